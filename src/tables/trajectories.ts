@@ -214,6 +214,15 @@ export class Trajectories {
     if (advantage.length !== this.count) {
       throw new InputError('advantages', `${advantage.length} numbers`, `${this.count}, one a trajectory`)
     }
+    for (let i = 0; i < this.count; i++) {
+      if (Math.abs(advantage[i]!) === Number.POSITIVE_INFINITY) {
+        throw new InputError(
+          `advantage of row ${i}`,
+          String(advantage[i]),
+          'a finite number, or NaN where nothing is learned',
+        )
+      }
+    }
     for (let i = 0; i < this.count; i++) this.#log.columns.advantage[this.#log.at(i)] = advantage[i]!
   }
 

@@ -137,6 +137,9 @@ export function checkCandidates(
   throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
 }
 
+/** How far above 0 the log-probability of a choice may be, in nats: rounding of whoever computed it. */
+export const LOGPROB_MAX = 1e-4
+
 /** The largest number of an Int32Array. */
 export const LARGEST = 2 ** 31 - 1
 const COUNT = `a whole number from 0 to ${LARGEST}`
@@ -162,11 +165,11 @@ const ELEMENTS: Record<
     (values, version) => {
       for (let t = 0; t < values.length; t++) {
         const value = values[t]!
-        if (!Number.isFinite(value) && !(Number.isNaN(value) && version[t] === -1)) return t
+        if (!(Number.isFinite(value) && value <= LOGPROB_MAX) && !(Number.isNaN(value) && version[t] === -1)) return t
       }
       return -1
     },
-    'a finite number; NaN, which says that none is recorded, only where the version is -1',
+    'a finite number of at most 0; NaN, which says that none is recorded, only where the version is -1',
   ],
   version: [
     (values) => {

@@ -10,10 +10,8 @@ import { type BoxSpace, choiceSizes } from '../space.ts'
 import { isOfEpisodes } from '../tables/episode-rows.ts'
 import { UNKNOWN_LOGPROB } from '../tables/read-episodes.ts'
 import type { Field, Table } from '../tables/table.ts'
+import { LOGPROB_MAX } from '../tables/trajectory.ts'
 import { LogprobSums } from './logprob-sums.ts'
-
-/** How far above 0 the log-probability of a choice may be: rounding of whoever computed it. In nats. */
-const LOGPROB_SLACK = 1e-4
 
 /** Columns that are checked, where the table has them. `finalObservation` is there for some rows only. */
 type Fields = ReadonlyMap<string, Field>
@@ -231,7 +229,7 @@ function checkLogprobs(table: Table, fields: Fields, valid: Column, { environmen
   for (let row = 0; row < valid.length; row++) {
     if (valid[row] !== 1) continue
     const value = logprob.column[row]!
-    if (value > LOGPROB_SLACK) {
+    if (value > LOGPROB_MAX) {
       throw refuse('logprob', row, value, 'at most 0: the log-probability of a choice, in nats')
     }
     sums.add(value, mask === undefined ? numAll : numLegal(mask, row, sizes))

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -191,8 +192,10 @@ test('a world without a trainer gives the table of what it recorded', async () =
       [0, 1, 2].flatMap((lane) => pick(name, lane)),
       name,
     ).toEqual([...column(played, name)])
-  const { layout, ...metadata } = played.metadata
+  const { layout, weights, ...metadata } = played.metadata
   expect(layout).toBe('episodes') // They are no rollout.
+  const bytes = new Uint8Array(cohort.weights.buffer, cohort.weights.byteOffset, cohort.weights.byteLength)
+  expect(weights).toBe(createHash('sha256').update(bytes).digest('hex'))
   expect(table.metadata).toEqual({ ...metadata, numSteps: '200' })
   expect((await toArrow(table)).numRows).toBe(600)
 })

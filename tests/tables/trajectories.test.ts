@@ -86,6 +86,11 @@ describe('what is not a trajectory', () => {
       { logprob: [0, 0, Number.NaN, -1] },
       /logprob\[2\]: got NaN.*only where the version is -1/,
     ],
+    [
+      'a logprob 3 too high',
+      { logprob: [0, 0, -0.5, 2] },
+      /logprob\[3\]: got 2, expected a finite number of at most 0/,
+    ],
     ['a logprob of minus infinity', { logprob: [0, 0, Number.NEGATIVE_INFINITY, -1] }, /logprob\[2\]/],
     ['a version below -1', { version: [-1, -1, -2, 0] }, /version\[2\]: got -2/],
     ['a group that is not whole', { group: 0.5 }, /group: got 0.5/],
@@ -116,6 +121,9 @@ describe('what is not a trajectory', () => {
   test('advantages of another number of rows, and rows that are not there, are errors', () => {
     const trajectories = tableOf([trajectory()])
     expect(() => trajectories.setAdvantages([1, 2])).toThrow('got 2 numbers, expected 1, one a trajectory')
+    expect(() => trajectories.setAdvantages([Number.POSITIVE_INFINITY])).toThrow(
+      'advantage of row 0: got Infinity, expected a finite number, or NaN where nothing is learned',
+    )
     for (const row of [-1, 1, 0.5]) expect(() => trajectories.row(row)).toThrow(InputError)
     expect(() => trajectories.take([0, 1])).toThrow(InputError)
   })
