@@ -57,4 +57,30 @@ export const rooms = {
     without: ['.simd.ts', 'kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
     tests: ['tests/kernels'],
   },
+  gateway: { mutate: ['src/gateway'], tests: ['tests/gateway'], withoutTests: ['cli.test.ts', 'clients.test.ts'] },
+  engines: {
+    mutate: ['src/engines'],
+    tests: [
+      'tests/engines',
+      'tests/training/tinker.test.ts',
+      'tests/text-cohort.test.ts',
+      'tests/serving/server.test.ts',
+    ],
+  },
+  // The page itself is tried in a browser, by tests/outside.
+  dashboard: { mutate: ['src/dashboard'], without: ['dashboard/page/'], tests: ['tests/dashboard'] },
+  orchestration: { mutate: ['src/orchestration'], tests: ['tests/orchestration'] },
+  offPolicy: {
+    mutate: [
+      ...['off-policy.ts', 'replay.ts', 'dqn.ts', 'sac.ts'].map((name) => `src/algorithms/${name}`),
+      ...['replay', 'values', 'loss/td.ts'].map((name) => `src/kernels/${name}`),
+      ...['q-network.ts', 'sac-network.ts'].map((name) => `src/policies/${name}`),
+    ],
+    tests: [
+      ...['off-policy', 'dqn-twin', 'sac-twin'].map((name) => `tests/algorithms/${name}.test.ts`),
+      'tests/kernels/replay.test.ts',
+      ...['q-network', 'sac-network'].map((name) => `tests/policies/${name}.test.ts`),
+    ],
+  },
+  environments: { mutate: ['src/environments'], tests: ['tests/environments'] },
 }

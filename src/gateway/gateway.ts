@@ -176,7 +176,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   ) => {
     return async ({ body, headers, params, signal }: Parameters<Route>[0]): Promise<RouteAnswer> => {
       const session = sessionOf(headers, params)
-      const number = session.begin(Date.now())
+      const number = session.begin()
       const over = () => session.end(Date.now())
       let answered: RouteAnswer
       try {

@@ -89,7 +89,7 @@ export class Session implements ClientTurns {
   readonly calls: CallTree
   /** Messages of answers to OpenAI's Responses, by their ids: what a request may say that it goes on with. */
   readonly responses = new Map<string, readonly Message[]>()
-  /** When it has to be ended, and when it last asked, in ms. */
+  /** When it has to be ended, and when its last call was over, in ms: in the middle of a call it is not idle. */
   readonly deadline: number
   lastAsked: number
   /** What somebody said that it was worth before it ended. */
@@ -139,12 +139,11 @@ export class Session implements ClientTurns {
   }
 
   /** Numbers a call that begins. @throws RequestError where the session is over, or may not ask any more. */
-  begin(now: number): number {
+  begin(): number {
     this.#checkOpen()
     const { maxCalls, maxTokens } = this.#limits
     if (this.#numAsked >= maxCalls) throw spent(`${maxCalls} calls`)
     if (this.calls.numTokens >= maxTokens) throw spent(`${maxTokens} tokens`)
-    this.lastAsked = now
     this.#numUnderWay++
     return this.#numAsked++
   }

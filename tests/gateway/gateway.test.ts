@@ -106,6 +106,20 @@ describe('a session', () => {
     expect((await end({ reward: 0 })).json).toMatchObject({ rows: 2, continued: 0, retokenized: 0 })
   })
 
+  test('has what a developer says as the system’s words, in every shape that knows developers', async () => {
+    const { gateway, seen, tokenizer } = await scriptedGateway(() => 'ok')
+    const { ask } = await made(gateway)
+    const messages = [{ role: 'developer', content: 'be brief' }, user('hi')]
+    expect((await ask(CHAT, { model: 'x', messages })).status).toBe(200)
+    expect((await ask('/v1/responses', { model: 'x', input: messages })).status).toBe(200)
+    for (const { prompt } of seen) {
+      expect(tokenizer.decode(prompt)).toBe('system: be brief<|im_end|>\nuser: hi<|im_end|>\nassistant: ')
+    }
+    expect(seen).toHaveLength(2)
+    const refused = await ask(CHAT, { model: 'x', messages: [null] })
+    expect([refused.status, refused.json.error.param]).toEqual([400, 'messages[0]'])
+  })
+
   test('draws other tokens in each session and call, whatever seed the agent says', async () => {
     const gateway = await opened({ policy: smallModel(), seed: 3 })
     const said = new Set<string>()

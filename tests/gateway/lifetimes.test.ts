@@ -38,10 +38,10 @@ describe('a session', () => {
 
   test('is idle from the end of its last call on, and never in the middle of one', async () => {
     const { session, whyAt } = await opened()
-    session.begin(5_000)
+    session.begin() // The times are those at which it is looked after.
     expect(whyAt(15)).toEqual([])
     expect(whyAt(90)).toEqual([])
-    session.begin(30_000)
+    session.begin()
     session.end(40_000)
     expect(whyAt(90)).toEqual([]) // Of two calls one is under way.
     session.end(50_000)
@@ -51,7 +51,7 @@ describe('a session', () => {
 
   test('is abandoned at its deadline, also in the middle of a call', async () => {
     const { session, whyAt } = await opened()
-    session.begin(95_000)
+    session.begin()
     expect(whyAt(100.999)).toEqual([])
     expect(whyAt(101)).toEqual(LATE)
     session.end(101_000)

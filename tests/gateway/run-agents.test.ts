@@ -333,6 +333,19 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
     expect(() => runAgents({ gateway, tasks: [], run })).toThrow('tasks: got [], expected at least one')
     expect(() => runAgents({ gateway, tasks: TASKS })).toThrow('runAgents: got neither run nor command')
     expect(() => runAgents({ gateway, tasks: TASKS, run, deadline: 0 })).toThrow('deadline: got 0')
+    for (const deadline of [2 ** 31 / 1000, Number.NaN, Number.POSITIVE_INFINITY]) {
+      expect(() => runAgents({ gateway, tasks: TASKS, run, deadline })).toThrow('expected seconds above 0') // A timer's most.
+    }
+    runAgents({ gateway, tasks: TASKS, run, deadline: 2e6 })
+    for (const name of ['groupSize', 'groups', 'maxAgents']) {
+      expect(() => runAgents({ gateway, tasks: TASKS, run, [name]: 0 })).toThrow(
+        `${name}: got 0, expected a whole number`,
+      )
+    }
+    expect(() => runAgents({ gateway, tasks: TASKS, command: [] })).toThrow('command: got []')
+    expect(() => runAgents({ gateway, tasks: TASKS, run, reward: 1 as never })).toThrow('reward: got 1')
+    expect(() => runAgents({ gateway, tasks: TASKS, run: 1 as never })).toThrow('run: got 1')
+    expect(() => runAgents({ gateway, tasks: TASKS, run, command: ['ls'] })).toThrow('runAgents: got both')
     expect(() => runAgents({ gateway, tasks: TASKS, run, group: 3 } as never)).toThrow(/group.*did you mean/)
     const other = await world()
     const rollouts = rl({ updates: 1 })

@@ -18,6 +18,14 @@ describe('priorities', () => {
     expect(kernels.setPriorities(tree, rows, priority, 8)).toBe(0)
   })
 
+  test('are given to as many rows as are said, whatever stands behind them', () => {
+    const some = new Float64Array(16)
+    expect(kernels.setPriorities(some, rows, priority, 3)).toBe(2)
+    expect([...some.subarray(8)]).toEqual([0.5, 0, 2, 0, 0, 0, 0, 0])
+    expect(kernels.setPriorities(some, rows, priority, 0)).toBe(0)
+    expect(some[1]).toBe(2.5)
+  })
+
   test('say which rows are drawn: the one in whose stretch of the sum each number falls', () => {
     const [count, step] = [13, 5]
     const [drawn, weight, words] = [new Uint32Array(count), new Float32Array(count), new Uint32Array(4)]

@@ -63,6 +63,33 @@ describe('A simulated training', () => {
     expect(ahead.trainedTokens).toBe(synchronous.trainedTokens) // By number: the same groups.
   })
 
+  it('refuses each setting beyond its bounds, by name', async () => {
+    const beyond: Record<keyof SimulationSettings, unknown[]> = {
+      ...{ engines: [0, 1.5], slots: [0, 1.5], tokensPerSecond: [0], engineTokensPerSecond: [0] },
+      ...{
+        lengthMedian: [0.9],
+        lengthSigma: [-0.1],
+        lengthMax: [0, 1.5],
+        groupSize: [0, 1.5],
+        groupsPerBatch: [0, 1.5],
+      },
+      ...{ maxStaleness: [-1, 0.5], overSampling: [0.9], order: ['chance'], dropFraction: [-0.1, 1] },
+      ...{
+        learnerTokensPerSecond: [0],
+        updateSeconds: [-0.1],
+        deliverySeconds: [-0.1],
+        updates: [0, 1.5],
+        seed: [-1, 0.5],
+      },
+    }
+    expect(Object.keys(beyond).toSorted()).toEqual(Object.keys(simulationSettings).toSorted())
+    for (const [name, values] of Object.entries(beyond)) {
+      for (const value of [...values, null]) {
+        await expect((async () => simulate({ [name]: value } as never))(), name).rejects.toThrow(name)
+      }
+    }
+  })
+
   it('counts what a filter drops, and samples more for it', async () => {
     const dropped = await simulate({ ...even, dropFraction: 0.5, maxStaleness: 1 })
     const count = dropped.drops.filter!
