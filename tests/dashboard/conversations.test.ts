@@ -44,12 +44,11 @@ function said(member: number, parts: readonly (readonly [told: string, model: st
 let table: ArrowTable
 beforeAll(async () => {
   const trajectories = new Trajectories()
-  trajectories.append(
-    said(0, [
-      ['é?', `ask ${CALL}${CALL} now`],
-      [`12:00 ${CALL}`, 'noon'],
-    ]),
-  )
+  const turns = [
+    ['é?', `ask ${CALL}${CALL} now`],
+    [`12:00 ${CALL}`, 'noon'],
+  ] as const
+  trajectories.append(said(0, turns, { components: { right: 0.75, 'a/b': 2 } }))
   trajectories.append(said(1, [['é?', 'x'.repeat(2100)]], { reward: null, error: 'no judge' }))
   for (let member = 0; member < 40; member++) trajectories.append(said(member, [['é?', 'a']], { group: 1 }))
   trajectories.setAdvantages(Array.from({ length: 42 }, (_, i) => (i === 1 ? Number.NaN : 2 - i)))
@@ -62,6 +61,8 @@ test('a group stands side by side, each in turns of what it was told and what it
   const group = groupOf(table, 0)!
   expect(group).toMatchObject({ place: 0, numGroups: 2, group: 0, promptId: 0, answer: 'noon', numConversations: 2 })
   const [first, second] = group.conversations
+  expect(first!.components).toEqual({ right: 0.75, 'a/b': 2 })
+  expect(second!.components).toEqual({ right: null, 'a/b': null })
   expect(first).toMatchObject({ member: 0, segment: 0, reward: 1, advantage: 2, stopReason: 'stop', completion: null })
   expect(first!.blocks.map(({ turn, isOfModel, texts }) => [turn, isOfModel, texts.join('')])).toEqual([
     [0, false, 'é?'],

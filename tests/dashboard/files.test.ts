@@ -85,6 +85,16 @@ describe('a metrics file', () => {
     expect(file.curve('late', 'line')).toMatchObject({ x: expect.arrayContaining([30_000.5]) })
     expect(file.last.line).toBe(count)
   })
+
+  test('has a point for each line up to 2047, and half as many points from the next line on', async () => {
+    const { path, file } = await metricsFile(metricLines(...Array.from({ length: 2047 }, (_, i) => ({ loss: i }))))
+    await file.read()
+    expect(file.curve('loss', 'line').x).toHaveLength(2047)
+    await appendFile(path, metricLines({ loss: 2047 }))
+    await file.read()
+    const { x, y } = file.curve('loss', 'line')
+    expect([x.length, x[0], x.at(-1), y[0], y.at(-1)]).toEqual([1024, 1.5, 2047.5, 0.5, 2046.5])
+  })
 })
 
 describe('a long metrics file', () => {
