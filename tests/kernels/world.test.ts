@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { cartPole } from '../../src/environments/cart-pole.ts'
 import type { EnvironmentDefinition } from '../../src/environments/environment.ts'
 import { pendulum } from '../../src/environments/pendulum.ts'
-import { bestKernelBuild, type KernelBuild } from '../../src/kernels/bind.ts'
+import { bestKernelBuild, type KernelBuild, kernelBuildOf } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import type { Evaluated } from '../../src/policies/policy.ts'
 import { tick } from '../../src/tick.ts'
@@ -25,6 +25,7 @@ async function live(name: string, kernels: KernelBuild, sharedTrunk: boolean, nu
 
 test('a world takes the fastest kernels for best, and refuses at once those that are none', async () => {
   const options = { environment: cartPole(), policy: mlp(), numLanes: 2 }
+  expect(kernelBuildOf()).toBe(bestKernelBuild())
   expect((await createWorld({ ...options, kernels: 'best' })).kernelBuild).toBe(bestKernelBuild())
   expect((await createWorld(options)).kernelBuild).toBe(bestKernelBuild())
   expect((await createWorld({ ...options, kernels: 'plain' })).kernelBuild).toBe('plain')
