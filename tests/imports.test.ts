@@ -49,7 +49,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   world: ['kinds', 'cohorts', 'components', 'kernels/bind'],
   systems: [
     ...['world', 'kinds', 'cohorts', 'components', 'kernels/bind', 'environments/environment', 'environments/text'],
-    ...['text', 'engines/engine'],
+    ...['environments/check-written', 'text', 'engines/engine'],
   ],
   tick: ['systems', 'kinds', 'world', 'cohorts'],
   devices: ['kernels'],

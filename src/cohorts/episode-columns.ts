@@ -147,6 +147,7 @@ export function createEpisodes(
     episode,
     state: columns.state,
     environmentLanes,
+    watch: null,
     systems: (options.systems ?? []).map((system) =>
       bindSystem(system, columns.systems[system.id]!, environmentLanes, rollout, numSteps, numLanes),
     ),

@@ -128,6 +128,8 @@ export interface EpisodeCohort {
 
   /** What the environment is handed: the same columns under its own names. */
   readonly environmentLanes: Lanes
+  /** Looks at what the environment does in a call; null where nobody does. */
+  watch: WatchedCalls | null
   readonly policy: Policy
   readonly weights: Float32Array
   /** The sets of weights, and which acts in each lane; null where there is one. */
@@ -179,6 +181,16 @@ export interface EpisodeCohort {
 export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
   if (cohort.kind === 'episodes') return cohort
   throw new InputError(subject, `cohort ${cohort.name} of conversations`, 'one of episodes, like that of CartPole-v1')
+}
+
+/** Calls of an environment that are looked at: `run` makes the call, and what it returned is returned. */
+export interface WatchedCalls {
+  /** Which rollouts are watched together. */
+  readonly number: number
+  step(run: () => unknown): unknown
+  reset(rows: Uint32Array, count: number, run: () => unknown): unknown
+  /** Looks at the rollout when this thread's rows of it are there. */
+  conclude(): void
 }
 
 /** The lowest and the highest that each dimension may be. */

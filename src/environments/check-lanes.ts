@@ -8,11 +8,9 @@ import { InputError } from '../errors.ts'
 import { createKernels, type KernelBuild } from '../kernels/bind.ts'
 import { Random, Stream } from '../random.ts'
 import { choiceSizes, spaceType, spaceWidth } from '../space.ts'
+import { type CalledLanes, fillRow, UNWRITTEN_BYTE, UNWRITTEN_NUMBER } from './check-written.ts'
 import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environment.ts'
 
-/** What a byte, and a number, holds that nobody has written: no flag, and nothing that an environment would come to. */
-export const UNWRITTEN_BYTE = 0x5a
-export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 /** Every other game begins anew after so many steps, so that some do in every step, however long episodes are. */
 const RESTART_STEPS = 13
 /** Actions of a box without bounds are drawn from −1 to 1. */
@@ -32,9 +30,11 @@ export interface LaneOptions {
 }
 
 /** Lanes that step with actions at random: each is a function of the seed and the lane's number, episode and step alone. */
-export class CheckedLanes {
+export class CheckedLanes implements CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
+  readonly first = 0
+  readonly end: number
   /** What the environment is handed. */
   readonly lanes: Lanes<Record<string, Column>>
   /** The observations and masks that the environment was handed a step before, and is not handed now. */
@@ -73,6 +73,7 @@ export class CheckedLanes {
     const { observationBefore, actionMaskBefore, rows, state, ...handed } = columns
     this.environment = environment
     this.numLanes = numLanes
+    this.end = numLanes
     this.lanes = {
       ...handed,
       state: state as unknown as Record<string, Column>,
@@ -98,21 +99,19 @@ export class CheckedLanes {
     this.#actions = new Random(seed)
   }
 
-  /** Everything that the environment writes, by name: its state, what lanes see and what comes of a step. */
-  get written(): Record<string, Column> {
-    const { state, observation, actionMask, reward, terminated, truncated, died, births } = this.lanes
-    const own = Object.fromEntries(Object.entries(state).map(([name, each]) => [`state.${name}`, each]))
-    return { ...own, observation, actionMask, reward, terminated, truncated, died, births }
-  }
-
-  /** Begins an episode in each of the lanes `rows[0 … count)`. @returns what `reset` returned. */
-  reset(): unknown {
-    const { lanes, rows, count, environment } = this
+  /** Makes what the next reset has to write unwritten. */
+  beforeReset(): void {
+    const { lanes, rows, count } = this
     const { observation, actionMask } = lanes
     for (let i = 0; i < count; i++) {
       fillRow(observation, rows[i]!, this.numLanes, UNWRITTEN_NUMBER)
       fillRow(actionMask, rows[i]!, this.numLanes, UNWRITTEN_BYTE)
     }
+  }
+
+  /** Begins an episode in each of the lanes `rows[0 … count)`, after `beforeReset`. @returns what `reset` returned. */
+  reset(): unknown {
+    const { lanes, rows, count, environment } = this
     if (!this.#isSplit) return environment.reset(lanes, rows, count)
     const { numAgents = 1 } = environment
     const listed = rows.slice(0, count)
@@ -151,9 +150,9 @@ export class CheckedLanes {
     }
   }
 
-  /** Every lane takes a step, which writes where the step before did not. @returns what `step` returned. */
-  step(): unknown {
-    const { numLanes, environment, before } = this
+  /** Hands the next step other columns than the step before had, in which nothing is written. */
+  beforeStep(): void {
+    const { before } = this
     const lanes = this.lanes as { -readonly [K in keyof Lanes]: Lanes[K] }
     const { observation, actionMask, reward, terminated, truncated, died, births } = lanes
     this.before = { observation, actionMask }
@@ -161,6 +160,11 @@ export class CheckedLanes {
     lanes.actionMask = before.actionMask.fill(UNWRITTEN_BYTE)
     reward.fill(UNWRITTEN_NUMBER)
     for (const flags of [terminated, truncated, died, births]) flags.fill(0)
+  }
+
+  /** Every lane takes a step, after `beforeStep`. @returns what `step` returned. */
+  step(): unknown {
+    const { numLanes, environment } = this
     if (!this.#isSplit) return environment.step(this.lanes, 0, numLanes)
     const { numAgents = 1 } = environment
     const games = numLanes / numAgents
@@ -193,12 +197,6 @@ export class CheckedLanes {
     }
     this.t++
   }
-}
-
-/** Fills row n of a column. */
-function fillRow(column: Column, n: number, numLanes: number, value: number): void {
-  const width = column.length / numLanes
-  column.fill(value, n * width, (n + 1) * width)
 }
 
 function finite(bound: number): number {

@@ -6,20 +6,20 @@ import { checkOptions, InputError, show } from '../errors.ts'
 import { type KernelBuild, kernelBuildOf } from '../kernels/bind.ts'
 import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
 import {
+  type Call,
   checkGames,
-  checkInputs,
   checkLives,
   checkSeen,
   checkStepped,
-  copyInputs,
-  copyWritten,
+  copyRows,
   expectSame,
-  expectUntouched,
   Fault,
   firstDifference,
   isSame,
   rowOf,
+  watchCall,
   where,
+  writtenOf,
 } from './check-written.ts'
 import { type EnvironmentDefinition, refusedReturn } from './environment.ts'
 
@@ -169,20 +169,8 @@ class Inquiry {
     checkSeen(lanes, 'reset', lanes.rows, lanes.count)
     for (let t = 0; t < this.steps; t++) {
       lanes.act()
-      const { observation, actionMask } = lanes.lanes
-      const seen = [observation.slice(), actionMask.slice()] as const
-      const inputs = copyInputs(lanes)
-      runs(lanes, 'step', () => lanes.step())
-      checkInputs(lanes, 'step', inputs)
-      if (!isSame(observation, seen[0]) || !isSame(actionMask, seen[1])) {
-        const name = isSame(observation, seen[0]) ? 'actionMask' : 'observation'
-        const n = firstDifference(
-          name === 'observation' ? observation : actionMask,
-          seen[name === 'observation' ? 0 : 1],
-        )
-        const got = `another ${name} of ${where(lanes, Math.floor((n * lanes.numLanes) / lanes.lanes[name].length))} from the step before, after step`
-        throw new Fault('aliasing', got, 'writing to the columns that this call was handed, and keeping none')
-      }
+      lanes.beforeStep()
+      runs(lanes, { by: 'step', isAsked: null, aside: lanes.before }, () => lanes.step())
       checkSeen(lanes, 'step', null, lanes.numLanes)
       checkStepped(lanes)
       if (population === true) checkLives(lanes)
@@ -204,9 +192,9 @@ class Inquiry {
     if (games < 3) return
     const [from, to] = [Math.floor(games / 3) * numAgents, Math.floor((2 * games) / 3) * numAgents]
     lanes.act()
-    const before = copyWritten(lanes)
-    this.environment.step(lanes.lanes, from, to)
-    expectUntouched(lanes, before, 'step', (n) => n >= from && n < to)
+    lanes.beforeStep()
+    const isAsked = (n: number) => n >= from && n < to
+    runs(lanes, { by: 'step', isAsked, aside: lanes.before }, () => this.environment.step(lanes.lanes, from, to))
   }
 
   /** Steps the lanes again, in parts and alone. What differs may do so because it differs each time: so that is asked first. */
@@ -229,18 +217,12 @@ class Inquiry {
     const expectAll = (by: 'reset' | 'step') => {
       for (const each of beside) expectSame(each.check, lanes, each.lanes, each.options.firstLane, by)
     }
-    for (const each of all) each.reset()
+    for (const each of all) begin(each)
     expectAll('reset')
     for (let t = 0; t < this.steps; t++) {
-      for (const each of all) {
-        each.act()
-        each.step()
-      }
+      for (const each of all) move(each)
       expectAll('step')
-      for (const each of all) {
-        each.endEpisodes()
-        if (each.count > 0) each.reset()
-      }
+      for (const each of all) goOn(each)
       expectAll('reset')
     }
   }
@@ -258,21 +240,19 @@ class Inquiry {
   /** Steps, puts the columns back and steps again. */
   #askState(): void {
     const lanes = new CheckedLanes(this.environment, this.options)
-    lanes.reset()
+    begin(lanes)
     for (let t = 0; t < Math.min(this.steps, 8); t++) {
-      lanes.act()
-      lanes.step()
-      lanes.endEpisodes()
-      if (lanes.count > 0) lanes.reset()
+      move(lanes)
+      goOn(lanes)
     }
     const columns = [...Object.values(lanes.lanes.state), lanes.lanes.observation, lanes.lanes.actionMask]
     const kept = columns.map((each) => each.slice())
-    lanes.act()
-    lanes.step()
-    const first = copyWritten(lanes)
+    move(lanes)
+    const first = copyRows(lanes, writtenOf(lanes))
     for (const [i, each] of columns.entries()) each.set(kept[i]!)
+    lanes.beforeStep()
     lanes.step()
-    const then = lanes.written
+    const then = writtenOf(lanes)
     for (const [name, column] of Object.entries(first)) {
       if (isSame(then[name]!, column)) continue
       const n = rowOf(then[name]!, firstDifference(then[name]!, column), lanes.numLanes)
@@ -293,8 +273,8 @@ class Inquiry {
     ]
     for (const each of Object.values(used.lanes.state))
       new Uint8Array(each.buffer, each.byteOffset, each.byteLength).fill(0xa5)
-    clean.reset()
-    used.reset()
+    begin(clean)
+    begin(used)
     expectSame('reset', clean, used, 0, 'reset')
   }
 
@@ -303,7 +283,7 @@ class Inquiry {
     const { numAgents = 1 } = this.environment
     const numLanes = MEASURED.numLanes * numAgents
     const lanes = new CheckedLanes(this.environment, { ...this.options, numLanes })
-    lanes.reset()
+    begin(lanes)
     lanes.act()
     const { step } = lanes.lanes
     const nobody = new Int32Array(new SharedArrayBuffer(4))
@@ -317,7 +297,7 @@ class Inquiry {
       const bytes = (process.memoryUsage().heapUsed - before) / (numLanes * MEASURED.steps)
       if (bytes >= 0) least = Math.min(least, bytes) // Else something was collected meanwhile.
       lanes.endEpisodes()
-      lanes.reset()
+      begin(lanes)
       Atomics.wait(nobody, 0, 0, COMPILER_MS) // Nobody wakes it.
     }
     if (least <= LANE_BYTES_MAX) return
@@ -330,16 +310,34 @@ class Inquiry {
   }
 }
 
-/** Runs a function of the environment's, and refuses what it throws, and what it may not return. */
-function runs(lanes: CheckedLanes, name: 'reset' | 'step', work: () => unknown): void {
-  let returned: unknown
-  try {
-    returned = work()
-  } catch (cause) {
-    const { message } = cause as Error
-    throw new Fault('runs', `${show(message)} thrown by ${name} in step ${lanes.t} of the check`, 'no error')
+function begin(lanes: CheckedLanes): void {
+  lanes.beforeReset()
+  lanes.reset()
+}
+
+function move(lanes: CheckedLanes): void {
+  lanes.act()
+  lanes.beforeStep()
+  lanes.step()
+}
+
+function goOn(lanes: CheckedLanes): void {
+  lanes.endEpisodes()
+  if (lanes.count > 0) begin(lanes)
+}
+
+/** Calls a function of the environment's, and refuses what it throws, what it may not return and what it may not write. */
+function runs(lanes: CheckedLanes, call: Call, work: () => unknown): void {
+  const { by } = call
+  const caught = () => {
+    try {
+      return work()
+    } catch (cause) {
+      const { message } = cause as Error
+      throw new Fault('runs', `${show(message)} thrown by ${by} in step ${lanes.t} of the check`, 'no error')
+    }
   }
-  const refused = refusedReturn(name, returned)
+  const refused = refusedReturn(by, watchCall(lanes, call, caught))
   if (refused !== null) throw new Fault('runs', refused.got, refused.expected)
 }
 
@@ -347,9 +345,6 @@ function runs(lanes: CheckedLanes, name: 'reset' | 'step', work: () => unknown):
 function runsReset(lanes: CheckedLanes): void {
   const isListed = new Uint8Array(lanes.numLanes)
   for (let i = 0; i < lanes.count; i++) isListed[lanes.rows[i]!] = 1
-  const inputs = copyInputs(lanes)
-  const before = copyWritten(lanes)
-  runs(lanes, 'reset', () => lanes.reset())
-  checkInputs(lanes, 'reset', inputs)
-  expectUntouched(lanes, before, 'reset', (n) => isListed[n] === 1)
+  lanes.beforeReset()
+  runs(lanes, { by: 'reset', isAsked: (n) => isListed[n] === 1, aside: {} }, () => lanes.reset())
 }

@@ -21,10 +21,10 @@ import type { Column } from '../components/column.ts'
 import { assert, InputError, show } from '../errors.ts'
 import type { MetricValues } from '../metrics.ts'
 import { Admission } from '../orchestration/admission.ts'
-import { collectShare } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { stalenessMetrics } from './metrics.ts'
 import { type LanesOrder, Team, type WorkerProgram } from './team.ts'
+import { collectWatched, WatchedRollouts } from './watched-rollouts.ts'
 
 /**
  * How many threads there are, how many of them are actors, and how stale rollouts may be.
@@ -304,6 +304,7 @@ export function actorProgram(world: World, cohort: EpisodeCohort, { words, times
   const { policies } = cohort.ahead!
   const maxStaleness = policies.length - 1
   return function* (command) {
+    const watched = new WatchedRollouts()
     for (let number = command[0]!; ; number++) {
       world.clock.start()
       world.clock.rest()
@@ -317,7 +318,7 @@ export function actorProgram(world: World, cohort: EpisodeCohort, { words, times
       Object.assign(cohort, { policy, version })
       const began = now()
       world.clock.mark(Work.waiting)
-      yield* collectShare(world, [cohort])
+      yield* collectWatched(world, [cohort], watched.next([cohort]))
       keepBeginning(cohort, number + 1)
       const first = actors * (1 + 2 * (number % policies.length))
       times[first + actor] = began

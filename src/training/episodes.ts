@@ -18,7 +18,7 @@ import { exchangeOldest } from '../cohorts/self-play.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkMetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
-import { collectShare, concludeRollouts, settle } from '../tick.ts'
+import { concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import { Actors } from './actors.ts'
 import {
@@ -36,20 +36,12 @@ import {
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
 import { lanesOrders, type OrderedTraining } from './lanes-orders.ts'
-import { type CohortMetrics, checkAlgorithmMetrics, noMetrics, type UpdateMetrics } from './metrics.ts'
+import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { RecordedCorrection, RecordedRollouts } from './recorded-rollouts.ts'
 import type { RunRecord } from './run-folder.ts'
 import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from './team.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
-
-/** What thread 0 measured in an update. */
-interface Measured {
-  readonly cohorts: Readonly<Record<string, CohortMetrics>>
-  readonly rolloutSeconds: number
-  /** Until the rollout was there: as many, or fewer where actors collect while others learn. */
-  readonly waitSeconds: number
-  readonly updateSeconds: number
-}
+import { collectWatched, WatchedRollouts } from './watched-rollouts.ts'
 
 /** How a training of episodes goes about its work. */
 export interface EpisodeTrainingOptions {
@@ -92,8 +84,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #learning: readonly EpisodeCohort[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far; 1 if a table's is learned from. */
-  readonly #command = new Float64Array(new SharedArrayBuffer(32))
+  /** What the workers are told at the start of an update: what `program` reads first. */
+  readonly #command = new Float64Array(new SharedArrayBuffer(40))
+  readonly #watched = new WatchedRollouts()
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
   /** The rollout of a table that is learned from, with its advantages; only in thread 0. */
@@ -290,7 +283,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were on their way.
-      this.#command.set([this.#update, numUpdates, this.#seconds, this.#recorded === undefined ? 0 : 1])
+      const isRecorded = this.#recorded !== undefined
+      const watch = isRecorded ? 0 : this.#watched.next(this.#learning)
+      this.#command.set([this.#update, numUpdates, this.#seconds, isRecorded ? 1 : 0, watch])
       team?.hold(true)
       this.#actors?.hold(true)
       if (team) await team.meet() // The command is there.
@@ -363,11 +358,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /**
    * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
    * what is yielded by the only thread of a policy that answers later is awaited.
-   * Thread 0 also accounts for episodes and returns the metrics of each cohort.
+   * Thread 0 also accounts for episodes and returns the metrics of each cohort. The command is the update's number, how many there will
+   * be, the seconds so far, 1 if a table is learned from, and the number by which environments are watched.
    */
   *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
-    const [update, numUpdates, seconds, isRecorded] = command as unknown as [number, number, number, number]
+    const [update = 0, numUpdates = 0, seconds = 0, isRecorded = 0, watch = 0] = command
     const { clock } = this.world
     clock.start()
     const start = performance.now()
@@ -377,7 +373,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       cohort.version = update
     }
     if (isRecorded) yield* this.#loadRecorded()
-    else if (this.world.threads.actors === 0) yield* collectShare(this.world, this.#cohorts)
+    else if (this.world.threads.actors === 0) yield* collectWatched(this.world, this.#cohorts, watch)
     else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
     for (const cohort of this.#learning) openBuffer(cohort, update)
     yield // All lanes' rows are there.
@@ -474,6 +470,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   restore({ cohorts }: Manifest): void {
+    this.#watched.restart()
     for (const cohort of laneCohorts(this.world)) {
       cohort.t = cohort.numSteps
       cohort.bootstrap.length = 0

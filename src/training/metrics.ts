@@ -160,3 +160,12 @@ export function meanAndStd(values: Float64Array, count: number): { mean: number;
   for (let i = 0; i < count; i++) squares += (values[i]! - mean) ** 2
   return { mean, std: Math.sqrt(squares / count) }
 }
+
+/** What thread 0 measured in an update. */
+export interface Measured {
+  readonly cohorts: Readonly<Record<string, CohortMetrics>>
+  readonly rolloutSeconds: number
+  /** Until the rollout was there: as many, or fewer where actors collect while others learn. */
+  readonly waitSeconds: number
+  readonly updateSeconds: number
+}

@@ -12,12 +12,16 @@ export const lineWorld = defineEnvironment({
     actionSpace: discrete(2),
     maxEpisodeSteps: 10,
     returnThreshold: null,
-    reset({ observation }, rows, count) {
-      for (let i = 0; i < count; i++) observation[rows[i]] = 0
+    reset({ state, observation }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        state.place[rows[i]] = 0
+        observation[rows[i]] = 0
+      }
     },
-    step({ observation, action, reward, terminated }, from, to) {
+    step({ state, observation, action, reward, terminated }, from, to) {
       for (let n = from; n < to; n++) {
-        observation[n] += action[n] === 1 ? 1 : -1
+        state.place[n] += action[n] === 1 ? 1 : -1
+        observation[n] = state.place[n]
         reward[n] = -1
         terminated[n] = observation[n] >= goal ? 1 : 0
       }

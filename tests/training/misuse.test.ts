@@ -45,8 +45,13 @@ const constant = (reward: number) =>
       actionSpace: discrete(2),
       maxEpisodeSteps: 1,
       returnThreshold: null,
-      reset() {},
-      step: (lanes, from, to) => void lanes.reward.fill(reward, from, to),
+      reset({ observation }, rows, count) {
+        for (const n of rows.subarray(0, count)) observation[n] = 0
+      },
+      step: ({ observation, reward: rewards }, from, to) => {
+        observation.fill(0, from, to)
+        rewards.fill(reward, from, to)
+      },
     }),
   })()
 

@@ -55,7 +55,12 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
   forget(cohort, cohort.memory[seenIn], count)
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
-  refuseReturn(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
+  const { environment, watch } = cohort
+  const returned: unknown =
+    watch === null
+      ? environment.reset(environmentLanes, laneList, count)
+      : watch.reset(laneList, count, () => environment.reset(environmentLanes, laneList, count))
+  refuseReturn(cohort, 'reset', returned)
   checkBegun(cohort, cohort.observation[seenIn], count)
 }
 

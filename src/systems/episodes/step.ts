@@ -24,7 +24,7 @@ import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
  */
 export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
-  const { environment, environmentLanes, observation, actionMask, transition, episode, from, to } = cohort
+  const { environment, environmentLanes, observation, actionMask, transition, episode, watch, from, to } = cohort
   const { reward, terminated, truncated, valid } = transition
   applyActions(kernels, cohort)
   kernels.clearFlags(terminated, truncated, from, to)
@@ -33,7 +33,11 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
   if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
-  refuseReturn(cohort, 'step', environment.step(environmentLanes, from, to))
+  const returned: unknown =
+    watch === null
+      ? environment.step(environmentLanes, from, to)
+      : watch.step(() => environment.step(environmentLanes, from, to))
+  refuseReturn(cohort, 'step', returned)
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
   }

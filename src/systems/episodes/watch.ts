@@ -1,0 +1,210 @@
+/**
+ * The first rollouts of a training, watched: each call of an environment is looked at as `checkEnvironment` does, in the columns of
+ * the training itself. So an environment that overwrites its inputs, writes other lanes' rows, leaves elements of its own out or
+ * writes to columns of an earlier step ends the training at once. Nothing that is learned from changes by it.
+ *
+ * Other threads rest while one is watched, so that a row of theirs that changes was changed by this one's environment; where they
+ * cannot, as actors, a thread looks at the rows of its own share.
+ */
+import type { EpisodeCohort, WatchedCalls } from '../../cohorts/episodes.ts'
+import type { Column } from '../../components/column.ts'
+import { Phase } from '../../components/episode.ts'
+import {
+  type Call,
+  type CalledLanes,
+  expectWritten,
+  Fault,
+  fillRow,
+  isSame,
+  isWritten,
+  UNWRITTEN_BYTE,
+  UNWRITTEN_NUMBER,
+  watchCall,
+  where,
+  writtenOf,
+} from '../../environments/check-written.ts'
+import { type EnvironmentDefinition, type Lanes, refusedReturn } from '../../environments/environment.ts'
+import { InputError } from '../../errors.ts'
+
+/** Bytes of copies after which a thread looks no more, so that large worlds wait for at most some tenths of a second. */
+const BYTES_MAX = 2 ** 29
+
+/** What was handed to the environment in a tick, as it was then. */
+interface Kept {
+  readonly t: number
+  readonly copies: Record<string, Column>
+}
+
+/** Watches the calls of a cohort's environment in this thread. */
+export class EnvironmentWatch implements CalledLanes, WatchedCalls {
+  readonly environment: EnvironmentDefinition
+  readonly numLanes: number
+  readonly lanes: Lanes
+  readonly number: number
+  readonly #cohort: EpisodeCohort
+  readonly #isAlone: boolean
+  /** Whether nobody but the environment and the systems writes what lanes see: no systems of one's own, and no births. */
+  readonly #isSole: boolean
+  /** The rows that the last step had to write, and what they show since the last call. */
+  readonly #acted: Uint8Array
+  #seen: Record<string, Column> | null = null
+  #kept: Kept[] = []
+  #tick = 0
+  #bytes = 0
+
+  /** `number` says which rollouts are watched together; `isAlone` that other threads rest during calls. */
+  constructor(cohort: EpisodeCohort, number: number, isAlone: boolean) {
+    const { environment, numLanes, environmentLanes, population, systems } = cohort
+    this.environment = environment
+    this.numLanes = numLanes
+    this.lanes = environmentLanes
+    this.number = number
+    this.#cohort = cohort
+    this.#isAlone = isAlone
+    this.#isSole = population === null && systems.length === 0
+    this.#acted = new Uint8Array(numLanes)
+  }
+
+  get first(): number {
+    return this.#isAlone ? 0 : this.#cohort.from
+  }
+
+  get end(): number {
+    return this.#isAlone ? this.numLanes : this.#cohort.to
+  }
+
+  isOver(n: number): boolean {
+    const { terminated, truncated } = this.lanes
+    return (terminated[n]! | truncated[n]!) !== 0
+  }
+
+  step(run: () => unknown): unknown {
+    if (this.#bytes > BYTES_MAX) return run()
+    const { from, to, observation, actionMask, transition, episode, late, t, sliding } = this.#cohort
+    return this.#tell(() => {
+      this.#expectSeen()
+      for (let n = from; n < to; n++) {
+        this.#acted[n] = episode.phase[n] === Phase.ready ? 1 : 0
+        if (this.#acted[n] === 0) continue
+        this.#unwrite(n)
+        transition.reward[n] = UNWRITTEN_NUMBER
+      }
+      const current = { observation: observation.current, actionMask: actionMask.current }
+      if (t === 0) this.#kept = []
+      if (sliding && this.#isSole) this.#kept.push({ t, copies: this.#copyShare(current) })
+      const isWhole = from === this.first && to === this.end
+      const isAsked = isWhole ? null : (n: number) => n >= from && n < to
+      const returned = this.#watch({ by: 'step', isAsked, aside: sliding ? current : {} }, run)
+      if (refusedReturn('step', returned) !== null) return returned // The step system says so.
+      for (const n of late.rows()) this.#acted[n] = 0
+      if (!isWritten(this, 'step', [from, to])) {
+        for (let n = from; n < to; n++) if (this.#acted[n] === 1) expectWritten(this, 'step', n)
+      }
+      this.#keepSeen()
+      this.#tick++
+      return returned
+    })
+  }
+
+  reset(rows: Uint32Array, count: number, run: () => unknown): unknown {
+    if (this.#bytes > BYTES_MAX) return run()
+    return this.#tell(() => {
+      if (this.lanes.observation === this.#cohort.observation.current) this.#expectSeen()
+      const isListed = new Uint8Array(this.numLanes)
+      for (let i = 0; i < count; i++) {
+        isListed[rows[i]!] = 1
+        this.#unwrite(rows[i]!)
+      }
+      const returned = this.#watch({ by: 'reset', isAsked: (n) => isListed[n] === 1, aside: {} }, run)
+      if (refusedReturn('reset', returned) !== null) return returned
+      for (let i = 0; i < count; i++) expectWritten(this, 'reset', rows[i]!)
+      this.#keepSeen()
+      return returned
+    })
+  }
+
+  /** Calls the environment, and counts what is copied for it. */
+  #watch(call: Call, run: () => unknown): unknown {
+    const columns = call.isAsked === null ? Object.values(call.aside) : Object.values(writtenOf(this))
+    this.#bytes += columns.reduce((sum, { byteLength }) => sum + byteLength, 0)
+    return watchCall(this, call, run)
+  }
+
+  /** What is found is the user's to mend. */
+  #tell(work: () => unknown): unknown {
+    try {
+      return work()
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error
+      throw new InputError(`environment ${this.environment.id}`, `${error.got}, in tick ${this.#tick}`, error.expected)
+    }
+  }
+
+  /** What lane n sees and may do is to be written. */
+  #unwrite(n: number): void {
+    fillRow(this.lanes.observation, n, this.numLanes, UNWRITTEN_NUMBER)
+    fillRow(this.lanes.actionMask, n, this.numLanes, UNWRITTEN_BYTE)
+  }
+
+  conclude(): void {
+    const { windows, environment } = this.#cohort
+    for (const { t, copies } of this.#kept) {
+      const { observation, actionMask } = windows
+      const now = { observation: observation[t]!.current, actionMask: actionMask[t]?.current ?? new Uint8Array(0) }
+      const changed = this.#changedRow(copies, now, () => true)
+      if (changed === null) continue
+      const got = `another ${changed.name} of lane ${this.lanes.lane[changed.n]} in row block ${t} of the rollout, written after its step`
+      throw new InputError(`environment ${environment.id}`, got, KEEPS_NONE)
+    }
+    this.#kept = []
+  }
+
+  /** What lanes see is what the last call left. */
+  #expectSeen(): void {
+    if (this.#seen === null || !this.#isSole) return
+    const { observation, actionMask } = this.#cohort
+    const now = { observation: observation.current, actionMask: actionMask.current }
+    const changed = this.#changedRow(this.#seen, now, (n) => this.#acted[n] === 1)
+    if (changed === null) return
+    const { name, n } = changed
+    throw new Fault('aliasing', `another ${name} of ${where(this, n)}, written after step had returned`, KEEPS_NONE)
+  }
+
+  #keepSeen(): void {
+    const { observation, actionMask } = this.lanes
+    if (this.#isSole) this.#seen = this.#copyShare({ observation, actionMask })
+  }
+
+  /** The first row of this thread's share in which a column differs from its copy. */
+  #changedRow(
+    copies: Record<string, Column>,
+    now: Record<string, Column>,
+    isLooked: (n: number) => boolean,
+  ): { name: string; n: number } | null {
+    const { from, to } = this.#cohort
+    for (const [name, copy] of Object.entries(copies)) {
+      const column = this.#share(now[name]!)
+      if (isSame(column, copy)) continue
+      const width = copy.length / (to - from)
+      for (let at = 0; at < copy.length; at++) {
+        const n = from + Math.floor(at / width)
+        if (!Object.is(column[at], copy[at]) && isLooked(n)) return { name, n }
+      }
+    }
+    return null
+  }
+
+  #share(column: Column): Column {
+    const { from, to } = this.#cohort
+    const width = column.length / this.numLanes
+    return column.subarray(from * width, to * width)
+  }
+
+  #copyShare(columns: Record<string, Column>): Record<string, Column> {
+    const copies = Object.entries(columns).map(([name, column]) => [name, this.#share(column).slice()] as const)
+    this.#bytes += copies.reduce((sum, [, copy]) => sum + copy.byteLength, 0)
+    return Object.fromEntries(copies)
+  }
+}
+
+const KEEPS_NONE = 'writing to the columns that a call is handed, before it returns, and keeping none'
