@@ -5,6 +5,7 @@ import type { CohortOfRun, MetricsOf, Run, RunDefinition, RunSummary, SummaryOfR
 import { conversationWords } from './follow-conversations.ts'
 import { episodeWords } from './follow-episodes.ts'
 import { progressLine, returnFormat } from './progress.ts'
+import { onEndSignal } from './signals.ts'
 import { onLostStream } from './streams.ts'
 
 /** What is said of a run of one kind while somebody watches. */
@@ -94,23 +95,19 @@ export function interruption(
   unit: string,
 ): { readonly signal: AbortSignal; forget(): void } {
   const stop = new AbortController()
-  const interrupt = (signal: NodeJS.Signals): void => {
-    if (stop.signal.aborted) process.exit(130) // The second time at once: saved checkpoints are whole.
+  const forget = onEndSignal((signal) => {
     run.log(`${signal}: ends after ${unit}, with a checkpoint`)
     stop.abort()
     if (!quiet) process.stderr.write(`\nfinishing ${unit}; once more to stop at once\n`)
-  }
+  })
   const hangUp = (): void =>
     run.log(`SIGHUP: the terminal is closed; the training goes on (to end it: kill ${process.pid})`)
   onLostStream((line) => run.log(line))
-  process.on('SIGINT', interrupt)
-  process.on('SIGTERM', interrupt)
   process.on('SIGHUP', hangUp)
   return {
     signal: stop.signal,
     forget() {
-      process.off('SIGINT', interrupt)
-      process.off('SIGTERM', interrupt)
+      forget()
       process.off('SIGHUP', hangUp)
     },
   }

@@ -6,7 +6,7 @@ import { integer, number, strings, text } from '../entries/settings.ts'
 import { InputError } from '../index.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-import { stopped } from './stopped.ts'
+import { stopped } from './signals.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const gatewayKeys = {
@@ -67,9 +67,9 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
   say(`${gateway.name} at ${gateway.url}; Ctrl-C stops it`)
   say(`sessions are made by POST ${gateway.url}/sessions with the key of ${given === undefined ? keyFile : KEY}`)
-  await stopped(async (count) => {
-    if (count === 1) say('stops when what it has begun is over; Ctrl-C again breaks that off')
-    await gateway.close({ now: count > 1 })
+  await stopped(async () => {
+    say('stops when what it has begun is over; Ctrl-C again ends it at once')
+    await gateway.close()
   })
   const { calls, ended, abandoned } = gateway.counts
   return { subject, name: gateway.name, url: gateway.url, calls, ended, abandoned }

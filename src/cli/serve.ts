@@ -2,7 +2,7 @@ import { type FaultKind, serveModel } from '../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../entries/settings.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-import { stopped } from './stopped.ts'
+import { stopped } from './signals.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const serveKeys = {
@@ -46,9 +46,9 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
   for (const note of server.notes) console.error(note)
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
   say(`${server.name} at ${server.url}/v1, up to ${server.context} tokens; Ctrl-C stops it`)
-  await stopped(async (count) => {
-    if (count === 1) say('stops when what it has begun is over; Ctrl-C again breaks that off')
-    await server.close({ now: count > 1 })
+  await stopped(async () => {
+    say('stops when what it has begun is over; Ctrl-C again ends it at once')
+    await server.close()
   })
   return { subject, name: server.name, url: server.url }
 }

@@ -7,7 +7,9 @@ import { entryOf, flatKeys } from '../loggers/entry.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { Loggers } from '../loggers/loggers.ts'
 import type { Metrics } from '../metrics.ts'
+import type { World } from '../world.ts'
 import type { Phases } from './conversations.ts'
+import { EntropyWatch } from './entropy-watch.ts'
 import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
 import { lineMetrics, type TextMetrics, metricsLine as textLine } from './text/metrics.ts'
 
@@ -42,6 +44,7 @@ export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: bo
 export class TrainerLog {
   readonly #definitions: readonly LoggerDefinition[]
   readonly #open: (done: number) => Loggers
+  readonly #entropy: EntropyWatch
   #loggers: Loggers | undefined
   /** Whether all is done that the trainer was told to do. */
   isDone = false
@@ -50,10 +53,10 @@ export class TrainerLog {
     definitions: readonly LoggerDefinition[],
     {
       folder,
-      seed,
+      world,
       algorithms,
       metrics,
-    }: { folder: string | undefined; seed: number; algorithms: AlgorithmsByName; metrics: Metrics },
+    }: { folder: string | undefined; world: World; algorithms: AlgorithmsByName; metrics: Metrics },
   ) {
     this.#definitions = definitions
     const names = Object.keys(algorithms)
@@ -65,15 +68,16 @@ export class TrainerLog {
     const training = {
       name: folder === undefined ? names.join('-') : basename(resolve(folder)),
       folder: folder ?? null,
-      settings: Object.assign({ seed }, ...settings),
+      settings: Object.assign({ seed: world.seed }, ...settings),
       metrics,
     }
-    const tell = (message: string) => void process.stderr.write(`colonnade: warning: ${message}\n`)
+    this.#entropy = new EntropyWatch(world, algorithms)
     this.#open = (done) => new Loggers(definitions, { ...training, done }, tell)
   }
 
   /** Tells of an update; `cohort` names the one that it is of, where others have updates of their own. */
   log(update: number, metrics: UpdateMetrics | TextMetrics, cohort = ''): void {
+    if (!isText(metrics)) for (const line of this.#entropy.look(metrics)) tell(line)
     if (this.#definitions.length === 0) return
     this.#loggers ??= this.#open(update - 1)
     this.isDone = false
@@ -91,6 +95,10 @@ export class TrainerLog {
     this.#loggers = undefined
     await loggers?.close(this.isDone ? 'complete' : 'interrupted')
   }
+}
+
+function tell(message: string): void {
+  process.stderr.write(`colonnade: warning: ${message}\n`)
 }
 
 function isText(metrics: UpdateMetrics | TextMetrics): metrics is TextMetrics {

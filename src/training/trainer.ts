@@ -172,7 +172,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const isSelfPlay = world.drafts.some((draft) => draft.kind === 'episodes' && draft.sets.selfPlay !== null)
     this.metrics = metricsOfAlgorithms(learning, isSelfPlay)
     const { metrics } = this
-    this.#log = new TrainerLog(checkLoggers(loggers), { folder, seed: world.seed, algorithms: learning, metrics })
+    this.#log = new TrainerLog(checkLoggers(loggers), { folder, world, algorithms: learning, metrics })
     checkBackend(backend, Object.keys(conversations).length)
     checkCollector(collector, Object.keys(conversations).length)
     if (actors > 0) checkAhead(world, episodes)
