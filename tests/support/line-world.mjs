@@ -6,7 +6,7 @@ export const lineWorld = defineEnvironment({
   id: 'LineWorld-v0',
   module: import.meta.url,
   settings: { goal: integer(3, 'where the line ends', { min: 1 }) },
-  state: () => ({}),
+  state: () => ({ place: 'i32' }),
   make: ({ goal }) => ({
     observationSpace: box({ low: -10, high: 10, shape: [1] }),
     actionSpace: discrete(2),
