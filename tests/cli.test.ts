@@ -794,7 +794,7 @@ describe('a training that is stopped', () => {
       await training.printed('/16,384 steps')
       training.process.kill(signal)
       const { code, stdout } = await training.ended
-      expect(code).toBe(0)
+      expect(code).toBe(signal === 'SIGINT' ? 130 : 143)
       expect(stdout).toMatch(/^interrupted: /)
       expect(stdout).toContain('to go on: colonnade resume run\n')
       const summary = await readJson(here, 'run/summary.json')
@@ -825,7 +825,7 @@ describe('a training that is stopped', () => {
     await training.printed('/16,384 steps')
     training.process.kill('SIGINT')
     const { code, stdout } = await training.ended
-    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^interrupted: /) })
+    expect({ code, stdout }).toEqual({ code: 130, stdout: expect.stringMatching(/^interrupted: /) })
     expect((await uninterrupted).code).toBe(0)
     expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
     expect(await fingerprint(join(here, 'run'))).toEqual(await fingerprint(join(here, 'whole')))
@@ -849,7 +849,7 @@ describe('a training that is stopped', () => {
     training.process.kill('SIGINT')
     training.process.kill('SIGTERM')
     training.process.kill('SIGCONT')
-    expect((await training.ended).code).toBe(130)
+    expect((await training.ended).code).toBe(143) // The second signal's.
     expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
   })
 

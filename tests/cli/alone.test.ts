@@ -80,7 +80,7 @@ describe('a training', () => {
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...words], { cwd: here })
     await printed('→ run')
     child.kill('SIGTERM')
-    expect((await ended).code).toBe(0)
+    expect((await ended).code).toBe(143)
     expect(await status()).toBe('interrupted')
     expect(await log()).toContain('SIGTERM: ends after this update, with a checkpoint')
   })

@@ -69,7 +69,7 @@ describe('a worker whose step does not return', () => {
     await printed('step has not returned')
     child.kill('SIGINT')
     const { code, stdout, stderr } = await ended
-    expect(code, stderr).toBe(0)
+    expect(code, stderr).toBe(130)
     expect(stdout).toContain('interrupted: 256 steps')
     expect(log('run')).toMatch(said)
     expect(await listCheckpoints(join(here, 'run'))).toEqual([2])

