@@ -25,8 +25,8 @@ export const stray = defineEnvironment({ id: 'Stray-v0', module: import.meta.url
 
 test.each([
   [
-    "setTimeout(() => { throw new RangeError('too late\\\\nfor anybody') })",
-    'an error that nobody catches was thrown at stray.mjs:11:30: RangeError: too late',
+    "setTimeout(() => { throw new RangeError('too late\\nfor anybody') })",
+    'an error that nobody catches was thrown at stray.mjs:11:32: RangeError: too late',
   ],
   [
     "Promise.reject(new TypeError('no such field'))",
