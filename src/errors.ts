@@ -12,11 +12,22 @@ export class InputError extends Error {
   readonly expected: string
 
   constructor(subject: string, got: string, expected: string, options?: ErrorOptions) {
-    super(`${subject}: got ${got}, expected ${expected}`, options)
+    super(printable(`${subject}: got ${got}, expected ${expected}`), options)
     this.subject = subject
     this.got = got
     this.expected = expected
   }
+}
+
+/**
+ * A text whose control characters, but for tabs and line breaks, are written as escapes, so that names from files of others neither
+ * steer a terminal nor turn the order of letters around.
+ */
+export function printable(text: string): string {
+  return text.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (letter) => {
+    const code = letter.charCodeAt(0).toString(16)
+    return letter === '\n' || letter === '\t' ? letter : `\\u${code.padStart(4, '0')}`
+  })
 }
 
 /** A step was asked of what has no optimizer. */

@@ -4,30 +4,110 @@
  *
  * Everything of a run is written and read by the operations of `disk`, which a test replaces to let the n-th fail.
  */
-import { appendFileSync } from 'node:fs'
-import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs'
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { InputError, show } from './errors.ts'
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
+/** How files are opened: no link is followed, and no pipe is waited for. */
+const FLAGS = { w: O_WRONLY | O_CREAT | O_TRUNC, a: O_WRONLY | O_CREAT | O_APPEND }
+const PLAIN = O_NOFOLLOW | O_NONBLOCK
+/** Flags that append to a file and follow no link. */
+export const APPENDING = FLAGS.a | PLAIN
+
+/** The most bytes that are read whole: of a text that is a string of V8, and of bytes. */
+const [TEXT_BYTES, BYTES] = [2 ** 29 - 2 ** 20, 2 ** 31 - 1]
+/** The most bytes of a JSON file that says what a run is, or what came of it. */
+export const RECORD_BYTES = 2 ** 26
 
 /**
  * The operations of the file system by which runs write and read everything that they have. A test replaces them, to let
  * the n-th one fail.
  */
 export const disk = {
-  open: (path: string, flags: string): Promise<FileHandle> => open(path, flags),
+  /** Opens a folder, or a file to be written; not one that is a link. */
+  open: (path: string, flags: string): Promise<FileHandle> =>
+    open(path, flags === 'r' ? flags : FLAGS[flags as 'w' | 'a'] | PLAIN),
   /** Resolves to the number of bytes written, which may be fewer than asked. */
   write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
   sync: (handle: FileHandle): Promise<void> => handle.sync(),
   close: (handle: FileHandle): Promise<void> => handle.close(),
-  append: (path: string, data: string | Uint8Array): void => appendFileSync(path, data),
+  /** Appends to a plain file, which no link is. */
+  append: (path: string, data: string | Uint8Array): void => {
+    const file = openSync(path, APPENDING)
+    try {
+      if (!fstatSync(file).isFile()) throw new Error(`EINVAL: no plain file, append '${path}'`)
+      const bytes = Buffer.from(data as Uint8Array)
+      for (let done = 0; done < bytes.byteLength; ) done += writeSync(file, bytes, done)
+    } finally {
+      closeSync(file)
+    }
+  },
   makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
   list: (path: string): Promise<string[]> => readdir(path),
-  read: (path: string): Promise<Uint8Array> => readFile(path),
+  /** The bytes of a plain file: of no link, unless links are followed. */
+  read: async (path: string, bytesMax = BYTES, followsLinks = false): Promise<Uint8Array> => {
+    const { handle, size } = await openPlain(path, followsLinks)
+    try {
+      if (size > bytesMax) throw new Error(`a file of ${size} bytes, more than the ${bytesMax} that are read`)
+      return await handle.readFile()
+    } finally {
+      await handle.close()
+    }
+  },
+  /** What there is at a path: of a link, the link. Null where there is nothing. */
+  kind: async (path: string): Promise<'file' | 'folder' | 'other' | null> => {
+    try {
+      const found = await lstat(path)
+      return found.isFile() ? 'file' : found.isDirectory() ? 'folder' : 'other'
+    } catch (cause) {
+      if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code!)) return null
+      throw cause
+    }
+  },
   rename: (from: string, to: string): Promise<void> => rename(from, to),
   /** Removes a file, or a folder and what is in it; nothing where there is none. */
   remove: (path: string): Promise<void> => rm(path, { recursive: true, force: true }),
   isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
+}
+
+/**
+ * Opens a plain file for reading. A link is followed only where that is said; a device, a pipe or a socket is refused at once.
+ * @throws Error with the system's reason, or that it is no plain file.
+ */
+export async function openPlain(path: string, followsLinks = false): Promise<{ handle: FileHandle; size: number }> {
+  const handle = await open(path, followsLinks ? O_RDONLY | O_NONBLOCK : O_RDONLY | PLAIN).catch((cause) => {
+    throw (cause as NodeJS.ErrnoException).code === 'ELOOP' ? new Error('a symbolic link', { cause }) : cause
+  })
+  const found = await handle.stat()
+  if (found.isFile()) return { handle, size: found.size }
+  await handle.close()
+  throw new Error(found.isDirectory() ? 'a folder' : 'no plain file')
+}
+
+/**
+ * The path of something in a folder that may be a stranger's, like a run. The folder may be a link; nothing on the way from it may
+ * be one, nor a device, a pipe or a socket, so that nothing elsewhere is read, written or deleted. What is not there is no error.
+ * @throws InputError that names the first such thing.
+ */
+export async function within(folder: string, ...names: readonly string[]): Promise<string> {
+  const parts = names.flatMap((name) => name.split('/'))
+  if (parts.some((part) => ['', '.', '..'].includes(part) || /[\0\\]/.test(part)))
+    throw new InputError(`file of ${folder}`, show(names.join('/')), 'a way to a file below it')
+  let path = folder
+  for (const [i, part] of parts.entries()) {
+    path = join(path, part)
+    const kind = await disk.kind(path).catch((cause: Error) => {
+      throw new InputError(path, cause.message, 'files that can be read', { cause })
+    })
+    if (kind === null) break
+    if (kind === 'other')
+      throw new InputError(path, 'a link or a special file', 'a plain file or folder, as everything in a run is')
+    if (kind === 'file' && i + 1 < parts.length) throw new InputError(path, 'a file', 'a folder')
+  }
+  return join(folder, ...parts)
 }
 
 /** Writes chunks to a file that appears, or is replaced, at once and whole. */
@@ -53,7 +133,7 @@ export async function writeWhole(
  */
 export async function readWhole(path: string, expected: string): Promise<Uint8Array> {
   try {
-    return await disk.read(path)
+    return await disk.read(path, BYTES, true)
   } catch (cause) {
     throw new InputError(path, (cause as Error).message, expected, { cause })
   }
@@ -82,6 +162,18 @@ export function parseJsonObject(subject: string, bytes: Uint8Array): Record<stri
     throw new InputError(subject, show(value), 'a JSON object')
   }
   return value as Record<string, unknown>
+}
+
+/** Objects and lists in one another that a file of ours has at most: what walks them would overflow its stack by far more. */
+const DEPTH = 200
+
+/** @throws InputError for what JSON.parse has made whose objects and lists are nested too deeply. */
+export function refuseDeep(subject: string, value: unknown): void {
+  let level = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > DEPTH) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'fewer objects in one another')
+    level = level.flatMap((each) => (typeof each === 'object' && each !== null ? Object.values(each) : []))
+  }
 }
 
 /** True if there is something at a path. Throws InputError where that cannot be seen. */
@@ -141,11 +233,11 @@ export async function listFolder(path: string): Promise<string[]> {
 }
 
 /**
- * The text of a file, '' where there is none.
- * @throws InputError where it cannot be read.
+ * The text of a plain file, '' where there is none.
+ * @throws InputError where it cannot be read, is a link, or has more bytes than this.
  */
-export async function readText(path: string): Promise<string> {
-  return Buffer.from(await unlessMissing(path, disk.read(path), new Uint8Array())).toString()
+export async function readText(path: string, bytesMax = TEXT_BYTES): Promise<string> {
+  return Buffer.from(await unlessMissing(path, disk.read(path, bytesMax), new Uint8Array())).toString()
 }
 
 function unlessMissing<T>(path: string, reading: Promise<T>, none: T): Promise<T> {

@@ -1,6 +1,6 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
 import { parseArgs } from 'node:util'
-import { InputError, show, similar, unknownWord } from '../errors.ts'
+import { InputError, printable, show, similar, unknownWord } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import type { Command, Invocation } from './invocation.ts'
 
@@ -34,7 +34,9 @@ export async function runCommand(args: readonly string[]): Promise<void> {
     await run(args)
   } catch (error) {
     const isUsage = error instanceof InputError || (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
-    console.error(`colonnade: ${isUsage ? (error as Error).message : ((error as Error).stack ?? error)}`)
+    console.error(
+      `colonnade: ${printable(isUsage ? (error as Error).message : ((error as Error).stack ?? `${error}`))}`,
+    )
     process.exitCode = 1
   }
 }

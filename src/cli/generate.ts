@@ -1,5 +1,6 @@
 import { boolean, integer, type ModuleTrust, number, text } from '../entries/settings.ts'
 import { generateTokens, loadTrainedModel } from '../entries/text.ts'
+import { printable } from '../errors.ts'
 import { InputError, kindOfRun, languageModel } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
@@ -31,7 +32,8 @@ export const generateCommand: Command = async ({ words, json }) => {
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }
   const answers = await generateTokens({ ...model, ...options, ...size, prompts, sampling })
-  if (!json) for (const { completion } of answers) console.log(completion)
+  if (!json)
+    for (const { completion } of answers) console.log(process.stdout.isTTY ? printable(completion) : completion)
   return { subject, prompt, answers }
 }
 

@@ -6,7 +6,7 @@ import { encodeGif, isGrid } from '../entries/environments.ts'
 import { boolean, integer, type ModuleTrust, text } from '../entries/settings.ts'
 import { checkUpload, exportTrainedModel, uploadModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
-import { isThere, makeFolder, readJsonObject } from '../files.ts'
+import { isThere, makeFolder, readJsonObject, within } from '../files.ts'
 import { evaluate, kindOfRun, loadPolicy, saveWeights } from '../index.ts'
 import { group } from '../metrics.ts'
 import { VERSION } from '../version.ts'
@@ -92,11 +92,11 @@ async function writeFiles(
 ): Promise<number> {
   const about: Run = {
     folder: run,
-    config: await readJsonObject(join(run, 'config.json')),
-    summary: await readJsonObject(join(run, 'summary.json')),
+    config: await readJsonObject(await within(run, 'config.json')),
+    summary: await readJsonObject(await within(run, 'summary.json')),
   }
   const { update, card } = await write(about, out, title, keys, modules)
-  const curve = join(run, 'learning-curve.svg')
+  const curve = await within(run, 'learning-curve.svg')
   const hasCurve = await isThere(curve)
   if (hasCurve) await copyFile(curve, join(out, 'learning-curve.svg'))
   const pictures = { ...(hasCurve ? { 'learning curve': 'learning-curve.svg' } : {}), ...card.pictures }

@@ -1,7 +1,7 @@
 /** The Arrow files of a run as pages of rows in words, with filters. A file is read when somebody looks at it, and kept until another is. */
-import { stat } from 'node:fs/promises'
+import { lstat, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { listFolder } from '../files.ts'
+import { listFolder, within } from '../files.ts'
 import { ownFile } from '../own-files.ts'
 import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
 import '../packages.ts' // The thread of SQL has the program's place from here.
@@ -50,14 +50,14 @@ export function parseFilter(text: string): RowFilter | null {
   return column === undefined ? null : { column, operator: operator as RowFilter['operator'], value: value! }
 }
 
-/** The Arrow files of a run's folder, the newest last. */
+/** The Arrow files of a run's folder, the newest last. @throws InputError where one of its folders is a link. */
 export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
   const files: ArrowFile[] = []
   for (const name of FOLDERS) {
-    const names = await listFolder(join(folder, name)) // A run may keep none.
+    const names = await listFolder(await within(folder, name)) // A run may keep none.
     for (const file of names.filter((each) => each.endsWith('.arrow')).sort()) {
       const path = `${name}/${file}`
-      files.push({ path, bytes: (await stat(join(folder, path))).size })
+      files.push({ path, bytes: (await lstat(join(folder, path))).size })
     }
   }
   return files

@@ -4,10 +4,11 @@
  */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { basename } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../errors.ts'
+import { disk, within } from '../files.ts'
 import { ownFile } from '../own-files.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
 import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
@@ -38,6 +39,8 @@ export interface Dashboard {
 
 /** Milliseconds that somebody who is not told of changes waits for a look at the folders. */
 const PATIENCE_MS = 200
+/** The largest picture of an episode that is served. */
+const REPLAY_BYTES = 2 ** 26
 /** Digits of a figure that a page is sent. */
 const DIGITS = 7
 /** The page's modules, and what they share with others. */
@@ -178,14 +181,15 @@ function folderOf(runs: Runs, query: URLSearchParams): string {
 
 /** The Arrow files of a run. */
 async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {
-  return { files: await listArrowFiles(folderOf(runs, query)) }
+  const folder = folderOf(runs, query)
+  return { files: await refusing(() => listArrowFiles(folder)) }
 }
 
 /** The Arrow file of a run that is asked for, by `run` and `file`. */
 async function fileOf(runs: Runs, query: URLSearchParams): Promise<string> {
   const [folder, file] = [folderOf(runs, query), query.get('file')]
-  const known = await listArrowFiles(folder)
-  if (file !== null && known.some(({ path }) => path === file)) return join(folder, file)
+  const known = await refusing(() => listArrowFiles(folder))
+  if (file !== null && known.some(({ path }) => path === file)) return refusing(() => within(folder, file))
   throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
 }
 
@@ -229,8 +233,8 @@ async function refusing<T>(read: () => Promise<T>): Promise<T> {
 /** The picture of a run, as it is now. */
 async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
   const folder = folderOf(runs, query)
-  return readFile(join(folder, REPLAY)).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') throw error
+  return disk.read(await refusing(() => within(folder, REPLAY)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw new RequestError(400, `${REPLAY}: got ${error.message}, expected a picture`)
     throw new RequestError(404, `run: got ${show(query.get('run'))}, expected one with a ${REPLAY}`)
   })
 }

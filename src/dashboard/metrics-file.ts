@@ -3,9 +3,9 @@
  * lines are put together, so that a file of any length takes the same memory. A long file is skimmed first: all of its lines are
  * counted, and a few hundred are read. What these tell is shown until all of it has been read.
  */
-import { type FileHandle, open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import type { Points } from '../curves.ts'
-import { parseObject } from '../files.ts'
+import { openPlain, parseObject } from '../files.ts'
 import { entryOf } from '../loggers/entry.ts'
 
 /** Bytes that are read at once. */
@@ -18,6 +18,11 @@ const SKIMMED_LINES = 256
 const POINTS = 1024
 /** The longest line that is read; a longer one is passed over. */
 const MAX_LINE = 64 * 2 ** 20
+
+/** Objects in one another of a line that is read. */
+const DEPTH = 64
+/** Figures of a file that are kept, and objects that have some. */
+const NAMES = 4096
 
 /** The mean of the values that a stretch of lines has for a figure. */
 class Means {
@@ -61,41 +66,55 @@ class Figures {
   #stride = 1
   lines = 0
   damaged = 0
+  /** Whether there are more figures than are kept. */
+  isCut = false
+  #levels = 0
   /** The last line that is an object. */
   last: object = {}
 
   /** Adds a line; `number`: how many lines there are up to it, more than before. */
   add(text: string, number = this.lines + 1): void {
     const line = parseObject(text)
-    if (line === null) {
+    const point = Math.floor((number - 1) / this.#stride)
+    try {
+      if (line === null) throw new Error('no object')
+      this.#meansOf(this.#root, 'line').add(point, number)
+      this.#addAll(this.#root, line, point)
+    } catch {
       this.damaged++
       return
     }
     this.lines = number
     this.last = line
-    const point = Math.floor((number - 1) / this.#stride)
-    this.#meansOf(this.#root, 'line').add(point, number)
-    this.#addAll(this.#root, line, point)
     while (Math.floor((number - 1) / this.#stride) + 1 >= 2 * POINTS) {
       this.#stride *= 2
       for (const means of this.means.values()) means.halve()
     }
   }
 
-  #addAll(level: Level, object: Readonly<Record<string, unknown>>, point: number): void {
+  #addAll(level: Level, object: Readonly<Record<string, unknown>>, point: number, depth = 0): void {
+    if (depth > DEPTH) throw new Error(`objects ${DEPTH} deep`)
     for (const key of Object.keys(object)) {
       const value = object[key]
       if (typeof value === 'number') {
-        if (Number.isFinite(value)) this.#meansOf(level, key).add(point, value)
+        if (Number.isFinite(value) && (level.means.has(key) || this.#hasRoom()))
+          this.#meansOf(level, key).add(point, value)
       } else if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
         let below = level.levels.get(key)
         if (below === undefined) {
+          if (!this.#hasRoom()) continue
+          this.#levels++
           below = createLevel(`${level.prefix}${key}/`)
           level.levels.set(key, below)
         }
-        this.#addAll(below, value as Readonly<Record<string, unknown>>, point)
+        this.#addAll(below, value as Readonly<Record<string, unknown>>, point, depth + 1)
       }
     }
+  }
+
+  #hasRoom(): boolean {
+    this.isCut ||= this.means.size + this.#levels >= NAMES
+    return !this.isCut
   }
 
   #meansOf(level: Level, key: string): Means {
@@ -168,6 +187,11 @@ export class MetricsFile {
     return this.#told.damaged
   }
 
+  /** Whether there are more figures than are shown. */
+  get isCut(): boolean {
+    return this.#told.isCut
+  }
+
   /** The names of the numbers, in the order in which they appeared. */
   get names(): string[] {
     return [...this.#told.means.keys()]
@@ -175,8 +199,9 @@ export class MetricsFile {
 
   /** The numbers of the last line. */
   get last(): Readonly<Record<string, number>> {
-    const { lines, last } = this.#told
-    return lines === 0 ? {} : { line: lines, ...entryOf(lines, last).values }
+    const { lines, last, means } = this.#told
+    const values = Object.entries(entryOf(lines, last).values).filter(([name]) => means.has(name))
+    return lines === 0 ? {} : { line: lines, ...Object.fromEntries(values) }
   }
 
   /** Skims a long file of which nothing has been read. True if it did. */
@@ -249,12 +274,13 @@ export class MetricsFile {
 
   /** The file, and how long it is; null if there is none. One that is another than before is begun anew. */
   async #open(): Promise<{ handle: FileHandle; size: number } | null> {
-    const handle = await open(this.#path, 'r').catch((error: NodeJS.ErrnoException) => {
+    const found = await openPlain(this.#path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return null
       throw error
     })
-    if (handle === null) return null
-    const { size, ino } = await handle.stat()
+    if (found === null) return null
+    const { handle, size } = found
+    const { ino } = await handle.stat()
     if (ino !== this.#inode || size < this.#offset) {
       this.#inode = ino
       this.#offset = 0

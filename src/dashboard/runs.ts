@@ -1,10 +1,10 @@
 /** The runs below a folder, as far as their files tell: nothing else is asked, so a copied folder tells the same. */
-import { readdir, stat } from 'node:fs/promises'
+import { lstat, readdir, stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
 import type { Points } from '../curves.ts'
 import { fingerprint } from '../definition.ts'
-import { InputError } from '../errors.ts'
-import { parseObject, readText } from '../files.ts'
+import { InputError, show } from '../errors.ts'
+import { parseObject, RECORD_BYTES, readText } from '../files.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { VERSION } from '../version.ts'
 import { MetricsFile } from './metrics-file.ts'
@@ -13,6 +13,11 @@ import { MetricsFile } from './metrics-file.ts'
 const DEPTH = 3
 /** What a run has in its folder that is no run itself. */
 const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
+
+/** What only a run's folder has beside its config.json. */
+const OF_RUNS = ['metrics.jsonl', 'checkpoints']
+/** Letters of a word of a run that is shown. */
+const WORD_MAX = 2000
 
 /** Runs that are looked at together: while some are read, the lines of others are counted. */
 const AT_ONCE = 4
@@ -55,6 +60,7 @@ class FollowedRun {
   #configNote = ''
   #metricsNote = ''
   #summaryNote = ''
+  #replayNote = ''
   #configTime = -1
   #status: ShownRun['status'] = 'stopped'
   #replayTime: number | null = null
@@ -67,22 +73,22 @@ class FollowedRun {
 
   /** Reads what is new but metrics; long metrics that nobody has read are skimmed. True if there was anything. */
   async look(signal?: AbortSignal): Promise<boolean> {
-    const { mtimeMs } = await stat(join(this.folder, 'config.json'))
+    const { mtimeMs } = await lstat(join(this.folder, 'config.json'))
     const isOther = mtimeMs !== this.#configTime
     if (isOther) {
       this.#configTime = mtimeMs
       this.#configNote = ''
-      const config = parseObject(await readText(join(this.folder, 'config.json')))
-      if (config === null) this.#configNote = 'config.json cannot be read'
+      const config = await readText(join(this.folder, 'config.json'), RECORD_BYTES).then(parseObject, whyNot)
+      if (config === null) this.#configNote = 'config.json cannot be read (no JSON object)'
+      else if (typeof config === 'string') this.#configNote = `config.json cannot be read (${config})`
       else this.#config = config
     }
     const status = await this.#readStatus()
     const isOtherStatus = status !== this.#status
     this.#status = status
-    const replayTime = await stat(join(this.folder, REPLAY)).then(
-      (found) => found.mtimeMs,
-      () => null, // Most have none.
-    )
+    const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most have none.
+    this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (no plain file)`
+    const replayTime = picture?.isFile() ? picture.mtimeMs : null
     const isOtherReplay = replayTime !== this.#replayTime
     this.#replayTime = replayTime
     const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))
@@ -100,15 +106,15 @@ class FollowedRun {
       this.#metricsNote = ''
       return hasMore
     } catch (error) {
-      this.#metricsNote = `metrics.jsonl cannot be read (${(error as Error).message})`
+      this.#metricsNote = `metrics.jsonl cannot be read (${whyNot(error)})`
       return false
     }
   }
 
   async #readStatus(): Promise<ShownRun['status']> {
     this.#summaryNote = ''
-    const text = await readText(join(this.folder, 'summary.json')).catch((error: Error) => {
-      this.#summaryNote = `summary.json cannot be read (${error.message})`
+    const text = await readText(join(this.folder, 'summary.json'), RECORD_BYTES).catch((error: unknown) => {
+      this.#summaryNote = `summary.json cannot be read (${whyNot(error)})`
       return ''
     })
     const summary = parseObject(text)
@@ -123,28 +129,41 @@ class FollowedRun {
     return this.#metrics.curve(name, over)
   }
 
+  /** What a page is told of it; of one whose files say what nobody can show, that alone. */
   get shown(): ShownRun {
+    try {
+      return this.#shown
+    } catch (error) {
+      this.#config = {}
+      this.#configNote = `config.json cannot be shown (${whyNot(error)})`
+      return this.#shown
+    }
+  }
+
+  get #shown(): ShownRun {
     const { colonnade, settings, ...parts } = this.#config as Record<string, Record<string, unknown> | null>
     const part = (name: string) => (parts[name] ?? {}) as { id?: unknown; parameters?: Record<string, unknown> }
     const { loss } = part('rl').parameters ?? {}
     const flat = { ...flatKeys(settings ?? {}), ...flatParts(parts) }
     const { seed: _, ...others } = flat
-    const version = String(colonnade)
-    const isNewer = version.localeCompare(VERSION, 'en', { numeric: true }) > 0
-    const { damaged, lines, isSkimmed, names, last } = this.#metrics
+    const version = wordOf(colonnade)
+    const isNewer = typeof colonnade === 'string' && version.localeCompare(VERSION, 'en', { numeric: true }) > 0
+    const { damaged, lines, isCut, isSkimmed, names, last } = this.#metrics
     return {
       ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime },
       kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
-      environment: String(part('environment').id ?? 'unknown'),
-      algorithm: String(part('algorithm').id ?? loss ?? 'sft'),
+      environment: wordOf(part('environment').id ?? 'unknown'),
+      algorithm: wordOf(part('algorithm').id ?? loss ?? 'sft'),
       status: this.#status,
-      settings: flat,
+      settings: Object.fromEntries(Object.entries(flat).map(([key, value]) => [key, shortened(value)])),
       group: fingerprint(others),
       ...{ lines, isSkimmed, names, last },
       notes: [
         this.#configNote,
         this.#metricsNote,
         this.#summaryNote,
+        this.#replayNote,
+        isCut ? `metrics.jsonl has more than the ${names.length} figures that are shown` : '',
         damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines are left out`,
         isNewer ? `written by version ${version}; this page is of ${VERSION}` : '',
       ].filter(Boolean),
@@ -224,18 +243,31 @@ export class Runs {
   }
 }
 
-/** The folders with a run at or below this one. */
+/** A word of a run's config.json, as it is shown. */
+function wordOf(value: unknown): string {
+  return typeof value === 'string' ? shortened(value) : show(value)
+}
+
+const shortened = <T>(value: T): T | string =>
+  typeof value === 'string' && value.length > WORD_MAX ? `${value.slice(0, WORD_MAX)}…` : value
+
+/** Why a file cannot be read, without its path. */
+function whyNot(error: unknown): string {
+  return error instanceof InputError ? error.got : (error as Error).message
+}
+
+/** The folders with a run at or below this one; those too whose config.json cannot be read, where there is more of a run. */
 async function findRuns(folder: string, depth: number): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
-  const isRun = entries.some((entry) => entry.isFile() && entry.name === 'config.json') && (await isConfig(folder))
-  if (isRun) return [folder]
+  const names = entries.map(({ name }) => name)
+  if (names.includes('config.json')) {
+    const text = await readText(join(folder, 'config.json'), RECORD_BYTES).catch(() => null)
+    const isRun = text === null ? OF_RUNS.some((name) => names.includes(name)) : text.includes('"colonnade"')
+    if (isRun) return [folder]
+  }
   if (depth === 0) return []
   const folders = entries.filter(
     (entry) => entry.isDirectory() && !OWN.includes(entry.name) && !entry.name.startsWith('.'),
   )
   return (await Promise.all(folders.map(({ name }) => findRuns(join(folder, name), depth - 1)))).flat()
-}
-
-async function isConfig(folder: string): Promise<boolean> {
-  return (await readText(join(folder, 'config.json')).catch(() => '')).includes('"colonnade"')
 }

@@ -15,7 +15,7 @@ export const csv = defineLogger({
   id: 'csv',
   settings: { path: text('', "the file; empty: metrics.csv in the run's folder") },
   async open({ path: told }, training) {
-    const path = placeOf('csv', told, training, 'metrics.csv')
+    const path = await placeOf('csv', told, training, 'metrics.csv')
     if (training.done === 0 && (await isThere(path))) {
       throw new InputError('logger csv', `${path}, which is there`, 'a new file')
     }

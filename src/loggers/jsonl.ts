@@ -16,7 +16,7 @@ export const jsonl = defineLogger({
     kept: integer(8, 'older files that are kept', { min: 0 }),
   },
   async open({ path: told, maxBytes, kept }, training) {
-    const path = placeOf('jsonl', told, training, 'log.jsonl')
+    const path = await placeOf('jsonl', told, training, 'log.jsonl')
     const names = [path, ...Array.from({ length: kept }, (_, i) => `${path}.${i + 1}`)]
     const rotate = async (): Promise<void> => {
       await removeWhole(names.at(-1)!)

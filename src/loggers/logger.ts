@@ -6,6 +6,7 @@
  */
 import { type DefinitionRecord, defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
+import { within } from '../files.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
 
@@ -92,9 +93,12 @@ export function defineLogger<S extends Settings>({
   }))
 }
 
-/** Where a logger of files writes: where it was told to, or under that name in the run's folder. @throws InputError without either. */
-export function placeOf(id: string, told: string, { folder }: LoggedTraining, name: string): string {
+/**
+ * Where a logger of files writes: where it was told to, or under that name in the run's folder.
+ * @throws InputError without either, and where a link or a special file has that name in the run.
+ */
+export async function placeOf(id: string, told: string, { folder }: LoggedTraining, name: string): Promise<string> {
   if (told !== '') return told
-  if (folder !== null) return `${folder}/${name}`
+  if (folder !== null) return within(folder, name)
   throw new InputError(`logger ${id}`, 'no path, and a training without a folder', `a path, like ${id}:${name}`)
 }

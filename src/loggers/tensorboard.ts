@@ -25,7 +25,7 @@ export const tensorboard = defineLogger({
   id: 'tensorboard',
   settings: { folder: textSetting('', "where event files go; empty: the folder tensorboard in the run's") },
   async open({ folder: told }, training) {
-    const folder = placeOf('tensorboard', told, training, 'tensorboard')
+    const folder = await placeOf('tensorboard', told, training, 'tensorboard')
     await makeFolder(folder)
     // TensorBoard reads files in the order of their names: this one comes last.
     const newest = (await listFolder(folder)).map((name) => Number(NAME.exec(name)?.[1] ?? 0))

@@ -81,6 +81,11 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   const [first, ...rest] = tables
   if (first === undefined) throw new InputError('readArrow(paths)', 'no path', 'at least one')
   if (rest.length === 0) return first
+  for (const [i, table] of tables.entries()) {
+    const [got, expected] = [table, first].map(({ schema }) => schema.fields.map(({ name, type }) => `${name} ${type}`))
+    if (String(got) === String(expected)) continue
+    throw new InputError(paths[i]!, `columns ${show(String(got))}`, `those of ${paths[0]}: ${show(String(expected))}`)
+  }
   const whole = first.concat(...rest)
   for (const key of first.schema.metadata.keys()) {
     const values = tables.map(({ schema }) => schema.metadata.get(key))

@@ -9,7 +9,17 @@ import { basename, join } from 'node:path'
 import type { SelfPlayOptions } from '../cohorts/self-play.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, writeSynced } from '../files.ts'
+import {
+  cannotWrite,
+  disk,
+  listFolder,
+  makeFolder,
+  readWhole,
+  refuseDeep,
+  syncFolder,
+  within,
+  writeSynced,
+} from '../files.ts'
 import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
 import type { TurnDrawing } from '../text/turn-sampling.ts'
@@ -19,6 +29,7 @@ import { asOwner } from './owner.ts'
 const FORMAT = 'colonnade checkpoint 2'
 /** Its manifests have no checksum of their own. */
 const FIRST_FORMAT = 'colonnade checkpoint 1'
+const CHECKPOINTS = 'checkpoints'
 const COLUMNS_FILE = 'columns.safetensors'
 const MANIFEST_FILE = 'manifest.json'
 
@@ -144,12 +155,12 @@ export interface Checkpoint {
 
 /** The folder in which a run keeps its checkpoints. */
 export function checkpointsFolder(run: string): string {
-  return join(run, 'checkpoints')
+  return join(run, CHECKPOINTS)
 }
 
 /** The updates of which a run folder holds a checkpoint, rising. @throws InputError if it cannot be read. */
 export async function listCheckpoints(run: string): Promise<number[]> {
-  return (await listFolder(checkpointsFolder(run)))
+  return (await listFolder(await within(run, CHECKPOINTS)))
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
     .sort((a, b) => a - b)
@@ -271,7 +282,7 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
  */
 export async function readManifest(run: string, update: number): Promise<Omit<Checkpoint, 'tensors'>> {
   const path = checkpointPath(run, update)
-  const manifest = parseManifest(path, await readPart(path, MANIFEST_FILE))
+  const manifest = parseManifest(path, await readPart(run, update, MANIFEST_FILE))
   if (manifest.update !== update) {
     throw new InputError(`checkpoint ${path}`, `the manifest of update ${manifest.update}`, `that of ${update}`)
   }
@@ -280,7 +291,7 @@ export async function readManifest(run: string, update: number): Promise<Omit<Ch
 
 async function readOne(run: string, update: number): Promise<Checkpoint> {
   const { path, manifest } = await readManifest(run, update)
-  const file = await readPart(path, COLUMNS_FILE)
+  const file = await readPart(run, update, COLUMNS_FILE)
   const checksum = sha256([file])
   if (checksum !== manifest.files[COLUMNS_FILE]) {
     throw new InputError(
@@ -301,6 +312,7 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
       cause,
     })
   }
+  refuseDeep(`checkpoint ${path}`, manifest)
   if (manifest?.format !== FORMAT && manifest?.format !== FIRST_FORMAT) {
     throw new InputError(`checkpoint ${path}`, `format ${JSON.stringify(manifest?.format)}`, JSON.stringify(FORMAT))
   }
@@ -387,10 +399,14 @@ function checkFields(path: string, of: string, record: object, fields: Readonly<
   }
 }
 
-function readPart(path: string, name: string): Promise<Uint8Array> {
-  return readWhole(join(path, name), `a checkpoint with a ${name}`).catch((cause: InputError) => {
-    throw new InputError(`checkpoint ${path}`, cause.got, cause.expected, { cause })
-  })
+async function readPart(run: string, update: number, name: string): Promise<Uint8Array> {
+  const path = checkpointPath(run, update)
+  try {
+    return await readWhole(await within(run, CHECKPOINTS, basename(path), name), `a checkpoint with a ${name}`)
+  } catch (cause) {
+    const { got, expected } = cause as InputError
+    throw new InputError(`checkpoint ${path}`, got, expected, { cause })
+  }
 }
 
 function sha256(chunks: readonly Uint8Array[]): string {

@@ -12,7 +12,7 @@ import { environments } from '../environments/registry.ts'
 import { type WrapperFactory, wrap } from '../environments/wrapper.ts'
 import { wrappers } from '../environments/wrappers.ts'
 import { InputError, show } from '../errors.ts'
-import { listFolder } from '../files.ts'
+import { listFolder, within } from '../files.ts'
 import { kernelBuildOf } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
@@ -271,10 +271,8 @@ export function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyMo
 
 /** The kept rollout files of a run, in the order of their updates. */
 export async function listRollouts(folder: string): Promise<string[]> {
-  return (await listFolder(join(folder, 'rollouts')))
-    .filter((name) => /^\d+\.arrow$/.test(name))
-    .sort()
-    .map((name) => join(folder, 'rollouts', name))
+  const names = (await listFolder(await within(folder, 'rollouts'))).filter((name) => /^\d+\.arrow$/.test(name))
+  return Promise.all(names.sort().map((name) => within(folder, 'rollouts', name)))
 }
 
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */

@@ -9,16 +9,16 @@
  */
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync, rmSync } from 'node:fs'
-import { open, realpath, stat, utimes } from 'node:fs/promises'
+import { lstat, open, realpath, stat, utimes } from 'node:fs/promises'
 import { connect, createServer, type Server } from 'node:net'
 import { hostname } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { InputError } from '../errors.ts'
-import { cannotWrite, disk, isThere, listFolder, makeFolder } from '../files.ts'
+import { cannotWrite, disk, isThere, listFolder, makeFolder, RECORD_BYTES, within } from '../files.ts'
 
 /** What a run writes at the top of its folder, and the folders in which it keeps more. */
-const FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json']
+const FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']
 const FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
 const PREFIX = '.owner-'
@@ -178,11 +178,16 @@ export async function asOwner<T>(folder: string, action: () => Promise<T>): Prom
   return action().finally(() => ownership.release())
 }
 
-/** Takes away what an interrupted writing left: only the owner may, for another's may still become a file. */
+/**
+ * Takes away what an interrupted writing left: only the owner may, for another's may still become a file.
+ * @throws InputError where a link or a special file stands in the place of something of the run.
+ */
 async function sweep(folder: string): Promise<void> {
   for (const name of await listFolder(folder)) {
     if (isTemporary(name)) await disk.remove(join(folder, name))
+    if (FILES.includes(name)) await within(folder, name)
     if (!FOLDERS.includes(name)) continue
+    await within(folder, name)
     for (const part of await listFolder(join(folder, name))) {
       if (part.endsWith('.tmp')) await disk.remove(join(folder, name, part))
     }
@@ -246,7 +251,7 @@ async function contend(folder: string, token: string): Promise<void> {
 async function claimsIn(folder: string): Promise<Claim[]> {
   const claims: Claim[] = []
   for (const name of (await listFolder(folder)).filter(isClaim)) {
-    const path = join(folder, name)
+    const path = await within(folder, name)
     const parts = await listFolder(path)
     claims.push({ path, record: await readRecord(path), isHeld: parts.includes(HELD_FOLDER) })
   }
@@ -256,7 +261,7 @@ async function claimsIn(folder: string): Promise<Claim[]> {
 /** Null where there is none, or only a part: its process writes it, or ended while it did. */
 async function readRecord(path: string): Promise<OwnerRecord | null> {
   try {
-    return JSON.parse(Buffer.from(await disk.read(join(path, RECORD_FILE))).toString()) as OwnerRecord
+    return JSON.parse(Buffer.from(await disk.read(join(path, RECORD_FILE), RECORD_BYTES)).toString()) as OwnerRecord
   } catch (cause) {
     if (cause instanceof SyntaxError || (cause as NodeJS.ErrnoException).code === 'ENOENT') return null
     throw cause
@@ -288,10 +293,11 @@ async function isGone(path: string, record: OwnerRecord): Promise<boolean> {
 
 /** Whether the heart of a claim beats: its file changes while we look. No clock is compared with that of another machine. */
 async function beats(path: string, beatSeconds: number): Promise<boolean> {
+  const beatMs = 1000 * Math.min(BEAT_SECONDS, Number(beatSeconds) || BEAT_SECONDS) // What a claim says may be anything.
   const last = async () => (await stat(path).catch(() => undefined))?.mtimeMs
   const first = await last()
   for (let beat = 0; beat < 4 * BEATS_MISSED; beat++) {
-    await pause(250 * beatSeconds)
+    await pause(beatMs / 4)
     const now = await last()
     if (now === undefined) return false
     if (now !== first) return true
@@ -318,8 +324,9 @@ async function listen(path: string): Promise<Server | null> {
   })
 }
 
-/** True if a process listens at a path, false if none does, null where that cannot be told. */
+/** True if a process listens at a path, false if none does or it is a link, null where that cannot be told. */
 async function answers(path: string): Promise<boolean | null> {
+  if (await isLink(path)) return false
   return throughShortPath(path, (short) => {
     const socket = connect(short)
     return new Promise<boolean | null>((resolve) => {
@@ -332,6 +339,12 @@ async function answers(path: string): Promise<boolean | null> {
     }).finally(() => socket.destroy())
   })
 }
+
+const isLink = (path: string): Promise<boolean> =>
+  lstat(path).then(
+    (found) => found.isSymbolicLink(),
+    () => false,
+  )
 
 /** Does something with a path that is not too long for a socket; null where there is none. */
 async function throughShortPath<T>(path: string, action: (path: string) => Promise<T | null>): Promise<T | null> {

@@ -8,6 +8,7 @@ import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/
 import { environmentFactory } from '../environments/registry.ts'
 import { type WrapperDefinition, type WrapperFactory, wrap } from '../environments/wrapper.ts'
 import { wrapperFactory, wrappers } from '../environments/wrappers.ts'
+import { InputError, show } from '../errors.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
 import { parseSetting, type Setting, type Settings, strings, text } from '../settings.ts'
@@ -132,6 +133,7 @@ export async function reviveParts(
       ? revive<D>(noun, recordFrom(folder, record), { ...trust, folder })
       : (builtIn(record.id) as (parameters: object) => D)(record.parameters)
   const { wrappers = [], ...inside } = environment
+  if (!Array.isArray(wrappers)) throw new InputError(`wrappers of ${folder}`, show(wrappers), 'a list')
   const around: WrapperDefinition[] = []
   for (const wrapper of wrappers) around.push(await made<WrapperDefinition>('wrapper', wrapper, wrapperFactory))
   return {

@@ -17,9 +17,12 @@ import {
   listFolder,
   makeFolder,
   parseObject,
+  RECORD_BYTES,
   readText,
+  refuseDeep,
   removeWhole,
   syncFile,
+  within,
   writeWhole,
 } from '../files.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -48,7 +51,7 @@ export async function refuseOccupied(folder: string): Promise<void> {
 }
 
 async function isConfig(folder: string): Promise<boolean> {
-  return (await readText(join(folder, 'config.json'))).includes('"colonnade"')
+  return (await readText(join(folder, 'config.json'), RECORD_BYTES)).includes('"colonnade"')
 }
 
 /** What a `config.json` says of the training that it began, without modules; what it does not say is undefined. */
@@ -258,7 +261,7 @@ export class RunFolder {
 
   /** Removes all from one of the run's folders but what has this name. */
   async keepOnly(folder: string, name: string): Promise<void> {
-    for (const other of await listFolder(this.file(folder)))
+    for (const other of await listFolder(await within(this.path, folder)))
       if (other !== name) await removeWhole(this.file(folder, other))
   }
 
@@ -283,7 +286,7 @@ export class RunFolder {
   }): Promise<string[]> {
     const path = this.file('metrics.jsonl')
     const texts = await readLines(path)
-    const tables = await listFolder(this.file(at.tables)) // All is read before anything is dropped.
+    const tables = await listFolder(await within(this.path, at.tables)) // All is read before anything is dropped.
     const { kept, damaged } = keptLines(texts, at.key, at.last)
     await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
     await removeCheckpoints(this.path, (number) => number > at.checkpoint)
@@ -316,7 +319,7 @@ export interface ResumeOptions extends ModuleTrust {
 export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
   const path = join(folder, 'config.json')
   const expected = 'a run folder with a config.json'
-  const bytes = await disk.read(path).catch(async (cause: Error) => {
+  const bytes = await disk.read(path, RECORD_BYTES).catch(async (cause: Error) => {
     const run = await runIn(folder)
     const like = run === undefined ? expected : `${expected}, like ${run}`
     throw new InputError('run', `${folder} (${cause.message})`, like, { cause })
@@ -327,6 +330,7 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   } catch (cause) {
     throw new InputError('run', `${folder} (${(cause as Error).message})`, expected, { cause })
   }
+  refuseDeep(`run ${folder}`, config)
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return config as Record<string, unknown>
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }

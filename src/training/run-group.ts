@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
 import { isModulePath } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { listFolder, makeFolder, parseObject, readText, writeWhole } from '../files.ts'
+import { listFolder, makeFolder, parseObject, RECORD_BYTES, readText, within, writeWhole } from '../files.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { meanAndStd } from './metrics.ts'
@@ -88,7 +88,7 @@ export async function trainSeeds(
   const folder = await claimGroup(environment, given, definitions[0]!, out)
   const summaries: RunSummary[] = []
   for (const [i, definition] of definitions.entries()) {
-    const path = join(folder, runFolderOf(seeds[i]!))
+    const path = await within(folder, runFolderOf(seeds[i]!))
     const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition, trust)))
     summaries.push(summary)
     if (summary.status === 'interrupted') break
@@ -124,7 +124,7 @@ export async function claim(file: string, told: object, usual: string, out: stri
     const path = join(folder, file)
     const present = await listFolder(folder)
     if (present.length > 0) {
-      const { colonnade: _, ...former } = parseObject(await readText(path)) ?? {}
+      const { colonnade: _, ...former } = parseObject(await readText(path, RECORD_BYTES)) ?? {}
       const isSame = JSON.stringify(sorted(former)) === JSON.stringify(sorted(told))
       if (isSame && out !== undefined) return folder
       if (out === undefined) continue
@@ -149,7 +149,7 @@ function sorted(value: unknown): unknown {
 
 /** The summary of a run that has ended; null of one that has not, or is not there. */
 async function endOf(folder: string): Promise<RunSummary | null> {
-  const summary = parseObject(await readText(join(folder, 'summary.json'))) as RunSummary | null
+  const summary = parseObject(await readText(join(folder, 'summary.json'), RECORD_BYTES)) as RunSummary | null
   return summary === null || summary.status === 'interrupted' ? null : summary
 }
 

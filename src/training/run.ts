@@ -13,7 +13,7 @@ import { type DefinitionRecord, findFactory, isModulePath } from '../definition.
 import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
-import { readText, writeWhole } from '../files.ts'
+import { RECORD_BYTES, readText, writeWhole } from '../files.ts'
 import { describeNative, type KernelBuild } from '../kernels/bind.ts'
 import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
@@ -435,7 +435,7 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
  * @throws InputError where its `config.json` cannot be read.
  */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
-  const text = await readText(join(folder, 'config.json'))
+  const text = await readText(join(folder, 'config.json'), RECORD_BYTES)
   if (text === '') return null
   const config = await readConfig(folder)
   if (!Object.hasOwn(config, 'colonnade')) return null

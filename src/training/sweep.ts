@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import { type Curve, drawCurves } from '../curves.ts'
 import { InputError, show } from '../errors.ts'
-import { listFolder, writeWhole } from '../files.ts'
+import { listFolder, within, writeWhole } from '../files.ts'
 import { configureRun, type Run, type RunDefinition, type RunSummary, runKeys } from './run.ts'
 import {
   claim,
@@ -171,7 +171,7 @@ async function trainTogether(
   for (const { given, folder, definitions } of planned) {
     await claimGroup(environment, given, definitions[0]!, folder)
     for (const [i, definition] of definitions.entries()) {
-      const path = join(folder, runFolderOf(seeds[i]!))
+      const path = await within(folder, runFolderOf(seeds[i]!))
       if ((await listFolder(path)).length === 0) coming.push({ definition, folder: path })
     }
   }

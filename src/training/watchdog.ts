@@ -9,6 +9,7 @@
  */
 import type { Worker } from 'node:worker_threads'
 import { BEAT_WORDS } from '../clock.ts'
+import { APPENDING } from '../files.ts'
 import { choice, number, type Settings } from '../settings.ts'
 
 /** How every kind of run is watched. */
@@ -120,7 +121,7 @@ parentPort.on('message', ({ id, ...told }) => {
 })
 const attempt = (action) => { try { action() } catch {} } // Nobody is left to tell of it.
 function tell(one, message) {
-  attempt(() => appendFileSync(one.log, new Date().toISOString() + ' process ' + process.pid + ': ' + message + '\\n'))
+  attempt(() => appendFileSync(one.log, new Date().toISOString() + ' process ' + process.pid + ': ' + message + '\\n', { flag: ${APPENDING} }))
   attempt(() => writeSync(2, 'colonnade: warning: ' + message + '\\n'))
 }
 setInterval(() => {

@@ -201,7 +201,7 @@ describe('runs below a folder', () => {
     expect(await changed()).toEqual(['a', 'b/run-10', 'b/run-9'])
     expect(runs.shown.map(({ id, notes }) => [id, notes])).toEqual([
       ...[
-        ['b/run-9', ['config.json cannot be read']],
+        ['b/run-9', ['config.json cannot be read (no JSON object)']],
         ['b/run-10', []],
       ],
     ])

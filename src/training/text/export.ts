@@ -1,7 +1,6 @@
 /** What a run of a language model comes to, for others: its model as a folder, and its conversations as a file. */
-import { join } from 'node:path'
 import { InputError, unknownWord } from '../../errors.ts'
-import { listFolder } from '../../files.ts'
+import { listFolder, within } from '../../files.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { mergeLora } from '../../policies/transformer/lora.ts'
 import { writeArrow } from '../../tables/arrow.ts'
@@ -85,10 +84,9 @@ async function spokenSamples(run: string, read: TrajectoriesRead, trust: ModuleT
 
 /** All trajectories that a run has kept. @throws InputError where it has kept none. */
 export async function readRunTrajectories(run: string): Promise<TrajectoriesRead> {
-  const folder = join(run, 'trajectories')
-  const names = (await listFolder(folder)).filter((name) => /^\d+\.arrow$/.test(name)).sort()
+  const names = (await listFolder(await within(run, 'trajectories'))).filter((name) => /^\d+\.arrow$/.test(name)).sort()
   if (names.length === 0) {
     throw new InputError(`trajectories of ${run}`, 'none', 'a run that kept some (trajectories=last or all)')
   }
-  return readTrajectories(...names.map((name) => join(folder, name)))
+  return readTrajectories(...(await Promise.all(names.map((name) => within(run, 'trajectories', name)))))
 }
