@@ -5,7 +5,7 @@
  *
  * Nothing else imports an optional package by its name, so that a bundler does not look for packages that are not installed.
  */
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -79,14 +79,26 @@ function resolvePackage(specifier: string, places: readonly string[]): string | 
     try {
       path = createRequire(place).resolve(specifier)
     } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') continue
-      throw cause
+      const { code } = cause as NodeJS.ErrnoException
+      if (code === 'MODULE_NOT_FOUND') continue
+      // Some packages have a package.json that they do not export.
+      const hidden = code === 'ERR_PACKAGE_PATH_NOT_EXPORTED' ? hiddenFile(specifier, place) : undefined
+      if (hidden === undefined) throw cause
+      path = hidden
     }
     const run = runAround(path)
     if (run === undefined) return path
     throw new Error(`${path} lies in the run folder ${run}, from which nothing is loaded`)
   }
   return undefined
+}
+
+/** The package.json of a package that does not export it, from the folders in which Node looks; undefined for any other file. */
+function hiddenFile(specifier: string, place: string): string | undefined {
+  if (!specifier.endsWith('/package.json')) return undefined
+  const paths = createRequire(place).resolve.paths(specifier) ?? []
+  const found = paths.map((folder) => join(folder, specifier)).find(existsSync)
+  return found === undefined ? undefined : realpathSync(found)
 }
 
 /** The run folder that holds a path; undefined where there is none. */

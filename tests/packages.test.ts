@@ -85,6 +85,20 @@ describe('an optional package', () => {
     expect(await importPackage('@scope/esm/deep/module.js', undefined, places)).toMatchObject({ answer: 43 })
   })
 
+  test('is found by its package.json also where it does not export that, as DuckDB-Wasm', async () => {
+    const exports = '{ "./blocking": "./blocking.js" }'
+    const manifest = await install(folder, '@scope/hidden', {
+      'package.json': `{ "version": "3.0.0", "exports": ${exports} }`,
+      'blocking.js': 'exports.answer = 44',
+    })
+    const found = findPackage('@scope/hidden', [`${folder}/`])
+    expect([found.manifest, found.version]).toEqual([manifest, '3.0.0'])
+    expect(found.require('@scope/hidden/blocking')).toEqual({ answer: 44 })
+    await expect(importPackage('@scope/hidden/other.js', undefined, [`${folder}/`])).rejects.toThrow(
+      /not defined by "exports"/,
+    )
+  })
+
   test('that is missing is said by its name, with what to install', async () => {
     const missing = importPackage('@scope/none/deep/module.js', 'one two', [`${folder}/`])
     await expect(missing).rejects.toThrow(NotInstalled)
