@@ -405,6 +405,12 @@ describe('passes what we record ourselves', () => {
     }
   })
 
+  test('of rollouts that do not follow one another', async () => {
+    const { table, cohort } = cart
+    const arrow = await toArrow(table)
+    expect(check({ table: fromArrow(arrow.concat(arrow)), cohort })).toEqual([])
+  })
+
   test('of algorithms that explore in their own ways', async () => {
     const wide = { hidden: [8] }
     const values = { policy: qNetwork(wide), algorithm: dqn({ learningStarts: 64 }) }
