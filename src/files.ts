@@ -4,9 +4,10 @@
  *
  * Everything of a run is written and read by the operations of `disk`, which a test replaces to let the n-th fail.
  */
-import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs'
+import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 import { InputError, show } from './errors.ts'
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
@@ -32,7 +33,8 @@ export const disk = {
   /** Resolves to the number of bytes written, which may be fewer than asked. */
   write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
-  sync: (handle: FileHandle): Promise<void> => handle.sync(),
+  /** By its number: the handles of Yarn's Plug'n'Play cannot sync. */
+  sync: (handle: FileHandle): Promise<void> => promisify(fsync)(handle.fd),
   close: (handle: FileHandle): Promise<void> => handle.close(),
   /** Appends to a plain file, which no link is. */
   append: (path: string, data: string | Uint8Array): void => {

@@ -14,7 +14,16 @@ import { homedir } from 'node:os'
 import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { InputError, show } from '../errors.ts'
-import { cannotWrite, isThere, makeFolder, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
+import {
+  cannotWrite,
+  disk,
+  isThere,
+  makeFolder,
+  parseJsonObject,
+  readJsonObject,
+  readWhole,
+  writeWhole,
+} from '../files.ts'
 import { TOKENIZER_FILES } from './load-tokenizer.ts'
 
 /** How something is taken from the hub. */
@@ -366,7 +375,7 @@ async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, sta
       bytes += piece.value.byteLength
       hub.onProgress?.({ file: file.path, bytes, fileBytes: file.size })
     }
-    await handle.sync()
+    await disk.sync(handle)
   } finally {
     await handle.close()
     await reader?.cancel().catch(() => undefined) // After an error; that one is the one to report.

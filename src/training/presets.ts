@@ -12,7 +12,7 @@ import { languageModel } from '../text/language-model.ts'
 import type { ConversationRunDefinition } from './conversation-run.ts'
 import type { EpisodeRunDefinition } from './episode-run.ts'
 
-/** Of so many seeds, those that reached what was wanted (`docs/log.md`, "What presets reach"). */
+/** Of so many seeds, those that reached what was wanted ("What presets reach" in the log of the repository). */
 export type Reached = Wanted & { readonly reached: number; readonly seeds: number }
 
 /** A mean return of a policy over fresh episodes, or a mean reward of the last 100 groups of a training. */

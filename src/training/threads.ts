@@ -1,6 +1,6 @@
 /**
  * How many threads are of use to a training of lanes. Threads meet several times a minibatch, so each of them needs enough to do
- * between two meetings; what that is was measured (`docs/log.md`), and `npm run bench -- training` compares the choice with the
+ * between two meetings; what that is was measured, and `npm run bench -- training` compares the choice with the
  * others.
  */
 
