@@ -88,7 +88,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     async () => file('text/javascript', await readFile(ownFile(new URL(`./${name}.js`, import.meta.url)))),
   ])
   const routes: [string, Route][] = [
-    ['GET /', () => file('text/html; charset=utf-8', html)],
+    ['GET /', Object.assign(() => file('text/html; charset=utf-8', html), { isPage: true })],
     ['GET /icon.svg', () => file('image/svg+xml', icon)],
     ['GET /page.css', () => file('text/css', styles)],
     ...modules,
@@ -107,15 +107,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
   ]
-  const isLocal = /^(127\.|localhost$|::1$)/.test(host)
-  const guarded = routes.map(([path, route]): [string, Route] => [
-    path,
-    (request) => {
-      if (isLocal) refuseOtherHosts(request)
-      return route(request)
-    },
-  ])
-  const server = await listen(new Map(guarded), { host, port, maxBodyBytes: 0 })
+  const server = await listen(new Map(routes), { host, port, maxBodyBytes: 0 })
   void follower.look()
   return {
     url: server.url,
@@ -135,25 +127,21 @@ async function openInThread(options: DashboardOptions): Promise<Dashboard> {
   const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
   worker.unref()
   if ('url' in answer) {
+    const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
+    // Without its page a training goes on.
+    worker.on('error', ({ message }) => console.error(`colonnade: the page at ${answer.url} has ended: ${message}`))
     return {
       ...answer,
       async close() {
         worker.ref()
         worker.postMessage('close')
-        await once(worker, 'message')
+        await Promise.race([ended, once(worker, 'message')])
         await worker.terminate()
       },
     }
   }
   await worker.terminate()
   throw new Error(answer.error)
-}
-
-/** A page elsewhere may have a name that leads here: it must not read what is here. */
-function refuseOtherHosts({ headers }: RouteRequest): void {
-  const name = (headers.host ?? '').replace(/:\d+$/, '')
-  if (/^(127\.[\d.]+|localhost|\[::1\])$/.test(name)) return
-  throw new RequestError(403, 'this page is of this machine alone')
 }
 
 /** Of each run one figure over another: `run` (any number of them), `metric` and `over`. */

@@ -14,7 +14,15 @@ import { checkOptions, InputError, show } from '../errors.ts'
 import { chat } from '../serving/chat.ts'
 import { complete } from '../serving/completions.ts'
 import { checkFields, integerField } from '../serving/fields.ts'
-import { type Body, type EventStream, listen, RequestError, type Route, type RouteAnswer } from '../serving/http.ts'
+import {
+  type Body,
+  type EventStream,
+  listen,
+  RequestError,
+  type RequestHead,
+  type Route,
+  type RouteAnswer,
+} from '../serving/http.ts'
 import { closing } from '../serving/server.ts'
 import type { Trajectories } from '../tables/trajectories.ts'
 import { anthropic } from './anthropic.ts'
@@ -162,10 +170,10 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const sweeping = setInterval(() => void sweep(), 1000)
   sweeping.unref()
 
-  const checkOperator = (headers: IncomingHttpHeaders): void => {
+  const admitOperator = ({ headers }: RequestHead): void => {
     if (!operator.is(secretOf(headers))) throw new RequestError(401, "this takes the operator's key", UNKNOWN_KEY)
   }
-  const sessionOf = (headers: IncomingHttpHeaders, { id }: Readonly<Record<string, string>>): Session => {
+  const sessionOf = ({ headers, params: { id } }: RequestHead): Session => {
     const session = id === undefined ? sessions.byKey(secretOf(headers)) : sessions.byId(id)
     if (session !== null) return session
     if (id !== undefined) throw new RequestError(404, 'there is no such session, or it is over', { code: 'no_session' })
@@ -174,8 +182,8 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const asking = (
     answer: (session: Session, body: Body, signal: AbortSignal, number: number) => Promise<RouteAnswer>,
   ) => {
-    return async ({ body, headers, params, signal }: Parameters<Route>[0]): Promise<RouteAnswer> => {
-      const session = sessionOf(headers, params)
+    return async ({ body, signal, ...head }: Parameters<Route>[0]): Promise<RouteAnswer> => {
+      const session = sessionOf(head)
       const number = session.begin()
       const over = () => session.end(Date.now())
       let answered: RouteAnswer
@@ -224,8 +232,8 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
     { errorBody: anthropic.errorBody! },
   )
   const countRoute: Route = Object.assign(
-    async ({ body, headers, params }: Parameters<Route>[0]) => {
-      const session = sessionOf(headers, params)
+    async ({ body, ...head }: Parameters<Route>[0]) => {
+      const session = sessionOf(head)
       const { messages, tools } = anthropic.toChat(body) as { messages: Message[]; tools?: readonly object[] }
       return { input_tokens: session.promptOf(checkedMessages(messages), tools).ids.length }
     },
@@ -234,8 +242,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const model: [string, Route][] = [
     [
       'GET /v1/models',
-      ({ headers, params }) => {
-        sessionOf(headers, params)
+      () => {
         const { served } = sourceOf()
         const { name: id, context: max_model_len } = served
         return { object: 'list', data: [{ id, object: 'model', created, owned_by: 'colonnade', max_model_len }] }
@@ -254,13 +261,10 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
     ['POST /v1/messages', messagesRoute],
     ['POST /v1/messages/count_tokens', countRoute],
   ]
-  const routes = new Map<string, Route>([
-    ...model,
-    ...model.map(([key, route]) => [key.replace(' /', ' /sessions/:id/'), route] as const),
+  const operating: [string, Route][] = [
     [
       'POST /sessions',
-      ({ body, headers }) => {
-        checkOperator(headers)
+      ({ body }) => {
         checkFields(body, { taken: PLACE, ignored: [], refused: {} })
         archive.checkWritten()
         const { served, name } = sourceOf()
@@ -270,19 +274,17 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
     ],
     [
       'GET /sessions/:id',
-      ({ headers, params }) => {
-        checkOperator(headers)
-        const session = sessionOf(headers, params)
+      (head) => {
+        const session = sessionOf(head)
         const { number, place, calls } = session
         return { number, ...place, ...calls.counts, tokens: calls.numTokens }
       },
     ],
     [
       'POST /sessions/:id/reward',
-      async ({ body, headers, params }) => {
-        checkOperator(headers)
+      async ({ body, ...head }) => {
         checkFields(body, { taken: ['reward', 'components', 'error'], ignored: [], refused: {} })
-        const session = sessionOf(headers, params)
+        const session = sessionOf(head)
         const worth = checkReward(`session ${session.number}`, body as unknown as SessionReward)
         if (session.isHeld) {
           session.said = worth // Whoever opened it ends it.
@@ -292,6 +294,10 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
         return { number, rows: rows.length, ...counts }
       },
     ],
+  ]
+  const routes = new Map<string, Route>([
+    ...admitting([...model, ...model.map(underSession)], sessionOf),
+    ...admitting(operating, admitOperator),
     [
       'GET /health',
       () => {
@@ -344,6 +350,19 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
       archive.checkAllWritten()
     },
   }
+}
+
+/** The same routes for those whom `admit` lets in. */
+function admitting(routes: readonly [string, Route][], admit: (head: RequestHead) => unknown): [string, Route][] {
+  return routes.map(([key, route]) => [
+    key,
+    Object.assign(((request) => route(request)) as Route, { errorBody: route.errorBody, admit }),
+  ])
+}
+
+/** A route under the id of a session. */
+function underSession([key, route]: [string, Route]): [string, Route] {
+  return [key.replace(' /', ' /sessions/:id/'), route]
 }
 
 const UNKNOWN_KEY = { code: 'invalid_api_key' }

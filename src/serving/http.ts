@@ -1,6 +1,7 @@
 /**
- * What a server of JSON over HTTP needs, on node:http alone: routes, bodies with a limit, errors with a status, and server-sent
- * events. A route knows nothing of sockets: it is given a body and a signal, and answers with a value or a stream of values.
+ * What a server of JSON over HTTP needs, on node:http alone: routes, errors with a status, and server-sent events. A route knows
+ * nothing of sockets: it is given a body and a signal, and answers with a value or a stream of values. Who may ask is `caller.ts`'s
+ * to say, and bodies are `body.ts`'s.
  */
 import {
   createServer,
@@ -9,38 +10,14 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { InputError } from '../errors.ts'
+import type { AddressInfo, Socket } from 'node:net'
+import { InputError, show } from '../errors.ts'
+import { type Body, BodyReader } from './body.ts'
+import { callerCheck } from './caller.ts'
+import { asRequestError, RequestError } from './request-error.ts'
 
-/** A request that cannot be answered, as OpenAI's API words it. */
-export class RequestError extends Error {
-  readonly status: number
-  /** OpenAI's kind of error, like `invalid_request_error`. */
-  readonly type: string
-  /** The field of the body that is wrong, if it is one. */
-  readonly param: string | null
-  /** A word for programs, like `model_not_found`. */
-  readonly code: string | null
-  /** Seconds after which the same request may do; null where it never will. */
-  readonly retryAfter: number | null
-
-  constructor(
-    status: number,
-    message: string,
-    {
-      param = null,
-      code = null,
-      retryAfter = null,
-    }: { param?: string | null; code?: string | null; retryAfter?: number | null } = {},
-  ) {
-    super(message)
-    this.status = status
-    this.type = status >= 500 ? 'server_error' : status === 429 ? 'rate_limit_error' : 'invalid_request_error'
-    this.param = param
-    this.code = code
-    this.retryAfter = retryAfter
-  }
-}
+export type { Body } from './body.ts'
+export { RequestError } from './request-error.ts'
 
 /** An answer that breaks: what a server under test sends on purpose. */
 export class BrokenAnswer extends Error {
@@ -56,16 +33,17 @@ export class BrokenAnswer extends Error {
   }
 }
 
-/** The JSON object of a request's body, or of its query where it has no body. */
-export type Body = Readonly<Record<string, unknown>>
-
-/** What a route is asked. */
-export interface RouteRequest {
-  readonly body: Body
+/** What of a request is known before its body. */
+export interface RequestHead {
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
   /** What stands in the path for each `:name` of the route. */
   readonly params: Readonly<Record<string, string>>
+}
+
+/** What a route is asked. */
+export interface RouteRequest extends RequestHead {
+  readonly body: Body
   /** Aborts when the client goes away before it has its answer. */
   readonly signal: AbortSignal
 }
@@ -96,6 +74,10 @@ export type RouteAnswer = object | HttpDocument | EventStream | null
 /** What answers a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
 export interface Route {
   (request: RouteRequest): RouteAnswer | Promise<RouteAnswer>
+  /** Refuses who may not ask, before anything of the body is read. @throws RequestError */
+  readonly admit?: (head: RequestHead) => void
+  /** Whether it is a page that neither acts nor computes, to which other sites may link; default false. */
+  readonly isPage?: boolean
   /** How it tells errors; default OpenAI's shape. */
   readonly errorBody?: (error: RequestError) => object
 }
@@ -114,6 +96,22 @@ function errorBody({ message, type, param, code }: RequestError): object {
   return { error: { message, type, param, code } }
 }
 
+/** What keeps a server's memory bounded, and free of those who only wait. */
+export const SERVER_LIMITS = {
+  connections: 2048,
+  /** Requests of one connection that have no answer yet. */
+  pipelined: 16,
+  /** Milliseconds for the head of a request, and for all of it. */
+  headMs: 15_000,
+  requestMs: 60_000,
+  /** Milliseconds that a client may read nothing of an answer. */
+  stallMs: 30_000,
+  /** Bytes of answers that clients have not read. Beyond them the oldest are cut off. */
+  unsentBytes: 2 ** 28,
+}
+/** Milliseconds for a client to read why its request is not read to its end. */
+const LINGER_MS = 1000
+
 /** Where a server listens, and how. */
 export interface ListenOptions {
   readonly host: string
@@ -121,6 +119,7 @@ export interface ListenOptions {
   readonly maxBodyBytes: number
   /** Whether the process may end while it listens. Default false. */
   readonly isBackground?: boolean
+  readonly limits?: Partial<typeof SERVER_LIMITS>
 }
 
 /**
@@ -129,43 +128,79 @@ export interface ListenOptions {
  */
 export async function listen(
   routes: ReadonlyMap<string, Route>,
-  { host, port, maxBodyBytes, isBackground = false }: ListenOptions,
+  { host, port, maxBodyBytes, isBackground = false, limits }: ListenOptions,
 ): Promise<Listening> {
+  const { connections, pipelined, headMs, requestMs, stallMs, unsentBytes } = { ...SERVER_LIMITS, ...limits }
   const find = routeFinder(routes)
-  const server = createServer((request, response) => {
-    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
-    const found = find(request.method ?? 'GET', pathname)
-    if ('status' in found) {
-      request.resume()
-      return refuse(response, found, errorBody)
-    }
-    const { route, params } = found
-    const tell = route.errorBody ?? errorBody
-    const answer = async (): Promise<void> => {
+  const checkCaller = callerCheck(host)
+  const bodies = new BodyReader(maxBodyBytes)
+  const sender = new Sender(stallMs, unsentBytes)
+
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    let tell = errorBody
+    try {
       const goneAway = new AbortController()
       response.on('close', () => {
         if (!response.writableFinished) goneAway.abort()
       })
-      const body = request.method === 'POST' ? await readBody(request, maxBodyBytes) : {}
-      const { headers } = request
-      const answered = await route({ body, query: searchParams, headers, params, signal: goneAway.signal })
-      if (answered instanceof HttpDocument) return sendDocument(response, answered)
-      if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream, tell)
-      send(response, 200, answered)
+      const { path, query } = targetOf(request.url ?? '')
+      const { route, params } = find(request.method ?? 'GET', path)
+      tell = route.errorBody ?? errorBody
+      checkCaller(request, route.isPage ?? false)
+      const head: RequestHead = { query, headers: request.headers, params }
+      route.admit?.(head)
+      const body = await bodies.read(request, response)
+      const answered = await route({ ...head, body, signal: goneAway.signal })
+      if (answered instanceof HttpDocument) sender.sendDocument(response, answered)
+      else if (answered !== null && 'events' in answered) {
+        await sender.sendEvents(response, answered as EventStream, tell)
+      } else sender.send(response, 200, answered)
+    } catch (error) {
+      sender.refuse(request, response, error, tell)
     }
-    void answer().catch((error) => refuse(response, error, tell))
-  })
+  }
+  /** Of each connection how many requests have no answer, and what settles when the last of them has one. */
+  const queues = new WeakMap<Socket, { length: number; last: Promise<void> }>()
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
+    const { socket } = request
+    const queue = queues.get(socket) ?? { length: 0, last: Promise.resolve() }
+    queues.set(socket, queue)
+    if (++queue.length > pipelined) socket.destroy()
+    response.on('error', () => socket.destroy())
+    const closed = new Promise<void>((resolve) => response.once('close', resolve))
+    const answering = queue.last.then(() => (socket.destroyed ? undefined : answer(request, response)))
+    queue.last = answering
+      .catch(() => void socket.destroy())
+      .then(() => (socket.destroyed ? undefined : closed))
+      .then(() => void queue.length--)
+  }
+  const server = createServer({ connectionsCheckingInterval: Math.min(headMs, 5000), keepAlive: true }, handle)
+  server.on('checkContinue', handle) // Who waits for leave to send a body is first asked for a key.
+  server.maxConnections = connections
+  server.headersTimeout = headMs
+  server.requestTimeout = requestMs
   // Longer than clients keep theirs: a connection that is closed here just as a client asks again is an error there.
   server.keepAliveTimeout = 60_000
   if (isBackground) server.on('connection', (socket) => socket.unref())
+  let isTold = false
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
+    // It may fail later too, where the process has no file descriptors left; then it goes on with the next connection.
+    server.on('error', (cause: NodeJS.ErrnoException) => {
+      if (server.listening && !isTold) console.error(`colonnade: a connection to ${host} failed: ${cause.message}`)
+      isTold = server.listening
       reject(new InputError('port', `${host}:${port} (${cause.message})`, 'an address that is free', { cause }))
     })
     server.listen(port, host, resolve)
   })
   if (isBackground) server.unref()
   return listening(server, host)
+}
+
+/** The path and the query of a request's target. */
+function targetOf(target: string): { readonly path: string; readonly query: URLSearchParams } {
+  if (!target.startsWith('/')) throw new RequestError(400, `the target is ${show(target)}, expected a path`)
+  const [path, ...query] = target.split('?') as [string, ...string[]]
+  return { path, query: new URLSearchParams(query.join('?')) }
 }
 
 /** Finds the route of a method and a path, and what stands for its names; or why there is none. */
@@ -175,10 +210,7 @@ function routeFinder(routes: ReadonlyMap<string, Route>) {
     return path.includes('/:') ? [{ method, route, parts: path.split('/') }] : []
   })
   const paths = new Set([...routes.keys()].map((key) => key.split(' ')[1]!))
-  return (
-    method: string,
-    path: string,
-  ): RequestError | { readonly route: Route; readonly params: Record<string, string> } => {
+  return (method: string, path: string): { readonly route: Route; readonly params: Record<string, string> } => {
     const exact = routes.get(`${method} ${path}`)
     if (exact !== undefined) return { route: exact, params: {} }
     const parts = path.split('/')
@@ -193,9 +225,9 @@ function routeFinder(routes: ReadonlyMap<string, Route>) {
       return { route: found.route, params: Object.fromEntries(params) as Record<string, string> }
     }
     // A path may hold what lets a client in: it is not said again.
-    if (fitting.length > 0) return new RequestError(405, `${method} is not a method of this path`)
-    if (paths.has(path)) return new RequestError(405, `${method} is not a method of ${path}`)
-    return new RequestError(404, named.length > 0 ? 'there is no such path' : `there is no ${path}`, {
+    if (fitting.length > 0) throw new RequestError(405, `${method} is not a method of this path`)
+    if (paths.has(path)) throw new RequestError(405, `${method} is not a method of ${path}`)
+    throw new RequestError(404, named.length > 0 ? 'there is no such path' : `there is no ${path}`, {
       code: 'not_found',
     })
   }
@@ -214,90 +246,94 @@ function listening(server: Server, host: string): Listening {
   }
 }
 
-/**
- * The body's JSON object; one without a body is empty. A page of a browser may send a body to any address, but not as JSON: so
- * another type is refused.
- */
-async function readBody(request: IncomingMessage, maxBytes: number): Promise<Body> {
-  const tooLong = new RequestError(413, `the body has more than ${maxBytes} bytes`, { code: 'body_too_large' })
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes <= maxBytes) chunks.push(chunk)
-    else if (bytes > 16 * maxBytes) break // Who sends on and on is not listened to.
-  }
-  if (bytes > maxBytes) throw tooLong
-  if (bytes === 0) return {}
-  const type = request.headers['content-type'] ?? ''
-  if (!/^application\/json\b/i.test(type)) {
-    throw new RequestError(415, `the body's type is ${JSON.stringify(type)}, expected application/json`)
-  }
-  let value: unknown
-  try {
-    value = JSON.parse(Buffer.concat(chunks).toString())
-  } catch (error) {
-    throw new RequestError(400, `the body is no JSON: ${(error as Error).message}`, { code: 'bad_json' })
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new RequestError(400, 'the body is no JSON object', { code: 'bad_json' })
-  }
-  return value as Body
-}
+/** Sends answers. Those that nobody reads are cut off: by time, and the oldest first where there are too many. */
+class Sender {
+  readonly #stallMs: number
+  readonly #unsentBytes: number
+  /** Bytes of whole answers that are under way, in the order in which they were sent. */
+  readonly #unsent = new Map<ServerResponse, number>()
 
-function send(response: ServerResponse, status: number, value: object | null, headers: object = {}): void {
-  const text = value === null ? '' : JSON.stringify(value)
-  response.writeHead(status, { 'content-type': 'application/json', ...headers })
-  response.end(text)
-}
-
-function sendDocument(response: ServerResponse, { type, content, headers }: HttpDocument): void {
-  response.writeHead(200, { 'content-type': type, ...headers })
-  response.end(content)
-}
-
-/** Sends events until there are no more, or the client is gone. What fails on the way is the last event. */
-async function sendEvents(
-  response: ServerResponse,
-  { events, isNamed = false }: EventStream,
-  tell: (error: RequestError) => object,
-): Promise<void> {
-  let isBegun = false
-  const write = (text: string) => {
-    if (!isBegun) response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
-    isBegun = true
-    if (!response.destroyed) response.write(text)
+  constructor(stallMs: number, unsentBytes: number) {
+    this.#stallMs = stallMs
+    this.#unsentBytes = unsentBytes
   }
-  const writeEvent = (event: object, name: string) => {
-    write(`${isNamed ? `event: ${name}\n` : ''}data: ${JSON.stringify(event)}\n\n`)
-  }
-  try {
-    for await (const event of events) writeEvent(event, (event as { type?: string }).type ?? '')
-  } catch (error) {
-    if (!isBegun) throw error
-    if (error instanceof BrokenAnswer) return void response.destroy()
-    writeEvent(tell(asRequestError(error)), 'error')
-  }
-  if (!isNamed) write('data: [DONE]\n\n')
-  response.end()
-}
 
-function asRequestError(error: unknown): RequestError {
-  if (error instanceof RequestError) return error
-  if (error instanceof InputError) return new RequestError(400, error.message)
-  console.error(`colonnade: ${(error as Error).stack ?? error}`)
-  return new RequestError(500, 'an error of the server, which its terminal tells')
-}
-
-function refuse(response: ServerResponse, error: unknown, tell: (error: RequestError) => object): void {
-  if (response.headersSent || response.destroyed) return void response.destroy()
-  if (error instanceof BrokenAnswer) return void breakOff(response, error)
-  const refused = asRequestError(error)
-  const headers = {
-    ...(refused.retryAfter === null ? {} : { 'retry-after': String(refused.retryAfter) }),
-    ...(refused.status === 413 ? { connection: 'close' } : {}),
+  send(response: ServerResponse, status: number, value: object | null, headers: object = {}): void {
+    const text = value === null ? '' : JSON.stringify(value)
+    response.writeHead(status, { 'content-type': 'application/json', ...headers })
+    this.#end(response, text)
   }
-  send(response, refused.status, tell(refused), headers)
+
+  sendDocument(response: ServerResponse, { type, content, headers }: HttpDocument): void {
+    response.writeHead(200, { 'content-type': type, ...headers })
+    this.#end(response, content)
+  }
+
+  #end(response: ServerResponse, content: string | Uint8Array): void {
+    this.#unsent.set(response, content.length)
+    response.on('close', () => this.#unsent.delete(response))
+    let sum = [...this.#unsent.values()].reduce((total, bytes) => total + bytes, 0)
+    for (const [oldest, bytes] of this.#unsent) {
+      if (sum <= this.#unsentBytes || oldest === response) break
+      sum -= bytes
+      oldest.destroy()
+    }
+    response.setTimeout(this.#stallMs)
+    response.end(content)
+  }
+
+  /** Sends events until there are no more, each when the client has read those before it. What fails on the way is the last event. */
+  async sendEvents(
+    response: ServerResponse,
+    { events, isNamed = false }: EventStream,
+    tell: (error: RequestError) => object,
+  ): Promise<void> {
+    let isBegun = false
+    let goOn = (): void => {}
+    for (const name of ['drain', 'close']) response.on(name, () => goOn())
+    const write = async (text: string): Promise<void> => {
+      if (!isBegun) response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
+      isBegun = true
+      if (response.destroyed || response.write(text)) return
+      response.setTimeout(this.#stallMs)
+      await new Promise<void>((resolve) => {
+        goOn = resolve
+      })
+      response.setTimeout(0)
+    }
+    const writeEvent = (event: object, name: string) => {
+      return write(`${isNamed ? `event: ${name}\n` : ''}data: ${JSON.stringify(event)}\n\n`)
+    }
+    try {
+      for await (const event of events) await writeEvent(event, (event as { type?: string }).type ?? '')
+    } catch (error) {
+      if (!isBegun) throw error
+      if (error instanceof BrokenAnswer) return void response.destroy()
+      await writeEvent(tell(asRequestError(error)), 'error')
+    }
+    if (!isNamed) await write('data: [DONE]\n\n')
+    response.end()
+  }
+
+  /** Tells why there is no answer. What is left of the request is not read: the connection ends when the client has had time to see why. */
+  refuse(
+    request: IncomingMessage,
+    response: ServerResponse,
+    error: unknown,
+    tell: (error: RequestError) => object,
+  ): void {
+    if (response.headersSent || request.socket.destroyed) return void response.destroy()
+    if (error instanceof BrokenAnswer) return void breakOff(response, error)
+    const refused = asRequestError(error)
+    const headers = refused.retryAfter === null ? {} : { 'retry-after': String(refused.retryAfter) }
+    if (request.complete) return void this.send(response, refused.status, tell(refused), headers)
+    const text = JSON.stringify(tell(refused))
+    const length = { 'content-length': Buffer.byteLength(text), connection: 'close' }
+    response.writeHead(refused.status, { 'content-type': 'application/json', ...length, ...headers })
+    response.write(text)
+    const timer = setTimeout(() => response.destroy(), LINGER_MS).unref()
+    response.on('close', () => clearTimeout(timer))
+  }
 }
 
 /** Sends what there is of an answer, as if more were to come, and cuts the connection. */

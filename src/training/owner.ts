@@ -318,7 +318,7 @@ async function listen(path: string): Promise<Server | null> {
   return throughShortPath(path, (short) => {
     const server = createServer((socket) => socket.destroy())
     return new Promise<Server | null>((resolve) => {
-      server.once('error', () => resolve(null))
+      server.on('error', () => resolve(null)) // Later ones are of others who connect.
       server.listen({ path: short, readableAll: true, writableAll: true }, () => resolve(server.unref()))
     })
   })
