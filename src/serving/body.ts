@@ -10,7 +10,7 @@ export type Body = Readonly<Record<string, unknown>>
 /** Bytes of each body that need no room: short requests never wait for long ones. */
 const FREE_BYTES = 2 ** 16
 /** Bytes that all unfinished bodies beyond that may hold together; and twice the longest body. */
-const ROOM_BYTES = 2 ** 26
+const ROOM_BYTES = 2 ** 25
 /** Milliseconds after which a body that sends nothing makes room for others that wait. */
 const IDLE_MS = 1000
 const LOOK_MS = 20

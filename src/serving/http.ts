@@ -174,7 +174,8 @@ export async function listen(
       .then(() => (socket.destroyed ? undefined : closed))
       .then(() => void queue.length--)
   }
-  const server = createServer({ connectionsCheckingInterval: Math.min(headMs, 5000), keepAlive: true }, handle)
+  const options = { connectionsCheckingInterval: Math.min(headMs, 5000), highWaterMark: 2 ** 14, keepAlive: true }
+  const server = createServer(options, handle)
   server.on('checkContinue', handle) // Who waits for leave to send a body is first asked for a key.
   server.maxConnections = connections
   server.headersTimeout = headMs
@@ -270,6 +271,7 @@ class Sender {
   }
 
   #end(response: ServerResponse, content: string | Uint8Array): void {
+    if (response.destroyed) return // The client went away while its answer was made: nothing tells of that again.
     this.#unsent.set(response, content.length)
     response.on('close', () => this.#unsent.delete(response))
     let sum = [...this.#unsent.values()].reduce((total, bytes) => total + bytes, 0)
