@@ -197,10 +197,12 @@ export async function listen(
   return listening(server, host)
 }
 
+const PATH = /^\/([\w\-.~!$&'()*+,;=:@/]|%[\da-f]{2})*$/i
+
 /** The path and the query of a request's target. */
 function targetOf(target: string): { readonly path: string; readonly query: URLSearchParams } {
-  if (!target.startsWith('/')) throw new RequestError(400, `the target is ${show(target)}, expected a path`)
   const [path, ...query] = target.split('?') as [string, ...string[]]
+  if (!PATH.test(path)) throw new RequestError(400, `the target is ${show(target)}, expected a path`)
   return { path, query: new URLSearchParams(query.join('?')) }
 }
 

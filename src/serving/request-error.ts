@@ -1,4 +1,4 @@
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 
 /** A request that cannot be answered, as OpenAI's API words it. */
 export class RequestError extends Error {
@@ -34,6 +34,6 @@ export class RequestError extends Error {
 export function asRequestError(error: unknown): RequestError {
   if (error instanceof RequestError) return error
   if (error instanceof InputError) return new RequestError(400, error.message)
-  console.error(`colonnade: ${(error instanceof Error && error.stack) || String(error)}`)
+  console.error(`colonnade: ${(error instanceof Error && error.stack) || show(error)}`)
   return new RequestError(500, 'an error of the server, which its terminal tells')
 }

@@ -23,7 +23,7 @@ export async function rawAsk(url: string, pieces: readonly (string | Buffer)[], 
   const socket = await connected(url)
   const chunks: Buffer[] = []
   socket.on('data', (chunk) => chunks.push(chunk))
-  const closed = once(socket, 'close')
+  const closed = new Promise((resolve) => socket.once('close', resolve))
   for (const piece of pieces) {
     socket.write(typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece)
     await sleep(0)
