@@ -5,17 +5,18 @@
 export class InputError extends Error {
   override readonly name = 'InputError'
   /** What was wrong, as the caller would name it: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */
-  readonly subject: string
+  declare readonly subject: string
   /** What came, as text; of a word that is unknown also the one that may be meant. */
-  readonly got: string
+  declare readonly got: string
   /** What would have been accepted. */
-  readonly expected: string
+  declare readonly expected: string
 
   constructor(subject: string, got: string, expected: string, options?: ErrorOptions) {
     super(printable(`${subject}: got ${got}, expected ${expected}`), options)
-    this.subject = subject
-    this.got = got
-    this.expected = expected
+    // Not enumerable: Node would print them below the message, which says the same.
+    for (const [key, value] of Object.entries({ subject, got, expected })) Object.defineProperty(this, key, { value })
+    nameCaller(this)
+    if (options?.cause instanceof Error) hideOwnFrames(options.cause)
   }
 }
 
@@ -28,6 +29,39 @@ export function printable(text: string): string {
     const code = letter.charCodeAt(0).toString(16)
     return letter === '\n' || letter === '\t' ? letter : `\\u${code.padStart(4, '0')}`
   })
+}
+
+/** Where the modules of an installed or built package lie. Undefined where the sources run: there our own frames are of use. */
+const OWN_MODULES = /^.*\/dist\/src\//.exec(import.meta.url)?.[0]
+/** The caller's line may lie behind so many frames of our own. */
+const MAX_FRAMES = 50
+
+/**
+ * Lets the stack of an error begin at the caller's line, behind the frames of another thread's stack if there is one. Whoever throws
+ * an error that was made earlier calls it, too.
+ */
+export function nameCaller(error: Error, otherStack = ''): void {
+  const limit = Error.stackTraceLimit
+  Error.stackTraceLimit = MAX_FRAMES
+  Error.captureStackTrace(error, nameCaller)
+  Error.stackTraceLimit = limit
+  const [, head, frames] = /^(.*?)((?:\n +at .*)*)$/s.exec(error.stack!)!
+  const others = otherStack.split('\n').filter((line) => /^ +at /.test(line))
+  setStack(error, [head, ...others].join('\n') + frames)
+  hideOwnFrames(error)
+}
+
+function setStack(error: Error, value: string): void {
+  Object.defineProperty(error, 'stack', { value, writable: true, configurable: true })
+}
+
+/** Leaves out of an error's stack the frames of the package and of Node. */
+function hideOwnFrames(error: Error): void {
+  if (OWN_MODULES === undefined || typeof error.stack !== 'string') return
+  const isHidden = (line: string) =>
+    /^ +at /.test(line) && (line.includes(OWN_MODULES) || /node:|<anonymous>\)$/.test(line))
+  const lines = error.stack.split('\n').filter((line) => !isHidden(line))
+  setStack(error, lines.join('\n'))
 }
 
 /** A step was asked of what has no optimizer. */

@@ -129,6 +129,18 @@ export async function writeWhole(
   }
 }
 
+/** Writes a file that is not there yet. Returns false where it is: of several processes that begin at once one writes it. */
+export async function writeNew(path: string, text: string): Promise<boolean> {
+  try {
+    const handle = await disk.open(path, 'wx')
+    await disk.write(handle, Buffer.from(text), 0).finally(() => disk.close(handle))
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw cannotWrite(path, cause)
+  }
+}
+
 /**
  * A file's bytes. `expected` is what the reader would have accepted.
  * @throws InputError with the system's reason where it cannot be read.

@@ -61,6 +61,7 @@ export { collect, tick } from './tick.ts'
 export type { EpisodeProgress, PopulationProgress } from './training/agents.ts'
 export { type EpisodeRunDefinition, type EpisodeRunSummary, loadPolicy } from './training/episode-run.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export type { IfExists } from './training/if-exists.ts'
 export type { LearnOptions } from './training/learn-options.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
@@ -86,7 +87,7 @@ export {
   type MetricsOf,
   type ProgressOf,
   type Trainer,
-  type TrainerOptions,
 } from './training/trainer.ts'
+export type { TrainerOptions } from './training/trainer-options.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -657,7 +657,11 @@ describe('bad input ends with exit code 1, says what came and what was expected,
       [...train, 'out=.'],
       /out: got \., which is not empty, expected a new or empty folder/,
     ],
-    ['a folder that holds a run', [...train, 'out=RUN'], /out: got .+, which holds a run, .+colonnade resume/],
+    [
+      'a folder that holds a run',
+      [...train, 'out=RUN', 'ifExists=refuse'],
+      /out: got .+, which holds a run, .+colonnade resume/,
+    ],
   ])('%s', async (_, words, message) => {
     await writeFile(join(here, 'present'), 'kept')
     const before = await contents(finished)

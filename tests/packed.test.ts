@@ -1,5 +1,5 @@
 /** What somebody adds from outside, in a folder with nothing but the packed file: each thing one file, and a word that names it. */
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -25,6 +25,71 @@ beforeAll(async () => {
 const write = (name: string, text: string) => writeFileSync(join(folder, name), text)
 const node = (...words: string[]) => execFileSync(process.execPath, words, { cwd: folder, encoding: 'utf8' })
 const colonnade = (...words: string[]) => node('node_modules/colonnade/dist/src/cli/main.js', ...words)
+
+/** What a program says on standard error that ends with an error. */
+function failure(...words: string[]): string {
+  const { status, stderr } = spawnSync(process.execPath, words, { cwd: folder, encoding: 'utf8' })
+  expect(status).toBe(1)
+  return stderr
+}
+
+describe('a mistake in a program', () => {
+  const setUp = `createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 4 })`
+
+  test('is told in a line with the place in the program, and with none of the package', () => {
+    write(
+      'mistake.mjs',
+      `import { cartPole, createTrainer, createWorld, mlp, ppo } from 'colonnade'
+      const world = await ${setUp}
+      for await (const _ of createTrainer(world, ppo()).updates({ totalSteps: -1 }));`,
+    )
+    write(
+      'mistake.cjs',
+      `const { cartPole, createTrainer, createWorld, mlp, ppo } = require('colonnade')
+      const train = async () => createTrainer(await ${setUp}, ppo({ gamma: 2 }))
+      train()`,
+    )
+    for (const [file, line, message] of [
+      ['mistake.mjs', 3, 'InputError: totalSteps: got -1, expected a number ≥ 1\n'],
+      ['mistake.cjs', 2, 'InputError: ppo.gamma: got 2, expected a number ≥ 0 and ≤ 1\n'],
+    ] as const) {
+      const said = failure(file)
+      expect(said).toContain(message)
+      expect(said.match(/^ +at .+$/gm)![0]).toContain(`${file}:${line}:`)
+      expect(said).not.toContain('node_modules')
+      expect(said).not.toContain('subject')
+    }
+  })
+
+  test('in a thread names the line in the module that the thread ran', () => {
+    write(
+      'refusing.mjs',
+      `import { isMainThread } from 'node:worker_threads'
+      import { box, discrete, InputError } from 'colonnade'
+      import { fromObjects } from 'colonnade/environments'
+      class Lever {
+        reset() { return { observation: [0] } }
+        step() {
+          if (!isMainThread) throw new InputError('lever', 'a pull', 'a push')
+          return { observation: [0], reward: 0, terminated: false, truncated: false }
+        }
+      }
+      const spaces = { observationSpace: box({ low: 0, high: 1, shape: [1] }), actionSpace: discrete(2) }
+      export const refusing = fromObjects(() => new Lever(), { id: 'r', module: import.meta.url, ...spaces, maxEpisodeSteps: 9 })`,
+    )
+    write(
+      'threads.mjs',
+      `import { createTrainer, createWorld, mlp, ppo } from 'colonnade'
+      import { refusing } from './refusing.mjs'
+      const world = await createWorld({ environment: refusing(), policy: mlp({ hidden: [8] }), numLanes: 4 })
+      const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 1 }), { threads: 2 })
+      for await (const _ of trainer.updates({ totalSteps: 64 }));`,
+    )
+    const said = failure('threads.mjs')
+    expect(said).toContain('lever: got a pull, expected a push')
+    expect(said).toContain('refusing.mjs:7:')
+  })
+})
 
 describe('from outside the package', () => {
   test('a command is one module, named by its path', () => {

@@ -113,6 +113,11 @@ export function interruption(
   }
 }
 
+/** Says a line for people on standard error. */
+export function tellLine(quiet: boolean, line: string): void {
+  if (!quiet) process.stderr.write(`${line}\n`)
+}
+
 /** Says what a user should know before a run goes on. */
 export function tellWarnings(warnings: readonly string[]): void {
   for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)

@@ -1,26 +1,31 @@
-import { parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
+import { ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
 import { text } from '../entries/settings.ts'
-import type { Run } from '../index.ts'
-import { follow, interruption, tellWarnings } from './follow.ts'
+import type { IfExists, Run } from '../index.ts'
+import { follow, interruption, tellLine, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { progressLine, returnFormat } from './progress.ts'
 import { alignWords } from './table.ts'
 
 /** What is of the command, and no setting of its runs. */
 export const sweepKeys = {
+  ifExists: ifExistsSetting,
   seeds: text('1..3', 'train a run of each setting for each of these seeds, like 1..5 or 3,7'),
 }
 
 /** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */
 export const sweepCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
-  const { out, seeds: given, ...others } = texts
-  const { seeds } = readKeys(sweepKeys, given === undefined ? {} : { seeds: given })
+  const { out, ...all } = texts
+  const isOwn = ([key]: [string, string]) => Object.hasOwn(sweepKeys, key)
+  const { seeds, ifExists } = readKeys(sweepKeys, Object.fromEntries(Object.entries(all).filter(isOwn)))
+  const others = Object.fromEntries(Object.entries(all).filter((entry) => !isOwn(entry)))
   const interrupt = interruption({ log: () => {} }, quiet, 'this update') // A run that learns alone has a log.
   let progress: ReturnType<typeof progressLine> | undefined
   try {
     const summary = await trainSweep(subject, others, parseSeeds(seeds), {
       out,
+      ifExists: ifExists as IfExists,
+      tell: (line) => tellLine(quiet, line),
       signal: interrupt.signal,
       train(run: Run) {
         tellWarnings(run.warnings)

@@ -1,14 +1,15 @@
 import { dirname } from 'node:path'
-import { parseSeeds, type RunGroupSummary, trainSeeds } from '../entries/data.ts'
+import { ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '../entries/data.ts'
 import { type Dashboard, openDashboard } from '../entries/loggers.ts'
 import { boolean, text } from '../entries/settings.ts'
-import { configureRun, type Run, startRun } from '../index.ts'
-import { follow, tellPlan, tellWarnings } from './follow.ts'
+import { configureRun, type IfExists, type Run, startRun } from '../index.ts'
+import { follow, tellLine, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { alignWords } from './table.ts'
 
 /** What is of the command, and no setting of the run. */
 export const trainKeys = {
+  ifExists: ifExistsSetting,
   seeds: text(
     '',
     'train a run for each of these seeds, like 1..5 or 3,7, and put together what came of them; empty: one run',
@@ -21,7 +22,7 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
   const { out, ...others } = texts
   const ofTrain = ([key]: [string, string]) => Object.hasOwn(trainKeys, key)
-  const { dashboard, seeds } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
+  const { dashboard, seeds, ifExists } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
   const given = Object.fromEntries(Object.entries(others).filter((entry) => !ofTrain(entry)))
   let page: Dashboard | null = null
   const train = async (run: Run, isQuiet: boolean) => {
@@ -30,8 +31,12 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
     return follow(run, { json: isQuiet, quiet })
   }
   try {
-    if (seeds === '') return await train(await startRun(await configureRun(subject, given), out, tellPlan(quiet)), json)
-    const summary = await trainSeeds(subject, given, parseSeeds(seeds), { out, train: (run) => train(run, true) })
+    if (seeds === '') {
+      const definition = await configureRun(subject, given)
+      return await train(await startRun(definition, out, tellPlan(quiet), ifExists as IfExists), json)
+    }
+    const place = { out, ifExists: ifExists as IfExists, tell: (line: string) => tellLine(quiet, line) }
+    const summary = await trainSeeds(subject, given, parseSeeds(seeds), { ...place, train: (run) => train(run, true) })
     if (!json) console.log(describeSeeds(summary))
     return summary
   } finally {

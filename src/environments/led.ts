@@ -4,7 +4,7 @@
  * after a resume, a new one is led through the episode again.
  */
 import type { Column } from '../components/column.ts'
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, nameCaller, show, unknownWord } from '../errors.ts'
 import { type Random, Stream } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { type BoxSpace, type DiscreteSpace, type Space, spaceType, spaceWidth } from '../space.ts'
@@ -308,7 +308,9 @@ class Led<A extends Space> {
 
   #threw(method: string, error: unknown): Error {
     const said = error instanceof Error ? error.message : show(error)
-    return new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
+    const wrapped = new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
+    nameCaller(wrapped, error instanceof Error ? error.stack : '') // The line that threw is the user's.
+    return wrapped
   }
 
   #see(method: string, seen: ObjectObservation): void {

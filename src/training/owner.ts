@@ -16,10 +16,11 @@ import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { InputError } from '../errors.ts'
 import { cannotWrite, disk, isThere, listFolder, makeFolder, RECORD_BYTES, within } from '../files.ts'
+import { TakenError } from './if-exists.ts'
 
 /** What a run writes at the top of its folder, and the folders in which it keeps more. */
-const FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']
-const FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
+export const RUN_FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']
+export const RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
 const PREFIX = '.owner-'
 const RECORD_FILE = 'owner.json'
@@ -104,8 +105,7 @@ export class Ownership {
       throw new InputError('run', (cause as Error).message, 'a run folder', { cause })
     })
     const before = owned.get(real)
-    if (before?.isBusy)
-      throw new InputError(`run ${folder}`, 'one that this process works in', 'one that nobody trains in')
+    if (before?.isBusy) throw new TakenError('folder', folder, 'is in use by this process', 'one that nobody trains in')
     await before?.release()
     const token = randomBytes(8).toString('hex')
     const claim = join(folder, PREFIX + token)
@@ -124,6 +124,11 @@ export class Ownership {
     return ownership
   }
 
+  /** Whether this process has the folder. */
+  static async isHere(folder: string): Promise<boolean> {
+    return owned.has(await realpath(folder))
+  }
+
   get isReleased(): boolean {
     return this.#isReleased
   }
@@ -135,7 +140,7 @@ export class Ownership {
   async check(): Promise<void> {
     if (await isThere(this.#claim)) return
     const [other] = await claimsIn(this.#folder)
-    const got = other === undefined ? 'a claim that somebody removed' : `a folder that ${describe(other)} took`
+    const got = other === undefined ? 'a claim that somebody removed' : `a folder that was taken by ${describe(other)}`
     throw new InputError(`run ${this.#folder}`, got, 'the claim of this process, which had shown no life for long')
   }
 
@@ -185,8 +190,8 @@ export async function asOwner<T>(folder: string, action: () => Promise<T>): Prom
 async function sweep(folder: string): Promise<void> {
   for (const name of await listFolder(folder)) {
     if (isTemporary(name)) await disk.remove(join(folder, name))
-    if (FILES.includes(name)) await within(folder, name)
-    if (!FOLDERS.includes(name)) continue
+    if (RUN_FILES.includes(name)) await within(folder, name)
+    if (!RUN_FOLDERS.includes(name)) continue
     await within(folder, name)
     for (const part of await listFolder(join(folder, name))) {
       if (part.endsWith('.tmp')) await disk.remove(join(folder, name, part))
@@ -196,7 +201,7 @@ async function sweep(folder: string): Promise<void> {
 
 /** True for what an interrupted writing leaves of a file at the top of a run's folder. */
 export function isTemporary(name: string): boolean {
-  return FILES.some((file) => name.startsWith(`${file}.`) && /\.\d+\.tmp$/.test(name))
+  return RUN_FILES.some((file) => name.startsWith(`${file}.`) && /\.\d+\.tmp$/.test(name))
 }
 
 /** Puts up this process's claim. Returns what listens in it, null where the file system or the system has no sockets. */
@@ -239,8 +244,8 @@ async function contend(folder: string, token: string): Promise<void> {
         else await disk.remove(claim.path)
       } else if (await isGone(claim.path, claim.record)) await disk.remove(claim.path)
       else if (claim.isHeld || otherToken < token) {
-        const expected = `a run folder that nobody trains in (if that process is gone: remove ${claim.path})`
-        throw new InputError(`run ${folder}`, `a folder that ${describe(claim)} owns`, expected)
+        const expected = `a folder that nobody trains in (if that process is gone: remove ${claim.path})`
+        throw new TakenError('folder', folder, `is in use by ${describe(claim)}`, expected)
       } else mustWait = true
     }
     if (!mustWait) return
@@ -270,7 +275,7 @@ async function readRecord(path: string): Promise<OwnerRecord | null> {
 
 function describe({ record }: Claim): string {
   if (record === null) return 'another process'
-  return `process ${record.pid} on ${record.host}, since ${record.since},`
+  return `process ${record.pid} on ${record.host} since ${record.since}`
 }
 
 /** Whether the process that put up a claim has ended. */

@@ -2,9 +2,8 @@
  * What every kind of run does with its folder: takes one as its owner, keeps its lines and its log, and on resuming drops what
  * is younger than the checkpoint that it goes on from.
  *
- * `owner.ts` says who may write. A trainer of a program that was given a `folder` looks there before it trains
- * (`refuseOtherTraining`): at a run's `config.json` and at the newest manifest, by the comparison that `restore` makes.
- * `run.log` has what nobody was there to be told.
+ * `owner.ts` says who may write, and `if-exists.ts` what happens where the folder holds a run already. `run.log` has what nobody
+ * was there to be told.
  */
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -26,10 +25,13 @@ import {
   writeWhole,
 } from '../files.ts'
 import type { ModuleTrust } from '../trust.ts'
-import { listCheckpoints, type Manifest, pruneCheckpoints, readManifest, removeCheckpoints } from './checkpoint.ts'
-import { asOwner, isClaim, isTemporary, Ownership } from './owner.ts'
+import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
+import { type FreeFolder, firstFree, type IfExists, TakenError } from './if-exists.ts'
+import { isClaim, isTemporary, Ownership, RUN_FILES, RUN_FOLDERS } from './owner.ts'
 import { Watchdog, type Watched } from './watchdog.ts'
 
+/** What is written beside a run's files by the run and by loggers that are not told where. */
+const LOGS = ['run.log', 'tensorboard', 'log.jsonl', 'metrics.csv']
 /** What is made when a run has come to its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
 
@@ -39,10 +41,10 @@ export async function refuseOccupied(folder: string): Promise<void> {
   const present = await listFolder(folder).catch((cause: InputError) => {
     throw cannotWrite(folder, cause.cause)
   })
-  const isRun = present.includes('config.json') && (present.includes('metrics.jsonl') || (await isConfig(folder)))
+  const isRun = present.includes('config.json') && (present.includes('metrics.jsonl') || (await holdsRun(folder)))
   if (isRun) {
     const expected = `a new folder (to go on with it: colonnade resume ${folder})`
-    throw new InputError('out', `${folder}, which holds a run`, expected)
+    throw new TakenError('out', folder, 'holds a run', expected)
   }
   const others = present.filter((name) => !isClaim(name) && !isTemporary(name))
   const isCutOff =
@@ -50,8 +52,14 @@ export async function refuseOccupied(folder: string): Promise<void> {
   if (!isCutOff) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
 }
 
-async function isConfig(folder: string): Promise<boolean> {
+/** Whether a folder holds a run, with its `config.json`. */
+export async function holdsRun(folder: string): Promise<boolean> {
   return (await readText(join(folder, 'config.json'), RECORD_BYTES)).includes('"colonnade"')
+}
+
+/** Removes what a training and its loggers have written into a folder, and leaves everything else there. */
+export async function emptyRun(folder: string): Promise<void> {
+  for (const name of [...RUN_FILES, ...RUN_FOLDERS, ...LOGS]) await removeWhole(join(folder, name))
 }
 
 /** What a `config.json` says of the training that it began, without modules; what it does not say is undefined. */
@@ -68,36 +76,8 @@ export interface RunRecord {
   readonly rewardReduction: unknown
 }
 
-/** A trainer as its folder sees it. Each comparison throws an InputError that names the first difference. */
-export interface FolderUser {
-  /** The number that a checkpoint would have now. */
-  readonly number: number
-  compareCheckpoint(subject: string, manifest: Manifest): void
-  compareRun(subject: string, run: RunRecord): void
-}
-
-/**
- * Makes sure, before a trainer trains, that its folder will take its checkpoints; makes the folder where there is none.
- * @throws InputError if a run or a checkpoint of another training is in it, or a checkpoint that this training has yet to
- * come to; if somebody else trains in it, or it cannot be written.
- */
-export async function refuseOtherTraining(folder: string, user: FolderUser): Promise<void> {
-  await asOwner(folder, async () => {
-    const present = await listFolder(folder)
-    if (present.includes('config.json') && (await isConfig(folder))) {
-      user.compareRun(`run ${folder}`, runRecordOf(await readConfig(folder)))
-    }
-    const newest = (await listCheckpoints(folder)).at(-1)
-    if (newest === undefined) return
-    const { path, manifest } = await readManifest(folder, newest)
-    user.compareCheckpoint(`checkpoint ${path}`, manifest)
-    if (newest <= user.number) return
-    const got = `${folder}, which holds the checkpoint ${newest} of this training, which stands at ${user.number}`
-    throw new InputError('folder', got, 'a trainer that goes on from there (trainer.restore()), or a new folder')
-  })
-}
-
-function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecord {
+/** What a `config.json` says of the training, without modules. */
+export function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecord {
   const part = (key: string) => {
     const value = config[key]
     return typeof value === 'object' && value !== null ? withoutModule(value as DefinitionRecord) : value
@@ -118,29 +98,25 @@ export class RunFolder {
   }
 
   /**
-   * Takes a new folder for a run: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several runs
-   * that begin at once each gets one of its own.
-   * @throws InputError if the folder asked for holds anything, is another's, or cannot be written.
+   * Takes a folder for a new run: the first of those that may be numbered, or what `ifExists` says where that holds a run. Of several
+   * runs that begin at once each gets one of its own.
+   * @throws InputError if the folder holds something other than a run, is another's, or cannot be written.
    */
-  static async claim(environment: string, out: string | undefined): Promise<RunFolder> {
-    for (let number = 1; ; number++) {
-      const path = out ?? join('runs', `${environment}-${number}`)
-      try {
-        await refuseOccupied(path)
-        await makeFolder(path).catch((cause) => {
-          throw cannotWrite(path, cause)
-        })
-        const folder = await RunFolder.take(path)
-        return await folder.unlessFails(async () => {
-          await refuseOccupied(path) // Somebody may have been faster.
-          await removeWhole(join(path, 'checkpoints'))
-          return folder
-        })
-      } catch (cause) {
-        const isTaken = cause instanceof InputError && !(cause.cause instanceof Error)
-        if (out !== undefined || !isTaken) throw cause
-      }
-    }
+  static claim(folderOf: (number: number) => string, ifExists: IfExists): Promise<FreeFolder<RunFolder>> {
+    const isReplaced = ifExists === 'replace'
+    return firstFree(folderOf, ifExists, async (path) => {
+      if (!isReplaced) await refuseOccupied(path)
+      await makeFolder(path).catch((cause) => {
+        throw cannotWrite(path, cause)
+      })
+      const taken = await RunFolder.take(path)
+      return taken.unlessFails(async () => {
+        if (isReplaced && (await holdsRun(path))) await emptyRun(path)
+        await refuseOccupied(path) // Somebody may have been faster.
+        await removeWhole(join(path, 'checkpoints'))
+        return taken
+      })
+    })
   }
 
   /**

@@ -7,9 +7,10 @@ import { join } from 'node:path'
 import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
 import { isModulePath } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { listFolder, makeFolder, parseObject, RECORD_BYTES, readText, within, writeWhole } from '../files.ts'
+import { listFolder, makeFolder, parseObject, RECORD_BYTES, readText, removeWhole, within, writeNew, writeWhole } from '../files.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
+import { checkIfExists, firstFree, type IfExists, numbered, TakenError, tellNumbered } from './if-exists.ts'
 import { meanAndStd } from './metrics.ts'
 import { configureRun, curveOfRun, type Run, type RunDefinition, type RunSummary, resumeRun, startRun } from './run.ts'
 import { readMetrics } from './run-folder.ts'
@@ -46,9 +47,7 @@ export interface RunGroupSummary {
 }
 
 /** How runs of several seeds are trained. */
-export interface RunGroupOptions {
-  /** Their folder; `runs/<environment>-seeds-<n>` with the lowest free number if none is given. */
-  readonly out?: string | undefined
+export interface RunGroupOptions extends GroupPlace {
   /** Trains a run to its end; by default without telling anybody. */
   readonly train?: (run: Run) => Promise<RunSummary>
 }
@@ -78,14 +77,14 @@ export async function trainSeeds(
   environment: string,
   given: Readonly<Record<string, string>>,
   seeds: readonly number[],
-  { out, train = (run) => run.train() }: RunGroupOptions = {},
+  { train = (run) => run.train(), ...place }: RunGroupOptions = {},
 ): Promise<RunGroupSummary> {
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (given.seed !== undefined) throw new InputError('seed', show(given.seed), 'seeds alone, or seed alone')
   const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.
   for (const seed of seeds) definitions.push(await configureRun(environment, { ...given, seed: String(seed) }))
   const trust = await trustOf([environment, ...Object.values(given)])
-  const folder = await claimGroup(environment, given, definitions[0]!, out)
+  const folder = await claimGroup(environment, given, definitions[0]!, place)
   const summaries: RunSummary[] = []
   for (const [i, definition] of definitions.entries()) {
     const path = await within(folder, runFolderOf(seeds[i]!))
@@ -106,37 +105,59 @@ export function claimGroup(
   environment: string,
   given: Readonly<Record<string, string>>,
   definition: RunDefinition,
-  out: string | undefined,
+  place: GroupPlace,
 ): Promise<string> {
   const folder = join('runs', `${definition.environment.id.replaceAll('/', '-')}-seeds`)
-  return claim('group.json', { environment, given }, folder, out)
+  return claim('group.json', { environment, given }, folder, place)
+}
+
+/** Where a group of runs goes. */
+export interface GroupPlace {
+  /** Their folder; `runs/<environment>-seeds-<n>` (of a sweep: `-sweep-<n>`) with the lowest free number if none is given. */
+  readonly out?: string | undefined
+  /** What is done where that folder holds runs that were told other things. With runs of the same words it goes on. */
+  readonly ifExists?: IfExists
+  /** Told where the runs go if that is not where they were asked to go. */
+  readonly tell?: (line: string) => void
 }
 
 /**
  * A folder with a file of what its runs are told: a new one, or that of the same. Where none is given, the usual one with the lowest
- * free number.
+ * free number. Of several processes that begin at once each gets one of its own, unless they name the same one.
  * @throws InputError for a folder that holds anything else.
  */
-export async function claim(file: string, told: object, usual: string, out: string | undefined): Promise<string> {
-  const record = { colonnade: VERSION, ...told }
-  for (let number = 1; ; number++) {
-    const folder = out ?? `${usual}-${number}`
+export async function claim(
+  file: string,
+  told: object,
+  usual: string,
+  { out, ifExists = 'number', tell = () => {} }: GroupPlace,
+): Promise<string> {
+  checkIfExists(ifExists)
+  if (out === '') throw new InputError('out', 'an empty name', 'a folder')
+  const record = `${JSON.stringify({ colonnade: VERSION, ...told }, null, 2)}\n`
+  const folderOf = out === undefined ? (number: number) => `${usual}-${number}` : numbered(out)
+  const free = await firstFree(folderOf, out === undefined ? 'number' : ifExists, async (folder) => {
     const path = join(folder, file)
-    const present = await listFolder(folder)
-    if (present.length > 0) {
-      const { colonnade: _, ...former } = parseObject(await readText(path, RECORD_BYTES)) ?? {}
-      const isSame = JSON.stringify(sorted(former)) === JSON.stringify(sorted(told))
-      if (isSame && out !== undefined) return folder
-      if (out === undefined) continue
-      const got = present.includes(file)
-        ? `${folder}, whose runs were told other things`
-        : `${folder}, which is not empty`
-      throw new InputError('out', got, 'a new folder, or one with runs of the same words')
-    }
     await makeFolder(folder)
-    await writeWhole(path, [`${JSON.stringify(record, null, 2)}\n`])
-    return folder
-  }
+    if ((await listFolder(folder)).length === 0 && (await writeNew(path, record))) return
+    const present = await listFolder(folder)
+    const { colonnade: _, ...former } = parseObject(await readText(path, RECORD_BYTES)) ?? {}
+    const isSame = JSON.stringify(sorted(former)) === JSON.stringify(sorted(told))
+    if (isSame && out !== undefined && ifExists !== 'replace') return
+    if (!present.includes(file)) {
+      if (out === undefined) throw new TakenError('out', folder, 'is not empty')
+      throw new InputError('out', `${folder}, which is not empty`, 'a new folder, or one with runs of the same words')
+    }
+    if (ifExists === 'replace') {
+      for (const name of present) await removeWhole(join(folder, name))
+      return writeWhole(path, [record])
+    }
+    const expected = 'a new folder, or one with runs of the same words'
+    throw new TakenError('out', folder, 'holds runs that were told other things', expected)
+  })
+  const line = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
+  if (line !== null) tell(line)
+  return free.path
 }
 
 /** The same with keys in their order, at all depths. */
@@ -155,7 +176,7 @@ async function endOf(folder: string): Promise<RunSummary | null> {
 
 async function openOrStart(folder: string, definition: RunDefinition, trust: ModuleTrust): Promise<Run> {
   const isBegun = (await listFolder(folder)).includes('config.json')
-  return isBegun ? resumeRun(folder, trust) : startRun(definition, folder)
+  return isBegun ? resumeRun(folder, trust) : startRun(definition, folder, undefined, 'refuse')
 }
 
 /** A run may go on with the modules that these words name: their definitions have just been made of them. */

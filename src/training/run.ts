@@ -13,6 +13,7 @@ import { type DefinitionRecord, findFactory, isModulePath } from '../definition.
 import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
+import { InputError } from '../errors.ts'
 import { RECORD_BYTES, readText, writeWhole } from '../files.ts'
 import { describeNative, type KernelBuild } from '../kernels/bind.ts'
 import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
@@ -31,12 +32,14 @@ import {
   type TextEnvironmentId,
 } from './conversation-run.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun } from './episode-run.ts'
+import { checkIfExists, type IfExists, numbered, tellNumbered } from './if-exists.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { findEnvironment } from './run-definitions.ts'
-import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
+import { holdsRun, type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
+import { settingsAnew } from './same-run.ts'
 import type { TextRunPlan } from './text/plan.ts'
 import type { Trainer } from './trainer.ts'
 
@@ -329,28 +332,53 @@ export class Run<D extends RunDefinition = RunDefinition> {
 }
 
 /**
- * Begins a run in a new folder; `runs/<environment>-<n>` with the lowest free number if none is given. What the settings of a
- * language model's leave open is chosen as `planTextRun` says, and told to `onPlan` before any weight is read.
- * @throws InputError if the settings do not fit, the folder holds anything, or it cannot be written.
+ * Begins a run in a folder; `runs/<environment>-<n>` with the lowest free number if none is given. Where the folder that is given
+ * holds a run, `ifExists` says what is done. What the settings of a language model's leave open is chosen as `planTextRun` says, and
+ * told to `onPlan` before any weight is read.
+ * @throws InputError if the settings do not fit, the folder holds anything but a run, or it cannot be written; where `ifExists` is
+ * `resume` for the run of other settings, and where it is `refuse` for any run.
  */
 export async function startRun<D extends RunDefinition>(
   given: D,
   out?: string,
   onPlan: (plan: TextRunPlan) => void = () => {},
+  ifExists: IfExists = 'number',
 ): Promise<Run<D>> {
-  if (out !== undefined) await refuseOccupied(out)
+  checkIfExists(ifExists)
+  if (out === '') throw new InputError('out', 'an empty name', 'a folder')
+  if (out !== undefined) {
+    if (ifExists === 'resume' && (await holdsRun(out))) return goOn(given, out, onPlan)
+    if (ifExists === 'refuse') await refuseOccupied(out)
+  }
   const kind = kindOf(given)
   checkJudging(given.settings)
   // Before anything is written: settings may be refused here, and sizes before weights are read.
   const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
   const { definition, trainer } = made
-  const files = await RunFolder.claim(definition.environment.id.replaceAll('/', '-'), out)
+  const usual = (number: number) => join('runs', `${definition.environment.id.replaceAll('/', '-')}-${number}`)
+  const free = await RunFolder.claim(out === undefined ? usual : numbered(out), out === undefined ? 'number' : ifExists)
+  const files = free.found
   return files.unlessFails(async () => {
     // Before config.json makes it a run: one that is resumed need not find the file of weights again.
     if (kind.keepsBeginning(definition)) await trainer.save(files.path)
     await files.writeConfig(configOf(files.path, definition))
-    return new Run(files, made, new Judge(definition.settings, [], kind.lineKey))
+    const told = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
+    const choices = told === null ? made.choices : [told, ...made.choices]
+    return new Run(files, { ...made, choices }, new Judge(definition.settings, [], kind.lineKey))
   })
+}
+
+/** Takes up the run in a folder, if it is the one that is asked for. What may be given anew is. */
+async function goOn<D extends RunDefinition>(
+  given: D,
+  folder: string,
+  onPlan: (plan: TextRunPlan) => void,
+): Promise<Run<D>> {
+  const asked = JSON.parse(JSON.stringify(configOf(folder, given))) as Record<string, unknown>
+  const anew = [...kindOf(given).resumedKeys(given).keys()]
+  const settings = settingsAnew(folder, await readConfig(folder), asked, anew)
+  // Its modules are those of the definition, which the caller has made.
+  return resumeRun<D>(folder, { settings, allowModule: () => true }, onPlan)
 }
 
 /** The learning curve of a run, by its metrics lines. */

@@ -95,7 +95,7 @@ export async function trainSideBySide(
   }
   try {
     for (const { definition, folder } of runs) {
-      const files = await RunFolder.claim(definition.environment.id, folder)
+      const { found: files } = await RunFolder.claim(() => folder, 'refuse')
       folders.push(files)
       await files.writeConfig(configOf(folder, definition))
     }

@@ -12,6 +12,7 @@ import {
   claim,
   claimGroup,
   curveOfGroup,
+  type GroupPlace,
   type RunGroupSummary,
   runFolderOf,
   type Spread,
@@ -46,9 +47,7 @@ export interface SweepSummary {
 }
 
 /** How a sweep is trained. `onUpdate` is told of runs that learn side by side, and `signal` ends them; the same call goes on. */
-export interface SweepOptions extends SideBySideOptions {
-  /** Its folder; `runs/<environment>-sweep-<n>` with the lowest free number if none is given. */
-  readonly out?: string | undefined
+export interface SweepOptions extends SideBySideOptions, GroupPlace {
   /** Trains a run that learns alone to its end; by default without telling anybody. */
   readonly train?: (run: Run) => Promise<RunSummary>
 }
@@ -126,7 +125,7 @@ export async function trainSweep(
   environment: string,
   texts: Readonly<Record<string, string>>,
   seeds: readonly number[],
-  { out, train, onUpdate, signal }: SweepOptions = {},
+  { train, onUpdate, signal, ...place }: SweepOptions = {},
 ): Promise<SweepSummary> {
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, of which a sweep has several')
@@ -142,7 +141,7 @@ export async function trainSweep(
   }
   const { id } = configured[0]!.definitions[0]!.environment
   const usual = join('runs', `${id.replaceAll('/', '-')}-sweep`)
-  const folder = await claim('sweep.json', { environment, given: texts, seeds }, usual, out)
+  const folder = await claim('sweep.json', { environment, given: texts, seeds }, usual, place)
   const planned = configured.map((each, i) => {
     const name = `${i + 1}-${labelOf(each.varied).replaceAll(/[^\w.=,-]+/g, '-')}`
     return { ...each, folder: join(folder, name.slice(0, 120)) }
@@ -152,7 +151,11 @@ export async function trainSweep(
   for (const each of planned) {
     if (signal?.aborted) break
     const { varied, given } = each
-    const group = await trainSeeds(environment, given, seeds, { out: each.folder, ...(train && { train }) })
+    const group = await trainSeeds(environment, given, seeds, {
+      out: each.folder,
+      ifExists: 'refuse',
+      ...(train && { train }),
+    })
     const { status, figures } = group
     settings.push({ varied, folder: each.folder, status, figures, apart: whyApart(each.definitions[0]!) })
     if (status === 'interrupted') break
@@ -169,7 +172,7 @@ async function trainTogether(
 ): Promise<void> {
   const coming: ComingRun[] = []
   for (const { given, folder, definitions } of planned) {
-    await claimGroup(environment, given, definitions[0]!, folder)
+    await claimGroup(environment, given, definitions[0]!, { out: folder, ifExists: 'refuse' })
     for (const [i, definition] of definitions.entries()) {
       const path = await within(folder, runFolderOf(seeds[i]!))
       if ((await listFolder(path)).length === 0) coming.push({ definition, folder: path })

@@ -13,7 +13,7 @@ import type { SystemOrder } from '../cohorts/system.ts'
 import type { WasmMemory } from '../components/arena.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { DecodingColumns } from '../engines/local.ts'
-import { InputError, show } from '../errors.ts'
+import { InputError, nameCaller, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import { ownFile } from '../own-files.ts'
 import type { TransformerConfig } from '../policies/transformer/config.ts'
@@ -241,6 +241,8 @@ export class Team {
   readonly #workers: readonly Worker[]
   readonly #barrier: Barrier
   #failure: Error | undefined
+  /** Where in its worker it was thrown. */
+  #stack: string | undefined
   #isOver = false
   #gone: Promise<unknown> = Promise.resolve()
   /** Called when the workers are sent home, whatever the reason. */
@@ -263,6 +265,7 @@ export class Team {
             ? new Error(`${who} ${reason}`)
             : new InputError(`${who} failed: ${input.subject}`, input.got, input.expected)
         if (stack !== undefined) this.#failure.stack = `${this.#failure.message}\n${stack}`
+        this.#stack = stack
         this.end()
       }
       const fail = (failure: WorkerFailure): void => end(`failed: ${failure.message}`, failure)
@@ -304,8 +307,9 @@ export class Team {
     for (const worker of this.#workers) worker.postMessage(message)
   }
 
-  /** Why there will be no meeting any more. */
+  /** Why there will be no meeting any more. A mistake of the caller's names the caller's line beside that in the worker. */
   get failure(): Error {
+    if (this.#failure instanceof InputError) nameCaller(this.#failure, this.#stack)
     return this.#failure ?? new Error('the trainer was closed in the middle of an update')
   }
 

@@ -46,17 +46,14 @@ export class TrainerLog {
   readonly #open: (done: number) => Loggers
   readonly #entropy: EntropyWatch
   #loggers: Loggers | undefined
+  /** Where loggers that are not told otherwise write, and what the training is called by; undefined where it has no folder. */
+  folder: string | undefined
   /** Whether all is done that the trainer was told to do. */
   isDone = false
 
   constructor(
     definitions: readonly LoggerDefinition[],
-    {
-      folder,
-      world,
-      algorithms,
-      metrics,
-    }: { folder: string | undefined; world: World; algorithms: AlgorithmsByName; metrics: Metrics },
+    { world, algorithms, metrics }: { world: World; algorithms: AlgorithmsByName; metrics: Metrics },
   ) {
     this.#definitions = definitions
     const names = Object.keys(algorithms)
@@ -65,14 +62,12 @@ export class TrainerLog {
         flatKeys(parameters, names.length === 1 ? `${id}.` : `${name}.${id}.`),
       ),
     )
-    const training = {
-      name: folder === undefined ? names.join('-') : basename(resolve(folder)),
-      folder: folder ?? null,
-      settings: Object.assign({ seed: world.seed }, ...settings),
-      metrics,
-    }
+    const told = { settings: Object.assign({ seed: world.seed }, ...settings), metrics }
     this.#entropy = new EntropyWatch(world, algorithms)
-    this.#open = (done) => new Loggers(definitions, { ...training, done }, tell)
+    this.#open = (done) => {
+      const name = this.folder === undefined ? names.join('-') : basename(resolve(this.folder))
+      return new Loggers(definitions, { ...told, name, folder: this.folder ?? null, done }, tell)
+    }
   }
 
   /** Tells of an update; `cohort` names the one that it is of, where others have updates of their own. */

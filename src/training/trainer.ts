@@ -16,9 +16,8 @@ import {
 } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import { describeNative } from '../kernels/bind.ts'
-import type { LoggerDefinition } from '../loggers/logger.ts'
 import type { Metrics } from '../metrics.ts'
 import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
@@ -26,9 +25,9 @@ import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
 import { checkAhead, threadsFor } from './actors.ts'
 import type { EpisodeProgress } from './agents.ts'
-import { type BackendDefinition, checkBackend } from './backend.ts'
+import { checkBackend } from './backend.ts'
 import type { BackendRecord, Manifest } from './checkpoint.ts'
-import { type CollectorDefinition, checkCollector } from './collector.ts'
+import { checkCollector } from './collector.ts'
 import {
   type ConversationProgress,
   type ConversationTraining,
@@ -44,7 +43,9 @@ import type { SavedState } from './snapshot.ts'
 import { compare, differences, folderOf, restoreTensors, savedTensors, splitState } from './snapshot.ts'
 import { refuseInWorker, shareOf } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
+import { TrainerFolder } from './trainer-folder.ts'
 import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
+import { checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
@@ -53,41 +54,6 @@ export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | re
 export type MetricsOf<C extends Cohort> = C extends ConversationCohort ? TextMetrics : UpdateMetrics
 /** What became of a cohort so far, by its kind. */
 export type ProgressOf<C extends Cohort> = C extends ConversationCohort ? ConversationProgress : EpisodeProgress
-
-/** How a trainer goes about its work. */
-export interface TrainerOptions {
-  /**
-   * How many threads share the lanes and the minibatches: this one and workers beside it. Default 1, with an actor 2. The results
-   * are the same bits for any number; what can be shared of a minibatch are its blocks of 256 rows, or its micro-batches of tokens.
-   */
-  readonly threads?: number
-  /**
-   * How many of the threads only collect rollouts, while the others learn from those before; the others then share the minibatches.
-   * Default 1 where an algorithm has a `maxStaleness` above 0, which needs one; else 0: all threads collect, then all learn.
-   */
-  readonly actors?: number
-  /**
-   * Seconds after which an actor that makes no progress is given up, while others wait for its rollout: the update fails, and the error
-   * names the actor's lanes and the call that has not returned. Default 300; 0: never. A run is watched apart, by a setting of this name.
-   */
-  readonly stallSeconds?: number
-  /** Keep every interval of work, for `trainer.trace()`. Default false. */
-  readonly profile?: boolean
-  /**
-   * Where `save()` and `restore()` keep checkpoints unless they are told otherwise. `updates()` refuses a folder that holds
-   * another training, or checkpoints of this one that are yet to come, before it trains.
-   */
-  readonly folder?: string
-  /**
-   * Who learns, of cohorts of conversations: default this process. What a backend elsewhere keeps of itself lies beside the
-   * trainer's checkpoints, or where the backend says.
-   */
-  readonly backend?: BackendDefinition
-  /** Who is told of each update (`colonnade/loggers`). One that fails is told of on standard error, and does not stop the training. */
-  readonly loggers?: readonly LoggerDefinition[]
-  /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
-  readonly collector?: CollectorDefinition
-}
 
 /**
  * Gives the world's cohorts learners. One algorithm, or one list of phases, serves a world of one cohort; for several, name the
@@ -132,7 +98,7 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #episodes: EpisodeTraining | undefined
   readonly #conversations: ReadonlyMap<string, ConversationTraining>
   readonly #trainings: readonly Training<UpdateMetrics | TextMetrics>[]
-  readonly #folder: string | undefined
+  readonly #folder: TrainerFolder | undefined
   /** Where each thread says that it goes on: a mark of its clock at a time. */
   readonly beats: Int32Array
   /** What the caller's thread did when, and what the process took of the memory; where a profile is kept. */
@@ -148,13 +114,7 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    const known = ['threads', 'actors', 'stallSeconds', 'profile', 'folder', 'backend', 'collector', 'loggers']
-    checkOptions('createTrainer', options, known)
-    const { profile = false, folder, backend, collector, stallSeconds = 300, loggers = [] } = options
-    if (!(Number.isFinite(stallSeconds) && stallSeconds >= 0)) {
-      throw new InputError('stallSeconds', show(stallSeconds), 'a number ≥ 0')
-    }
-    if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
+    const { profile, folder, ifExists, backend, collector, stallSeconds, loggers } = checkTrainerOptions(options)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     }
@@ -172,13 +132,13 @@ export class Trainer<C extends Cohort = Cohort> {
     const isSelfPlay = world.drafts.some((draft) => draft.kind === 'episodes' && draft.sets.selfPlay !== null)
     this.metrics = metricsOfAlgorithms(learning, isSelfPlay)
     const { metrics } = this
-    this.#log = new TrainerLog(checkLoggers(loggers), { folder, world, algorithms: learning, metrics })
+    this.#log = new TrainerLog(checkLoggers(loggers), { world, algorithms: learning, metrics })
     checkBackend(backend, Object.keys(conversations).length)
     checkCollector(collector, Object.keys(conversations).length)
     if (actors > 0) checkAhead(world, episodes)
     world.split(threads, actors)
     this.world = world
-    this.#folder = folder
+    this.#folder = folder === undefined ? undefined : new TrainerFolder(folder, ifExists)
     const hasEpisodes = Object.keys(episodes).length > 0
     this.beats = createBeats(hasEpisodes ? threads : 1)
     world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
@@ -195,6 +155,14 @@ export class Trainer<C extends Cohort = Cohort> {
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))
     this.#trainings = [...(this.#episodes === undefined ? [] : [this.#episodes]), ...this.#conversations.values()]
+  }
+
+  /**
+   * The folder in which it keeps its checkpoints; undefined where it was given none. It may be a numbered one beside the one that was
+   * given, from the first update or checkpoint on.
+   */
+  get folder(): string | undefined {
+    return this.#folder?.path
   }
 
   /** Updates done, and supervised steps. */
@@ -265,14 +233,7 @@ export class Trainer<C extends Cohort = Cohort> {
     checkGoal(goal)
     const isDone = (training: Training<unknown>) => training.isDone(goal)
     this.#trainings.every(isDone) // Looks at the goal.
-    if (this.#folder !== undefined) {
-      const { refuseOtherTraining } = await import('./run-folder.ts')
-      await refuseOtherTraining(this.#folder, {
-        number: this.checkpointNumber,
-        compareCheckpoint: (subject, manifest) => void this.#compareCheckpoint(subject, manifest),
-        compareRun: (subject, run) => void this.#compareRun(subject, run),
-      })
-    }
+    await this.#settleFolder((folder) => this.restore(folder))
     while (!this.#trainings.every(isDone)) {
       for (const training of this.#trainings) {
         if (isDone(training)) continue
@@ -287,6 +248,17 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     this.#log.isDone = true
     await this.#log.settled()
+  }
+
+  /** Makes sure that the folder will take this training's checkpoints, or takes a numbered one. */
+  async #settleFolder(restore?: (folder: string) => Promise<unknown>): Promise<void> {
+    await this.#folder?.settle({
+      number: this.checkpointNumber,
+      compareCheckpoint: (subject, manifest) => void this.#compareCheckpoint(subject, manifest),
+      compareRun: (subject, run) => void this.#compareRun(subject, run),
+      restore,
+    })
+    this.#log.folder = this.folder
   }
 
   /** The name of the cohort that a training of conversations is of, where there are other trainings. */
@@ -326,6 +298,7 @@ export class Trainer<C extends Cohort = Cohort> {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
       throw new InputError('trainer.learn(table, { correction })', got, 'none')
     }
+    await this.#settleFolder((folder) => this.restore(folder))
     const { rolloutsFor } = await import('./recorded-rollouts.ts')
     const rollouts = await rolloutsFor(cohort, algorithm, table, correction.correction)
     const total = epochs * rollouts.count
@@ -349,6 +322,7 @@ export class Trainer<C extends Cohort = Cohort> {
   close(): void {
     void this.#log.close()
     for (const training of this.#trainings) training.close()
+    this.#folder?.release()
     this.world.close()
   }
 
@@ -406,13 +380,14 @@ export class Trainer<C extends Cohort = Cohort> {
    * failed, its error.
    */
   async save(folder?: string): Promise<string> {
-    const target = folderOf('trainer.save(folder)', folder, this.#folder)
+    folderOf('trainer.save(folder)', folder, this.folder)
     const settled = this.#episodes?.failure === undefined ? undefined : this.#settled
     if (settled === undefined) for (const training of this.#trainings) training.checkBetween('trainer.save()')
     // Copied before anything is waited for: a caller need not wait for the writing before the next update.
     const { tensors, manifest } = settled ?? this.#state()
-    const saving = import('./checkpoint.ts').then(({ writeCheckpoint }) =>
-      writeCheckpoint(target, tensors, manifest, (path) => this.#keepBackends(path)),
+    const settling = folder === undefined ? this.#settleFolder() : Promise.resolve()
+    const saving = Promise.all([import('./checkpoint.ts'), settling]).then(([{ writeCheckpoint }]) =>
+      writeCheckpoint(folder ?? this.folder!, tensors, manifest, (path) => this.#keepBackends(path)),
     )
     // What a backend keeps is not copied: it goes on when that is written.
     for (const training of this.#conversations.values()) training.waitFor(saving)
@@ -470,7 +445,7 @@ export class Trainer<C extends Cohort = Cohort> {
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
   async restore(folder?: string, number?: number): Promise<{ readonly warnings: readonly string[] }> {
-    const source = folderOf('trainer.restore(folder)', folder, this.#folder)
+    const source = folderOf('trainer.restore(folder)', folder, this.folder)
     for (const training of this.#trainings) training.checkBetween('trainer.restore()')
     const { readCheckpoint } = await import('./checkpoint.ts')
     const { path, manifest, tensors } = await readCheckpoint(source, number)

@@ -7,6 +7,7 @@ import {
   createTrainer,
   createWorld,
   type EpisodeCohort,
+  type IfExists,
   mlp,
   ppo,
   type Trainer,
@@ -24,16 +25,26 @@ export async function smallTrainer(
     gamma?: number
     maxEpisodeSteps?: number
     folder?: string
+    ifExists?: IfExists
   } = {},
 ): Promise<Trainer<EpisodeCohort>> {
-  const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500, folder } = options
+  const {
+    seed = 1,
+    numLanes = 4,
+    hidden = [8],
+    gamma = 0.99,
+    maxEpisodeSteps = 500,
+    folder,
+    ifExists = 'number',
+  } = options
   const world = await createWorld({
     environment: cartPole({ maxEpisodeSteps }),
     policy: mlp({ hidden }),
     numLanes,
     seed,
   })
-  return createTrainer(world, ppo({ numSteps: 16, updateEpochs: 1, gamma }), folder === undefined ? {} : { folder })
+  const algorithm = ppo({ numSteps: 16, updateEpochs: 1, gamma })
+  return createTrainer(world, algorithm, folder === undefined ? {} : { folder, ifExists })
 }
 
 /** Trains so many updates further. */

@@ -428,7 +428,7 @@ describe('a trainer with a folder', () => {
     const trainer = await smallTrainer()
     await advance(trainer, 1)
     await trainer.save(run)
-    await expectUntrained(await smallTrainer({ ...options, folder: run }), message)
+    await expectUntrained(await smallTrainer({ ...options, folder: run, ifExists: 'refuse' }), message)
   })
 
   test('does not train what lies there already: it goes on from the newest, or elsewhere', async () => {
@@ -437,7 +437,7 @@ describe('a trainer with a folder', () => {
       await advance(trainer, 1)
       await trainer.save(run)
     }
-    const other = await smallTrainer({ folder: run })
+    const other = await smallTrainer({ folder: run, ifExists: 'refuse' })
     const message = (at: number) =>
       new RegExp(
         `^folder: got ${run}, which holds the checkpoint 3 of this training, which stands at ${at}, expected a `,
@@ -458,7 +458,7 @@ describe('a trainer with a folder', () => {
     await startRun(definition, begun)
     await cp(join(begun, 'config.json'), join(run, 'config.json')) // As a process leaves it that was killed then.
     const options = { environment, policy, numLanes }
-    const folder = { folder: run }
+    const folder = { folder: run, ifExists: 'refuse' } as const
     const other = createTrainer(await createWorld({ ...options, seed: seed + 1 }), algorithm, folder)
     await expectUntrained(
       other,
@@ -484,7 +484,10 @@ describe('a trainer with a folder', () => {
     await expectUntrained(await smallTrainer({ folder: join(run, 'file', 'below') }), /below/)
     await writeCheckpoint(run, [tensor(1)], manifest(1))
     await writeFile(place(1, 'manifest.json'), '{')
-    await expectUntrained(await smallTrainer({ folder: run }), /00000001: got a manifest that is not JSON/)
+    await expectUntrained(
+      await smallTrainer({ folder: run, ifExists: 'refuse' }),
+      /00000001: got a manifest that is not JSON/,
+    )
   })
 
   test('is asked for where there is none to save to or restore from', async () => {

@@ -48,7 +48,7 @@ describe('a run folder', () => {
     const taking = Ownership.take(folder)
     await expect(taking).rejects.toThrow(InputError)
     await expect(taking).rejects.toThrow(
-      `run ${folder}: got a folder that process ${record.pid} on ${record.host}, since ${record.since}, owns, expected a run ` +
+      `folder: got ${folder}, which is in use by process ${record.pid} on ${record.host} since ${record.since}, expected a ` +
         `folder that nobody trains in (if that process is gone: remove ${claim})`,
     )
     expect((await readCheckpoint(folder)).manifest.update).toBe(8)
@@ -147,7 +147,9 @@ describe('a run folder', () => {
     await ownership.check()
     for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true })
     const { record, kill } = await stranger()
-    await expect(ownership.check()).rejects.toThrow(`got a folder that process ${record.pid} on ${record.host}`)
+    await expect(ownership.check()).rejects.toThrow(
+      `got a folder that was taken by process ${record.pid} on ${record.host}`,
+    )
     await expect(asOwner(folder, async () => 'written')).rejects.toThrow('which had shown no life for long')
     await kill()
   })

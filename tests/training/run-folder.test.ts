@@ -1,12 +1,12 @@
 import { getEventListeners } from 'node:events'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { callsOf, createBeats } from '../../src/clock.ts'
 import { listRollouts } from '../../src/entries/data.ts'
 import { disk } from '../../src/files.ts'
 import { configureRun } from '../../src/index.ts'
-import { RunFolder, type RunRecord, refuseOtherTraining } from '../../src/training/run-folder.ts'
+import { RunFolder, runRecordOf } from '../../src/training/run-folder.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
@@ -17,7 +17,7 @@ beforeEach(async () => {
 
 describe('the log of a run', () => {
   test('has what nobody may have seen, with time and process, and what is told on standard error too', async () => {
-    const files = await RunFolder.claim('x', folder)
+    const { found: files } = await RunFolder.claim(() => folder, 'refuse')
     const told: string[] = []
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
       told.push(String(text))
@@ -42,7 +42,7 @@ describe('the log of a run', () => {
   })
 
   test('has what is stuck while somebody watches, and nothing of it afterwards', async () => {
-    const files = await RunFolder.claim('x', folder)
+    const { found: files } = await RunFolder.claim(() => folder, 'refuse')
     vi.spyOn(process.stderr, 'write').mockReturnValue(true)
     const beats = createBeats(1)
     const giveUp = vi.fn()
@@ -66,33 +66,14 @@ describe('the log of a run', () => {
 })
 
 describe('the training that a folder is compared with', () => {
-  test('is what its config.json says, without modules; what it does not say is undefined', async () => {
-    await mkdir(folder, { recursive: true })
+  test('is what its config.json says, without modules; what it does not say is undefined', () => {
     const part = (id: string, module?: string) => ({ id, parameters: { a: 1 }, ...(module && { module }) })
     const config = { environment: part('e', 'file:///e.mjs'), policy: part('p'), algorithm: part('a'), sft: null }
-    const settings = { seed: 3, numLanes: 2 }
-    await writeFile(join(folder, 'config.json'), JSON.stringify({ colonnade: '1', ...config, settings }))
-    const compared: [string, RunRecord][] = []
-    await refuseOtherTraining(folder, {
-      number: 0,
-      compareRun: (...given) => compared.push(given),
-      compareCheckpoint: () => expect.unreachable('there is no checkpoint'),
+    expect(runRecordOf({ colonnade: '1', ...config, settings: { seed: 3, numLanes: 2 } })).toEqual({
+      ...{ environment: part('e'), policy: part('p'), algorithm: part('a'), sft: null, rl: undefined },
+      ...{ seed: 3, numLanes: 2, rewardReduction: undefined },
     })
-    expect(compared).toEqual([
-      [
-        `run ${folder}`,
-        {
-          ...{ environment: part('e'), policy: part('p'), algorithm: part('a'), sft: null, rl: undefined },
-          ...{ seed: 3, numLanes: 2, rewardReduction: undefined },
-        },
-      ],
-    ])
-    await writeFile(join(folder, 'config.json'), JSON.stringify({ colonnade: '1', policy: 'mlp' }))
-    await refuseOtherTraining(folder, {
-      number: 0,
-      compareRun: (_, { policy, seed }) => expect([policy, seed]).toEqual(['mlp', undefined]),
-      compareCheckpoint: () => {},
-    })
+    expect(runRecordOf({ colonnade: '1', policy: 'mlp' })).toMatchObject({ policy: 'mlp', seed: undefined })
   })
 })
 

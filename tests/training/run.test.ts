@@ -180,7 +180,7 @@ describe('startRun', () => {
   test('refuses a folder that holds a run, and says how to go on with it', async () => {
     await train(folder)
     const before = await contents(folder)
-    const starting = startRun(await smallRun(), folder)
+    const starting = startRun(await smallRun(), folder, undefined, 'refuse')
     await expect(starting).rejects.toThrow(InputError)
     await expect(starting).rejects.toThrow(
       `out: got ${folder}, which holds a run, expected a new folder (to go on with it: colonnade resume ${folder})`,
@@ -529,7 +529,7 @@ describe('resumeRun', () => {
       },
     })
     expect(await refusal).toBeInstanceOf(InputError)
-    expect(String(await refusal)).toContain('one that this process works in')
+    expect(String(await refusal)).toContain('which is in use by this process')
   })
 
   test('takes up a checkpoint whose settings stand in another order, as another version writes them', async () => {

@@ -191,7 +191,9 @@ describe('a team', () => {
       got: '3',
       expected: 'at most 2',
     })
-    expect(failure.stack).toMatch(/^worker 1 of 2 threads .* failed: action: got 3, expected at most 2\n.*action/s)
+    expect(failure.stack).toMatch(
+      /^InputError: worker 1 of 2 threads .* failed: action: got 3, expected at most 2\n +at /,
+    )
     expect(failure.stack).toContain('team.test.ts')
   })
 

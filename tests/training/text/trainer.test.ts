@@ -45,7 +45,7 @@ async function trainerOf(
     rewardReduction: env === slow ? 'sum' : 'last',
   })
   const training = [sft({ steps, batchSize: 8 }), algorithm]
-  return createTrainer(world, training, folder === undefined ? {} : { folder })
+  return createTrainer(world, training, folder === undefined ? {} : { folder, ifExists: 'refuse' })
 }
 
 async function supervised(trainer: Trainer<ConversationCohort>): Promise<Trainer<ConversationCohort>> {
@@ -194,14 +194,14 @@ describe('a trainer of language models with a folder', () => {
     const { environment: env, policy } = run.definition
     const began = async (seed: number) => {
       const world = await createWorld({ environment: env, policy, numLanes: 5, seed, groupSize: 4 })
-      return createTrainer(world, [run.definition.sft!, run.definition.rl!], { folder })
+      return createTrainer(world, [run.definition.sft!, run.definition.rl!], { folder, ifExists: 'refuse' })
     }
     await expect((await began(9)).updates({ phase: 'sft' }).next()).rejects.toThrow(
       /^run .+, seed: got 1, expected 9, as in this/,
     )
     const batch = [sft({ ...run.definition.sft!.settings, batchSize: 3 }), run.definition.rl!]
     const world = await createWorld({ environment: env, policy, numLanes: 5, seed: 1, groupSize: 4 })
-    const other = createTrainer(world, batch, { folder })
+    const other = createTrainer(world, batch, { folder, ifExists: 'refuse' })
     await expect(other.updates({ phase: 'sft' }).next()).rejects.toThrow(
       /^run .+, sft, batchSize: got \d+, expected 3, as in this/,
     )
