@@ -178,11 +178,31 @@ describe('train', () => {
     expect(finishing.stderr).not.toContain('\r')
     expect(finishing.stderr).not.toContain(ESCAPE)
     const lines = finishing.stderr.trimEnd().split('\n')
-    expect(lines[0]).toMatch(/^CartPole-v1 by ppo: 2,048 steps, 8 lanes, seed 4 → run$/)
-    expect(lines[1]).toMatch(/^1 thread: a minibatch of \d+ rows has 1 block of at most 256$/)
-    expect(lines.length).toBeGreaterThan(2)
-    for (const line of lines.slice(2)) expect(line).toMatch(/^[\d,]+\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s/)
-    expect(lines.at(-1)).toMatch(/^2,048\/2,048 steps/)
+    expect(lines.slice(0, 6)).toEqual([
+      '  learns     CartPole-v1',
+      '  policy     mlp 8, 67 parameters',
+      '  algorithm  ppo, learning rate 0.002',
+      '  budget     2,048 steps, 8 lanes, 1 thread, seed 4',
+      '  solved     at a mean return of 475 over the last 100 episodes',
+      '  folder     run',
+    ])
+    expect(lines.length).toBeGreaterThan(6)
+    for (const line of lines.slice(6))
+      expect(line).toMatch(/^\d+ % {2}[\d,]+\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s/)
+    expect(lines.at(-1)).toMatch(/^100 % {2}2,048\/2,048 steps/)
+  })
+
+  test('ends with how good it is, where its picture is, and what to type next', () => {
+    const lines = finishing.stdout.trimEnd().split('\n')
+    expect(lines[0]).toMatch(/^complete: 2,048 steps and \d+ episodes in [\d.]+ s \([\d,]+ steps\/s\)$/)
+    expect(lines[1]).toMatch(/^return of the last 100 episodes: [\d.]+ ± [\d.]+$/)
+    expect(lines[2]).toBe('not solved yet (mean ≥ 475)')
+    expect(lines[3]).toMatch(/^ {2}picture +run\/learning-curve\.svg$/)
+    expect(lines.slice(lines.indexOf('next:') + 1)).toEqual([
+      expect.stringMatching(/^ {2}npx colonnade evaluate run +# /),
+      expect.stringMatching(/^ {2}npx colonnade replay run +# /),
+      expect.stringMatching(/^ {2}npx colonnade dashboard \. +# /),
+    ])
   })
 
   test('counts up the folders under runs/ when none is named', async () => {
@@ -800,7 +820,7 @@ describe('a training that is stopped', () => {
       const { code, stdout } = await training.ended
       expect(code).toBe(signal === 'SIGINT' ? 130 : 143)
       expect(stdout).toMatch(/^interrupted: /)
-      expect(stdout).toContain('to go on: colonnade resume run\n')
+      expect(stdout).toMatch(/^next:\n {2}npx colonnade resume run +# goes on/m)
       const summary = await readJson(here, 'run/summary.json')
       expect(summary.status).toBe('interrupted')
       expect(await listCheckpoints(join(here, 'run'))).toContain(summary.updates)

@@ -7,7 +7,7 @@ import { shares } from './progress.ts'
 /** What is said of the training of a language model. */
 export const conversationWords: Words<ConversationRunDefinition> = {
   unit: 'this tick',
-  header({ definition: { environment, sft, rl, settings }, trainer, folder }) {
+  header({ definition: { environment, sft, rl, settings }, trainer }) {
     const parts = [
       sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
       rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
@@ -15,36 +15,29 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     const { model, adapter, context } = trainer.world.cohort()
     const trained = adapter === null ? '' : `, ${group(adapter.lora.numParameters)} of adapters trained`
     const bytes = trainer.world.plan().reduce((sum, column) => sum + column.bytes, 0)
-    const size = `${group(model.numParameters)} parameters${trained}, ${formatBytes(bytes)}`
     const { skipped, cut } = trainer.progress().tooLong
-    const long = `longer than the context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut`
+    const long = `context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut`
+    const from = trainer.update > 0 ? `, from step ${group(trainer.update)}` : ''
     return [
-      `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${folder}`,
-      ...(skipped + cut > 0 ? [long] : []),
+      ['learns', environment.id],
+      ['policy', `a language model of ${group(model.numParameters)} parameters${trained}, ${formatBytes(bytes)}`],
+      ['budget', `${parts.filter(Boolean).join(', ')}${from}, seed ${settings.seed}`],
+      ...(skipped + cut > 0 ? [['too long', long] as const] : []),
     ]
   },
   total: ({ definition: { sft, rl } }) => (sft?.settings.steps ?? 0) + (rl?.settings.updates ?? 0),
   done: ({ trainer }) => trainer.update,
   noun: () => 'steps',
   figures({ phase, loss, rl }) {
-    if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
+    if (rl === null) return [`${phase} loss ${loss.toFixed(3)}`]
     const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
-    const rate = rl.sampledTokens / rl.rolloutSeconds
     const dropped = rl.droppedReplies > 0 ? `${rl.droppedReplies} replies dropped, ${rl.cutTurns} turns cut` : ''
     const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
     const stale = rl.staleness === null || rl.staleness.max === 0 ? '' : `stale ${shares(rl.staleness.counts)}`
     const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
-    return [
-      phase,
-      reward,
-      `entropy ${rl.entropy.toFixed(2)}`,
-      `${group(Math.round(rate))} tokens/s`,
-      dropped,
-      stale,
-      rewrites,
-      unknown,
-    ].filter(Boolean)
+    return [`${phase} ${reward}`, `entropy ${rl.entropy.toFixed(2)}`, dropped, stale, rewrites, unknown].filter(Boolean)
   },
+  rate: ({ rl }) => (rl === null ? null : { value: rl.sampledTokens / rl.rolloutSeconds, unit: 'tokens/s' }),
   curve: ({ rl }) => rl?.reward ?? null,
   summary(summary) {
     const { sftSteps, updates, trajectories, tokensPerSecond, reward } = summary
@@ -75,4 +68,8 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     }
     return { did: `${group(sftSteps)} supervised steps and ${group(updates)} updates`, lines }
   },
+  next: (folder) => [
+    ['evaluate', folder, 'fresh conversations'],
+    ['generate', `${folder} prompt=…`, 'what it answers'],
+  ],
 }

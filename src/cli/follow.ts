@@ -1,30 +1,40 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
+import { dirname } from 'node:path'
+import type { WriteStream } from 'node:tty'
 import { formatBytes } from '../entries/data.ts'
 import type { TextRunPlan } from '../entries/text.ts'
 import type { CohortOfRun, MetricsOf, Run, RunDefinition, RunSummary, SummaryOfRun } from '../index.ts'
 import { conversationWords } from './follow-conversations.ts'
 import { episodeWords } from './follow-episodes.ts'
-import { progressLine, returnFormat } from './progress.ts'
+import { progressLine, type Rate, returnFormat } from './progress.ts'
 import { onEndSignal } from './signals.ts'
 import { onLostStream } from './streams.ts'
+import { shellWord, styleFor } from './terminal.ts'
 
 /** What is said of a run of one kind while somebody watches. */
 export interface Words<D extends RunDefinition> {
   /** What ends before the run does, when it is interrupted. */
   readonly unit: string
-  /** What the run is, a line each. */
-  header(run: Run<D>): readonly string[]
+  /** What is learned, by what and for how long: a line each. */
+  header(run: Run<D>): readonly Row[]
   /** Of how many steps it is, and how many are done. */
   total(run: Run<D>): number
   done(run: Run<D>): number
   /** What those are. */
   noun(run: Run<D>): string
   figures(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): string[]
+  /** How fast it is; null where an update does not say. */
+  rate(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): Rate | null
   /** What is drawn as a curve; null where an update has none. */
   curve(metrics: MetricsOf<CohortOfRun<D>>): number | null
   /** What came of it: but for how it ended, its files and what to do next. */
   summary(summary: SummaryOfRun<D>, definition: D): { readonly did: string; readonly lines: readonly string[] }
+  /** Commands for a run that has ended, their words, and what each shows. */
+  next(folder: string, definition: D): readonly (readonly [command: string, words: string, shows: string])[]
 }
+
+/** A word and what it says, as a line for people. */
+export type Row = readonly [name: string, text: string]
 
 const words = { episodes: episodeWords, conversations: conversationWords } as unknown as Readonly<
   Record<RunDefinition['kind'], Words<RunDefinition>>
@@ -32,13 +42,15 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 
 /** Trains the run to its end, or until Ctrl-C: then it ends where it can go on, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
-  const { unit, header, total, done, noun, figures, curve } = words[run.definition.kind]
+  const { unit, header, total, done, noun, figures, curve, rate } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
-  if (!quiet) for (const line of [...header(run), ...run.choices]) process.stderr.write(`${line}\n`)
+  for (const choice of run.choices) run.log(choice)
+  for (const line of labeled([...header(run), ['folder', run.folder]], process.stderr)) tellLine(quiet, line)
+  if (run.moved !== null) tellLine(quiet, run.moved)
   const progress = progressLine(total(run), noun(run), quiet)
   try {
     const summary = await run.train({
-      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run), curve(metrics)),
+      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run), curve(metrics), rate(metrics, run)),
       signal: interrupt.signal,
     })
     progress.end()
@@ -52,19 +64,60 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
   }
 }
 
-/** What came of a run, what it wrote and what to do next. */
+/** What came of a run, its picture and what to do next. */
 function describe(summary: RunSummary, definition: RunDefinition): string {
   const { status, folder, seconds, presetReached, evaluation, files } = summary
-  const { did, lines } = words[definition.kind].summary(summary, definition)
+  const { summary: wordsOf, next } = words[definition.kind]
+  const { did, lines } = wordsOf(summary, definition)
   const preset = presetReached === null ? [] : [told(presetReached)]
+  const style = styleFor(process.stdout)
+  const head = `${status}: ${did} in ${seconds.toFixed(1)} s${lines[0]}`
+  const others = Object.entries(files).filter(
+    ([name]) => !['config', 'metrics', 'summary', 'learningCurve'].includes(name),
+  )
+  const place = shellWord(folder)
   return [
-    `${status}: ${did} in ${seconds.toFixed(1)} s${lines[0]}`,
+    style('bold', head),
     ...lines.slice(1),
     ...judged(evaluation),
     ...preset,
-    ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
-    status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
+    ...labeled([['picture', files.learningCurve!], ...others], process.stdout),
+    ...commands([
+      ...(status === 'interrupted'
+        ? [['resume', place, 'goes on with the same bits'] as const]
+        : next(place, definition)),
+      ['dashboard', shellWord(dirname(folder)), 'all curves, as a page'],
+    ]),
   ].join('\n')
+}
+
+/** Rows of a word and what it says, the words below one another. */
+export function labeled(all: readonly Row[], stream: WriteStream): string[] {
+  const style = styleFor(stream)
+  const width = Math.max(...all.map(([name]) => name.length))
+  return all.map(([name, text]) => `  ${style('dim', name.padEnd(width))}  ${text}`)
+}
+
+/** Commands to go on with, as they can be pasted, and what each shows. */
+export function commands(all: readonly (readonly [command: string, words: string, shows: string])[]): string[] {
+  const style = styleFor(process.stdout)
+  const typed = all.map(([command, words]) => `npx colonnade ${command} ${words}`)
+  const width = Math.max(...typed.map((line) => line.length))
+  return [
+    'next:',
+    ...typed.map((line, i) => `  ${style('cyan', line.padEnd(width))}  ${style('dim', `# ${all[i]![2]}`)}`),
+  ]
+}
+
+/** The files of several runs, their picture before the others. */
+export function picturesFirst({ summary, ...pictures }: Readonly<Record<string, string>>): Row[] {
+  return [...Object.values(pictures).map((path): Row => ['picture', path]), ['summary', summary!]]
+}
+
+/** Commands for a folder of several runs and one of them. */
+export function nextOfRuns(folder: string, run: string | undefined): string[] {
+  const one = run === undefined ? [] : [['evaluate', shellWord(run), 'fresh episodes of one of them'] as const]
+  return commands([['dashboard', shellWord(folder), 'all curves, as a page'], ...one])
 }
 
 /** What the evaluations of a run came to, and from where the best of them can be had. */

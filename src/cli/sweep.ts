@@ -1,10 +1,12 @@
 import { ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
 import { text } from '../entries/settings.ts'
 import type { IfExists, Run } from '../index.ts'
-import { follow, interruption, tellLine, tellWarnings } from './follow.ts'
+import { group } from '../metrics.ts'
+import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { progressLine, returnFormat } from './progress.ts'
 import { alignWords } from './table.ts'
+import { shellWord } from './terminal.ts'
 
 /** What is of the command, and no setting of its runs. */
 export const sweepKeys = {
@@ -37,12 +39,14 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
         const { update, steps } = lines[0]!
         if (update === 1) {
           progress?.end() // Of the world before.
-          progress = progressLine(totalSteps, `steps of each of ${lines.length} runs`, quiet)
+          const learns = `${lines.length} runs of ${subject} learn side by side, ${group(totalSteps)} steps each`
+          tellLine(quiet, learns)
+          progress = progressLine(totalSteps, 'steps of each', quiet)
         }
         const returns = lines.map(({ episodeReturn }) => episodeReturn).filter((value) => !Number.isNaN(value))
         const best = Math.max(...returns)
         const figures = returns.length === 0 ? [] : [`best return ${returnFormat(best)(best)}`]
-        progress!.update(steps, figures)
+        progress!.update(steps, figures, best, { value: lines[0]!.stepsPerSecond, unit: 'steps/s' })
       },
     })
     if (!json) console.log(describe(summary))
@@ -73,8 +77,9 @@ function describe({ status, folder, seeds, settings, best, files }: SweepSummary
   return [
     ...alignWords([[...keys, ...names, ''], ...rows], keys.length),
     ...[...apart].map((reason) => `trained one run after another: ${reason}`),
-    ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
-    ...(status === 'interrupted' ? [`to go on: the same command with out=${folder}`] : []),
+    ...labeled(picturesFirst(files), process.stdout),
+    ...(status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []),
+    ...nextOfRuns(folder, best === null ? undefined : `${settings[best.setting]!.folder}/seed-${seeds[0]}`),
   ].join('\n')
 }
 

@@ -3,9 +3,10 @@ import { ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '.
 import { type Dashboard, openDashboard } from '../entries/loggers.ts'
 import { boolean, text } from '../entries/settings.ts'
 import { configureRun, type IfExists, type Run, startRun } from '../index.ts'
-import { follow, tellLine, tellPlan, tellWarnings } from './follow.ts'
+import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { alignWords } from './table.ts'
+import { shellWord } from './terminal.ts'
 
 /** What is of the command, and no setting of the run. */
 export const trainKeys = {
@@ -55,8 +56,9 @@ function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary
     ['std', '', ...names.map((name) => cell(figures[name]!.std))],
   ]
   const lines = alignWords(rows, 2)
-  const next = status === 'interrupted' ? [`to go on: the same command with out=${folder}`] : []
-  return [...lines, ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`), ...next].join('\n')
+  const further = status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []
+  const next = nextOfRuns(folder, runs[0]?.folder)
+  return [...lines, ...labeled(picturesFirst(files), process.stdout), ...further, ...next].join('\n')
 }
 
 /** A page of the runs in a folder; where it cannot be opened the training goes on without. */

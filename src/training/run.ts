@@ -137,6 +137,8 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly warnings: readonly string[]
   /** What was chosen where the settings leave it open, and why: how many threads. */
   readonly choices: readonly string[]
+  /** Why it is not in the folder that was asked for, in words; null where it is. */
+  readonly moved: string | null
   readonly #files: RunFolder
   readonly #kind: AnyKind
   readonly #judge: Judge
@@ -146,7 +148,9 @@ export class Run<D extends RunDefinition = RunDefinition> {
     files: RunFolder,
     { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>,
     judge: Judge,
+    moved: string | null = null,
   ) {
+    this.moved = moved
     this.#files = files
     this.#judge = judge
     this.#kind = kindOf(definition)
@@ -362,9 +366,8 @@ export async function startRun<D extends RunDefinition>(
     // Before config.json makes it a run: one that is resumed need not find the file of weights again.
     if (kind.keepsBeginning(definition)) await trainer.save(files.path)
     await files.writeConfig(configOf(files.path, definition))
-    const told = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
-    const choices = told === null ? made.choices : [told, ...made.choices]
-    return new Run(files, { ...made, choices }, new Judge(definition.settings, [], kind.lineKey))
+    const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
+    return new Run(files, made, new Judge(definition.settings, [], kind.lineKey), moved)
   })
 }
 

@@ -155,7 +155,7 @@ describe('a run that is begun where one is', () => {
     await (await startRun(definition, folder)).train()
     const second = await startRun(definition, `${folder}/`)
     expect(second.folder).toBe(`${folder}-2`)
-    expect(second.choices[0]).toBe(
+    expect(second.moved).toBe(
       `${folder}/ holds a run, so this training goes to ${folder}-2 (ifExists=resume goes on there, ifExists=replace starts over)`,
     )
     expect((await second.train()).status).toBe('complete')
