@@ -180,7 +180,7 @@ describe('train', () => {
     const lines = finishing.stderr.trimEnd().split('\n')
     expect(lines.slice(0, 6)).toEqual([
       '  learns     CartPole-v1',
-      '  policy     mlp 8, 67 parameters',
+      '  policy     mlp 8, 107 parameters', // 4·8 + 8 + 8·2 + 2 of the actor, 4·8 + 8 + 8 + 1 of the critic.
       '  algorithm  ppo, learning rate 0.002',
       '  budget     2,048 steps, 8 lanes, 1 thread, seed 4',
       '  solved     at a mean return of 475 over the last 100 episodes',
@@ -301,14 +301,14 @@ describe('on a terminal', () => {
     return stdout
   }
 
-  const train = `'${process.execPath}' '${MAIN}' train CartPole-v1 out=run ${SMALL.join(' ')}`
+  const train = `NO_COLOR=1 '${process.execPath}' '${MAIN}' train CartPole-v1 out=run ${SMALL.join(' ')}`
 
   test('progress is one live line that ends with the last figures', async (context) => {
     const text = await shown(context, train)
     const live = text.split(`\r${ESCAPE}[J`).slice(1)
     expect(live.length).toBeGreaterThan(0)
     for (const line of live.slice(0, -1)) expect(line).not.toContain('\n')
-    expect(live.at(-1)).toMatch(/^2,048\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s.*\r\n/)
+    expect(live.at(-1)).toMatch(/^100 % █+ {2}ETA 0 s +return [\d.]+ +[\d,]+ steps\/s.*\r\n/)
   })
 
   test('the live line does not run over the edge of a narrow one', async (context) => {
@@ -322,6 +322,11 @@ describe('on a terminal', () => {
     const text = await shown(context, `${train} --quiet`)
     expect(text).not.toContain(ESCAPE)
     expect(text).toContain('complete: 2,048 steps')
+  })
+
+  test('has colors, unless NO_COLOR says otherwise', async (context) => {
+    const text = await shown(context, `${train.replace('NO_COLOR=1', 'TERM=xterm-256color')} --quiet`)
+    expect(text).toContain(`${ESCAPE}[1mcomplete: 2,048 steps`)
   })
 })
 
