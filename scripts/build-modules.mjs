@@ -36,12 +36,17 @@ const NEWEST_RULE = Math.max(
   ...['tsconfig.json', 'scripts/build-modules.mjs'].map((path) => modifiedMs(join(root, path))),
 )
 const files = ['src', 'bench', 'examples'].flatMap(modulesIn)
+/** Written last: where it is newer than all sources, all is built. */
+const DONE = join(out, 'modules.done')
+if (modifiedMs(DONE) > Math.max(NEWEST_RULE, ...files.map(modifiedMs))) process.exit()
+
 const apart = reachable(SMALL.map((path) => join(source, path)))
 const entries = files.filter((file) => file === join(source, 'index.ts') || dirname(file) === join(source, 'entries'))
 const bundled = [...reachable(entries)].filter((file) => !apart.has(file))
 
 await writeBundle(new Set(bundled))
 for (const file of files) if (!bundled.includes(file)) writeModule(file)
+writeFileSync(DONE, '')
 
 /** The TypeScript modules of a folder. */
 function modulesIn(folder) {
