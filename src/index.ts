@@ -61,7 +61,6 @@ export { collect, tick } from './tick.ts'
 export type { EpisodeProgress, PopulationProgress } from './training/agents.ts'
 export { type EpisodeRunDefinition, type EpisodeRunSummary, loadPolicy } from './training/episode-run.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
-export type { IfExists } from './training/if-exists.ts'
 export type { LearnOptions } from './training/learn-options.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {

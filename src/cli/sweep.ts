@@ -1,6 +1,6 @@
-import { ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
+import { type IfExists, ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
 import { text } from '../entries/settings.ts'
-import type { IfExists, Run } from '../index.ts'
+import type { Run } from '../index.ts'
 import { group } from '../metrics.ts'
 import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'

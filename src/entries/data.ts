@@ -75,7 +75,7 @@ export {
 export type { LoadOptions } from '../training/checkpoint.ts'
 export { listRollouts } from '../training/episode-run.ts'
 export { type EvaluateOfflineOptions, evaluateOffline, type OfflineEvaluation } from '../training/evaluate-offline.ts'
-export { ifExistsSetting } from '../training/if-exists.ts'
+export { type IfExists, ifExistsSetting } from '../training/if-exists.ts'
 export { recordedUpdates } from '../training/recorded-run.ts'
 export {
   parseSeeds,

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { IfExists } from '../../src/entries/data.ts'
 import {
   cartPole,
   configureRun,
   createTrainer,
   createWorld,
   type EpisodeCohort,
-  type IfExists,
   mlp,
   ppo,
   type Trainer,

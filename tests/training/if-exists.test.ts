@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { parseSeeds, trainSeeds } from '../../src/entries/data.ts'
+import { ifExistsSetting, parseSeeds, trainSeeds } from '../../src/entries/data.ts'
 import { csv } from '../../src/entries/loggers.ts'
 import { createTrainer, createWorld, mlp, ppo, readArrow, startRun, writeArrow } from '../../src/index.ts'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
@@ -117,6 +117,8 @@ describe('a program that is run again', () => {
     await expect(smallTrainer({ folder, ifExists: 'overwrite' as never })).rejects.toThrow(
       'ifExists: got "overwrite", expected one of number, resume, replace, refuse',
     )
+    expect(ifExistsSetting.default).toBe('number')
+    expect(ifExistsSetting.accepts('overwrite')).toBe(false)
     await former()
     await expect(advance(await smallTrainer({ folder, ifExists: 'refuse' }), 1)).rejects.toThrow(
       "which stands at 0, expected a trainer that goes on from there (trainer.restore(), or ifExists: 'resume'), or a",
