@@ -7,7 +7,17 @@ import { join } from 'node:path'
 import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
 import { isModulePath } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { listFolder, makeFolder, parseObject, RECORD_BYTES, readText, removeWhole, within, writeNew, writeWhole } from '../files.ts'
+import {
+  listFolder,
+  makeFolder,
+  parseObject,
+  RECORD_BYTES,
+  readText,
+  removeWhole,
+  within,
+  writeNew,
+  writeWhole,
+} from '../files.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { checkIfExists, firstFree, type IfExists, numbered, TakenError, tellNumbered } from './if-exists.ts'

@@ -53,7 +53,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await page.close()
-  await figures.close!()
+  await figures.close!('complete')
 })
 
 const NAMES = ['dashboard', 'figures of a training', 'serve', 'gateway']
