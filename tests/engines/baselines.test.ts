@@ -22,8 +22,11 @@ async function llamaServer(change: (path: string, json: Record<string, unknown>)
   const answers: Readonly<Record<string, (body: Record<string, unknown>) => Promise<object> | object>> = {
     '/props': () => ({ default_generation_settings: { n_ctx: 64 }, model_alias: 'ours', model_path: '/ours.gguf' }),
     '/lora-adapters': () => [{ id: 0, path: 'a.gguf', scale: 0 }],
-    '/tokenize': async ({ content }) =>
-      (await post(`${ours.url}/tokenize`, { prompt: content, add_special_tokens: false })).json,
+    '/tokenize': async ({ content, ...how }) => {
+      // Ids of the text as it stands: no token before it, and none read out of its words.
+      if (JSON.stringify(how) !== '{"add_special":false,"parse_special":false}') throw new Error(JSON.stringify(how))
+      return (await post(`${ours.url}/tokenize`, { prompt: content, add_special_tokens: false })).json
+    },
     '/completion': async (body) => {
       asked.push(body)
       const { prompt, n_predict, stop, seed, temperature } = body

@@ -226,6 +226,35 @@ test('the local engine draws each turn as it asks, and beside others with the to
   }
 })
 
+test('the local engine draws each turn of a slot by its own numbers, also where only one of them is another than before', async () => {
+  const whole = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+  const changes = [{ temperature: 0.2 }, { topK: 2 }, { topP: 0.95 }, { minP: 0.02 }]
+  const samplings = [whole, ...changes.flatMap((change) => [{ ...whole, ...change }, whole])]
+  const made = async () => underTest({ numLanes: 1, sampling: { temperature: 0.9 } })
+  const say = ({ engine, drawing: { stopStrings } }: Awaited<ReturnType<typeof made>>, sampling: typeof whole) => {
+    const turn = {
+      slot: 0,
+      ids: Int32Array.of(1, 2),
+      generated: 0,
+      unchanged: 0,
+      maxTokens: 1,
+      key: [0, 1, 0] as const,
+    }
+    engine.submit({ ...turn, sampling, explore: true, stopStrings })
+    engine.advance()
+    const [block] = engine.poll().tokens
+    return [block!.token[0], block!.logprob[0], block!.candidateOffset[1]! - block!.candidateOffset[0]!]
+  }
+  const one = await made()
+  const said: unknown[] = []
+  for (const sampling of samplings) {
+    const alone = say(await made(), sampling)
+    expect(say(one, sampling), JSON.stringify(sampling)).toEqual(alone)
+    said.push(String(alone))
+  }
+  expect(new Set(said).size).toBe(5) // Each number acts.
+})
+
 test('the local engine feeds a prompt that several answers begin with once, and each answer is what it is alone', async () => {
   const options = { groupSize: 3, numLanes: 6, policy: languageModel({ width: 16, layers: 2, heads: 2 }) }
   const world = await talkWorld(options)

@@ -369,6 +369,48 @@ describe('limits', () => {
   })
 })
 
+test('a gateway says that it is well, what it is at, and that it stops', async () => {
+  const { gateway, seen } = await scriptedGateway(() => null)
+  const health = async () => {
+    const response = await fetch(`${gateway.url}/health`)
+    return [response.status, await response.json()]
+  }
+  expect(await health()).toEqual([200, { status: 'ok', state: 'open', running: 0, waiting: 0 }])
+  const session = gateway.openSession()
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${session.key}` }
+  const body = JSON.stringify({ model: 'x', messages: [user('hi')] })
+  const asking = fetch(`${session.openaiUrl}/chat/completions`, { method: 'POST', headers, body })
+  while (seen.length === 0) await sleep(5)
+  expect(await health()).toEqual([200, { status: 'ok', state: 'open', running: 1, waiting: 0 }])
+  await gateway.pause()
+  expect((await health())[1]).toMatchObject({ state: 'frozen' })
+  gateway.resume()
+  const closing = gateway.close()
+  expect(await health()).toMatchObject([503, { error: { code: 'stopping' } }])
+  session.end({ reward: null, error: 'late' })
+  expect((await asking).status).toBe(410)
+  await closing
+})
+
+test('what a session was worth is numbers by name, or unknown with a reason', async () => {
+  const { gateway } = await scriptedGateway(() => 'x')
+  const { end } = await made(gateway)
+  for (const [said, message] of [
+    [{}, 'reward: got undefined, expected a finite number'],
+    [{ reward: '1' }, 'reward: got "1", expected a finite number'],
+    [{ reward: 1, components: [1] }, 'components: got [1], expected numbers by name'],
+    [{ reward: 1, components: null }, 'components: got null, expected numbers by name'],
+    [{ reward: 1, components: 3 }, 'components: got 3, expected numbers by name'],
+    [{ reward: 1, components: { speed: 'high' } }, 'components.speed: got "high", expected a finite number'],
+    [{ reward: null, error: 3 }, 'error: got 3, expected a text'],
+  ] as const) {
+    const { status, json } = await end(said)
+    expect([status, json.error.message]).toEqual([400, expect.stringContaining(`session 0, ${message}`)])
+  }
+  expect(gateway.counts).toMatchObject({ open: 1, ended: 0 })
+  expect((await end({ reward: null, components: { speed: null } })).status).toBe(200)
+})
+
 test('an answer that a gateway breaks off as it closes is not kept', async () => {
   const { gateway, seen } = await scriptedGateway(() => null)
   const session = gateway.openSession()

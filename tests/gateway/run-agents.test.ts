@@ -1,7 +1,9 @@
 /** Agents as functions and programs, and what is learned through a gateway. */
 
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
@@ -276,17 +278,29 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
 
   test('that are programs are ended with all that they began, and their exit codes are told', async () => {
     const { gateway } = await scriptedGateway(() => 'x')
-    const script =
-      "require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit' }); setTimeout(() => {}, 60000)"
-    const late = runAgents({
-      gateway,
-      tasks: [{ prompt: 'x' }],
-      command: [process.execPath, '-e', script],
-      deadline: 1,
+    // The program and its child hold a line to this process each, which breaks when they end.
+    const lines: Promise<unknown>[] = []
+    const late = new AbortController()
+    const server = createServer((socket) => {
+      lines.push(
+        once(
+          socket.on('error', () => {}),
+          'close',
+        ),
+      )
+      if (lines.length === 2) late.abort()
     })
-    const begun = performance.now()
-    await late.collect()
-    expect([late.counts.late, performance.now() - begun < 20_000]).toEqual([1, true])
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const hold = `require('net').connect(${(server.address() as AddressInfo).port}, '127.0.0.1').on('error', () => {})`
+    const child = `require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(hold)}], { stdio: 'inherit' })`
+    const command = [process.execPath, '-e', `${hold}; ${child}`]
+    const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(late.signal)
+    const agents = runAgents({ gateway, tasks: [{ prompt: 'x' }], command, deadline: 7 })
+    await agents.collect()
+    expect([agents.counts.late, timeout.mock.calls]).toEqual([1, [[7000]]])
+    timeout.mockRestore()
+    await Promise.all(lines)
+    server.close()
     for (const [command, why] of [
       [[process.execPath, '-e', 'console.error("no way"); process.exit(3)'], /ended with code 3: no way$/],
       [['no-such-program'], /no-such-program: spawn no-such-program ENOENT/],

@@ -63,6 +63,8 @@ test('rows can be drawn whose steps are there: up to an end, or with an observat
   expect(listed(6)).toEqual([6]) // Row 7 is a dead step.
   expect(listed(8)).toEqual([8, 9])
   expect(listed(4)).toEqual([4, 5])
+  // Nobody asks what comes after an episode that was cut off.
+  expect(listed(8, { ...ring, valid: Uint8Array.of(0, 1, 1, 1, 1, 1, 1, 0, 1, 1) })).toEqual([8, 9])
   expect(listed(4, { ...ring, lane: Uint32Array.of(4, 5, 4, 5, 4, 5, 6, 5, 6, 5) })).toEqual([5]) // Somebody else is in its place.
 })
 

@@ -112,3 +112,19 @@ describe.each(kernelBuilds())('an actor with two critics (%s)', (build) => {
     expect(sum).toBeCloseTo(1, 1)
   })
 })
+
+test('the actor and both critics begin with numbers of their own', () => {
+  const model = sacNetwork({ hidden: [6, 6] }).build(
+    box({ low: -9, high: 9, shape: [3] }),
+    box({ low: LOW, high: HIGH }),
+  )
+  const weights = new Float32Array(model.numParameters)
+  model.initialize(weights, new Random(6), 0)
+  const layers = ['critic0', 'critic1'].map((name) =>
+    model.parameters
+      .filter((each) => each.name.startsWith(`${name}.`) && each.name.endsWith('.weight'))
+      .map(({ offset, shape }) => [...weights.subarray(offset, offset + shape[0]! * shape[1]!)]),
+  )
+  expect(layers[0]!.length).toBe(3)
+  for (const [i, layer] of layers[0]!.entries()) expect(layer).not.toEqual(layers[1]![i])
+})
