@@ -81,7 +81,7 @@ const cases = [
   {
     name: 'by one network, whose target follows slowly, with squares and momentum',
     given: {
-      ...{ ...settings, double: false, huberDelta: null, targetRate: 0.3, targetInterval: 2, nStep: 2 },
+      ...{ ...settings, double: false, huberDelta: null, targetRate: 0.3, targetInterval: 4, nStep: 2 },
       ...{ optimizer: 'sgd', momentum: 0.6, learningRate: 0.1, learningRateSchedule: 'cosine' },
     },
     kind: 'choices',
