@@ -10,9 +10,13 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { InputError, show } from './errors.ts'
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
 /** How files are opened: no link is followed, and no pipe is waited for. */
-const FLAGS = { w: O_WRONLY | O_CREAT | O_TRUNC, a: O_WRONLY | O_CREAT | O_APPEND }
+const FLAGS = {
+  w: O_WRONLY | O_CREAT | O_TRUNC,
+  wx: O_WRONLY | O_CREAT | O_EXCL,
+  a: O_WRONLY | O_CREAT | O_APPEND,
+}
 const PLAIN = O_NOFOLLOW | O_NONBLOCK
 /** Flags that append to a file and follow no link. */
 export const APPENDING = FLAGS.a | PLAIN
@@ -28,8 +32,8 @@ export const RECORD_BYTES = 2 ** 26
  */
 export const disk = {
   /** Opens a folder, or a file to be written; not one that is a link. */
-  open: (path: string, flags: string): Promise<FileHandle> =>
-    open(path, flags === 'r' ? flags : FLAGS[flags as 'w' | 'a'] | PLAIN),
+  open: (path: string, flags: 'r' | keyof typeof FLAGS): Promise<FileHandle> =>
+    open(path, flags === 'r' ? flags : FLAGS[flags] | PLAIN),
   /** Resolves to the number of bytes written, which may be fewer than asked. */
   write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,

@@ -31,6 +31,7 @@ describe('start-up', () => {
     expect(files.map((url) => url.replace(/.*\/dist\/src\//, '')).sort()).toEqual([
       'cli/command.js',
       'cli/main.js',
+      'cli/stray.js',
       'cli/streams.js',
       'errors.js',
       'version.js',

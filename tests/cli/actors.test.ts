@@ -25,7 +25,7 @@ const weights = (folder: string) => readFile(join(here, folder, 'checkpoints', '
 test('a run killed at random moments and resumed leaves what one does that nobody stops, with other threads too', async () => {
   const whole = await colonnade(['train', ...words, 'totalSteps=40960', 'out=whole'], here)
   expect(whole.code, whole.stderr).toBe(0)
-  expect(whole.stderr).toContain('1 to collect, and 1 to learn: ')
+  expect(whole.stderr).toContain('16 lanes, 2 threads, seed 3')
   let last: Ended | undefined
   for (let kill = 0; last?.code !== 0; kill++) {
     const isBegun = existsSync(join(here, 'killed', 'checkpoints', '00000002'))
@@ -33,7 +33,7 @@ test('a run killed at random moments and resumed leaves what one does that nobod
     const others = kill % 2 ? ['threads=3', 'actors=2'] : []
     const args = isBegun ? ['resume', 'killed', ...others] : ['train', ...words, 'totalSteps=40960', 'out=killed']
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...args], { cwd: here })
-    await printed('→ killed')
+    await printed('  killed\n')
     if (kill < 6) await Promise.race([ended, pause(20 + Math.random() * 120)])
     else await ended
     child.kill('SIGKILL')

@@ -35,7 +35,7 @@ async function shell(script: string) {
 describe('a training', () => {
   test('goes on when its terminal hangs up, and says so in run.log', async () => {
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await printed('→ run')
+    await printed('folder     run\n')
     child.kill('SIGHUP')
     expect((await ended).code).toBe(0)
     expect(await status()).toBe('complete')
@@ -47,7 +47,7 @@ describe('a training', () => {
   test('goes on when its terminal is gone for good', async (context) => {
     const shown = `${command} ${words.join(' ')}`
     const terminal = start('script', ['-qfec', shown, '/dev/null'], { cwd: here, detached: true })
-    await terminal.printed('→ run').catch((cause) => skipLoudly(context, `no script (${cause.message})`))
+    await terminal.printed('folder').catch((cause) => skipLoudly(context, `no script (${cause.message})`))
     if (!existsSync(join(here, 'run'))) skipLoudly(context, 'script makes no terminal here')
     terminal.process.kill('SIGKILL')
     await terminal.ended
@@ -69,7 +69,7 @@ describe('a training', () => {
 
   test('keeps its folder to itself: a second process is told who trains in it', async () => {
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await printed('→ run')
+    await printed('folder     run\n')
     const { code, stderr } = await colonnade(['resume', 'run'], here)
     expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining(`process ${child.pid} on `) })
     expect((await ended).code).toBe(0)
@@ -78,7 +78,7 @@ describe('a training', () => {
 
   test('that is told to end says in run.log who told it', async () => {
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await printed('→ run')
+    await printed('folder     run\n')
     child.kill('SIGTERM')
     expect((await ended).code).toBe(143)
     expect(await status()).toBe('interrupted')

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest'
 import { deviceNames } from '../../src/entries/devices.ts'
 import { examineNative, kernelBuilds } from '../../src/kernels/bind.ts'
-import { colonnade } from '../support/command.ts'
+import { colonnade, colonnadeIn } from '../support/command.ts'
 import { fakeTensorflow } from '../support/fake-tensorflow.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -31,7 +31,7 @@ test('prints the machine, a line for each device in order of preference, and whi
 
 test('--json gives the same as one document', async () => {
   await fakeTensorflow(folder, 'tfjs-node')
-  const { code, stdout } = await colonnade(['doctor', '--json'], folder)
+  const { code, stdout } = await colonnadeIn(folder, ['doctor', '--json'])
   expect(code).toBe(0)
   const report = JSON.parse(stdout)
   expect(report).toMatchObject({ node: process.version, sharedMemory: true, best: 'tfjs-node' })
@@ -60,7 +60,7 @@ test('--json gives the same as one document', async () => {
 test('a device that crashes is reported, and the others are still examined', async () => {
   const addon = "console.error('about to crash'); process.kill(process.pid, 'SIGSEGV')"
   await fakeTensorflow(folder, 'tfjs-node-gpu', { addon })
-  const { code, stdout } = await colonnade(['doctor', '--json'], folder)
+  const { code, stdout } = await colonnadeIn(folder, ['doctor', '--json'])
   expect(code).toBe(0)
   const { devices, best } = JSON.parse(stdout)
   expect(devices[0]).toMatchObject({
@@ -77,7 +77,7 @@ test('a device that computes wrongly is broken, whatever its speed', async () =>
     tf.unregisterKernel('BatchMatMul', 'tensorflow')
     tf.registerKernel({ kernelName: 'BatchMatMul', backendName: 'tensorflow', kernelFunc: ({ inputs }) => inputs.a })`
   await fakeTensorflow(folder, 'tfjs-node', { load })
-  const { stdout } = await colonnade(['doctor', 'tfjs-node', '--json'], folder)
+  const { stdout } = await colonnadeIn(folder, ['doctor', 'tfjs-node', '--json'])
   const { devices } = JSON.parse(stdout)
   expect(devices).toHaveLength(1)
   expect(devices[0]).toMatchObject({ name: 'tfjs-node', status: 'broken', gflops: null })
@@ -86,7 +86,7 @@ test('a device that computes wrongly is broken, whatever its speed', async () =>
 
 test('a device whose library cannot be loaded is broken, not missing', async () => {
   await fakeTensorflow(folder, 'tfjs-node', { addon: 'throw new Error("libtensorflow.so.2: no such file")' })
-  const { stdout } = await colonnade(['doctor', 'tfjs-node'], folder)
+  const { stdout } = await colonnadeIn(folder, ['doctor', 'tfjs-node'])
   expect(stdout.trim().split('\n').at(-1)).toMatch(/^tfjs-node +broken +libtensorflow\.so\.2: no such file$/)
 })
 

@@ -48,7 +48,7 @@ describe('train from=FILE', () => {
       ...cloning,
       'out=run',
     ])
-    expect(stderr).toContain(`CartPole-v1 by bc: 3 passes over 2,048 rows of ${rollouts}, 8 lanes, seed 1 → run`)
+    expect(stderr).toContain(`3 passes over 2,048 rows of ${rollouts}, 8 lanes, 1 thread, seed 1\n`)
     expect(stdout).toContain('complete: 24 updates in ')
     expect(stdout).toContain('colonnade evaluate run')
     const summary = await json('run', 'summary.json')
@@ -192,7 +192,7 @@ describe('train from=FILE', () => {
     const words = ['train', 'CartPole-v1', 'from=episodes.arrow', ...cloning, 'bc.numSteps=16']
     const { stderr } = await run([...words, 'epochs=2', 'out=run'])
     expect(stderr).toContain(
-      `2 passes over ${numRows.toLocaleString('en-US')} rows of ${join(here, 'episodes.arrow')}, 16 lanes, seed 1 → run`,
+      `2 passes over ${numRows.toLocaleString('en-US')} rows of ${join(here, 'episodes.arrow')}, 16 lanes, 1 thread, seed 1\n`,
     )
     const updates = 2 * Math.ceil(numRows / 256)
     expect(numRows % 256).toBeGreaterThan(0)

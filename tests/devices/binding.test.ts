@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type Device, type DeviceName, startDevice, startDeviceFrom } from '../../src/devices/device.ts'
-import { colonnade, skipLoudly } from '../support/command.ts'
+import { colonnadeIn, skipLoudly } from '../support/command.ts'
 import { webgpuSwiftShader } from '../support/swiftshader.ts'
 import { tensorflowBinding } from '../support/tensorflow.ts'
 
@@ -99,7 +99,7 @@ describe.each(DEVICES)('$name', ({ name, find, version, readsSynchronously, why 
   })
 
   test('is ready in the doctor', async () => {
-    const { code, stdout } = await colonnade(['doctor', name, '--json'], folder, environment)
+    const { code, stdout } = await colonnadeIn(folder, ['doctor', name, '--json'], environment)
     expect(code).toBe(0)
     const [row] = JSON.parse(stdout.trim().split('\n').at(-1)!).devices
     expect(row).toMatchObject({ name, status: 'ready', why, readsSynchronously, isGpu: false })

@@ -118,9 +118,10 @@ describe('pyarrow', () => {
     )
   })
 
-  test('finds the metadata of the schema', () => {
+  test('finds the metadata of the schema', async () => {
     const { observationSpace, actionSpace, policy, 'colonnade.sha256': seal, ...rest } = reading.file.metadata
     expect(seal).toMatch(SEAL)
+    const { weights } = await loadPolicy(run)
     expect(rest).toEqual({
       environment: 'CartPole-v1',
       seed: '6',
@@ -130,6 +131,7 @@ describe('pyarrow', () => {
       update: '8',
       checkpoint: join(run, 'checkpoints/00000008'),
       colonnade: VERSION,
+      weights: createHash('sha256').update(Buffer.from(Float32Array.from(weights).buffer)).digest('hex'),
     })
     expect(JSON.parse(policy!)).toMatchObject({ id: 'mlp', parameters: { activation: 'tanh' } })
     expect(JSON.parse(actionSpace!)).toMatchObject({ kind: 'discrete', n: 2 })

@@ -1,5 +1,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { mkdir, rm, symlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { format } from 'node:util'
 import { vi } from 'vitest'
@@ -80,6 +82,20 @@ export function colonnade(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<Ended> {
   return start(process.execPath, [MAIN, ...words], { cwd, env: { ...process.env, ...environment } }).ended
+}
+
+/** The same of a package that is installed in a folder, beside the optional packages that lie there. */
+export async function colonnadeIn(
+  folder: string,
+  words: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
+  const link = join(folder, 'node_modules', 'colonnade')
+  await mkdir(dirname(link), { recursive: true })
+  await rm(link, { force: true })
+  await symlink(fileURLToPath(new URL('../..', import.meta.url)), link)
+  const main = join(link, 'dist/src/cli/main.js')
+  return start(process.execPath, [main, ...words], { cwd: folder, env: { ...process.env, ...environment } }).ended
 }
 
 let turn: Promise<unknown> = Promise.resolve()

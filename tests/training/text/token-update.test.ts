@@ -193,13 +193,13 @@ test('a log-probability under a distribution that nobody knows is none: the toke
     tableOf(
       rowsOf(data).map((row) => ({
         ...row,
-        logprob: Array.from(row.logprob, (value) => value + 1),
+        logprob: Array.from(row.logprob, (value) => value - 1),
         candidateCount: Array.from(row.lossMask, (flag) => (flag === 1 ? candidateCount : 0)),
         candidateIds: [],
       })),
     )
   const [unknown, whole] = [await outcome(wrong(-1)), await outcome(wrong(0))]
   expect([unknown.first.ratio, unknown.first.numRecomputed > 0]).toEqual([1, true])
-  expect(whole.first.ratio).toBeCloseTo(Math.exp(-1), 4)
+  expect(whole.first.ratio).toBeCloseTo(Math.exp(1), 4)
   expect(whole.first.numRecomputed).toBe(0)
 })
