@@ -18,7 +18,9 @@ import { builds, expectClose, ignoresCompany, levels, matches, numRowsOf, plain,
 describe('binding', () => {
   test('a build that does not exist is refused by name', () => {
     const memory = new WebAssembly.Memory({ initial: 1 })
-    expect(() => createKernels(memory, 'fast' as KernelBuild)).toThrow('kernels: got "fast", expected best, or one of plain')
+    expect(() => createKernels(memory, 'fast' as KernelBuild)).toThrow(
+      'kernels: got "fast", expected best, or one of plain',
+    )
   })
 
   test.each(builds)(

@@ -131,7 +131,9 @@ describe('pyarrow', () => {
       update: '8',
       checkpoint: join(run, 'checkpoints/00000008'),
       colonnade: VERSION,
-      weights: createHash('sha256').update(Buffer.from(Float32Array.from(weights).buffer)).digest('hex'),
+      weights: createHash('sha256')
+        .update(Buffer.from(Float32Array.from(weights).buffer))
+        .digest('hex'),
     })
     expect(JSON.parse(policy!)).toMatchObject({ id: 'mlp', parameters: { activation: 'tanh' } })
     expect(JSON.parse(actionSpace!)).toMatchObject({ kind: 'discrete', n: 2 })
