@@ -61,7 +61,7 @@ describe('a checkpoint', () => {
     const named = (path: string) => relative(join(run, 'checkpoints'), path).replace(/^\..*\.tmp/, 'temporary') || '.'
     try {
       Object.assign(disk, {
-        async open(path: string, flags: string) {
+        async open(path: string, flags: Parameters<typeof disk.open>[1]) {
           const handle = await real.open(path, flags)
           paths.set(handle, path)
           return handle
