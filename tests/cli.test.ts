@@ -41,9 +41,15 @@ describe('train', () => {
     }
     expect(finishing.stdout).toContain('complete: 2,048 steps')
     expect(finishing.stdout).toContain('npx colonnade evaluate run')
-    expect((await readdir(finished)).sort()).toEqual(
-      ['checkpoints', 'config.json', 'learning-curve.svg', 'metrics.jsonl', 'rollouts', 'summary.json'].sort(),
-    )
+    expect((await readdir(finished)).sort()).toEqual([
+      'checkpoints',
+      'config.json',
+      'learning-curve.svg',
+      'metrics.jsonl',
+      'rollouts',
+      'run.log',
+      'summary.json',
+    ])
   })
 
   test('writes every setting, resolved, to config.json', async () => {
@@ -906,6 +912,7 @@ describe('resume', () => {
     expect(code).toBe(0)
     expect(stdout).toContain('complete: 2,048 steps')
     expect(stderr).toContain('run is complete: there is nothing to do; to go further, give it more (totalSteps=…)\n')
+    expect(stderr).not.toContain('learns')
     expect(await contents(join(here, 'run'))).toEqual(before)
   })
 

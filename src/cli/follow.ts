@@ -44,8 +44,10 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
   const { unit, header, total, done, noun, figures, curve, rate } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
-  for (const choice of run.choices) run.log(choice)
-  for (const line of labeled([...header(run), ['folder', run.folder]], process.stderr)) tellLine(quiet, line)
+  if (run.ended === null) {
+    for (const choice of run.choices) run.log(choice)
+    for (const line of labeled([...header(run), ['folder', run.folder]], process.stderr)) tellLine(quiet, line)
+  }
   if (run.moved !== null) tellLine(quiet, run.moved)
   const progress = progressLine(total(run), noun(run), quiet)
   try {
