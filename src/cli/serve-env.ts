@@ -116,7 +116,8 @@ export const serveEnvCommand: Command = async ({ words }) => {
     )
     let requests = 0
     for (let request = doorbell.read(); request !== null; request = doorbell.read()) {
-      requests++
+      // Whoever asks has opened the file: nothing of it is left behind, also where a signal ends this process as it waits.
+      if (requests++ === 0) removeColumnFolder(folder)
       let said = 'ok'
       try {
         await answer(request)

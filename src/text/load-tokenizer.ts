@@ -55,6 +55,8 @@ export interface TokenizerOptions {
 const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
 /** Characters of a text between two steps of a normalizer, pre-tokenizer or decoder. */
 const MAX_CHARACTERS = 2 ** 22
+/** Ids of a tokenizer's file are below it: many times as many as any vocabulary has tokens. */
+const MAX_IDS = 2 ** 24
 const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
 
 /**
@@ -62,7 +64,7 @@ const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
  * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
  * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
  * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
- * the vocabulary, for a chat template that cannot be read, for an argument that it does not read, and for what takes longer
+ * the vocabulary, for an id that is no whole number below 2²⁴, for a chat template that cannot be read, for an argument that it does not read, and for what takes longer
  * than `timeoutMs`; its methods throw one for a text that does, or that the library fails at.
  * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
  */
@@ -88,6 +90,7 @@ export async function loadTokenizer(
   const generation = readIfThere('generation_config.json')
 
   const added = (json.added_tokens ?? []) as AddedToken[]
+  checkIds(path, json, added)
   const limit = (size: number): number => timeoutMs ?? 30_000 + (10_000 * size) / 2 ** 20
   const allQuick = [json.normalizer, json.pre_tokenizer, json.decoder].every(isQuick)
   const limitOfText = (length: number): number | null => (allQuick && length <= QUICK_LENGTH ? null : limit(length))
@@ -148,6 +151,20 @@ export async function loadTokenizer(
         return text
       })
     },
+  }
+}
+
+/**
+ * The library keeps a list as long as the largest id, and takes ids beyond its end for none; JSON's numbers above 2⁵³ are not told apart.
+ * What else is wrong with the file is the library's to say.
+ */
+function checkIds(path: string, { model }: Json, added: readonly AddedToken[]): void {
+  const { vocab } = (model ?? {}) as Json
+  const ids = typeof vocab === 'object' && vocab !== null && !Array.isArray(vocab) ? Object.entries(vocab) : []
+  const addedIds = Array.isArray(added) ? added.map((token) => [token?.content, token?.id] as const) : []
+  for (const [token, id] of [...ids, ...addedIds]) {
+    if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < MAX_IDS) continue
+    throw new InputError(`${path}, id of token ${show(token)}`, show(id), `a whole number from 0 to ${MAX_IDS - 1}`)
   }
 }
 

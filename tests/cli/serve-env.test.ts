@@ -18,9 +18,14 @@ class Client {
   readonly #lines: AsyncIterator<string>
   hello: { file: string; protocol: string; version: number; environment: string } = null as never
   file: ColumnFile = null as never
+  /** On standard error. */
+  said = ''
 
   constructor(words: readonly string[]) {
-    this.process = spawn(process.execPath, [MAIN, 'serve-env', ...words], { stdio: ['pipe', 'pipe', 'inherit'] })
+    this.process = spawn(process.execPath, [MAIN, 'serve-env', ...words], { stdio: 'pipe' })
+    this.process.stderr!.on('data', (chunk) => {
+      this.said += chunk
+    })
     this.#lines = createInterface({ input: this.process.stdout! })[Symbol.asyncIterator]()
   }
 
@@ -112,3 +117,16 @@ test('lanes have the wrappers that the words lay around the environment', async 
   expect(await once(client.process, 'exit')).toEqual([0, null])
   client.file.close()
 })
+
+test.each(['SIGTERM', 'SIGINT'] as const)(
+  '%s ends it at once, without a stack or a file that stays',
+  async (signal) => {
+    const client = await Client.start('CartPole-v1')
+    expect(await client.ask('reset')).toBe('ok')
+    client.process.kill(signal)
+    expect(await once(client.process, 'exit')).toEqual([null, signal])
+    expect(client.said).toBe('')
+    expect(existsSync(dirname(client.hello.file))).toBe(false)
+    client.file.close()
+  },
+)

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { simulate } from '../../src/orchestration/simulation.ts'
-import { inProcess } from '../support/command.ts'
+import { inProcess, MAIN, start } from '../support/command.ts'
 import { parseSvg } from '../support/svg.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -25,6 +25,15 @@ describe('colonnade simulate', () => {
     const told = await inProcess(['simulate', ...words.slice(0, -1)])
     expect(told.stdout).toMatch(/maxStaleness=0: 4 engines give .*; more bring less than a tenth/)
     expect(told.stdout.split('\n')[0]).toMatch(/maxStaleness +engines +tokens\/s/)
+  })
+
+  test.each(['SIGTERM', 'SIGINT'] as const)('%s ends it at once, without a stack', async (signal) => {
+    const simulation = start(process.execPath, [MAIN, 'simulate', `engines=${Array(100).fill(1)}`, 'updates=2'])
+    await simulation.printed('/400 simulations')
+    simulation.process.kill(signal)
+    const { stdout, stderr } = await simulation.ended
+    expect(simulation.process.signalCode).toBe(signal) // A shell tells 128 and the signal's number.
+    expect(stdout + stderr).not.toMatch(/\n +at /)
   })
 
   test.each([

@@ -295,6 +295,27 @@ describe('a folder that is wrong', () => {
     await expect(loadTokenizer(folder)).rejects.toThrow(/tokenizer.json: .*a tokenizer as Hugging Face writes it/)
   })
 
+  test.each(['9007199254740993', '16777216', '-1', '1.5', '"7"', 'null'])(
+    'an id of %s is named with its token',
+    async (id) => {
+      const folder = await changed({})
+      const source = readFileSync(`${folder}/tokenizer.json`, 'utf8')
+      const { model, added_tokens: added } = JSON.parse(source)
+      const [token, first] = Object.entries(model.vocab)[5]!
+      const [{ content }] = added
+      for (const [named, was, is] of [
+        [token, `${JSON.stringify(token)}:${first}`, `${JSON.stringify(token)}:${id}`],
+        [content, `"id":${added[0].id},`, `"id":${id},`],
+      ]) {
+        const compact = JSON.stringify(JSON.parse(source))
+        expect(compact).toContain(was)
+        writeFileSync(`${folder}/tokenizer.json`, compact.replace(was, is))
+        const message = `id of token ${JSON.stringify(named)}: got`
+        await expect(loadTokenizer(folder), `${named}`).rejects.toThrow(message)
+      }
+    },
+  )
+
   test('an eos_token that is not in the vocabulary is named', async () => {
     const folder = await changed({ eos_token: '<|gone|>' })
     await expect(loadTokenizer(folder)).rejects.toThrow(/eos_token: got "<|gone|>", expected a token of its vocabulary/)
