@@ -146,8 +146,8 @@ export function isWritten(
   [from, to]: readonly [number, number],
 ): boolean {
   const has = (column: Column, value: number) => {
-    const at = column.indexOf(value, (from * column.length) / numLanes)
-    return at >= 0 && at < (to * column.length) / numLanes
+    const width = column.length / numLanes
+    return column.subarray(from * width, to * width).includes(value)
   }
   const { observation, actionMask, reward } = lanes
   if (has(observation, UNWRITTEN_NUMBER) || has(actionMask, UNWRITTEN_BYTE)) return false
