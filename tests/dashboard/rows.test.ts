@@ -120,7 +120,10 @@ describe('rows of an Arrow file', () => {
 describe('the server', () => {
   const ask = async (path: string) => {
     opened ??= await openDashboard({ folder, port: 0 })
-    await fetch(`${opened.url}/api/runs`)
+    // The page answers what it knows by then, which on a busy machine is no run yet.
+    const runs = async () =>
+      ((await (await fetch(`${opened!.url}/api/runs`)).json()) as { runs: { id: string }[] }).runs
+    while (!(await runs()).some(({ id }) => id === 'one')) await new Promise((resolve) => setTimeout(resolve, 20))
     const response = await fetch(`${opened.url}/${path}`)
     return { status: response.status, answer: (await response.json()) as Record<string, unknown> }
   }
