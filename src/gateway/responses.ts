@@ -80,6 +80,7 @@ export function responses(messages: readonly object[]): Dialect {
         const { content = '', tool_calls: calls = [] } = choice.delta
         if (content !== '') {
           if (item === null) {
+            text = ''
             item = { ...messageItem(''), status: 'in_progress', content: [] }
             yield event('response.output_item.added', { ...at(), item })
             const part = { item_id: (item as Item).id, ...at(), content_index: 0, part: textPart('') }

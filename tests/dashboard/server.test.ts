@@ -1,15 +1,15 @@
-/** The server of the page, as it is built: that is where the page's modules are. */
+/** The server of the page. The page's modules are where it is built. */
 import { readdirSync } from 'node:fs'
 import { appendFile, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { type Dashboard, openDashboard } from '../../src/entries/loggers.ts'
 import { inProcess, MAIN, SMALL, start } from '../support/command.ts'
 import { metricLines, writeConversations, writeRun } from '../support/run-folders.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
+const built = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof openDashboard }
 const HOSTILE = '<img src=x onerror=alert(1)>'
 
 let folder: string
@@ -31,6 +31,8 @@ async function ask(path: string) {
 
 describe('the page', () => {
   test('is served with its modules, which import one another alone, and may ask nobody else', async () => {
+    const page = await built.openDashboard({ folder, port: 0 })
+    onTestFinished(() => page.close())
     const response = await fetch(page.url)
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
     const policy = response.headers.get('content-security-policy')!
