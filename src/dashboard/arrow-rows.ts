@@ -127,7 +127,7 @@ export class ArrowPages {
     try {
       return await this.#table!
     } catch (error) {
-      if (this.#key === key) this.#key = '' // It may be whole the next time.
+      this.#key = '' // It may be whole the next time.
       throw error
     }
   }

@@ -97,6 +97,42 @@ describe('a metrics file', () => {
   })
 })
 
+describe('the figures of a metrics file', () => {
+  const nested = (depth: number): object => (depth === 0 ? { loss: 1 } : { a: nested(depth - 1) })
+
+  test('stand in up to 64 objects in one another; a line with more is damaged', async () => {
+    const { file } = await metricsFile(metricLines(nested(64), nested(65)))
+    await file.read()
+    expect([file.names, file.lines, file.damaged]).toEqual([['line', `${'a/'.repeat(64)}loss`], 1, 1])
+  })
+
+  test('are 4096 at most, and the objects that have some count too; what is known goes on', async () => {
+    const figures = (count: number, value: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, i) => [`f${i}`, value]))
+    const { path, file } = await metricsFile(metricLines(figures(4092, 1), { of: { a: 1 } })) // And the line's number.
+    await file.read()
+    expect([file.names.length, file.isCut]).toEqual([4094, false])
+    await appendFile(path, metricLines({ ...figures(4093, 3), of: { a: 3, b: 3 }, more: { a: 3 } }))
+    await file.read()
+    expect([file.names.length, file.isCut, file.names.at(-1)]).toEqual([4095, true, 'f4092'])
+    expect(file.curve('of/a', 'line').y).toEqual([1, 3])
+    expect(file.last).toEqual({ line: 3, ...figures(4093, 3), 'of/a': 3 })
+  })
+
+  test('of one name are one figure, in a key with a slash or in an object', async () => {
+    const { file } = await metricsFile(metricLines({ 'a/b': 1, a: { b: 3, list: [5] } }))
+    await file.read()
+    expect([file.names, file.curve('a/b', 'line')]).toEqual([['line', 'a/b'], { x: [1], y: [2] }])
+  })
+
+  test('that only early lines have keep their means when points become fewer', async () => {
+    const lines = Array.from({ length: 2048 }, (_, i) => (i < 3 ? { loss: i, early: 4 + i } : { loss: i }))
+    const { file } = await metricsFile(metricLines(...lines))
+    await file.read()
+    expect(file.curve('early', 'line')).toEqual({ x: [1.5, 3.5], y: [4.5, 6] })
+  })
+})
+
 describe('a long metrics file', () => {
   const count = 40_000
   const text = Array.from({ length: count }, (_, i) => `{"loss":${i}${i % 1000 === 999 ? ',"rare":{"a":1}' : ''}}\n`)
@@ -240,10 +276,101 @@ describe('runs below a folder', () => {
     expect(await changed()).toEqual([[], 'stopped', true, [expect.stringMatching(/^summary.json cannot be read/)]])
   })
 
-  test('are not those of packages, and not hidden ones', async () => {
+  test('are not those of packages, not what a run keeps, not hidden ones, and none more than three folders below', async () => {
     const folder = await temporaryFolder()
-    for (const name of ['mine', 'node_modules/theirs', '.old/mine']) await writeRun(join(folder, name))
-    expect(await (await Runs.open(folder)).count()).toBe(1)
+    const own = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules', '.old']
+    for (const name of ['mine', 'a/b/c', 'd/e/f/g', ...own.map((each) => `${each}/theirs`)])
+      await writeRun(join(folder, name))
+    const runs = await Runs.open(folder)
+    await runs.read()
+    expect([await runs.count(), runs.shown.map(({ id }) => id)]).toEqual([2, ['a/b/c', 'mine']])
+  })
+
+  test('are told of with what of their files cannot be read or shown', async () => {
+    const folder = await temporaryFolder()
+    const [damaged, kept, none, deep] = ['damaged', 'kept', 'none', 'deep'].map((name) => join(folder, name)) as [
+      ...[string, string, string, string],
+    ]
+    for (const name of ['metrics.jsonl', 'config.json', 'replay.gif'])
+      await mkdir(join(damaged, name), { recursive: true })
+    for (const name of ['checkpoints', 'config.json']) await mkdir(join(kept, name), { recursive: true })
+    await mkdir(join(none, 'config.json'), { recursive: true }) // Nothing says that it is a run.
+    await writeRun(deep, { metrics: metricLines({ loss: 1 }) })
+    const settings = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`
+    await writeFile(join(deep, 'config.json'), `{"colonnade":"0.1.0","settings":${settings}}`)
+    const runs = await Runs.open(folder)
+    await runs.read()
+    const unread = 'config.json cannot be read (a folder)'
+    expect(runs.shown.map(({ id, notes, replayTime }) => [id, notes, replayTime])).toEqual([
+      [
+        'damaged',
+        [unread, 'metrics.jsonl cannot be read (a folder)', 'replay.gif cannot be read (no plain file)'],
+        null,
+      ],
+      ['deep', [expect.stringMatching(/^config\.json cannot be shown \(.*call stack/)], null],
+      ['kept', [unread], null],
+    ])
+    expect(runs.shown[1]).toMatchObject({ settings: {}, lines: 1 })
+    await rm(join(damaged, 'metrics.jsonl'), { recursive: true })
+    await writeFile(join(damaged, 'metrics.jsonl'), metricLines({ loss: 1 }))
+    await runs.read()
+    expect(runs.shown[0]).toMatchObject({ lines: 1, notes: [unread, expect.stringMatching(/^replay/)] })
+  })
+
+  test('are told of by the kind that they are, in words that are not too long', async () => {
+    const folder = await temporaryFolder()
+    const long = 'x'.repeat(2001)
+    const parts = (...all: object[]) => Object.fromEntries(all.map((each, i) => [i, each]))
+    for (const [name, config] of Object.entries(
+      parts(
+        { environment: { id: long }, algorithm: { id: long.slice(1) }, settings: { a: long, b: long.slice(1), c: 1 } },
+        { environment: { id: 3 }, rl: { id: 'rl', parameters: { loss: 'grpo' } } },
+        { sft: { id: 'sft', parameters: {} } },
+        {},
+      ),
+    )) {
+      await mkdir(join(folder, name))
+      await writeFile(join(folder, name, 'config.json'), JSON.stringify({ colonnade: '0.0.1', ...config }))
+    }
+    const many = Object.fromEntries(Array.from({ length: 4096 }, (_, i) => [`f${i}`, 1]))
+    await writeFile(join(folder, '3', 'metrics.jsonl'), metricLines(many))
+    const runs = await Runs.open(folder)
+    await runs.read()
+    const [first, second, third, fourth] = runs.shown
+    const cut = `${long.slice(1)}…`
+    expect(first).toMatchObject({ kind: 'episodes', environment: cut, algorithm: long.slice(1), notes: [] })
+    expect(first!.settings).toMatchObject({ a: cut, b: long.slice(1), c: 1 })
+    expect(second).toMatchObject({ kind: 'episodes', environment: '3', algorithm: 'grpo', notes: [] })
+    expect(third).toMatchObject({ kind: 'conversations', environment: 'unknown', algorithm: 'sft', notes: [] })
+    expect(fourth).toMatchObject({
+      ...{ kind: 'episodes', environment: 'unknown', settings: {} },
+      notes: ['metrics.jsonl has more than the 4096 figures that are shown'],
+    })
+  })
+
+  test.each([
+    ['complete', 'complete'],
+    ['solved', 'solved'],
+    ['plateau', 'plateau'],
+    ['interrupted', 'interrupted'],
+    ['elsewhere', 'stopped'],
+  ])('have ended as their summary says: %s', async (said, status) => {
+    const folder = await temporaryFolder()
+    await writeRun(join(folder, 'one'), { status: said })
+    const runs = await Runs.open(folder)
+    await runs.read()
+    expect(runs.shown[0]!.status).toBe(status)
+  })
+
+  test('of a look that is broken off are not told of', async () => {
+    const folder = await temporaryFolder()
+    await writeRun(join(folder, 'one'), { metrics: metricLines({ loss: 1 }) })
+    const runs = await Runs.open(folder)
+    const told: string[] = []
+    await runs.read((id) => told.push(id), AbortSignal.abort())
+    expect([told, runs.shown]).toEqual([[], []])
+    await runs.read((id) => told.push(id))
+    expect([told, runs.shown[0]!.lines]).toEqual([['one', 'one'], 1])
   })
 
   test('may be one, which the folder is, or none', async () => {

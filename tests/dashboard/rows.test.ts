@@ -1,7 +1,19 @@
 /** The Arrow files of a run, as the page is sent them. */
-import { mkdir, stat, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, stat, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Field, Int32, List, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
+import {
+  Field,
+  Float64,
+  Int32,
+  Int64,
+  List,
+  Struct,
+  Table,
+  tableFromArrays,
+  tableToIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ArrowPages, listArrowFiles, parseFilter } from '../../src/dashboard/arrow-rows.ts'
 import { type Dashboard, openDashboard } from '../../src/entries/loggers.ts'
@@ -84,6 +96,35 @@ describe('rows of an Arrow file', () => {
     expect(page.numRows).toBe(300)
   })
 
+  test('have cells of any kind in words that are not too long', async () => {
+    const path = join(run, 'rollouts/3.arrow')
+    const parts = new Struct([new Field('a', new Int64(), true), new Field('b', new Utf8(), true)])
+    const whole = new Table({
+      half: vectorFromArray([1 / 3, null], new Float64()),
+      long: vectorFromArray(['x'.repeat(2001), null], new Utf8()),
+      whole: vectorFromArray(['x'.repeat(2000), null], new Utf8()),
+      parts: vectorFromArray([{ a: 1n, b: 'y' }, null], parts),
+    })
+    await writeFile(path, tableToIPC(whole, 'file'))
+    const pages = new ArrowPages()
+    const { rows } = await pages.page(path, 0, 2, [])
+    const [cut, uncut] = [`${'x'.repeat(2000)} … 1 more letters`, 'x'.repeat(2000)]
+    expect(rows[0]).toEqual(['0.333333', cut, uncut, '{"a":"1","b":"y"}'])
+    expect(rows[1]).toEqual(['', '', '', ''])
+    for (const operator of ['<', '<=', '>', '>=']) {
+      const { places } = await pages.page(path, 0, 2, [parseFilter(`half ${operator} 0.4`)!])
+      expect(places).toEqual(operator.startsWith('<') ? [0] : []) // What is not there is on neither side.
+    }
+  })
+
+  test('are not read of a file that is too large', async () => {
+    const path = join(run, 'rollouts/1.arrow')
+    await truncate(path, 2 ** 29 + 1)
+    const why = `got ${2 ** 29 + 1} bytes, expected at most ${2 ** 29} to be looked at here`
+    await expect(new ArrowPages().page(path, 0, 1, [])).rejects.toThrow(why)
+    await expect(new ArrowPages().sql(path, 0, 1, 'FROM rows')).rejects.toThrow(why)
+  })
+
   test('pass all filters', async () => {
     const { places, numFound } = await pageOf(1, 2, 'reward > 1', 'answer = left')
     const wanted = rewards.flatMap((reward, i) => (reward > 1 && answers[i] === 'left' ? [i] : []))
@@ -131,7 +172,18 @@ describe('the server', () => {
   test('lists the Arrow files of a run, and sends rows of one', async () => {
     expect((await listArrowFiles(run)).map(({ path }) => path)).toEqual(['rollouts/1.arrow', 'rollouts/2.arrow'])
     const { answer } = await ask('api/files?run=one')
-    expect(answer.files).toMatchObject([{ path: 'rollouts/1.arrow' }, { path: 'rollouts/2.arrow' }])
+    const sizes = await Promise.all(
+      ['1', '2'].map(async (name) => (await stat(join(run, `rollouts/${name}.arrow`))).size),
+    )
+    expect(answer.files).toEqual(sizes.map((bytes, i) => ({ path: `rollouts/${i + 1}.arrow`, bytes })))
+    expect((await ask('api/rows?run=one&file=rollouts/2.arrow')).answer).toMatchObject({
+      places: Array.from({ length: 50 }, (_, i) => i),
+    })
+    const sql = await ask('api/rows?run=one&file=rollouts/2.arrow&sql=FROM+rows')
+    expect([sql.status, sql.answer.error]).toMatchObject([
+      400,
+      { message: expect.stringContaining('npm install @duckdb/duckdb-wasm') },
+    ])
     const rows = await ask(
       `api/rows?run=one&file=rollouts/2.arrow&from=0&count=2&where=${encodeURIComponent('reward > 2')}`,
     )

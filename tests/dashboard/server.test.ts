@@ -1,6 +1,6 @@
 /** The server of the page. The page's modules are where it is built. */
 import { readdirSync } from 'node:fs'
-import { appendFile, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -18,7 +18,7 @@ beforeAll(async () => {
   folder = await temporaryFolder()
   const metrics = metricLines(...Array.from({ length: 5000 }, (_, i) => ({ steps: 10 * i, loss: i })))
   await writeRun(join(folder, 'first'), { metrics, status: 'complete' })
-  await writeRun(join(folder, HOSTILE), { metrics: metricLines({ steps: 1, [HOSTILE]: 2 }) })
+  await writeRun(join(folder, HOSTILE), { metrics: metricLines({ steps: 1, [HOSTILE]: 2, third: 1 / 3 }) })
   await writeConversations(join(folder, 'first', 'trajectories', '1.arrow'), [HOSTILE, 'b'])
   await writeFile(join(folder, 'first', 'replay.gif'), 'GIF89a')
   page = await openDashboard({ folder, port: 0, pollMs: 5 })
@@ -67,6 +67,11 @@ describe('the page', () => {
     expect([x.length, y.length]).toEqual([1250, 1250])
     expect([x[0], y[0], y[1]]).toEqual([15, 1.5, 5.5])
     expect(curves['../..']).toEqual({ x: [], y: [] })
+    const byLine = (await ask('/api/curves?metric=loss&run=first')).curves.first
+    expect([byLine.x[0], byLine.y[0]]).toEqual([2.5, 1.5])
+    expect((await ask(`/api/curves?metric=third&run=${encodeURIComponent(HOSTILE)}`)).curves[HOSTILE]).toEqual({
+      ...{ x: [1], y: [0.3333333] },
+    })
   })
 
   test.each([
@@ -125,8 +130,49 @@ describe('the page', () => {
     await reader.cancel()
   })
 
+  test('looks at the folders itself while nobody is told of changes, and when asked where somebody waits for one', async () => {
+    const here = await temporaryFolder()
+    await writeRun(join(here, 'one'))
+    const own = await openDashboard({ folder: here, port: 0, pollMs: 2 ** 30 })
+    onTestFinished(() => own.close())
+    expect(own.numRuns).toBe(1)
+    const ids = async () => {
+      const { folder, runs } = (await (await fetch(`${own.url}/api/runs`)).json()) as {
+        folder: string
+        runs: { id: string }[]
+      }
+      expect(folder).toBe(here)
+      return runs.map(({ id }) => id)
+    }
+    await expect.poll(ids).toEqual(['one'])
+    await writeRun(join(here, 'two'))
+    await expect.poll(ids).toEqual(['one', 'two'])
+    const reader = (await fetch(`${own.url}/api/changes`)).body!.pipeThrough(new TextDecoderStream()).getReader()
+    await reader.read()
+    await writeRun(join(here, 'three'))
+    expect(await ids()).toEqual(['one', 'two']) // Whoever is told of changes need not be told twice.
+    const closed = own.close()
+    expect((await reader.read().catch(() => ({ done: true }))).done).toBe(true)
+    await closed
+  })
+
+  test('serves no picture that is none', async () => {
+    const here = await temporaryFolder()
+    await writeRun(join(here, 'one'))
+    await mkdir(join(here, 'one', 'replay.gif'))
+    const own = await openDashboard({ folder: here, port: 0 })
+    onTestFinished(() => own.close())
+    await fetch(`${own.url}/api/runs`)
+    const response = await fetch(`${own.url}/api/replay?run=one`)
+    expect([response.status, (await response.json()).error.message]).toEqual([
+      400,
+      'replay.gif: got a folder, expected a picture',
+    ])
+  })
+
   test('in a thread of its own is closed while it is asked, and then nobody answers', async () => {
     const own = await openDashboard({ folder, port: 0, ownThread: true })
+    expect(own.numRuns).toBe(2)
     const asked = Array.from({ length: 30 }, (_, i) =>
       fetch(`${own.url}/api/${i % 2 ? 'curves?metric=loss&run=first' : 'changes'}`).then(
         () => 'answered',
