@@ -5,7 +5,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 const root = new URL('.', import.meta.url)
 
-/** Threads run what is built, also where a test imports the source that starts them: Node runs no TypeScript. */
+/** Threads run what is built, and pages load it, also where a test imports the source that starts or serves them: Node runs no TypeScript. */
 const builtWorkers = {
   name: 'built-workers',
   enforce: 'pre' as const,
@@ -16,9 +16,12 @@ const builtWorkers = {
       const entry = new URL('tests/support/built-worker.mjs', root).href
       return code.replace("new URL('./worker.js', import.meta.url)", `new URL('${entry}')`)
     }
-    return code.replaceAll(/new URL\('\.\/([\w-]+-worker\.js)', import\.meta\.url\)/g, (_, name) => {
-      return `new URL('${new URL(`dist/src/${folder}${name}`, root).href}')`
-    })
+    return code.replaceAll(
+      /new URL\((['`])\.\/([\w-]+-worker|\$\{name\})\.js\1, import\.meta\.url\)/g,
+      (_, quote, name) => {
+        return `new URL(${quote}${new URL(`dist/src/${folder}`, root).href}${name}.js${quote})`
+      },
+    )
   },
 }
 

@@ -68,7 +68,12 @@ export const rooms = {
     ],
   },
   // The page itself is tried in a browser, by tests/outside.
-  dashboard: { mutate: ['src/dashboard'], without: ['dashboard/page/'], tests: ['tests/dashboard'] },
+  dashboard: {
+    mutate: ['src/dashboard'],
+    without: ['dashboard/page/'],
+    tests: ['tests/dashboard'],
+    withoutTests: ['command.test.ts'],
+  },
   orchestration: { mutate: ['src/orchestration'], tests: ['tests/orchestration'] },
   offPolicy: {
     mutate: [
@@ -82,6 +87,6 @@ export const rooms = {
       ...['q-network', 'sac-network'].map((name) => `tests/policies/${name}.test.ts`),
     ],
   },
-  // What faults are put into allocates, which check.test.ts measures.
-  environments: { mutate: ['src/environments'], tests: ['tests/environments'], withoutTests: ['check.test.ts'] },
+  // What faults are put into allocates, which contract.test.ts measures.
+  environments: { mutate: ['src/environments'], tests: ['tests/environments'], withoutTests: ['contract.test.ts'] },
 }

@@ -24,8 +24,18 @@ function hasFailedTest({ type, result, tasks = [] }) {
 
 const { plugins, resolve } = suite({ mode: 'test', command: 'serve' })
 
+/** Tests that take the package as it is built get its source, in which the faults are. */
+const sourceForBuilt = {
+  name: 'source-for-built',
+  enforce: 'pre',
+  async resolveId(id, importer) {
+    const built = /^(.*\/)dist\/(src\/.*)\.js$/.exec(id)
+    return built === null ? null : this.resolve(`${built[1]}${built[2]}.ts`, importer, { skipSelf: true })
+  },
+}
+
 export default defineConfig({
-  plugins,
+  plugins: [...plugins, sourceForBuilt],
   resolve,
   test: {
     include: JSON.parse(process.env.MUTATE_TESTS ?? '[]'),

@@ -1,15 +1,13 @@
-/** The server of the page. The page's modules are where it is built. */
+/** The server of the page. */
 import { readdirSync } from 'node:fs'
 import { appendFile, mkdir, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { type Dashboard, openDashboard } from '../../src/entries/loggers.ts'
-import { inProcess, MAIN, SMALL, start } from '../support/command.ts'
 import { metricLines, writeConversations, writeRun } from '../support/run-folders.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const built = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof openDashboard }
 const HOSTILE = '<img src=x onerror=alert(1)>'
 
 let folder: string
@@ -31,8 +29,6 @@ async function ask(path: string) {
 
 describe('the page', () => {
   test('is served with its modules, which import one another alone, and may ask nobody else', async () => {
-    const page = await built.openDashboard({ folder, port: 0 })
-    onTestFinished(() => page.close())
     const response = await fetch(page.url)
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
     const policy = response.headers.get('content-security-policy')!
@@ -195,35 +191,5 @@ describe('the page', () => {
     await expect(openDashboard({ folder, port, ownThread: true })).rejects.toThrow(/^port: got 127.0.0.1:\d+/)
     await expect(openDashboard({ prot: 1 } as never)).rejects.toThrow('option of openDashboard: got "prot"')
     await expect(openDashboard({ folder, pollMs: 0 })).rejects.toThrow('pollMs: got 0')
-  })
-})
-
-describe('the command', () => {
-  test('serves a folder until it is stopped; at a port that is taken it says so', async () => {
-    const { process: served, ended, printed } = start(process.execPath, [MAIN, 'dashboard', folder, 'port=0'])
-    let said = ''
-    served.stdout!.on('data', (text: string) => {
-      said += text
-    })
-    await printed('Ctrl-C stops it')
-    const [, url] = /^2 runs of .* at (http:\S+); /.exec(said)!
-    expect((await fetch(url!)).status).toBe(200)
-    const refused = await inProcess(['dashboard', folder, `port=${new URL(url!).port}`])
-    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^colonnade: port: got 127.0.0.1:/) })
-    served.kill('SIGINT')
-    expect((await ended).code).toBe(130)
-  })
-
-  test('train … dashboard=true says where the page is, and ends with the training', async () => {
-    const here = await temporaryFolder()
-    const words = ['train', 'CartPole-v1', 'out=all/run', 'dashboard=true', ...SMALL, 'threads=1']
-    const { code, stderr } = await inProcess(words, here)
-    expect(code).toBe(0)
-    // Somebody else may listen at its port here.
-    expect(stderr).toMatch(
-      /127\.0\.0\.1:6060 shows it while it trains; later: colonnade dashboard all\n|warning: dashboard: port: got/,
-    )
-    const { code: wrong, stderr: why } = await inProcess(['train', 'CartPole-v1', 'dashboard=yes'], here)
-    expect([wrong, why]).toEqual([1, 'colonnade: dashboard: got "yes", expected true or false\n'])
   })
 })

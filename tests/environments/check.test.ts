@@ -2,11 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { colony } from '../../examples/colony.ts'
 import { checkEnvironment, type EnvironmentCheck, environmentChecks } from '../../src/environments/check.ts'
 import { defineEnvironment, type EnvironmentModel, type State } from '../../src/environments/environment.ts'
-import { environments } from '../../src/environments/registry.ts'
 import { Stream } from '../../src/random.ts'
 import { box, discrete } from '../../src/space.ts'
 import { doors } from '../support/doors.ts'
-import { assert, integer, property } from '../support/properties.ts'
 
 const STATE = { place: 'i32' } as const
 type Model = EnvironmentModel<State<typeof STATE>>
@@ -290,27 +288,3 @@ describe('checkEnvironment', () => {
     )
   })
 })
-
-describe('every environment keeps its contract with 4,096 lanes', () => {
-  test.each(environments.map((factory) => [factory.id, factory()] as const))('%s', (_, environment) => {
-    const { checks, holds } = checkEnvironment(environment, { numLanes: 4096, steps: 4, seed: 3 })
-    expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
-    expect(holds).toBe(true)
-  })
-})
-
-/** Other seeds each time, which a failure names. */
-if (import.meta.env.MODE === 'properties') {
-  describe('100,000 steps with actions at random find no fault', () => {
-    test.each(environments.map((factory) => [factory.id, factory()] as const))('%s', (_, environment) => {
-      const { numAgents = 1 } = environment
-      const numLanes = Math.ceil(100 / numAgents) * numAgents
-      const anySeed = integer({ min: 0, max: 2 ** 32 - 1 })
-      const holds = (seed: number) => {
-        const { checks } = checkEnvironment(environment, { numLanes, steps: 1000, seed })
-        expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
-      }
-      assert(property(anySeed, holds), { numRuns: 0.15 }) // Three seeds.
-    })
-  })
-}

@@ -19,7 +19,7 @@ const NUM_LANES = 7
 const NUM_STEPS = 250
 
 const built = environments.map((factory) => factory())
-/** One with kernels, one with chance in its steps, one with masks, one of a table; `check.test.ts` has the lanes of all. */
+/** One with kernels, one with chance in its steps, one with masks, one of a table; `contract.test.ts` has the lanes of all. */
 const CHOSEN = ['CartPole-v1', 'Breakout-MinAtar', 'TicTacToe-v0', 'FrozenLake-v1']
 const chosen = built.filter(({ id }) => CHOSEN.includes(id))
 const cases = chosen.flatMap((environment) =>

@@ -1,0 +1,29 @@
+/** Every environment of the package is checked, what its steps allocate too: where faults are put in, they do. */
+import { describe, expect, test } from 'vitest'
+import { checkEnvironment } from '../../src/environments/check.ts'
+import { environments } from '../../src/environments/registry.ts'
+import { assert, integer, property } from '../support/properties.ts'
+
+describe('every environment keeps its contract with 4,096 lanes', () => {
+  test.each(environments.map((factory) => [factory.id, factory()] as const))('%s', (_, environment) => {
+    const { checks, holds } = checkEnvironment(environment, { numLanes: 4096, steps: 4, seed: 3 })
+    expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+    expect(holds).toBe(true)
+  })
+})
+
+/** Other seeds each time, which a failure names. */
+if (import.meta.env.MODE === 'properties') {
+  describe('100,000 steps with actions at random find no fault', () => {
+    test.each(environments.map((factory) => [factory.id, factory()] as const))('%s', (_, environment) => {
+      const { numAgents = 1 } = environment
+      const numLanes = Math.ceil(100 / numAgents) * numAgents
+      const anySeed = integer({ min: 0, max: 2 ** 32 - 1 })
+      const holds = (seed: number) => {
+        const { checks } = checkEnvironment(environment, { numLanes, steps: 1000, seed })
+        expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+      }
+      assert(property(anySeed, holds), { numRuns: 0.15 }) // Three seeds.
+    })
+  })
+}
