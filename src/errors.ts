@@ -155,15 +155,46 @@ function editDistance(a: string, b: string): number {
   return previous[b.length]!
 }
 
+/** Of a closed list that is longer an error names the nearest words, of keys always. */
+const LISTED = 9
+const NEAREST = 3
+
 /**
- * An unknown word among a closed list: the error asks whether the nearest valid one was meant, and lists them all. What a program or a
- * file gave for it may be no text at all. `otherwise` is what would be accepted beside the list.
+ * An unknown word among a closed list: the error asks whether the nearest valid one was meant, and lists them all, or of a long list the
+ * three that are nearest. What a program or a file gave for it may be no text at all. `otherwise` is what would be accepted beside the list.
  */
 export function unknownWord(subject: string, word: unknown, valid: readonly string[], otherwise = ''): InputError {
+  return unknown(subject, word, valid, otherwise, LISTED)
+}
+
+/** An unknown key of a command or a run, of which there are many: the error names the three that are nearest. */
+export function unknownKey(key: string, valid: readonly string[]): InputError {
+  return unknown('key', key, valid, '', NEAREST)
+}
+
+function unknown(
+  subject: string,
+  word: unknown,
+  valid: readonly string[],
+  otherwise: string,
+  most: number,
+): InputError {
   const near = typeof word === 'string' ? similar(word, valid) : undefined
   const hint = near === undefined ? '' : ` (did you mean ${show(near)}?)`
-  const listed = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}`
+  const some = valid.length <= most ? valid.join(', ') : `${valid.length}, like ${nearestWords(word, valid).join(', ')}`
+  const listed = valid.length === 0 ? 'none: there are none to choose from' : `one of ${some}`
   return new InputError(subject, show(word) + hint, otherwise === '' ? listed : `${listed}, or ${otherwise}`)
+}
+
+/** The three words that a word is nearest to, letter for letter; the one that may be meant comes first. */
+export function nearestWords(word: unknown, valid: readonly string[]): string[] {
+  if (typeof word !== 'string') return valid.slice(0, NEAREST)
+  const meant = similar(word, valid)
+  const distance = (name: string) => {
+    const same = word.includes('.') ? name : lastPart(name)
+    return name === meant ? -1 : editDistance(word, same) / Math.max(word.length, same.length)
+  }
+  return valid.toSorted((a, b) => distance(a) - distance(b)).slice(0, NEAREST)
 }
 
 /** The candidate of an id. @throws InputError that names the nearest id, where none has it. */

@@ -186,7 +186,7 @@ export class Runs {
       (found) => found.isDirectory(),
       () => false,
     )
-    if (!isFolder) throw new InputError('folder', folder, 'a folder with runs, like runs')
+    if (!isFolder) throw new InputError(folder, 'no such folder', 'a folder with runs, like runs')
     return new Runs(folder)
   }
 

@@ -5,10 +5,10 @@
  * `owner.ts` says who may write, and `if-exists.ts` what happens where the folder holds a run already. `run.log` has what nobody
  * was there to be told.
  */
-import { isAbsolute, join, relative, resolve, sep } from 'node:path'
+import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type DefinitionRecord, withoutModule } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { InputError, nearestWords, show } from '../errors.ts'
 import {
   appendText,
   cannotWrite,
@@ -32,6 +32,8 @@ import { Watchdog, type Watched } from './watchdog.ts'
 
 /** What is written beside a run's files by the run and by loggers that are not told where. */
 const LOGS = ['run.log', 'tensorboard', 'log.jsonl', 'metrics.csv']
+/** Folders in which runs are looked for, to name one in an error. */
+const FOLDERS_MAX = 64
 /** What is made when a run has come to its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
 
@@ -295,10 +297,9 @@ export interface ResumeOptions extends ModuleTrust {
 export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
   const path = join(folder, 'config.json')
   const expected = 'a run folder with a config.json'
-  const bytes = await disk.read(path, RECORD_BYTES).catch(async (cause: Error) => {
-    const run = await runIn(folder)
-    const like = run === undefined ? expected : `${expected}, like ${run}`
-    throw new InputError('run', `${folder} (${cause.message})`, like, { cause })
+  const bytes = await disk.read(path, RECORD_BYTES).catch(async (cause: NodeJS.ErrnoException) => {
+    if (['ENOENT', 'ENOTDIR'].includes(cause.code!)) throw await noRun(folder)
+    throw new InputError('run', `${folder} (${cause.message})`, expected, { cause })
   })
   let config: unknown
   try {
@@ -311,17 +312,30 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }
 
-/** A run folder in this one, to be named in an error; undefined where none can be seen. */
-async function runIn(folder: string): Promise<string | undefined> {
-  const names = await disk.list(folder).catch(() => [])
-  for (const path of names.map((name) => join(folder, name))) {
-    const isRun = await disk.isFolder(join(path, 'config.json')).then(
-      () => true,
-      () => false,
-    )
-    if (isRun) return path
+/** What to say of a folder that was named as a run and is none: up to three runs below it or, where it is not there, beside it. */
+export async function noRun(folder: string): Promise<InputError> {
+  const isFolder = await disk.isFolder(folder).catch(() => null)
+  const got = isFolder === null ? 'no such folder' : isFolder ? 'a folder without a config.json' : 'a file'
+  const places = isFolder ? [folder] : [dirname(folder), 'runs']
+  for (const place of new Set(places)) {
+    const runs = await runsIn(place)
+    if (runs.length > 0)
+      return new InputError(folder, got, `a run folder, like ${nearestWords(folder, runs).join(', ')}`)
   }
-  return undefined
+  return new InputError(folder, got, 'a run folder, as colonnade train makes one')
+}
+
+/** The runs in a folder, or else those in its folders; none where nothing can be seen. */
+async function runsIn(folder: string): Promise<string[]> {
+  const below = async (place: string) =>
+    (await disk.list(place).catch(() => [])).sort().map((name) => join(place, name))
+  const runsOf = async (paths: readonly string[]) => {
+    const are = await Promise.all(paths.map((path) => holdsRun(path).catch(() => false)))
+    return paths.filter((_, i) => are[i])
+  }
+  const inner = await below(folder)
+  const runs = await runsOf(inner)
+  return runs.length > 0 ? runs : runsOf((await Promise.all(inner.slice(0, FOLDERS_MAX).map(below))).flat())
 }
 
 /** The lines of a run's `metrics.jsonl`; none where it has no such file. @throws InputError that names a line that is no object. */

@@ -1,6 +1,6 @@
 /** The keys of a run, like `ppo.gamma`: those of several declarations, each behind its prefix. */
 import { type DefinitionRecord, recordOf } from '../definition.ts'
-import { unknownWord } from '../errors.ts'
+import { unknownKey } from '../errors.ts'
 import { parseSetting, type Setting, type Settings, type SettingValue } from '../settings.ts'
 
 /** A declaration behind a prefix, `''` for the run's own; with what is known to work in place of its defaults. */
@@ -34,7 +34,7 @@ export function readTexts(
       continue
     }
     const [, part = '', name] = /^(.+)\.([^.]+)$/.exec(key) ?? []
-    if (!keys.has(`${part}Settings`)) throw unknownWord('key', key, [...keys.keys()])
+    if (!keys.has(`${part}Settings`)) throw unknownKey(key, [...keys.keys()])
     ofParts.push([`${part}Settings`, `${name}=${text}`])
   }
   for (const [list, text] of ofParts) given.set(list, [...((given.get(list) ?? []) as readonly string[]), text])

@@ -14,7 +14,7 @@ import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
-import { RECORD_BYTES, readText, writeWhole } from '../files.ts'
+import { disk, writeWhole } from '../files.ts'
 import { describeNative, type KernelBuild } from '../kernels/bind.ts'
 import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
@@ -36,7 +36,7 @@ import { checkIfExists, type IfExists, numbered, tellNumbered } from './if-exist
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { findEnvironment } from './run-definitions.ts'
-import { holdsRun, type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
+import { holdsRun, noRun, type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import { settingsAnew } from './same-run.ts'
@@ -461,13 +461,18 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
   return kinds[kindOfConfig(config)].open(folder, config, trust)
 }
 
+/** What may be the id of a model, `owner/name`, and is no folder of runs. */
+const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
+
 /**
  * Of which kind the run in a folder is; null where the folder holds none, but a model, or nothing.
- * @throws InputError where its `config.json` cannot be read.
+ * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
  */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
-  const text = await readText(join(folder, 'config.json'), RECORD_BYTES)
-  if (text === '') return null
+  if ((await disk.kind(join(folder, 'config.json'))) === null) {
+    if (!MODEL_ID.test(folder) && (await disk.kind(folder)) === null) throw await noRun(folder)
+    return null
+  }
   const config = await readConfig(folder)
   if (!Object.hasOwn(config, 'colonnade')) return null
   return kindOfConfig(config)

@@ -164,7 +164,7 @@ describe('colonnade replay', () => {
     ],
     [['replay', 'game', 'out=game.png'], /out: got game\.png, expected a name that ends in \.gif or \.html/],
     [['replay', 'game', 'delay=3'], /key: got "delay"/],
-    [['replay', 'nowhere'], /run: got nowhere/],
+    [['replay', 'nowhere'], /nowhere: got no such folder, expected a run folder/],
   ])('%j is refused, and nothing is written', async (words, message) => {
     const { code, stderr } = await inProcess(words, here)
     expect(code).toBe(1)

@@ -383,7 +383,7 @@ describe('runs below a folder', () => {
     await one.read()
     expect(one.shown.map(({ id }) => id)).toEqual(['mine'])
     await expect(Runs.open(join(folder, 'nowhere'))).rejects.toThrow(
-      /^folder: got .*nowhere, expected a folder with runs/,
+      /nowhere: got no such folder, expected a folder with runs, like runs$/,
     )
   })
 })

@@ -182,7 +182,7 @@ describe('the page', () => {
 
   test('needs a folder, an address that is free, and options that it knows', async () => {
     await expect(openDashboard({ folder: join(folder, 'nowhere') })).rejects.toThrow(
-      'nowhere, expected a folder with runs',
+      'nowhere: got no such folder, expected a folder with runs',
     )
     const port = Number(new URL(page.url).port)
     await expect(openDashboard({ folder, port })).rejects.toThrow(

@@ -110,7 +110,7 @@ describe('configureRun', () => {
     expect(policy).toMatchObject({ id: 'recurrent', parameters: { units: 5, cell: 'gru' } })
     expect(settings.numLanes).toBe(3)
     await expect(configureRun('CartPole-v1', { policy: 'recurrent', 'mlp.hidden': '5' })).rejects.toThrow(
-      /^key: got "mlp\.hidden", expected one of .+recurrent\.units/,
+      /^key: got "mlp\.hidden", expected one of \d+, like recurrent\.hidden, [^,]+, [^,]+$/,
     )
     await expect(configureRun('CartPole-v1', { policy: 'recurent' })).rejects.toThrow(
       'policy: got "recurent" (did you mean "recurrent"?), expected one of mlp, dense, convolutional, recurrent, qNetwork, sacNetwork',
@@ -127,7 +127,7 @@ describe('configureRun', () => {
     // Nobody knows what works for it there.
     expect([policy.id, policy.parameters.activation, settings.numLanes]).toEqual(['mlp', 'tanh', 16])
     await expect(configureRun('CartPole-v1', { algorithm: module, 'ppo.gamma': '0.5' })).rejects.toThrow(
-      /^key: got "ppo\.gamma", expected one of .+penalty-ppo\.beta/,
+      /^key: got "ppo\.gamma", expected one of \d+, like penalty-ppo\.gamma, [^,]+, [^,]+$/,
     )
     await expect(configureRun('CartPole-v1', { algorithm: 'poo' })).rejects.toThrow(
       /^algorithm: got "poo" \(did you mean "ppo"\?\), expected one of ppo.*$/,
@@ -160,10 +160,10 @@ describe('configureRun', () => {
 
   test('names the nearest of what it does not know', async () => {
     await expect(configureRun('CartPol-v1' as string, {})).rejects.toThrow(
-      /^environment: got "CartPol-v1" \(did you mean "CartPole-v1"\?\), expected one of CartPole-v1, Pendulum-v1, .+$/,
+      /^environment: got "CartPol-v1" \(did you mean "CartPole-v1"\?\), expected one of \d+, like CartPole-v1, .+$/,
     )
     await expect(configureRun('CartPole-v1', { 'ppo.gama': '1' })).rejects.toThrow(
-      /^key: got "ppo\.gama" \(did you mean "ppo\.gamma"\?\), expected one of seed, .+$/,
+      /^key: got "ppo\.gama" \(did you mean "ppo\.gamma"\?\), expected one of \d+, like ppo\.gamma, [^,]+, [^,]+$/,
     )
     for (const key of ['constructor', 'toString']) {
       await expect(configureRun('CartPole-v1', { [key]: '1' })).rejects.toThrow(`key: got "${key}", expected one of`)
@@ -579,7 +579,7 @@ describe('resumeRun', () => {
 
 describe('openRun', () => {
   const refused: [string, string | null, RegExp][] = [
-    ['no config.json', null, /run: got .+ENOENT.+, expected a run folder with a config\.json/],
+    ['no config.json', null, /: got a folder without a config\.json, expected a run folder/],
     ['a config.json that is not JSON', '{"environment":', /run: got .+, expected a run folder with a config\.json/],
     ['a config.json that is null', 'null', /run: got .+ \(it holds null\), expected a run folder with a config\.json/],
     ['a config.json of something else', '{"name":"x"}', /config\.json: got no environment, expected the config/],
@@ -607,12 +607,28 @@ describe('openRun', () => {
     }
   })
 
-  test('names one of the runs in a folder that is none itself', async () => {
-    await mkdir(join(folder, 'mine'), { recursive: true })
-    await writeFile(join(folder, 'mine/config.json'), config({}))
+  test('names the runs in a folder that is none itself, or beside one that is not there', async () => {
+    const names = ['mine', 'theirs', 'tuned/first', 'others']
+    await mkdir(join(folder, 'model'), { recursive: true })
+    await writeFile(join(folder, 'model/config.json'), '{}')
     await writeFile(join(folder, 'notes.txt'), '')
-    const named = `expected a run folder with a config.json, like ${join(folder, 'mine')}`
-    await expect(openRun(folder)).rejects.toThrow(named)
+    const told = () => openRun(folder).catch(({ message }: Error) => message)
+    expect(await told()).toMatch(/: got a folder without a config\.json, expected a run folder, as colonnade train/)
+    await startRun(await smallRun(), join(folder, 'tuned/first'))
+    expect(await told()).toBe(
+      `${folder}: got a folder without a config.json, expected a run folder, like ${join(folder, 'tuned/first')}`,
+    )
+    for (const name of names.filter((each) => each !== 'tuned/first'))
+      await startRun(await smallRun(), join(folder, name))
+    expect(await told()).toBe(
+      `${folder}: got a folder without a config.json, expected a run folder, like ${['mine', 'others', 'theirs'].map((name) => join(folder, name)).join(', ')}`,
+    )
+    const missing = join(folder, 'theirss')
+    await expect(openRun(missing)).rejects.toThrow(
+      `${missing}: got no such folder, expected a run folder, like ${join(folder, 'theirs')}, `,
+    )
+    await expect(kindOfRun(missing)).rejects.toThrow(`${missing}: got no such folder`)
+    await expect(openRun(join(folder, 'notes.txt'))).rejects.toThrow('notes.txt: got a file, expected a run folder')
   })
 
   test('gives the definition back that the run was started with', async () => {
@@ -674,8 +690,9 @@ describe('the kind of a run', () => {
   })
 
   test('is null of a folder that holds no run: nothing, or a configuration of something else', async () => {
-    expect(await kindOfRun(folder)).toBeNull()
+    for (const id of ['owner/nowhere', 'nowhere']) expect(await kindOfRun(id)).toBeNull() // A model of the hub.
     await mkdir(folder)
+    expect(await kindOfRun(folder)).toBeNull()
     await writeFile(join(folder, 'config.json'), '{"model_type": "qwen2"}')
     expect(await kindOfRun(folder)).toBeNull()
   })

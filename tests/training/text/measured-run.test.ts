@@ -101,5 +101,5 @@ test('a run that lacks what is needed is refused', async () => {
   )
   rmSync(path)
   await expect(measureRun(bare)).rejects.toThrow(`metrics.jsonl of ${bare}: got no update, expected at least one`)
-  await expect(measureRun('nowhere')).rejects.toThrow('expected a run folder with a config.json')
+  await expect(measureRun('nowhere')).rejects.toThrow('nowhere: got no such folder, expected a run folder')
 })

@@ -58,7 +58,7 @@ describe('the metrics of a language model', () => {
       'rl metrics applause: got nothing, expected a value, or null where there is none',
     )
     const less = updating(({ ratio: _, ...metrics }) => metrics)
-    await expect(less).rejects.toThrow(/rl metrics: got "ratio", expected one of phase, step, .* clipRatio, /)
+    await expect(less).rejects.toThrow(/rl metrics: got "ratio", expected one of \d+, like clipRatio, [^,]+, [^,]+$/)
     expect(() => checkMetricNames('mine', { a: metric }, { a: null })).not.toThrow()
     expect(() => checkMetricNames('mine', { a: metric }, { a: undefined })).toThrow(InputError)
   })
