@@ -1,8 +1,9 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
-import { parseArgs } from 'node:util'
-import { InputError, printable, show, similar, unknownWord } from '../errors.ts'
+import { InputError, printable, show, unknownWord } from '../errors.ts'
+import type { Setting } from '../settings.ts'
 import { VERSION } from '../version.ts'
 import type { Command, Invocation } from './invocation.ts'
+import { tellApart } from './words.ts'
 
 /** Each command is loaded when it is asked for. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
@@ -33,50 +34,30 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   try {
     await run(args)
   } catch (error) {
-    const isUsage = error instanceof InputError || (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
-    console.error(
-      `colonnade: ${printable(isUsage ? (error as Error).message : ((error as Error).stack ?? `${error}`))}`,
-    )
+    const isUsage = error instanceof InputError
+    console.error(`colonnade: ${printable(isUsage ? error.message : ((error as Error).stack ?? `${error}`))}`)
     process.exitCode = 1
   }
 }
 
-const options = {
-  help: { type: 'boolean', short: 'h' },
-  version: { type: 'boolean' },
-  json: { type: 'boolean' },
-  quiet: { type: 'boolean', short: 'q' },
-} as const
-
-/** @throws InputError for a key that is given as other programs take them, like `--seed 3`. */
-function refuseDashes(args: readonly string[]): void {
-  for (const [i, word] of args.entries()) {
-    const [, name, given] = /^--([a-z][\w.]*)(?:=(.*))?$/is.exec(word) ?? []
-    if (name === undefined || Object.hasOwn(options, name) || similar(name, Object.keys(options)) !== undefined)
-      continue
-    const next = args[i + 1]
-    const value = given ?? (next === undefined || /^-|=/.test(next) ? undefined : next)
-    const got = given === undefined && value !== undefined ? `${word} ${value}` : word
-    throw new InputError('option', got, `a key with its value, like ${name}=${value ?? '…'}`)
-  }
+/** The declaration of a key of any command or run that comes with Colonnade. */
+async function settingOf(key: string): Promise<Setting | undefined> {
+  return (await (await import('./declarations.ts')).everyKey()).get(key)
 }
 
 async function run(args: readonly string[]): Promise<void> {
-  refuseDashes(args)
-  const { values, positionals } = parseArgs({
-    args: [...args],
-    allowPositionals: true,
-    options,
-  })
-  const [name, ...words] = positionals
-  if (values.version) return console.log(VERSION)
-  if (values.help || name === undefined) {
+  const { names, pairs, flags } = await tellApart(args, settingOf)
+  const [name, ...rest] = names[0] === 'help' ? names.slice(1) : names
+  const words = [...rest, ...pairs]
+  if (flags.has('version')) return console.log(VERSION)
+  if (flags.has('help') || names[0] === 'help' || (name === undefined && pairs.length === 0)) {
     const { help, helpOf } = await import('./help.ts')
     return console.log((name === undefined ? null : await helpOf(name, words)) ?? (await help()))
   }
+  if (name === undefined) throw unknownWord('command', pairs[0], Object.keys(commands))
   const load = Object.hasOwn(commands, name) ? commands[name]! : () => ownCommand(name)
-  const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }
   const command = await load()
+  const invocation: Invocation = { words, json: flags.has('json'), quiet: flags.has('quiet') }
   const result = await command(invocation)
   if (invocation.json) console.log(JSON.stringify(result))
 }

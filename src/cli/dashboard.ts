@@ -2,6 +2,7 @@ import { openDashboard } from '../entries/loggers.ts'
 import { integer, text } from '../entries/settings.ts'
 import { type Command, readKeys, readTexts } from './invocation.ts'
 import { stopped } from './signals.ts'
+import { isPair } from './words.ts'
 
 export const dashboardKeys = {
   port: integer(6060, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
@@ -11,7 +12,7 @@ export const dashboardKeys = {
 /** colonnade dashboard [runs] [port=6060] */
 export const dashboardCommand: Command = async ({ words, json, quiet }) => {
   const [first = '', ...rest] = words
-  const isFolder = first !== '' && !first.includes('=')
+  const isFolder = first !== '' && !isPair(first)
   const folder = isFolder ? first : 'runs'
   const dashboard = await openDashboard({ folder, ...readKeys(dashboardKeys, readTexts(isFolder ? rest : words)) })
   const { url, numRuns } = dashboard

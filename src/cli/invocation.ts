@@ -1,6 +1,7 @@
 /** Commands: what they are called with, and one's own. */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { InputError, show, unknownKey } from '../errors.ts'
 import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
+import { isPair } from './words.ts'
 
 /** What a command is called with. */
 export interface Invocation {
@@ -35,7 +36,7 @@ export function defineCommand(id: string, run: Command): Command & { readonly id
 /** The one thing a command is about, and its `key=value` words. */
 export function splitWords(words: readonly string[], noun: string): { subject: string; texts: Record<string, string> } {
   const [subject, ...rest] = words
-  if (subject === undefined || subject.includes('=')) {
+  if (subject === undefined || isPair(subject)) {
     throw new InputError('first word', subject ?? 'nothing', `${noun}; see colonnade --help`)
   }
   return { subject, texts: readTexts(rest) }
@@ -66,7 +67,7 @@ export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record
   for (const [key, setting] of Object.entries(declared)) values[key] = setting.default
   for (const [key, text] of Object.entries(texts)) {
     const setting = Object.hasOwn(declared, key) ? declared[key] : undefined
-    if (setting === undefined) throw unknownWord('key', key, Object.keys(declared))
+    if (setting === undefined) throw unknownKey(key, Object.keys(declared))
     values[key] = parseSetting(key, setting, text)
   }
   return values as SettingValues<S>

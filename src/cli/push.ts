@@ -7,12 +7,13 @@ import { boolean, integer, type ModuleTrust, text } from '../entries/settings.ts
 import { checkUpload, exportTrainedModel, uploadModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { isThere, makeFolder, readJsonObject, within } from '../files.ts'
-import { evaluate, kindOfRun, loadPolicy, saveWeights } from '../index.ts'
+import { evaluate, kindOfRun, loadPolicy, openRun, saveWeights } from '../index.ts'
 import { group } from '../metrics.ts'
 import { VERSION } from '../version.ts'
 import { type Command, readKeys, refuseKeys, splitWords } from './invocation.ts'
 import { pictureEpisode } from './replay.ts'
 import { askForModule, trustKeys } from './trust.ts'
+import { isPair } from './words.ts'
 
 export const pushKeys = {
   private: boolean(false, 'whether a repository that is made for it is private'),
@@ -34,10 +35,12 @@ interface Run {
 /** colonnade push <run> <owner/name> [key=value …]: the trained policy or language model, with a card, to the Hugging Face hub. */
 export const pushCommand: Command = async ({ words, json, quiet }) => {
   const [run, second, ...rest] = words
-  const isNamed = second !== undefined && !second.includes('=')
+  const isNamed = second !== undefined && !isPair(second)
   const { subject, texts } = splitWords([run, ...(isNamed ? rest : words.slice(1))].filter(isText), 'a run folder')
   const keys = readKeys(pushKeys, texts)
-  const isOfText = (await kindOfRun(subject)) === 'conversations'
+  const kind = await kindOfRun(subject)
+  if (kind === null) await openRun(subject) // Says why it is none.
+  const isOfText = kind === 'conversations'
   if (isOfText) refuseKeys(texts, ['episodes', 'seed'], 'no such key for a language model: no episodes are played')
   const isDry = keys.out !== ''
   if (!isNamed && !isDry)

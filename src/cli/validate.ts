@@ -7,7 +7,8 @@ import {
   type ValidatedTransformer,
   validateLogprobImplementation,
 } from '../entries/text.ts'
-import { InputError, kindOfRun, languageModel, Random } from '../index.ts'
+import { isThere } from '../files.ts'
+import { InputError, kindOfRun, languageModel, openRun, Random } from '../index.ts'
 import type { Command } from './invocation.ts'
 import { askForModule } from './trust.ts'
 
@@ -47,7 +48,10 @@ async function open(subject: string): Promise<ValidatedTransformer> {
     model.initialize(weights, new Random(0), 0)
     return { model, weights }
   }
-  if ((await kindOfRun(subject)) === null) return loadTransformer(subject)
+  if ((await kindOfRun(subject)) === null) {
+    if (!(await isThere(subject))) await openRun(subject) // Says that there is nothing.
+    return loadTransformer(subject)
+  }
   const { policy, environment, weights, adapter } = await loadTrainedModel(subject, { allowModule: askForModule([]) })
   const { model, adapter: opened } = await policy.open(environment)
   return { model, weights, adapter: adapter === null ? null : { lora: opened!, weights: adapter } }
