@@ -78,6 +78,26 @@ const PLAIN = new RegExp(
   ].join('|')})/|^policies/(mlp|weights)|^(?!cli)[^/]+$`,
 )
 
+/**
+ * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, programs from elsewhere, devices that are built
+ * or emulated here, kills and faults, packages, and leaks that take a thousand updates to show.
+ */
+const THOROUGH = new RegExp(
+  `^tests/(${[
+    'learning/.*',
+    'outside/.*',
+    '(training|serving)/faults',
+    'cli/(actors|alone|stuck)',
+    'devices/binding',
+    'examples',
+    'packages',
+    'packed(-links)?',
+    'policies/network-webgpu',
+    'training/(checkpoint-kill|tinker-skyrl)',
+    'training/text/(arena|asynchronous-kill)',
+  ].join('|')})\\.test\\.ts$`,
+)
+
 /** What a test does to all of its process. */
 const TOUCHES_PROCESS =
   /\bvi\.(mock|doMock|spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
@@ -86,18 +106,23 @@ const TOUCHES_PROCESS =
  * Files that share modules with the files before them in their process: to load these anew takes longer than most of their
  * tests. A file that does something to all of its process has modules of its own.
  */
-const SHARING = readdirSync(new URL('tests', root), { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.test.ts') && PLAIN.test(path))
-  .filter((path) => !TOUCHES_PROCESS.test(readFileSync(new URL(`tests/${path}`, root), 'utf8')))
+const FILES = readdirSync(new URL('tests', root), { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.test.ts'))
   .map((path) => `tests/${path}`)
+const SHARING = FILES.filter((path) => PLAIN.test(path.slice('tests/'.length))).filter(
+  (path) => !TOUCHES_PROCESS.test(readFileSync(new URL(path, root), 'utf8')),
+)
+
+/** `vitest run --mode all` has every file, as have the modes of the thorough tier. */
+const leftOut = (mode: string): string[] => (mode === 'test' ? FILES.filter((path) => THOROUGH.test(path)) : [])
 
 export default defineConfig(({ mode }) => ({
   plugins: [builtWorkers],
   resolve: { alias: ownSource },
   test: {
     projects: [
-      { extends: true, mode, test: { name: 'sharing', include: SHARING, isolate: false } },
-      { extends: true, mode, test: { name: 'apart', include: ['tests/**/*.test.ts'], exclude: SHARING } },
+      { extends: true, mode, test: { name: 'sharing', include: SHARING, exclude: leftOut(mode), isolate: false } },
+      { extends: true, mode, test: { name: 'apart', include: FILES, exclude: [...SHARING, ...leftOut(mode)] } },
     ],
     testTimeout: mode === 'properties' ? 1_200_000 : 120_000,
     hookTimeout: 300_000,
