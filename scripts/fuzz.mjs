@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { drawer } from './drawer.mjs'
 
 const built = (path) => new URL(`../dist/src/${path}`, import.meta.url).href
 const golden = (path) => fileURLToPath(new URL(`../tests/golden/${path}`, import.meta.url))
@@ -23,17 +24,6 @@ for (const word of process.argv.slice(2)) {
 }
 /** Beyond a reader's own limit of time: starting a thread, on a machine that is busy. */
 const GRACE_MS = 60_000
-
-/** mulberry32: small, and enough to choose bytes. */
-function generator(seed) {
-  let state = seed >>> 0
-  return (count) => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * count)
-  }
-}
 
 /** Words that text formats stumble over. */
 const WORDS = [
@@ -236,7 +226,7 @@ async function work() {
     dangling = error
   })
   for (let number = options.first; number < options.cases; number++) {
-    const random = generator(createHash('sha256').update(`${options.seed} ${number}`).digest().readUInt32LE())
+    const random = drawer(createHash('sha256').update(`${options.seed} ${number}`).digest().readUInt32LE())
     const { name, files, read, isSealed = false } = turns[number % turns.length]
     await say(`start ${number} ${name}`)
     const file = join(folder, files[random(files.length)])

@@ -16,7 +16,7 @@ export class InputError extends Error {
     // Not enumerable: Node would print them below the message, which says the same.
     for (const [key, value] of Object.entries({ subject, got, expected })) Object.defineProperty(this, key, { value })
     nameCaller(this)
-    if (options?.cause instanceof Error) hideOwnFrames(options.cause)
+    hideOwnFrames(options?.cause)
   }
 }
 
@@ -55,13 +55,19 @@ function setStack(error: Error, value: string): void {
   Object.defineProperty(error, 'stack', { value, writable: true, configurable: true })
 }
 
-/** Leaves out of an error's stack the frames of the package and of Node. */
-function hideOwnFrames(error: Error): void {
-  if (OWN_MODULES === undefined || typeof error.stack !== 'string') return
+/**
+ * Leaves out of an error's stack the frames of the package and of Node, where any other stays: what a user's function threw begins
+ * and ends with the user's lines.
+ * @returns the error.
+ */
+export function hideOwnFrames<E>(error: E): E {
+  if (OWN_MODULES === undefined || !(error instanceof Error) || typeof error.stack !== 'string') return error
   const isHidden = (line: string) =>
     /^ +at /.test(line) && (line.includes(OWN_MODULES) || /node:|<anonymous>\)$/.test(line))
   const lines = error.stack.split('\n').filter((line) => !isHidden(line))
-  setStack(error, lines.join('\n'))
+  // Where all are ours an InputError is its message; any other error is a fault of ours, and they tell where it is.
+  if (error instanceof InputError || lines.some((line) => /^ +at /.test(line))) setStack(error, lines.join('\n'))
+  return error
 }
 
 /** A step was asked of what has no optimizer. */

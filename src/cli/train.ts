@@ -61,10 +61,11 @@ function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary
   return [...lines, ...labeled(picturesFirst(files), process.stdout), ...further, ...next].join('\n')
 }
 
-/** A page of the runs in a folder; where it cannot be opened the training goes on without. */
+/** A page of the runs in a folder, at the usual port if it is free; where it cannot be opened the training goes on without. */
 async function openPage(folder: string): Promise<Dashboard | null> {
+  const options = { folder, ownThread: true }
   try {
-    const page = await openDashboard({ folder, ownThread: true })
+    const page = await openDashboard(options).catch(() => openDashboard({ ...options, port: 0 }))
     process.stderr.write(`${page.url} shows it while it trains; later: colonnade dashboard ${folder}\n`)
     return page
   } catch (error) {

@@ -46,20 +46,15 @@ export interface RightRequest {
 /** Draws a whole number below `count`. */
 export type Draw = (count: number) => number
 
-/** mulberry32: small, and enough to choose bytes. */
-export function drawer(seed: number): Draw {
-  let state = seed >>> 0
-  return (count) => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * count)
-  }
+export const { drawer } = (await import(new URL('../../scripts/drawer.mjs', import.meta.url).href)) as {
+  drawer(seed: number): Draw
 }
 
 /** Bytes to send, and whether the client then ends its side, waits for more, or goes away in the middle. */
 export interface RawRequest {
   readonly kind: string
+  /** How many requests the bytes are. */
+  readonly requests: number
   readonly pieces: readonly Buffer[]
   readonly then: 'end' | 'wait' | 'abort'
 }
@@ -250,6 +245,7 @@ export function rawRequest(draw: Draw, right: readonly RightRequest[]): RawReque
   const whole = text([line, ...given, ...(body === undefined ? [] : [type, length])], json)
   const posted = (content: Buffer) =>
     Buffer.concat([text([`POST ${path} HTTP/1.1`, ...given, type, `content-length: ${content.length}`]), content])
+  let requests = 1
   const kinds: Record<string, () => Buffer> = {
     'a request line': () => text([`${one(METHODS)} ${one(TARGETS)} ${one(VERSIONS)}`, ...given]),
     'a target': () => text([`${method} ${one(TARGETS)} HTTP/1.1`, ...given, ...(body ? [type, length] : [])], json),
@@ -276,7 +272,10 @@ export function rawRequest(draw: Draw, right: readonly RightRequest[]): RawReque
       if (draw(4) === 0) return Buffer.from('16030100c8010000c40303', 'hex')
       return text([line, ...given, one(UPGRADES)], '\x81\x05hello')
     },
-    pipelining: () => Buffer.concat(Array.from({ length: 2 + draw(40) }, () => whole)),
+    pipelining: () => {
+      requests = 2 + draw(40)
+      return Buffer.concat(Array.from({ length: requests }, () => whole))
+    },
     'bytes that are no text': () => {
       const content = Buffer.from(json === '' ? '{"a":"b"}' : json)
       for (let i = 1 + draw(4); i > 0; i--) content[draw(content.length)] = 128 + draw(128)
@@ -341,7 +340,12 @@ export function rawRequest(draw: Draw, right: readonly RightRequest[]): RawReque
   const then = (['abort', 'wait'] as const)[draw(10)] ?? 'end'
   const sent = then === 'abort' ? bytes.subarray(0, 1 + draw(bytes.length)) : bytes
   const cut = draw(4) === 0 ? draw(sent.length) : sent.length
-  return { kind, pieces: [sent.subarray(0, cut), sent.subarray(cut)].filter((piece) => piece.length > 0), then }
+  return {
+    kind,
+    requests,
+    pieces: [sent.subarray(0, cut), sent.subarray(cut)].filter((piece) => piece.length > 0),
+    then,
+  }
 }
 
 /** Sends a request, and reads until the first bytes of an answer or the end; the status, or null. */

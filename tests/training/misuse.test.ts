@@ -34,6 +34,8 @@ async function cartTrainer(settings = {}, threads = 1) {
   return createTrainer(world, ppo({ numSteps: 16, numMinibatches: 1, ...settings }), { threads })
 }
 
+const nothing = (): { there: number } => null as never
+
 /** Each step returns `reward`. */
 const constant = (reward: number) =>
   defineEnvironment({
@@ -54,6 +56,38 @@ const constant = (reward: number) =>
       },
     }),
   })()
+
+test.each(['step', 'reset'] as const)(
+  'an error of a user’s own %s begins and ends with lines of the user’s',
+  async (method) => {
+    const environment = defineEnvironment({
+      id: 'Thrown-v0',
+      settings: {},
+      state: () => ({}),
+      make: () => ({
+        observationSpace: box({ low: 0, high: 1 }),
+        actionSpace: discrete(2),
+        maxEpisodeSteps: 1,
+        returnThreshold: null,
+        reset({ observation }, rows, count) {
+          for (const n of rows.subarray(0, count)) observation[n] = 0
+          if (method === 'reset') nothing().there
+        },
+        step: () => void nothing().there,
+      }),
+    })()
+    const world = await createWorld({ environment, policy, numLanes: 4, seed: 1 })
+    const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 1 }), { threads: 1 })
+    const caught: unknown = await (async () => {
+      for await (const _ of trainer.updates(once));
+    })().catch((error) => error)
+    expect(caught).toBeInstanceOf(TypeError)
+    const [head, ...frames] = (caught as TypeError).stack!.split('\n')
+    expect(head).toBe("TypeError: Cannot read properties of null (reading 'there')")
+    expect(frames[0]).toContain('misuse.test.ts')
+    expect(frames.filter((frame) => /dist\/src|node:/.test(frame))).toEqual([])
+  },
+)
 
 describe('a trainer that is used otherwise than it is meant', () => {
   test('begins its rollout with what the lanes see, when somebody ticked the world between updates', async () => {

@@ -2,7 +2,7 @@ import { shareLanes } from '../../cohorts/episode-shares.ts'
 import { type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { refusedReturn } from '../../environments/environment.ts'
-import { InputError, show } from '../../errors.ts'
+import { hideOwnFrames, InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { BoxSpace } from '../../space.ts'
@@ -56,10 +56,15 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
   const { environment, watch } = cohort
-  const returned: unknown =
-    watch === null
-      ? environment.reset(environmentLanes, laneList, count)
-      : watch.reset(laneList, count, () => environment.reset(environmentLanes, laneList, count))
+  let returned: unknown
+  try {
+    returned =
+      watch === null
+        ? environment.reset(environmentLanes, laneList, count)
+        : watch.reset(laneList, count, () => environment.reset(environmentLanes, laneList, count))
+  } catch (error) {
+    throw hideOwnFrames(error)
+  }
   refuseReturn(cohort, 'reset', returned)
   checkBegun(cohort, cohort.observation[seenIn], count)
 }

@@ -8,7 +8,7 @@ import type { ActionMask } from '../../components/action.ts'
 import { Phase } from '../../components/episode.ts'
 import type { Observation } from '../../components/observation.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
-import { InputError } from '../../errors.ts'
+import { hideOwnFrames, InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { spaceWidth } from '../../space.ts'
 import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
@@ -33,10 +33,15 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
   if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
-  const returned: unknown =
-    watch === null
-      ? environment.step(environmentLanes, from, to)
-      : watch.step(() => environment.step(environmentLanes, from, to))
+  let returned: unknown
+  try {
+    returned =
+      watch === null
+        ? environment.step(environmentLanes, from, to)
+        : watch.step(() => environment.step(environmentLanes, from, to))
+  } catch (error) {
+    throw hideOwnFrames(error)
+  }
   refuseReturn(cohort, 'step', returned)
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
