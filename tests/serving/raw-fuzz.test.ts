@@ -41,7 +41,14 @@ const PAGE: readonly RightRequest[] = [
 ].map((path) => ({ method: 'GET', path }) as const)
 
 /** A training that goes on until it is killed, and leaves most of the machine to those who ask. */
-const ENDLESS = ['totalSteps=1000000000000', 'numLanes=1', 'threads=1', 'mlp.hidden=8', 'ppo.numMinibatches=1', '--quiet']
+const ENDLESS = [
+  'totalSteps=1000000000000',
+  'numLanes=1',
+  'threads=1',
+  'mlp.hidden=8',
+  'ppo.numMinibatches=1',
+  '--quiet',
+]
 
 const servers = new Map<string, Fuzzed>()
 const processes: Started[] = []
