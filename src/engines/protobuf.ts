@@ -117,7 +117,7 @@ export class ProtoReader {
         const byte = bytes[take(1)]!
         value += (byte & 0x7f) * scale
         if (byte < 0x80) return value
-        if (scale > 2 ** 63) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
+        if (scale >= 2 ** 63) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
       }
     }
     while (at < bytes.length) {

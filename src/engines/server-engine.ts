@@ -308,8 +308,6 @@ class ServerClient {
       this.#distrust = (error as Error).message
       if (error instanceof InputError) throw error
       throw new InputError(subject, (error as Error).message, 'a server that takes them', { cause: error })
-    } finally {
-      this.#delivering = null
     }
   }
 

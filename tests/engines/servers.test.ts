@@ -102,6 +102,95 @@ describe.each(kinds)('a training by a %s server', (kind) => {
   })
 })
 
+describe('a turn', () => {
+  const drawn = [{}, { topK: 3, topP: 0.9, minP: 0.01, temperature: 0.7 }] as const
+  const first = async (kind: ServerKind, sampling: object, options: PairOptions = {}) => {
+    const { asked, engine } = await liar(kind, () => ({}), options)
+    await talkUntil(await talkWorld({ engine, sampling, numLanes: 1 }), 1)
+    return JSON.parse(asked.find(({ path }) => path === serverKinds[kind].turn)!.body)
+  }
+  const shared = { stop: expect.any(Array), repetition_penalty: 1, n: 1, skip_special_tokens: false }
+  const ids = expect.arrayContaining([expect.any(Number)])
+
+  test.each(drawn)('is asked of vLLM with all that draws it: %j', async (sampling) => {
+    const { topK = 0, topP = 1, minP = 0, temperature = 1 } = sampling as Record<string, number>
+    expect(await first('vllm', sampling)).toEqual({
+      ...{ request_id: expect.any(String), token_ids: ids, model: 'small', output_mode: 'tokens' },
+      cache_salt: expect.any(String),
+      sampling_params: {
+        ...{ ...shared, temperature, top_p: topP, top_k: topK, min_p: minP, max_tokens: expect.any(Number) },
+        ...{ seed: expect.any(Number), logprobs: 0, min_tokens: 0, detokenize: false },
+      },
+    })
+  })
+
+  test.each(drawn)('is asked of SGLang with all that draws it: %j', async (sampling) => {
+    const { topK = -1, topP = 1, minP = 0, temperature = 1 } = sampling as Record<string, number>
+    const sets = Object.keys(sampling).length > 0
+    expect(await first('sglang', sampling, sets ? { logprobs: 'candidates' } : {})).toEqual({
+      ...{ rid: expect.any(String), input_ids: ids, return_logprob: !sets },
+      ...(sets ? { return_sampling_mask: true, sampling_logprobs_mode: 'selected' } : {}),
+      sampling_params: {
+        ...{ ...shared, temperature, top_p: topP, top_k: topK, min_p: minP, max_new_tokens: expect.any(Number) },
+        ...{ sampling_seed: expect.any(Number), min_new_tokens: 0 },
+      },
+    })
+  })
+
+  // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
+  test.each<[ServerKind, (json: Record<string, any>) => void, RegExp]>([
+    ['vllm', (json) => Object.assign(json, { request_id: 'other' }), /request_id: got "other" of ids/],
+    ['vllm', (json) => Object.assign(json, { prompt_token_ids: [1] }), /of ids \[1\], expected/],
+    ['vllm', (json) => Object.assign(json, { choices: 'x' }), /token ids: got undefined/],
+    ['sglang', (json) => Object.assign(json.meta_info, { id: 'other' }), /meta_info\.id: got "other", expected/],
+    ['sglang', (json) => Object.assign(json, { meta_info: null }), /log-probabilities: got undefined/],
+    ['sglang', (json) => Object.assign(json.meta_info, { weight_versions: [3] }), /versions: got/],
+    ['sglang', (json) => Object.assign(json.meta_info, { output_token_logprobs: [null] }), /log-probabilit/],
+  ])('of a %s server that answers another fails', async (kind, lie, message) => {
+    const { engine } = await liar(kind, (path, json) => {
+      if (path === serverKinds[kind].turn) lie(json)
+      return { json }
+    })
+    expect(await errorOf(engine)).toMatch(message)
+  })
+
+  test('is taken where the server names none of what it was asked', async () => {
+    for (const kind of kinds) {
+      const { engine } = await liar(kind, (path, json) => {
+        if (path !== serverKinds[kind].turn) return {}
+        delete json.request_id
+        delete json.prompt_token_ids
+        delete json.meta_info?.id
+        return { json }
+      })
+      expect(await errorOf(engine)).toBe(null)
+    }
+  })
+
+  test.each<[ServerKind, string, RegExp | null]>([
+    ['vllm', 'small', null],
+    ['vllm', 'large', /engine vllm at .*, model: got "large", expected one that it serves: small/],
+    ['sglang', 'small', null],
+    ['sglang', 'path', null],
+    ['sglang', 'large', /engine sglang at .*, model: got "large", expected what it serves: "small"/],
+  ])('is asked of the model that is named, of a %s server: %s', async (kind, model, message) => {
+    const { engine } = await liar(
+      kind,
+      (path, json) =>
+        path === '/model_info' ? { json: { ...json, served_model_name: 'small', model_path: 'path' } } : {},
+      { model },
+    )
+    if (message === null) expect(await errorOf(engine)).toBe(null)
+    else expect(await errorOf(engine)).toMatch(message)
+  })
+
+  test('is asked of an SGLang that has the routes of before', async () => {
+    const { engine, asked } = await liar('sglang', (path) => (path === '/model_info' ? { status: 404, json: {} } : {}))
+    expect(await errorOf(engine)).toBe(null)
+    expect(asked.map(({ path }) => path)).toContain('/get_model_info')
+  })
+})
+
 describe('a server', () => {
   const isTurn = (path: string) => path === '/inference/v1/generate'
 

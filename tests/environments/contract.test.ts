@@ -1,7 +1,16 @@
 /** Every environment of the package is checked, what its steps allocate too: where faults are put in, they do. */
 import { describe, expect, test } from 'vitest'
+import {
+  actionRepeat,
+  frameStack,
+  predatorPrey,
+  rescaleAction,
+  timeLimit,
+  wrap,
+} from '../../src/entries/environments.ts'
 import { checkEnvironment } from '../../src/environments/check.ts'
 import { environments } from '../../src/environments/registry.ts'
+import { breakout, cartPole, pendulum, ticTacToe } from '../../src/index.ts'
 import { assert, integer, property } from '../support/properties.ts'
 
 describe('every environment keeps its contract with 4,096 lanes', () => {
@@ -10,6 +19,19 @@ describe('every environment keeps its contract with 4,096 lanes', () => {
     expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
     expect(holds).toBe(true)
   })
+})
+
+test.each([
+  ['frames of a pole', wrap(cartPole(), frameStack({ frames: 3 }))],
+  ['frames of pictures', wrap(breakout(), frameStack({ frames: 2 }))],
+  ['actions again and again', wrap(pendulum({ maxEpisodeSteps: 21 }), actionRepeat({ times: 4 }))],
+  ['both', wrap(cartPole(), actionRepeat({ times: 3 }), frameStack({ frames: 2 }))],
+  ['a game of several', wrap(predatorPrey(), actionRepeat({ times: 2 }), frameStack({ frames: 2 }))],
+  ['masks', wrap(ticTacToe(), frameStack({ frames: 2 }))],
+  ['actions of another size', wrap(pendulum(), rescaleAction(), timeLimit({ maxEpisodeSteps: 20 }))],
+])('what lies around an environment keeps its contract: %s', (_, environment) => {
+  const { checks } = checkEnvironment(environment, { numLanes: 12 * (environment.numAgents ?? 1), steps: 40 })
+  expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
 /** Other seeds each time, which a failure names. */

@@ -5,7 +5,6 @@ import { describe, expect, test } from 'vitest'
 import { Phase } from '../../src/components/episode.ts'
 import {
   actionRepeat,
-  checkEnvironment,
   createEnvironment,
   defineWrapper,
   frameStack,
@@ -302,19 +301,6 @@ test('rooms, whose goal pays by their limit, keep it where there is no other', a
   for (const [row, step] of rollout.step.entries())
     expect([rollout.truncated[row], step < 100]).toEqual([step === 99 ? 1 : 0, true])
   expect(Math.max(...rollout.truncated)).toBe(1)
-})
-
-test.each([
-  ['frames of a pole', wrap(cartPole(), frameStack({ frames: 3 }))],
-  ['frames of pictures', wrap(breakout(), frameStack({ frames: 2 }))],
-  ['actions again and again', wrap(pendulum({ maxEpisodeSteps: 21 }), actionRepeat({ times: 4 }))],
-  ['both', wrap(cartPole(), actionRepeat({ times: 3 }), frameStack({ frames: 2 }))],
-  ['a game of several', wrap(predatorPrey(), actionRepeat({ times: 2 }), frameStack({ frames: 2 }))],
-  ['masks', wrap(ticTacToe(), frameStack({ frames: 2 }))],
-  ['actions of another size', wrap(pendulum(), rescaleAction(), timeLimit({ maxEpisodeSteps: 20 }))],
-])('checkEnvironment finds no fault: %s', (_, environment) => {
-  const { checks } = checkEnvironment(environment, { numLanes: 12 * (environment.numAgents ?? 1), steps: 40 })
-  expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
 test.each([

@@ -6,6 +6,8 @@ import { describe, expect, test, vi } from 'vitest'
 import type { EngineDefinition } from '../../src/engines/engine.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
 import { type Gateway, openGateway } from '../../src/entries/engines.ts'
+import { defineTextEnvironment } from '../../src/environments/text.ts'
+import { createWorld } from '../../src/index.ts'
 import { readTrajectories } from '../../src/tables/trajectory-table.ts'
 import { eventsOf, made, opened, operate, scriptedGateway } from '../support/gateway.ts'
 import { QWEN3_TEMPLATE } from '../support/qwen3-folder.ts'
@@ -152,6 +154,7 @@ describe('tools', () => {
     ]
     await ask(CHAT, { model: 'x', messages, tools })
     expect((await end({ reward: 1 })).json).toMatchObject({ rows: 1, continued: 1, retokenized: 0 })
+    expect(tokenizer.decode(seen[0]!.prompt)).toMatch(/^tools: \[.*"add".*\]\nuser: 1\+2/)
     expect(tokenizer.decode(seen[1]!.prompt)).toContain(`${CALL}<|im_end|>\ntool: 3<|im_end|>\nassistant: `)
   })
 
@@ -252,6 +255,49 @@ describe('tools', () => {
     })
     expect([status, json.error.message]).toEqual([400, expect.stringContaining('tool_choice')])
   })
+})
+
+test('a response is gone on with where there are no instructions, and none by what is no id', async () => {
+  const { gateway, seen, tokenizer } = await scriptedGateway((_, turn) => `a${turn}`)
+  const { ask } = await made(gateway)
+  const { json } = await ask('/v1/responses', { model: 'x', input: 'one' })
+  expect((await ask('/v1/responses', { model: 'x', input: 'two', previous_response_id: json.id })).status).toBe(200)
+  expect(tokenizer.decode(seen[1]!.prompt)).toBe(
+    'user: one<|im_end|>\nassistant: a0<|im_end|>\nuser: two<|im_end|>\nassistant: ',
+  )
+  const { status, json: refused } = await ask('/v1/responses', { model: 'x', input: 'two', previous_response_id: 3 })
+  expect([status, refused.error.param]).toEqual([404, 'previous_response_id'])
+})
+
+test('the model, and a session while it goes on, are told of', async () => {
+  const { gateway } = await scriptedGateway(() => 'yes', { context: 300 })
+  const { id, key, ask } = await made(gateway, { prompt_id: 7, group: 3, member: 1, epoch: 2 })
+  const get = async (path: string, secret: string) => {
+    const response = await fetch(gateway.url + path, { headers: { authorization: `bearer ${secret}` } })
+    return response.json() as Promise<Record<string, unknown>>
+  }
+  expect(await get('/v1/models', key)).toEqual({
+    object: 'list',
+    data: [{ id: 'tiny', object: 'model', created: expect.any(Number), owned_by: 'colonnade', max_model_len: 300 }],
+  })
+  await ask(CHAT, { model: 'x', messages: [user('hi')] })
+  const { tokens, ...told } = await get(`/sessions/${id}`, gateway.operatorKey)
+  const counts = { calls: 1, continued: 0, rewritten: 0, retokenized: 0, repeated: 0 }
+  const place = { source: expect.stringMatching(/^gateway /), promptId: 7, group: 3, member: 1, epoch: 2 }
+  expect(told).toEqual({ number: 0, ...place, ...counts })
+  expect(tokens).toBeGreaterThan(1)
+})
+
+test('tokens are counted of messages with words alone', async () => {
+  const { gateway } = await scriptedGateway(() => 'x')
+  const { ask } = await made(gateway)
+  for (const messages of [[], [{ role: '', content: 'x' }]]) {
+    const { status, json } = await ask('/v1/messages/count_tokens', { model: 'x', messages })
+    expect([status, json.error]).toEqual([
+      400,
+      { type: 'invalid_request_error', message: 'messages: expected messages with words' },
+    ])
+  }
 })
 
 describe('nobody', () => {
@@ -386,6 +432,7 @@ test('a gateway says that it is well, what it is at, and that it stops', async (
   expect((await health())[1]).toMatchObject({ state: 'frozen' })
   gateway.resume()
   const closing = gateway.close()
+  gateway.resume() // Which opens nothing that stops.
   expect(await health()).toMatchObject([503, { error: { code: 'stopping' } }])
   session.end({ reward: null, error: 'late' })
   expect((await asking).status).toBe(410)
@@ -433,6 +480,14 @@ test('sessions that end lie in the folder before the reward is answered', async 
   const { token, promptId, reward } = trajectories.row(0)
   expect([Array.from(token), promptId, reward]).toEqual([[...seen[0]!.prompt, ...seen[0]!.chosen], 4, 0.25])
   expect(words[0]!.prompt).toBe('"Q:"')
+})
+
+test('sessions are numbered behind those whose files lie in the folder, whatever else lies there', async () => {
+  const folder = await temporaryFolder()
+  for (const name of ['session-000004.arrow', 'session-000002.arrow', 'session-9.arrow', 'session-000007.arrow.part'])
+    await writeFile(join(folder, name), '')
+  const { gateway } = await scriptedGateway(() => 'yes', { folder })
+  expect([gateway.openSession().number, gateway.openSession().number]).toEqual([5, 6])
 })
 
 test('a gateway that pauses is at rest when it says so: a step that other threads help with is over', async () => {
@@ -498,6 +553,22 @@ test('a gateway refuses what does not fit', async () => {
   const policy = smallModel()
   await expect(openGateway({})).rejects.toThrow('openGateway: got neither world nor policy')
   await expect(openGateway({ policy, maxCalls: 0 })).rejects.toThrow('maxCalls: got 0, expected a whole number ≥ 1')
+  await expect(openGateway({ policy, maxTokens: 1.5 })).rejects.toThrow(
+    'maxTokens: got 1.5, expected a whole number ≥ 1',
+  )
+  for (const idleSeconds of [0, Number.POSITIVE_INFINITY, Number.NaN])
+    await expect(openGateway({ policy, idleSeconds })).rejects.toThrow(`${idleSeconds}, expected seconds above 0`)
+  const environment = defineTextEnvironment({
+    ...{ id: 'test/one', settings: {} },
+    make: () => ({ numExamples: 1, example: () => ({ prompt: 'x' }), respond: () => ({ reward: null }) }),
+  })
+  const world = await createWorld({ environment: environment(), policy, numLanes: 1 })
+  await expect(openGateway({ world, policy })).rejects.toThrow('openGateway: got both, expected world, or policy')
+  for (const [option, value] of Object.entries({ sampling: {}, seed: 1, slots: 1, context: 8, weights: 'x' })) {
+    await expect(openGateway({ world, [option]: value })).rejects.toThrow(
+      `openGateway, ${option}: got one beside world, expected none: the world has its own`,
+    )
+  }
   await expect(openGateway({ policy, operatorKey: 'short' })).rejects.toThrow('operatorKey: got 5 characters')
   await expect(openGateway({ policy, ports: 3 } as never)).rejects.toThrow(/ports.*did you mean "port"/)
   await expect(

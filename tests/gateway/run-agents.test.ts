@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { writeFile } from 'node:fs/promises'
+import { realpath, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,7 +11,7 @@ import { grpo, Trainer as PartsTrainer } from '../../src/entries/compat.ts'
 import { type AgentRun, runAgents } from '../../src/entries/engines.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
 import { defineTextEnvironment, type Example } from '../../src/environments/text.ts'
-import { createTrainer, createWorld, languageModel, rl, sft } from '../../src/index.ts'
+import { type ConversationCohort, createTrainer, createWorld, languageModel, rl, sft } from '../../src/index.ts'
 import { TextTeam } from '../../src/training/text/team.ts'
 import { opened, scriptedGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -219,6 +219,93 @@ describe('a training by agents', () => {
   })
 })
 
+describe('an agent of a training that', () => {
+  /** One update on two groups of two agents, as `run` has them. */
+  async function trained(
+    run: (given: AgentRun, number: number, cohort: ConversationCohort) => Promise<number>,
+    failure: 'keep' | 'drop' | 'throw',
+  ) {
+    const policy = languageModel({ width: 16, layers: 1, heads: 2, context: 24, anyText: true })
+    const through = await createWorld({ environment: tasksEnvironment(), policy, numLanes: 4, groupSize: 2, seed: 1 })
+    const gateway = await opened({ world: through })
+    let begun = 0
+    const agents = runAgents({
+      gateway,
+      tasks: TASKS,
+      maxAgents: 4,
+      run: (given) => run(given, begun++, through.cohort() as ConversationCohort),
+    })
+    const settings = { updates: 1, groupsPerUpdate: 2, groupSize: 2, failure, lossSettings: { klCoef: 0 } }
+    const trainer = createTrainer(through, rl(settings), { collector: agents.collector })
+    try {
+      const lines = []
+      for await (const { rl } of trainer.updates()) lines.push(rl!)
+      return { line: lines[0]!, agents }
+    } finally {
+      trainer.close()
+    }
+  }
+  /** Agents 0 and 1 have the task x, 2 and 3 the task y; number 3 asks nothing, once number 2 has ended. */
+  const silentLast = () => {
+    let end = () => {}
+    const ended = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    return async (given: AgentRun, number: number) => {
+      if (number === 3) await ended
+      if (number === 3) return 1
+      const reward = await letters(given)
+      if (number === 2) setImmediate(end)
+      return reward
+    }
+  }
+
+  test('asks nothing costs its group a member where groups are kept', async () => {
+    const { line } = await trained(silentLast(), 'keep')
+    expect(line).toMatchObject({ drops: {}, trajectories: 3, numUnknown: 0 })
+  })
+
+  test('asks nothing costs its group, whose rows make room, where groups are dropped', async () => {
+    const run = silentLast()
+    let others: number[] = []
+    const { line, agents } = await trained(async (given, number, { trajectories }) => {
+      if (number === 4) others = Array.from(trajectories.columns().group)
+      return run(given, number)
+    }, 'drop')
+    expect(line).toMatchObject({ drops: { failed: 1 }, trajectories: 4, numUnknown: 0 })
+    expect(others).not.toContain(1)
+    expect(agents.counts).toMatchObject({ ended: 6, silent: 1 })
+  })
+
+  test('is of a group that is dropped is ended', async () => {
+    let why = ''
+    const { line } = await trained(async (given, number) => {
+      if (number === 2) return 1 // It asks nothing.
+      if (number === 3) {
+        await new Promise<void>((resolve) => given.signal.addEventListener('abort', () => resolve()))
+        why = 'ended'
+      }
+      return letters(given)
+    }, 'drop')
+    expect([line.drops, line.trajectories, why]).toEqual([{ failed: 1 }, 4, 'ended'])
+  })
+
+  test('asks nothing ends the training where that was chosen', async () => {
+    await expect(trained(silentLast(), 'throw')).rejects.toThrow(
+      'group 1, member 1: got the model was asked nothing, expected an agent that asks the model, or rl.failure keep or drop',
+    )
+  })
+
+  test('asks for more rows than the log has room for ends the training', async () => {
+    await expect(
+      trained(async (given) => {
+        for (let i = 0; i < 40; i++) await ask(given, [{ role: 'user', content: `${i}` }], { max_tokens: 10 })
+        return 1
+      }, 'keep'),
+    ).rejects.toThrow(/got agents whose rows the log has no room for: \d+ tokens stand in it, expected fewer rows/)
+  })
+})
+
 describe('agents', () => {
   test('that are programs find their session and task in the environment, and tell their reward last', async () => {
     const folder = await temporaryFolder()
@@ -326,6 +413,81 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
     }
   })
 
+  test('that are programs have the folder and the variables that were said', async () => {
+    const { gateway } = await scriptedGateway(() => 'x')
+    const ends: unknown[] = []
+    const spied = {
+      ...gateway,
+      openSession: (place = {}) => {
+        const session = gateway.openSession(place)
+        const end: typeof session.end = (worth) => {
+          ends.push(worth)
+          return session.end(worth)
+        }
+        return Object.assign(Object.create(session) as typeof session, { end })
+      },
+    }
+    const cwd = await realpath(await temporaryFolder())
+    const program = (words: string) => [process.execPath, '-e', words]
+    const told = 'console.log(JSON.stringify({ reward: 1, error: process.cwd() + process.env.OWN }))'
+    const tasks = [{ prompt: 'x' }]
+    await runAgents({ gateway: spied, tasks, command: program(told), cwd, env: { OWN: '!' } }).collect()
+    await runAgents({ gateway: spied, tasks, command: program(told) }).collect()
+    for (const words of [
+      'console.log(1)',
+      'console.log("{}")',
+      'console.log(JSON.stringify({ reward: 1 })); console.log("bye")',
+    ])
+      await runAgents({ gateway: spied, tasks, command: program(words) }).collect()
+    const untold = { reward: null, error: 'the agent told no reward' }
+    expect(ends).toEqual([
+      { reward: 1, error: `${cwd}!` },
+      { reward: 1, error: `${process.cwd()}undefined` },
+      ...[untold, untold, untold],
+    ])
+  })
+
+  test('that throw what is no error have it as the reason', async () => {
+    const { gateway } = await scriptedGateway(() => 'x')
+    const run = async (given: AgentRun) => {
+      await ask(given, [{ role: 'user', content: 'hi' }])
+      throw 'enough'
+    }
+    const rows = await runAgents({ gateway, tasks: [{ prompt: 'x' }], run }).collect()
+    expect([rows.row(0).reward, rows.row(0).error]).toEqual([null, 'enough'])
+  })
+
+  test('are judged by the last answer in words, and by the last of what was asked', async () => {
+    const { gateway } = await scriptedGateway(() => 'fourty')
+    const judged: unknown[] = []
+    const prompt = [
+      { role: 'system', content: 'brief' },
+      { role: 'user', content: 'six' },
+    ]
+    const called = [...prompt, { role: 'assistant', content: null, tool_calls: [{}] }]
+    const agents = runAgents({
+      ...{ gateway, tasks: [{ prompt }, { prompt: called }, { prompt: 'silent' }, { prompt: 'bad' }] },
+      run: async (given) => {
+        if (given.task.prompt !== 'silent') await ask(given, [{ role: 'user', content: 'hi' }])
+        return 3
+      },
+      reward: (words, completion) => {
+        judged.push([words, completion])
+        if (words === 'bad') throw new Error('no judge')
+        return 1
+      },
+    })
+    const rows = await agents.collect()
+    expect(judged).toEqual([
+      ['six', 'fourty'],
+      ['', 'fourty'],
+      ['bad', 'fourty'],
+    ])
+    expect([0, 1, 2].map((i) => rows.row(i).reward)).toEqual([1, 1, null])
+    expect(rows.row(2).error).toContain('no judge')
+    expect(agents.counts).toEqual({ ended: 4, unknown: 2, late: 0, silent: 1 })
+  })
+
   test('are judged by a reward, whatever they say', async () => {
     const { gateway } = await scriptedGateway(() => '42')
     const run = async (given: AgentRun) => {
@@ -357,6 +519,12 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
       )
     }
     expect(() => runAgents({ gateway, tasks: TASKS, command: [] })).toThrow('command: got []')
+    expect(() => runAgents({ gateway, tasks: TASKS, command: ['ls', 3] as never })).toThrow('command: got ["ls",3]')
+    expect(() => runAgents({ gateway: {} as never, tasks: TASKS, run })).toThrow(
+      'gateway: got {}, expected an open gateway',
+    )
+    expect(() => runAgents({ gateway: undefined as never, tasks: TASKS, run })).toThrow('gateway: got undefined')
+    expect(() => runAgents({ gateway, tasks: {} as never, run })).toThrow('tasks: got {}, expected at least one')
     expect(() => runAgents({ gateway, tasks: TASKS, run, reward: 1 as never })).toThrow('reward: got 1')
     expect(() => runAgents({ gateway, tasks: TASKS, run: 1 as never })).toThrow('run: got 1')
     expect(() => runAgents({ gateway, tasks: TASKS, run, command: ['ls'] })).toThrow('runAgents: got both')

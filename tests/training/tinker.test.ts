@@ -609,6 +609,19 @@ describe('a training by a service', () => {
     )
   })
 
+  test('fails turns that it cuts off before they have as many tokens as were asked for', async () => {
+    const service = await serve({
+      answer(path, body) {
+        // Probes take the most probable tokens.
+        if (path === 'asample' && body.sampling_params.temperature > 0) return { json: { request_id: 'cut' } }
+        if (path !== 'retrieve_future' || body.request_id !== 'cut') return undefined
+        return { json: { sequences: [{ tokens: [], logprobs: [], stop_reason: 'length' }] } }
+      },
+    })
+    const trained = train(await trainer(service.url, 'grpo', 1, undefined, { failure: 'throw' }))
+    await expect(trained).rejects.toThrow(/engine tinker: 0 tokens of \d+, and "length" as the reason/)
+  })
+
   test('ends before it learns from a session whose weights were swapped under their name', async () => {
     let asked = 0
     const service = await serve({
