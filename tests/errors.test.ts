@@ -7,6 +7,7 @@ import { takeArena } from '../src/components/arena.ts'
 import { column } from '../src/components/column.ts'
 import { cartPole } from '../src/environments/cart-pole.ts'
 import { defineEnvironment } from '../src/environments/environment.ts'
+import { fromObjects } from '../src/environments/from-objects.ts'
 import { pendulum } from '../src/environments/pendulum.ts'
 import { environmentFactory } from '../src/environments/registry.ts'
 import { textEnvironmentFactory } from '../src/environments/tasks/registry.ts'
@@ -85,6 +86,26 @@ describe('InputError', () => {
     ['text/x settings', () => defineTextEnvironment({ id: 'text/x', make: () => conversation } as never)],
     ['text/x make', () => textEnvironment(undefined)()],
     ['text/x make', () => textEnvironment(() => undefined)()],
+    ['text/x make', () => textEnvironment(() => null)()],
+    ...(['numExamples', 'maxTurns', 'maxTokens'] as const).flatMap((name) =>
+      [0, 1.5, '1'].map((value): [string, () => unknown] => [
+        `text/x ${name}`,
+        () => textEnvironment(() => ({ ...conversation, [name]: value }))(),
+      ]),
+    ),
+    ['text/x example', () => textEnvironment(() => ({ ...conversation, example: 'a' }))()],
+    ['text/x respond', () => textEnvironment(() => ({ ...conversation, respond: null }))()],
+    ['text/x together.respond', () => textEnvironment(() => ({ ...conversation, together: null }))()],
+    ['text/x together.respond', () => textEnvironment(() => ({ ...conversation, together: { size: 2 } }))()],
+    ...[0, 1.5, 'all'].map((size): [string, () => unknown] => [
+      'text/x together.size',
+      () => textEnvironment(() => ({ ...conversation, together: { size, respond: () => [] } }))(),
+    ]),
+    [
+      'text/x maxTurns',
+      () => textEnvironment(() => ({ ...conversation, maxTurns: 2, together: { size: 'group', respond: () => [] } }))(),
+    ],
+    ['fromObjects Test-v0', () => fromObjects(3 as never, { id: 'Test-v0' } as never)],
     ['seed', () => parseSetting('seed', number(1, ''), 3 as never)],
     ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, ppo())],
     ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, rl())],

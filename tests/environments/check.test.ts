@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { colony } from '../../examples/colony.ts'
 import { checkEnvironment, type EnvironmentCheck, environmentChecks } from '../../src/environments/check.ts'
+import { where } from '../../src/environments/check-written.ts'
 import { defineEnvironment, type EnvironmentModel, type State } from '../../src/environments/environment.ts'
 import { Stream } from '../../src/random.ts'
 import { box, discrete } from '../../src/space.ts'
@@ -282,9 +283,17 @@ describe('checkEnvironment', () => {
   test('refuses options that are none', () => {
     const environment = walk(() => ({ numAgents: 2 }))
     expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 agents of a game')
-    expect(() => checkEnvironment(environment, { steps: 0 })).toThrow('steps: got 0')
+    for (const numLanes of [0, -2, 1.5, Number.NaN])
+      expect(() => checkEnvironment(environment, { numLanes })).toThrow(`numLanes: got ${numLanes}, expected`)
+    for (const steps of [0, 1.5]) expect(() => checkEnvironment(environment, { steps })).toThrow(`steps: got ${steps}`)
     expect(() => checkEnvironment(environment, { step: 3 } as never)).toThrow(
       /^option of checkEnvironment: got "step".*did you mean "steps"/,
     )
   })
+})
+
+test('a lane is told of by its episode and step, or as one whose first is still to begin', () => {
+  const lanes = { lane: Uint32Array.of(7, 8), episode: Uint32Array.of(2, 0xffffffff), step: Uint32Array.of(5, 0) }
+  const told = [0, 1].map((n) => where({ lanes } as never, n))
+  expect(told).toEqual(['lane 7 (episode 2, step 5)', 'lane 8 (before its first episode)'])
 })

@@ -21,6 +21,22 @@ const add = defineTool({
   run: ({ a, b, unit = '' }) => `${(a as number) + ((b as number | null) ?? 0)}${unit as string}`,
 })
 
+test('a tool has its arguments checked by their types, of each that JSON has', async () => {
+  const values = { integer: 2, number: 2.5, boolean: false, string: 'a', array: [1], object: {}, null: null }
+  const of = (type: string) =>
+    defineTool({
+      ...{ name: 't', description: '', run: () => 'fine' },
+      parameters: { type: 'object', properties: { x: { type } } },
+    })
+  const fits: Record<string, string[]> = { number: ['integer', 'number'] }
+  for (const type of Object.keys(values)) {
+    for (const [name, x] of Object.entries(values)) {
+      const { isError } = await callTool([of(type)], { name: 't', arguments: { x } }, never)
+      expect([type, name, isError]).toEqual([type, name, !(fits[type] ?? [type]).includes(name)])
+    }
+  }
+})
+
 describe('A tool', () => {
   test('is called with what the model gives, and answers in words', async () => {
     const ask = (given: object) => callTool([add], { name: 'add', arguments: given as never }, never)
@@ -116,6 +132,12 @@ describe('A tool', () => {
 
   test.each<[object, string]>([
     [{ name: 'a b' }, 'tool, name: got "a b", expected letters, digits, _, . and -, 64 at most'],
+    [{ name: 'a'.repeat(65) }, '64 at most'],
+    [{ name: '' }, 'tool, name: got ""'],
+    [{ name: 3 }, 'tool, name: got 3'],
+    [{ parameters: null }, 'tool add, parameters: got null, expected a JSON schema of type object'],
+    [{ parameters: 'object' }, 'tool add, parameters: got "object"'],
+    [{ seconds: Number.POSITIVE_INFINITY }, 'tool add, seconds: got Infinity, expected a number above 0'],
     [{ description: 3 }, 'tool add, description: got 3, expected a text'],
     [{ parameters: { type: 'string' } }, 'expected a JSON schema of type object'],
     [{ seconds: 0 }, 'tool add, seconds: got 0, expected a number above 0'],

@@ -94,6 +94,13 @@ test('guess-number says where the number is, and takes fewer guesses for better'
   expect(heard).toEqual(['>', '<', 0.8])
   const last = textEnvironmentFactory('text/guess-number')({ guesses: 1 } as never)
   expect(await reply(last, example, '2')).toEqual({ reward: 0, components: { best: 1 / 8 } })
+  for (const [completion, reward] of [
+    ['12', 1],
+    ['1', 0],
+    ['12.', 0],
+    [' 12', 0],
+  ] as const)
+    expect(await reply(last, { ...example, high: 16, number: 12 }, completion)).toMatchObject({ reward })
 })
 
 /** What the best guesses are worth together, over the numbers from low to high, where `turn` of 4 guesses were made before. */
