@@ -4,6 +4,7 @@
  */
 import { InputError, show, unknownWord } from './errors.ts'
 
+/** What a setting may be. */
 export type SettingValue = number | string | boolean | null | readonly number[] | readonly string[]
 
 /** One setting: its default gives its type. */

@@ -360,6 +360,18 @@ describe('help', () => {
     const { code, stdout } = await inProcess(['train', id, '--help'])
     expect(code).toBe(0)
     const keys = [...(await runKeys(id))]
+    const titles = [
+      'Run',
+      'Environment',
+      'Policy',
+      'Algorithm',
+      'Evaluation',
+      'Files and logging',
+      'Machine',
+      'Keys of train .*',
+    ]
+    expect(stdout.match(/^\S.+:$/gm)).toHaveLength(titles.length + 1) // The metrics are the last.
+    for (const title of titles) expect(stdout).toMatch(new RegExp(`^${title}:$`, 'm'))
     expect(keys.length).toBeGreaterThan(20)
     for (const [key, setting] of keys) {
       const line = stdout.split('\n').find((each) => each.startsWith(`  ${key}=`))

@@ -103,6 +103,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@jitl/quickjs-wasmfile-release-sync': ['rewards'],
   bitecs: ['world', 'cohorts', 'examples'],
   'apache-arrow': ['tables'],
+  yaml: ['cli'],
   hyparquet: ['datasets', 'tables'],
   'hyparquet-writer': ['tables'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],

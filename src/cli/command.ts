@@ -2,7 +2,7 @@
 import { InputError, printable, show, unknownWord } from '../errors.ts'
 import type { Setting } from '../settings.ts'
 import { VERSION } from '../version.ts'
-import type { Command, Invocation } from './invocation.ts'
+import type { Command } from './invocation.ts'
 import { tellApart } from './words.ts'
 
 /** Each command is loaded when it is asked for. */
@@ -55,11 +55,44 @@ async function run(args: readonly string[]): Promise<void> {
     return console.log((name === undefined ? null : await helpOf(name, words)) ?? (await help()))
   }
   if (name === undefined) throw unknownWord('command', pairs[0], Object.keys(commands))
-  const load = Object.hasOwn(commands, name) ? commands[name]! : () => ownCommand(name)
-  const command = await load()
-  const invocation: Invocation = { words, json: flags.has('json'), quiet: flags.has('quiet') }
-  const result = await command(invocation)
-  if (invocation.json) console.log(JSON.stringify(result))
+  const isOurs = Object.hasOwn(commands, name)
+  const command = await (isOurs ? commands[name]! : () => ownCommand(name))()
+  const files = isOurs ? pairs.filter((pair) => pair.startsWith(CONFIG)) : []
+  const invocation = { json: flags.has('json'), quiet: flags.has('quiet') }
+  const execute = async (words: readonly string[]) => {
+    if (flags.has('print-config')) {
+      return (await import('./print-config.ts')).printConfig(name, { ...invocation, words })
+    }
+    const result = await command({ ...invocation, words })
+    if (invocation.json) console.log(JSON.stringify(result))
+  }
+  if (files.length === 0) return execute(words)
+  const others = pairs.filter((pair) => !files.includes(pair))
+  await withConfig(files, others, (told) => execute([...rest, ...told]))
+}
+
+const CONFIG = 'config='
+
+/** Runs a command with the keys of a file beside its own, which win. @throws InputError that names the file's line where one is wrong. */
+async function withConfig(
+  files: readonly string[],
+  pairs: readonly string[],
+  execute: (pairs: readonly string[]) => Promise<void>,
+): Promise<void> {
+  if (files.length > 1) throw new InputError('config', 'a value twice', 'one file')
+  const path = files[0]!.slice(CONFIG.length)
+  const found = await (await import('./config-file.ts')).readConfigFile(path)
+  const own = new Set(pairs.map((pair) => pair.slice(0, pair.indexOf('='))))
+  const those = [...found].filter(([key]) => !own.has(key))
+  try {
+    await execute([...those.map(([key, { text }]) => `${key}=${text}`), ...pairs])
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error
+    const { subject, got, expected } = error
+    const place = those.find(([key]) => subject === key || (subject === 'key' && got.startsWith(JSON.stringify(key))))
+    if (place === undefined) throw error
+    throw new InputError(`${path}:${place[1].line}, ${subject}`, got, expected, { cause: error })
+  }
 }
 
 /** The command that a module exports: whoever calls names it, so it is trusted. */

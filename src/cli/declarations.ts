@@ -37,7 +37,7 @@ const COMMANDS_OF_ALL = {
   train: {
     takes: '<environment>',
     does: 'train in a new run folder',
-    more: 'The folder is runs/<environment>-<n>, unless out=DIR names it.',
+    more: 'The folder is runs/<environment>-<n>, unless out=DIR names it. --print-config prints what it would be told, as config=FILE takes it.',
     keys: [['Keys of train', { ...trainKeys, ...out('the run folder') }]],
   },
   sweep: {

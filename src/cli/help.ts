@@ -4,10 +4,12 @@ import { fileURLToPath } from 'node:url'
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
 import { declarations } from './declarations.ts'
 import { readTexts } from './invocation.ts'
+import { isPair } from './words.ts'
 
 const OPTIONS = `--key value, --key=value and key=value are the same.
   --json     print one JSON document last, and nothing else on standard output
-  --quiet    print no progress`
+  --quiet    print no progress
+  config=FILE takes keys from a file of YAML or JSON, too; those of the command line win`
 
 /** All commands, on one screen of 24 lines and 80 columns. */
 export async function help(): Promise<string> {
@@ -47,9 +49,9 @@ export async function helpOf(command: string, words: readonly string[]): Promise
 type Entries = readonly (readonly [key: string, setting: Setting])[]
 
 /** Keys of a run without a prefix, by what they are about. */
-const GROUPS: Readonly<Record<string, string>> = {
-  Run: 'out seed seeds mode totalSteps from epochs weights stopWhenSolved',
-  World: `numLanes wrappers opponents opponentsEvery opponentsShare tooLong cutTurn segmentation rewardReduction replySeconds
+export const GROUPS: Readonly<Record<string, string>> = {
+  Run: 'out ifExists seed seeds mode totalSteps from epochs weights stopWhenSolved',
+  Environment: `numLanes wrappers opponents opponentsEvery opponentsShare tooLong cutTurn segmentation rewardReduction replySeconds
     turnSeconds`,
   Policy: 'policy',
   Algorithm: 'algorithm systems',
@@ -58,27 +60,30 @@ const GROUPS: Readonly<Record<string, string>> = {
   Machine: 'kernels threads actors engine engineSettings backend backendSettings stallSeconds onStall',
 }
 
-/** The group of a key of a run; null of one that has none. */
-export function groupOf(key: string, policy: string): string | null {
+/** The group of a key of a run, whose parts are called so; of a key of another part (a wrapper, a system) the part. */
+export function groupOf(key: string, { policy, algorithm }: { policy?: unknown; algorithm?: unknown } = {}): string {
   const [, prefix] = /^(.+)\.[^.]+$/.exec(key) ?? []
-  if (prefix === 'environment') return 'World'
-  if (prefix !== undefined) return prefix === policy || prefix === 'languageModel' ? 'Policy' : 'Algorithm'
-  return Object.keys(GROUPS).find((group) => GROUPS[group]!.split(/\s+/).includes(key)) ?? null
+  if (prefix === undefined)
+    return Object.keys(GROUPS).find((group) => GROUPS[group]!.split(/\s+/).includes(key)) ?? 'Run'
+  if (prefix === 'environment') return 'Environment'
+  if (prefix === policy || prefix === 'languageModel') return 'Policy'
+  return prefix === algorithm || ['sft', 'rl', 'loss'].includes(prefix) ? 'Algorithm' : prefix
 }
 
 async function trainHelp([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
-  const given = readTexts(words.filter((word) => word.includes('=')))
+  const given = readTexts(words.filter(isPair))
   const [keys, metrics] = [await runKeys(environment, given), await runMetrics(environment, given)]
   const own = declarations.train!.keys.flatMap(([, each]) => Object.entries(each))
-  const all: Entries = [...own, ...keys]
-  const policy = String(keys.get('policy')?.default ?? '')
-  const groups = Object.keys(GROUPS).map((group) => {
-    const those = all.filter(([key]) => (groupOf(key, policy) ?? 'Run') === group)
-    return those.length === 0 ? [] : [`${group}:\n${table(those)}`]
-  })
+  const parts = { policy: keys.get('policy')?.default, algorithm: keys.get('algorithm')?.default }
+  const groups = new Map<string, [key: string, setting: Setting][]>(Object.keys(GROUPS).map((group) => [group, []]))
+  for (const entry of [...own, ...keys]) {
+    const group = groupOf(entry[0], parts)
+    groups.set(group, [...(groups.get(group) ?? []), entry])
+  }
+  const tables = [...groups].map(([group, entries]) => `${group}:\n${table(entries)}`)
   return `Keys of train (defaults for ${environment}):
 
-${groups.flat().join('\n\n')}
+${tables.join('\n\n')}
 
 Metrics that an update of it writes to metrics.jsonl:
 ${metricTable(metrics)}`

@@ -3,7 +3,7 @@ import { InputError, show, similar } from '../errors.ts'
 import type { Setting } from '../settings.ts'
 
 /** What stands for itself, and takes no value. */
-export const FLAGS = ['help', 'version', 'json', 'quiet'] as const
+export const FLAGS = ['help', 'version', 'json', 'quiet', 'print-config'] as const
 const SHORT: Readonly<Record<string, Flag>> = { h: 'help', q: 'quiet' }
 
 type Flag = (typeof FLAGS)[number]

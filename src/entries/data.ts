@@ -84,6 +84,7 @@ export {
   trainSeeds,
 } from '../training/run-group.ts'
 export {
+  resolveSweepKeys,
   type SweepOptions,
   type SweepSetting,
   type SweepSummary,

@@ -17,9 +17,10 @@ export {
   part,
   type Setting,
   type Settings,
+  type SettingValue,
   sizes,
   strings,
   text,
 } from '../settings.ts'
-export { runKeys, runMetrics } from '../training/run.ts'
+export { resolveRunKeys, runKeys, runMetrics } from '../training/run.ts'
 export { type ForeignModule, type ModuleTrust, trustList, trustModule } from '../trust.ts'

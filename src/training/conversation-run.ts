@@ -214,10 +214,17 @@ async function configure(
   }
 }
 
-/** Refuses keys of a phase that the mode leaves out. */
-function refuseUnused(mode: (typeof conversationRunSettings)['mode']['default'], given: readonly string[]): void {
+type Mode = (typeof conversationRunSettings)['mode']['default']
+
+/** Whether a key is of a phase that the mode leaves out. */
+function isUnused(mode: Mode, key: string): boolean {
   const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
-  const unused = given.find((key) => prefixes.some((prefix) => key.startsWith(prefix)))
+  return prefixes.some((prefix) => key.startsWith(prefix))
+}
+
+/** Refuses keys of a phase that the mode leaves out. */
+function refuseUnused(mode: Mode, given: readonly string[]): void {
+  const unused = given.find((key) => isUnused(mode, key))
   if (unused === undefined) return
   const wanted = mode === 'rl' ? 'sft or sft+rl' : 'rl or sft+rl'
   throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
@@ -336,6 +343,7 @@ export const conversationRun: RunKind<
     const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
     return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics), ...judged }
   },
+  refuses: ({ settings: { mode } }, key) => isUnused(mode, key),
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
   records({ environment, policy, sft, rl }) {
     return {

@@ -49,6 +49,7 @@ import {
   fileOfRecord,
   lanesOf,
   lengthOf,
+  OF_COLLECTING,
   type RecordedFile,
   readRecorded,
   recordedUpdates,
@@ -333,6 +334,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return { ...metricsOfRun(algorithm.metrics, maxStaleness, isSelfPlay), ...judged }
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
+  refuses: ({ recorded }, key) => (recorded === null ? ['epochs'] : (OF_COLLECTING as readonly string[])).includes(key),
   records({ environment, policy, algorithm, systems, recorded }) {
     return {
       environment: portable(environment, builtIns),

@@ -23,7 +23,7 @@ export interface RecordedFile {
 }
 
 /** Settings that say how lanes collect, and what becomes of what they have collected. */
-const OF_COLLECTING = ['totalSteps', 'stopWhenSolved', 'rollouts', 'actors'] as const
+export const OF_COLLECTING = ['totalSteps', 'stopWhenSolved', 'rollouts', 'actors'] as const
 
 /**
  * Compares what a run is told with where it learns from. `given` are the keys that its user has given.

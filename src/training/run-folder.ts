@@ -312,8 +312,18 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }
 
+/** What may be the id of a model, `owner/name`, and is no folder of runs. */
+const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
+
+/** As `readConfig`, but null where there is none. @throws InputError where no folder is there either, and its name is no model's. */
+export async function peekConfig(folder: string): Promise<Readonly<Record<string, unknown>> | null> {
+  if ((await disk.kind(join(folder, 'config.json'))) !== null) return readConfig(folder)
+  if (!MODEL_ID.test(folder) && (await disk.kind(folder)) === null) throw await noRun(folder)
+  return null
+}
+
 /** What to say of a folder that was named as a run and is none: up to three runs below it or, where it is not there, beside it. */
-export async function noRun(folder: string): Promise<InputError> {
+async function noRun(folder: string): Promise<InputError> {
   const isFolder = await disk.isFolder(folder).catch(() => null)
   const got = isFolder === null ? 'no such folder' : isFolder ? 'a folder without a config.json' : 'a file'
   const places = isFolder ? [folder] : [dirname(folder), 'runs']

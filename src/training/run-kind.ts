@@ -124,6 +124,8 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   keys(factory: unknown, given: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Setting>>
   /** What the lines of its `metrics.jsonl` say, by name: each line what its phase tells. */
   metrics(factory: unknown, given: Readonly<Record<string, string>>): Promise<Metrics>
+  /** Whether a run of this definition refuses a key that it has no use for. */
+  refuses(definition: D, key: string): boolean
   configure(factory: unknown, given: Readonly<Record<string, string>>): Promise<D>
   /** What `config.json` has of it, beside the settings. */
   records(definition: D): Readonly<Record<string, DefinitionRecord | readonly DefinitionRecord[] | null>>

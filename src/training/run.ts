@@ -14,13 +14,13 @@ import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
-import { disk, writeWhole } from '../files.ts'
-import { describeNative, type KernelBuild } from '../kernels/bind.ts'
+import { writeWhole } from '../files.ts'
+import { describeNative } from '../kernels/bind.ts'
 import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
 import { Loggers } from '../loggers/loggers.ts'
 import type { Metrics } from '../metrics.ts'
-import type { Setting } from '../settings.ts'
+import type { Setting, SettingValue } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { listCheckpoints } from './checkpoint.ts'
@@ -35,8 +35,17 @@ import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun } from '.
 import { checkIfExists, type IfExists, numbered, tellNumbered } from './if-exists.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
+import { resolveKeys } from './resolved-keys.ts'
 import { findEnvironment } from './run-definitions.ts'
-import { holdsRun, noRun, type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
+import {
+  holdsRun,
+  peekConfig,
+  type ResumeOptions,
+  RunFolder,
+  readConfig,
+  recordIn,
+  refuseOccupied,
+} from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import { settingsAnew } from './same-run.ts'
@@ -85,10 +94,7 @@ async function findRun(
  * `languageModel.…`.
  * @throws InputError for an unknown environment, policy or algorithm, which names the nearest.
  */
-export async function runKeys(
-  environment: string,
-  given: Readonly<Record<string, string>> = {},
-): Promise<ReadonlyMap<string, Setting>> {
+export async function runKeys(environment: string, given: Texts = {}): Promise<ReadonlyMap<string, Setting>> {
   const { kind, factory } = await findRun(environment)
   return kinds[kind].keys(factory, given)
 }
@@ -102,6 +108,7 @@ export async function runMetrics(environment: string, given: Readonly<Record<str
   return kinds[kind].metrics(factory, given)
 }
 
+type Texts = Readonly<Record<string, string>>
 /** Where somebody's own environment is. */
 type ModulePath = `${string}.${'mjs' | 'js' | 'ts'}`
 
@@ -127,6 +134,16 @@ export async function configureRun(
 ): Promise<RunDefinition> {
   const { kind, factory } = await findRun(environment)
   return kinds[kind].configure(factory, given)
+}
+
+/**
+ * The value of every key of the run that `configureRun` defines with these texts: given as texts again, all of them define the same run.
+ * @throws InputError as `configureRun` does.
+ */
+export async function resolveRunKeys(environment: string, given: Texts = {}): Promise<Map<string, SettingValue>> {
+  const { kind, factory } = await findRun(environment)
+  const definition = await kinds[kind].configure(factory, given)
+  return resolveKeys(kinds[kind], definition, await kinds[kind].keys(factory, given), given)
 }
 
 /** A training with its folder, which is this process's until the training has ended. */
@@ -421,7 +438,8 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   return files.unlessFails(async () => {
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
     const recorded = given.has('kernels') ? null : await recordedKernels(folder, from)
-    const wanted = recorded === null ? asked : withKernels(asked, recorded.build)
+    const kernels = recorded === null ? {} : { kernels: recorded.build }
+    const wanted = { ...asked, settings: { ...asked.settings, ...kernels } } as RunDefinition
     const made = (await kind.createTrainer(wanted, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
     const { trainer } = made
     const warnings = [...made.notes, ...(recorded?.notes ?? [])]
@@ -445,10 +463,6 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   })
 }
 
-function withKernels(definition: RunDefinition, kernels: KernelBuild): RunDefinition {
-  return { ...definition, settings: { ...definition.settings, kernels } } as RunDefinition
-}
-
 /**
  * The definition of the run in a folder. The modules that it names are programs: they are run where they lie under the
  * working directory and outside the folder, where the user has put them into the list of trusted ones, or where
@@ -461,21 +475,13 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
   return kinds[kindOfConfig(config)].open(folder, config, trust)
 }
 
-/** What may be the id of a model, `owner/name`, and is no folder of runs. */
-const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
-
 /**
  * Of which kind the run in a folder is; null where the folder holds none, but a model, or nothing.
  * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
  */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
-  if ((await disk.kind(join(folder, 'config.json'))) === null) {
-    if (!MODEL_ID.test(folder) && (await disk.kind(folder)) === null) throw await noRun(folder)
-    return null
-  }
-  const config = await readConfig(folder)
-  if (!Object.hasOwn(config, 'colonnade')) return null
-  return kindOfConfig(config)
+  const config = await peekConfig(folder)
+  return config !== null && Object.hasOwn(config, 'colonnade') ? kindOfConfig(config) : null
 }
 
 /** Phases are of conversations alone. */

@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { type Curve, drawCurves } from '../curves.ts'
 import { InputError, show } from '../errors.ts'
 import { listFolder, within, writeWhole } from '../files.ts'
-import { configureRun, type Run, type RunDefinition, type RunSummary, runKeys } from './run.ts'
+import type { SettingValue } from '../settings.ts'
+import { configureRun, type Run, type RunDefinition, type RunSummary, resolveRunKeys, runKeys } from './run.ts'
 import {
   claim,
   claimGroup,
@@ -89,6 +90,29 @@ async function valuesOf(
   }
   if ([...values.values()].some(({ length }) => length > 1)) return values
   throw new InputError('sweep', 'one value of each key', 'a key with several, like ppo.gamma=0.9,0.99')
+}
+
+/**
+ * What `resolveRunKeys` says of every run of a sweep; of keys that the sweep varies their values, and of keys that differ otherwise nothing.
+ * @throws InputError as `trainSweep` does for its texts.
+ */
+export async function resolveSweepKeys(
+  environment: string,
+  texts: Readonly<Record<string, string>>,
+): Promise<Map<string, SettingValue | readonly SettingValue[]>> {
+  const values = await valuesOf(environment, texts)
+  const runs: Map<string, SettingValue>[] = []
+  for (const given of choicesOf(values)) runs.push(await resolveRunKeys(environment, given))
+  const resolved = new Map<string, SettingValue | readonly SettingValue[]>()
+  for (const key of new Set(runs.flatMap((run) => [...run.keys()]))) {
+    const different = [...new Map(runs.map((run) => [JSON.stringify(run.get(key)), run.get(key)])).values()]
+    const isVaried = (values.get(key)?.length ?? 0) > 1
+    const found = different.filter((value) => value !== undefined)
+    if (isVaried) resolved.set(key, found)
+    else if (different.length === 1) resolved.set(key, found[0]!)
+  }
+  resolved.delete('seed') // Of which a sweep has several.
+  return resolved
 }
 
 /** Every choice of one value of each key; the last key's values follow one another. */

@@ -3,8 +3,11 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { GROUPS, groupOf } from '../../src/cli/help.ts'
+import { trainKeys } from '../../src/cli/train.ts'
 import { tellApart } from '../../src/cli/words.ts'
 import { boolean, integer, type Setting, text } from '../../src/settings.ts'
+import { runKeys } from '../../src/training/run.ts'
 import { inProcess, SMALL } from '../support/command.ts'
 
 let here: string
@@ -129,4 +132,18 @@ describe('a run that is not there is told in a sentence by', () => {
       expect([stdout, code]).toEqual([command === 'validate' ? expect.any(String) : '', command === 'validate' ? 2 : 1])
     }
   })
+})
+
+test('every key of a run without a prefix has its group in the help', async () => {
+  for (const id of ['CartPole-v1', 'text/reverse']) {
+    for (const key of [...(await runKeys(id)).keys(), ...Object.keys(trainKeys)].filter(
+      (each) => !each.includes('.'),
+    )) {
+      expect(
+        Object.values(GROUPS).flatMap((keys) => keys.split(/\s+/)),
+        key,
+      ).toContain(key)
+    }
+  }
+  expect(groupOf('timeLimit.maxEpisodeSteps', { policy: 'mlp', algorithm: 'ppo' })).toBe('timeLimit')
 })

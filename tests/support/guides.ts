@@ -1,4 +1,4 @@
-/** The pages whose blocks of code are run as they stand: the guides, and the one of environments of one's own. */
+/** The pages whose blocks of code are run as they stand: the guides, and those of environments of one's own and of the command line. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -20,7 +20,7 @@ export const guides = readdirSync(guidesFolder)
   .map((name) => name.slice(0, -3))
 
 /** All pages. */
-export const pages = [...guides, '../environments']
+export const pages = [...guides, '../environments', '../cli']
 
 /**
  * The blocks of a page in their order, without those of `text`, which show what a program says. Throws for one that nothing would run: in
