@@ -3,10 +3,11 @@
  * looked for beside Colonnade, then beside the program that runs, and nowhere else: a package that lies in the working directory
  * may have come with somebody's archive. What lies in a run folder is never loaded.
  *
- * Nothing else imports an optional package by its name, so that a bundler does not look for packages that are not installed.
+ * Nothing else imports an optional package by its name, so that a bundler does not look for packages that are not installed. Webpack
+ * follows `createRequire` where it is imported by its name, and warns: hence the module as a whole.
  */
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import nodeModule from 'node:module'
 import { dirname, isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { getEnvironmentData, isMainThread, setEnvironmentData } from 'node:worker_threads'
@@ -55,7 +56,7 @@ export function findPackage(name: string, places: readonly string[] = ownPlaces(
   const manifest = resolvePackage(`${name}/package.json`, places)
   if (manifest === undefined) throw new NotInstalled(name)
   const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }
-  return { manifest, version, require: createRequire(manifest) }
+  return { manifest, version, require: nodeModule.createRequire(manifest) }
 }
 
 /**
@@ -77,7 +78,7 @@ function resolvePackage(specifier: string, places: readonly string[]): string | 
   for (const place of places) {
     let path: string
     try {
-      path = createRequire(place).resolve(specifier)
+      path = nodeModule.createRequire(place).resolve(specifier)
     } catch (cause) {
       const { code } = cause as NodeJS.ErrnoException
       if (code === 'MODULE_NOT_FOUND') continue
@@ -96,7 +97,7 @@ function resolvePackage(specifier: string, places: readonly string[]): string | 
 /** The package.json of a package that does not export it, from the folders in which Node looks; undefined for any other file. */
 function hiddenFile(specifier: string, place: string): string | undefined {
   if (!specifier.endsWith('/package.json')) return undefined
-  const paths = createRequire(place).resolve.paths(specifier) ?? []
+  const paths = nodeModule.createRequire(place).resolve.paths(specifier) ?? []
   const found = paths.map((folder) => join(folder, specifier)).find(existsSync)
   return found === undefined ? undefined : realpathSync(found)
 }

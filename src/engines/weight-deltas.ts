@@ -3,7 +3,7 @@
  * below one that all see. The first is a whole model; others have, of each tensor whose bytes changed, these xor those of the version
  * before, compressed by zstd, and the Adler-32 of what comes of it. Whoever pulls keeps a whole model of its own, and takes what it has missed.
  */
-import * as zlib from 'node:zlib'
+import zlib from 'node:zlib'
 import { InputError, show } from '../errors.ts'
 import { isThere, listFolder, readJsonObject, readWhole, removeWhole, writeWhole } from '../files.ts'
 import { deliverFolder } from '../policies/transformer/delivery.ts'
