@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { defineOffPolicyAlgorithm, offPolicySettings, qNetwork } from '../../src/entries/algorithms.ts'
-import { cartPole, createTrainer, createWorld, ticTacToe } from '../../src/index.ts'
+import { defineOffPolicyAlgorithm, dqn, offPolicySettings, qNetwork, sac } from '../../src/entries/algorithms.ts'
+import { cartPole, createTrainer, createWorld, mlp, recurrent, ticTacToe } from '../../src/index.ts'
 
 const metrics = { seen: { unit: null, description: 'of a row', reduction: 'rowMean' } } as const
 const options = {
@@ -18,6 +18,18 @@ test('masks of actions are refused by a loss that does not say that it obeys the
   }
   await expect(begin({})).rejects.toThrow('own environment: got one with masks of actions')
   await begin({ obeysMasks: true })
+})
+
+test('policies that an algorithm cannot learn are refused by name', async () => {
+  const begin = async (algorithm: ReturnType<typeof dqn>, policy: Parameters<typeof createWorld>[0]['policy']) =>
+    createTrainer(await createWorld({ environment: cartPole(), policy: policy!, numLanes: 2 }), algorithm)
+  await expect(begin(dqn(), mlp({ hidden: [4] }))).rejects.toThrow(
+    'dqn policy: got one without values of actions, expected one whose outputs they are: qNetwork',
+  )
+  await expect(begin(sac() as never, mlp({ hidden: [4] }))).rejects.toThrow(
+    'sac policy: got one without critics of actions, expected one that has two: sacNetwork',
+  )
+  await expect(begin(dqn(), recurrent({ units: 4 }))).rejects.toThrow(/dqn policy: got one w/)
 })
 
 test('a loss of one’s own is handed every row of a minibatch once, in blocks', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { createKernels, TdSum } from '../../src/kernels/bind.ts'
-import { philox4x32, Random, Stream, unitFromWord } from '../../src/random.ts'
+import { boxMuller, philox4x32, Random, Stream, unitFromWord } from '../../src/random.ts'
 
 const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const { key0, key1 } = new Random(3)
@@ -127,4 +127,40 @@ test('the loss of an error is half its square, and grows in a straight line from
   expect(sums[2 + TdSum.tdLoss]).toBeCloseTo(0.125 + 0.5 * 4 + 0.25 * 4, 6)
   expect(sums[2 + TdSum.tdError]).toBe(6.5)
   expect(sums[2 + TdSum.actionValue]).toBe(8.5)
+})
+
+test('normal numbers of a minibatch are keyed by the row, its element and what they are for', () => {
+  const [numRows, width, first] = [3, 6, 5]
+  const drawn = (use: number) => {
+    const normal = new Float32Array(numRows * width)
+    kernels.drawReplayNormal(normal, new Uint32Array(4), 9, use, first, key0, key1, numRows, width)
+    return normal
+  }
+  const words = new Uint32Array(4)
+  const expected = Array.from({ length: numRows * width }, (_, i) => {
+    const [row, k] = [Math.floor(i / width), i % width]
+    philox4x32(words, 2 * (first + row) + Math.floor(k / 4), 9, 1, Stream.replay, key0, key1)
+    const pair = k % 4 < 2 ? 0 : 2
+    return Math.fround(boxMuller(words[pair]!, words[pair + 1]!, k % 2))
+  })
+  expect([...drawn(1)]).toEqual(expected)
+  expect(new Set([...drawn(1), ...drawn(2)]).size).toBe(2 * numRows * width)
+})
+
+test('a log standard deviation at its bounds, or beyond them, is not moved', () => {
+  const logStds = [-21, -20, -19.5, 0, 1.5, 2, 3]
+  const outputs = Float32Array.from(logStds.flatMap((logStd) => [0, logStd]))
+  const ones = new Float32Array(logStds.length).fill(0.5)
+  const derivatives = new Float32Array(outputs.length)
+  kernels.squashedBackward(derivatives, ones, ones, outputs, ones, 0.5, 1, logStds.length, 1)
+  const isMoved = logStds.map((_, row) => derivatives[2 * row + 1] !== 0)
+  expect(isMoved).toEqual([false, false, true, true, true, false, false])
+})
+
+test('what was seen next is gathered for as many rows as are said, and for no other', () => {
+  const gathered = new Float32Array(6)
+  const replayed = { next: Uint32Array.of(1, 0, 1), isFinal: Uint8Array.of(0, 1, 0) }
+  const [seen, last] = [Float32Array.of(1, 2, 3, 4), Float32Array.of(5, 6, 7, 8)]
+  kernels.gatherNext(gathered, seen, last, replayed, 2, 2)
+  expect([...gathered]).toEqual([3, 4, 5, 6, 0, 0])
 })

@@ -30,6 +30,25 @@ describe('A simulated training', () => {
     expect(staleness).toEqual({ mean: 0, max: 0, counts: [160] })
   })
 
+  it('takes measured lengths of answers, each as often as it was measured', async () => {
+    const { lengthMedian: _, lengthSigma: __, ...rest } = even
+    const all = await simulate(rest, [100])
+    expect(all).toEqual(await simulate(even))
+    const { trainedTokens } = await simulate({ ...rest, updates: 50 }, [50, 50, 150, 150])
+    expect(trainedTokens / (50 * 32)).toBeGreaterThan(95)
+    expect(trainedTokens / (50 * 32)).toBeLessThan(105)
+    for (const [given, lengths, message] of [
+      [even, [100], 'lengthMedian: got 100, expected no such setting where lengths are measured'],
+      [{ lengthSigma: 0 }, [100], 'lengthSigma: got 0'],
+      [{ lengthMax: 9 }, [100], 'lengthMax: got 9'],
+      [rest, [], 'lengths: got none, expected tokens of at least one answer'],
+      [rest, [100, 0], 'lengths: got 0, expected whole numbers ≥ 1'],
+      [rest, [1.5], 'lengths: got 1.5, expected whole numbers ≥ 1'],
+    ] as const) {
+      await expect((async () => simulate(given, lengths))()).rejects.toThrow(message)
+    }
+  })
+
   it('is as fast as the slower side where sampling runs ahead', async () => {
     const fast = await simulate({ ...even, maxStaleness: 2 })
     expect(fast.seconds).toBeCloseTo(2 + 20 * 1.75, 6) // The learner never waits but for its first batch.
@@ -85,7 +104,7 @@ describe('A simulated training', () => {
     expect(Object.keys(beyond).toSorted()).toEqual(Object.keys(simulationSettings).toSorted())
     for (const [name, values] of Object.entries(beyond)) {
       for (const value of [...values, null]) {
-        await expect((async () => simulate({ [name]: value } as never))(), name).rejects.toThrow(name)
+        await expect((async () => simulate({ [name]: value } as never))(), name).rejects.toThrow(`simulation.${name}`)
       }
     }
   })

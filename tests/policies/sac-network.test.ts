@@ -5,12 +5,24 @@ import { sacNetwork } from '../../src/entries/algorithms.ts'
 import { createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import type { Evaluated, SoftPolicy } from '../../src/policies/policy.ts'
 import { Random, Stream } from '../../src/random.ts'
-import { box } from '../../src/space.ts'
+import { box, discrete, type Space } from '../../src/space.ts'
 
 const LANES = 6
 const LOW = [-2, 0]
 const HIGH = [1, 10]
 const observationSpace = box({ low: -9, high: 9, shape: [3] })
+
+test('a network is of a box, and acts in one with bounds', () => {
+  const build = (seen: Space, acts: Space) => () => sacNetwork({ hidden: [4] }).build(seen, acts)
+  const actions = box({ low: -1, high: 1 })
+  expect(build(discrete(2), actions)).toThrow('sacNetwork observation space: got')
+  expect(build(observationSpace, discrete(2))).toThrow('sacNetwork action space: got')
+  for (const bounds of [
+    { low: Number.NEGATIVE_INFINITY, high: 1 },
+    { low: -1, high: Number.POSITIVE_INFINITY },
+  ])
+    expect(build(observationSpace, box(bounds))).toThrow('expected a box with finite bounds')
+})
 
 /** A network with weights at random over lanes that see something. */
 function makeLanes(build = kernelBuilds()[0]!) {
