@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest'
 import { defineOffPolicyAlgorithm, dqn, offPolicySettings, qNetwork, sac } from '../../src/entries/algorithms.ts'
-import { cartPole, createTrainer, createWorld, mlp, recurrent, ticTacToe } from '../../src/index.ts'
+import {
+  cartPole,
+  createTrainer,
+  createWorld,
+  mlp,
+  type PolicyDefinition,
+  recurrent,
+  ticTacToe,
+} from '../../src/index.ts'
 
 const metrics = { seen: { unit: null, description: 'of a row', reduction: 'rowMean' } } as const
 const options = {
@@ -21,8 +29,8 @@ test('masks of actions are refused by a loss that does not say that it obeys the
 })
 
 test('policies that an algorithm cannot learn are refused by name', async () => {
-  const begin = async (algorithm: ReturnType<typeof dqn>, policy: Parameters<typeof createWorld>[0]['policy']) =>
-    createTrainer(await createWorld({ environment: cartPole(), policy: policy!, numLanes: 2 }), algorithm)
+  const begin = async (algorithm: ReturnType<typeof dqn>, policy: PolicyDefinition) =>
+    createTrainer(await createWorld({ environment: cartPole(), policy, numLanes: 2 }), algorithm)
   await expect(begin(dqn(), mlp({ hidden: [4] }))).rejects.toThrow(
     'dqn policy: got one without values of actions, expected one whose outputs they are: qNetwork',
   )
