@@ -88,5 +88,9 @@ export const rooms = {
     ],
   },
   // What faults are put into allocates, which contract.test.ts measures.
-  environments: { mutate: ['src/environments'], tests: ['tests/environments'], withoutTests: ['contract.test.ts'] },
+  environments: {
+    mutate: ['src/environments'],
+    tests: ['tests/environments', 'tests/errors.test.ts'],
+    withoutTests: ['contract.test.ts'],
+  },
 }
