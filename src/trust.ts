@@ -9,6 +9,7 @@ import { mkdir, readFile, realpath, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { environmentVariable } from './environment-variables.ts'
 import { InputError, show } from './errors.ts'
 import { isThere, readJsonObject, writeWhole } from './files.ts'
 
@@ -67,8 +68,8 @@ export async function trustModule(path: string): Promise<{ path: string; checksu
 
 /** The user's list: `colonnade/trusted-modules.json` where the system keeps a user's settings. */
 export function trustList(): string {
-  const { XDG_CONFIG_HOME, APPDATA } = process.env
-  return join(XDG_CONFIG_HOME || APPDATA || join(homedir(), '.config'), 'colonnade', 'trusted-modules.json')
+  const place = environmentVariable('XDG_CONFIG_HOME') || environmentVariable('APPDATA')
+  return join(place || join(homedir(), '.config'), 'colonnade', 'trusted-modules.json')
 }
 
 /** Checksums of trusted modules, by their places. */

@@ -23,6 +23,7 @@ const ROOT = [
     'expression-program',
     'packages',
     'own-files',
+    'environment-variables',
   ],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {

@@ -3,6 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { findEngine, openGateway } from '../entries/engines.ts'
 import { integer, number, strings, text } from '../entries/settings.ts'
+import { environmentVariable } from '../environment-variables.ts'
 import { InputError } from '../index.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -42,7 +43,7 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
     gatewayKeys,
     texts,
   )
-  const given = process.env[KEY]
+  const given = environmentVariable(KEY)
   if (given === undefined && out === '') {
     throw new InputError(
       KEY,

@@ -2,6 +2,7 @@
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
+import { environmentVariables } from '../environment-variables.ts'
 import { declarations } from './declarations.ts'
 import { readTexts } from './invocation.ts'
 import { isPair } from './words.ts'
@@ -24,7 +25,7 @@ ${lines.join('\n')}
   ${rare!.map(([name]) => name).join(', ')}, ./module.mjs
 
 <command> --help: its keys; train <environment> --help: those of a training
---version prints the version
+help environment: the environment variables that are read; --version: the version
 guides: ${docs('guides/first-hour.md')}`
 }
 
@@ -33,8 +34,9 @@ function docs(page: string): string {
   return relative(process.cwd(), fileURLToPath(new URL(`../../../docs/${page}`, import.meta.url)))
 }
 
-/** Usage of one command, and its keys; those of train as its words, if there are any, say: `CartPole-v1 policy=dense`. Null for a command of one's own. */
+/** Usage of one command, or the table of environment variables; and its keys; those of train as its words, if there are any, say: `CartPole-v1 policy=dense`. Null for a command of one's own. */
 export async function helpOf(command: string, words: readonly string[]): Promise<string | null> {
+  if (command === 'environment') return `Environment variables:\n${lines(Object.entries(environmentVariables))}`
   const declared = Object.hasOwn(declarations, command) ? declarations[command] : undefined
   if (declared === undefined) return null
   const { takes, does, more, keys } = declared

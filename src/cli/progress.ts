@@ -1,4 +1,6 @@
 /** Progress on standard error: a live line on a terminal, plain lines elsewhere. */
+
+import { environmentVariable } from '../environment-variables.ts'
 import { group } from '../metrics.ts'
 import { Sparkline } from './sparkline.ts'
 import { styleFor } from './terminal.ts'
@@ -29,7 +31,7 @@ export interface ProgressLine {
 /** A progress line for a training of `total` steps, or whatever `noun` says. */
 export function progressLine(total: number, noun: string, quiet: boolean): ProgressLine {
   const stream = process.stderr
-  const live = stream.isTTY === true && process.env.TERM !== 'dumb'
+  const live = stream.isTTY === true && environmentVariable('TERM') !== 'dumb'
   const style = styleFor(stream)
   const start = performance.now()
   let shownAt = Number.NEGATIVE_INFINITY

@@ -1,14 +1,15 @@
 /** Colors of a terminal, where it has them. */
 import type { WriteStream } from 'node:tty'
+import { environmentVariable } from '../environment-variables.ts'
 
 const CODES = { bold: [1, 22], dim: [2, 22], green: [32, 39], cyan: [36, 39] } as const
 export type Style = keyof typeof CODES
 
 /** Whether text on a stream has colors: as `FORCE_COLOR` says, else not where there is a `NO_COLOR`, else as the terminal can. */
 export function hasColors(stream: WriteStream): boolean {
-  const { FORCE_COLOR, NO_COLOR } = process.env
-  if (FORCE_COLOR) return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false'
-  return !NO_COLOR && stream.isTTY === true && stream.hasColors()
+  const forced = environmentVariable('FORCE_COLOR')
+  if (forced) return forced !== '0' && forced !== 'false'
+  return !environmentVariable('NO_COLOR') && stream.isTTY === true && stream.hasColors()
 }
 
 /** A function that gives text a style on a stream. */

@@ -10,6 +10,8 @@
  * after a fixed prompt are the learner's own. Before anything is learned from what it chose, and before the next delivery, it is asked
  * the same again: so nothing is learned from a server whose weights changed meanwhile, under the same name, be it in the middle of an answer.
  */
+
+import { namedVariable } from '../environment-variables.ts'
 import { InputError, show } from '../errors.ts'
 import { removeWhole } from '../files.ts'
 import { decoderPlan } from '../policies/transformer/decoder.ts'
@@ -161,7 +163,7 @@ export function serverClient(
   id: string,
   { url, deadline, retries, apiKeyVariable }: Pick<ServerSettings, 'url' | 'deadline' | 'retries' | 'apiKeyVariable'>,
 ): JsonClient {
-  const apiKey = apiKeyVariable === '' ? '' : process.env[apiKeyVariable]
+  const apiKey = apiKeyVariable === '' ? '' : namedVariable(apiKeyVariable)
   if (apiKey !== undefined) return new JsonClient(url, { deadline, retries, apiKey })
   const got = `${apiKeyVariable}, which is not set`
   throw new InputError(`${id}.apiKeyVariable`, got, 'the name of an environment variable')

@@ -5,6 +5,8 @@
  * A service that publishes the schema of its requests (`/openapi.json`, as servers on FastAPI do) is held to it: what it would leave
  * out without a word is known before it is sent. One that publishes none is taken to know the whole protocol.
  */
+
+import { namedVariable } from '../environment-variables.ts'
 import { InputError, show } from '../errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from '../http-request.ts'
 import { choice, integer, number, text } from '../settings.ts'
@@ -77,7 +79,7 @@ const MEANINGS: Readonly<Record<number, string>> = {
 
 /** The key that a variable of the environment has. @throws InputError where it is not set. */
 function keyOf(variable: string): string {
-  const key = variable === '' ? '' : process.env[variable]
+  const key = variable === '' ? '' : namedVariable(variable)
   if (key !== undefined) return key
   throw new InputError('tinker.apiKeyVariable', `${variable}, which is not set`, 'the name of an environment variable')
 }

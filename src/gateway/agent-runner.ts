@@ -4,6 +4,7 @@
  * known, and why.
  */
 import { spawn } from 'node:child_process'
+import { variablesForOthers } from '../environment-variables.ts'
 import type { Example } from '../environments/text.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
 import { parseObject } from '../files.ts'
@@ -163,13 +164,12 @@ export class AgentRunner {
   #program({ task, openaiUrl, anthropicUrl, apiKey, signal }: AgentRun): Promise<AgentSays> {
     const { command, env = {}, cwd } = this.#options
     const [program, ...words] = command!
-    const { COLONNADE_GATEWAY_KEY: _, ...own } = process.env // The operator's, not the agents'.
     const child = spawn(program!, words, {
       ...(cwd === undefined ? {} : { cwd }),
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true, // A process group of its own, so that its children end with it.
       env: {
-        ...{ ...own, ...env, COLONNADE_TASK: JSON.stringify(task) },
+        ...{ ...variablesForOthers(), ...env, COLONNADE_TASK: JSON.stringify(task) },
         ...{ OPENAI_BASE_URL: openaiUrl, OPENAI_API_KEY: apiKey },
         ...{ ANTHROPIC_BASE_URL: anthropicUrl, ANTHROPIC_API_KEY: apiKey },
       },

@@ -1,5 +1,6 @@
 /** An MLflow tracking server (mlflow.org, "REST API"). */
 import { AnswerError, JsonClient } from '../engines/json-client.ts'
+import { environmentVariable } from '../environment-variables.ts'
 import { text } from '../settings.ts'
 import { defineLogger, type LoggedEnd } from './logger.ts'
 
@@ -18,7 +19,7 @@ export const mlflow = defineLogger({
     experiment: text('colonnade', 'the experiment, which is made where there is none of this name'),
   },
   async open({ url, experiment }, { name, settings }) {
-    const apiKey = process.env.MLFLOW_TRACKING_TOKEN ?? ''
+    const apiKey = environmentVariable('MLFLOW_TRACKING_TOKEN') ?? ''
     const client = new JsonClient(url, { deadline: 10, retries: 1, apiKey })
     const ask = (path: string, body: object) => client.ask(`${API}/${path}`, body)
     const made = await ask('runs/create', {

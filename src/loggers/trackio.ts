@@ -1,5 +1,6 @@
 /** A trackio server (github.com/gradio-app/trackio): `POST /api/bulk_log`. */
 import { JsonClient } from '../engines/json-client.ts'
+import { environmentVariable } from '../environment-variables.ts'
 import { text } from '../settings.ts'
 import { defineLogger } from './logger.ts'
 
@@ -14,7 +15,7 @@ export const trackio = defineLogger({
     project: text('colonnade', 'the project'),
   },
   open({ url, project }, { name, settings, done }) {
-    const apiKey = process.env[TOKEN] ?? ''
+    const apiKey = environmentVariable(TOKEN) ?? ''
     const client = new JsonClient(url, { deadline: 10, retries: 1, apiKey, apiKeyHeader: 'x-trackio-write-token' })
     // A training that goes on does its later updates anew, which are entries of their own.
     const session = `${name}-${done}-${Date.now().toString(36)}`

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, readFile, stat } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
+import { environmentVariable } from '../environment-variables.ts'
 import { InputError, show } from '../errors.ts'
 import { type HttpAnswer, type HttpRequest, isOk, requestHttp } from '../http-request.ts'
 import { checkRevision, hubEndpoint } from './hub.ts'
@@ -118,7 +119,7 @@ export function checkUpload(id: string, revision = 'main'): string {
     throw new InputError('repository', show(id), 'the id of a repository of the hub, owner/name')
   }
   checkRevision(revision)
-  const token = process.env.HF_TOKEN
+  const token = environmentVariable('HF_TOKEN')
   if (token === undefined || token.trim() === '') {
     throw new InputError('HF_TOKEN', 'nothing', 'a token of the hub that may write, in the environment')
   }

@@ -13,6 +13,7 @@ import { open, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { environmentVariable } from '../environment-variables.ts'
 import { InputError, show } from '../errors.ts'
 import {
   cannotWrite,
@@ -143,8 +144,8 @@ async function downloadWhole(
   options: HubOptions,
   choose: (listing: Listing) => Promise<readonly string[]>,
 ): Promise<{ folder: string; paths: string[] }> {
-  const { HF_TOKEN, HF_HUB_OFFLINE } = process.env
-  const { revision = 'main', offline = HF_HUB_OFFLINE === '1', token = HF_TOKEN } = options
+  const { revision = 'main', offline = environmentVariable('HF_HUB_OFFLINE') === '1' } = options
+  const { token = environmentVariable('HF_TOKEN') } = options
   checkName(kind, id, /^\w[\w.-]*(\/\w[\w.-]*)?$/, `the id of a ${kind} of the hub, owner/name`)
   checkRevision(revision)
   const folder = `${options.cache ?? defaultCache()}/${kind}s--${id.replace('/', '--')}`
@@ -181,7 +182,7 @@ async function downloadWhole(
 }
 
 /** The hub's address without a last slash: the given one, else `HF_ENDPOINT`. @throws InputError for what is no address. */
-export function hubEndpoint(given = process.env.HF_ENDPOINT ?? 'https://huggingface.co'): string {
+export function hubEndpoint(given = environmentVariable('HF_ENDPOINT') ?? 'https://huggingface.co'): string {
   const endpoint = given.replace(/\/$/, '')
   if (!URL.canParse(endpoint)) throw new InputError('endpoint', show(endpoint), 'the address of a hub, https://…')
   return endpoint
@@ -197,8 +198,8 @@ function checkName(subject: string, name: string, form: RegExp, expected: string
 }
 
 function defaultCache(): string {
-  const { HF_HUB_CACHE, HF_HOME } = process.env
-  return HF_HUB_CACHE ?? `${HF_HOME ?? `${homedir()}/.cache/huggingface`}/hub`
+  const home = environmentVariable('HF_HOME') ?? `${homedir()}/.cache/huggingface`
+  return environmentVariable('HF_HUB_CACHE') ?? `${home}/hub`
 }
 
 function snapshotOf({ folder }: Hub, commit: string): string {
