@@ -33,6 +33,7 @@ describe('start-up', () => {
       'cli/main.js',
       'cli/stray.js',
       'cli/streams.js',
+      'cli/words.js',
       'errors.js',
       'version.js',
     ])

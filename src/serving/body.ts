@@ -11,9 +11,10 @@ export type Body = Readonly<Record<string, unknown>>
 const FREE_BYTES = 2 ** 16
 /** Bytes that all unfinished bodies beyond that may hold together; and twice the longest body. */
 const ROOM_BYTES = 2 ** 25
-/** Milliseconds after which a body that sends nothing makes room for others that wait. */
-const IDLE_MS = 1000
+/** Milliseconds between two looks whether there is room for a body that waits. */
 const LOOK_MS = 20
+/** Looks after which a body that has sent nothing makes room. They are counted, not timed: a process that stalls looks once. */
+const IDLE_LOOKS = 50
 /** Levels of arrays and objects; whoever walks a body may call itself at each. */
 const MAX_DEPTH = 128
 
@@ -21,8 +22,10 @@ const MAX_DEPTH = 128
 interface Unfinished {
   readonly request: IncomingMessage
   bytes: Buffer
-  lastMs: number
+  /** The look after which it last sent something. */
+  lastLook: number
   isWaiting: boolean
+  isCut: boolean
 }
 
 /** Whether a request has a body. */
@@ -34,6 +37,8 @@ export function hasBody({ headers }: IncomingMessage): boolean {
 export class BodyReader {
   readonly #maxBytes: number
   readonly #roomBytes: number
+  #looks = 0
+  #look: Promise<void> | null = null
   /** In the order in which they began. */
   readonly #unfinished = new Set<Unfinished>()
 
@@ -55,7 +60,7 @@ export class BodyReader {
     }
     if (Number(length) > this.#maxBytes) throw this.#tooLong()
     if (expect !== undefined) response.writeContinue()
-    const body: Unfinished = { request, bytes: Buffer.alloc(0), lastMs: Date.now(), isWaiting: false }
+    const body: Unfinished = { request, bytes: Buffer.alloc(0), lastLook: this.#looks, isWaiting: false, isCut: false }
     this.#unfinished.add(body)
     try {
       return parsed(await this.#bytesOf(body))
@@ -80,7 +85,7 @@ export class BodyReader {
       }
       chunk.copy(body.bytes, length)
       length = needed
-      body.lastMs = Date.now()
+      body.lastLook = this.#looks
     }
     return body.bytes.subarray(0, length)
   }
@@ -97,14 +102,27 @@ export class BodyReader {
       const others = [...this.#unfinished].filter((each) => each.bytes.length > FREE_BYTES && each !== body)
       const held = others.reduce((sum, { bytes }) => sum + bytes.length, 0)
       if (held + capacity <= this.#roomBytes) break
-      const idle = others.find(({ isWaiting, lastMs }) => !isWaiting && Date.now() - lastMs > IDLE_MS)
+      const idle = others.find(({ isWaiting, lastLook }) => !isWaiting && this.#looks - lastLook > IDLE_LOOKS)
       const cut = idle ?? (others.every(({ isWaiting }) => isWaiting) ? others[0] : undefined)
-      cut?.request.destroy()
-      if (cut !== undefined) this.#unfinished.delete(cut)
-      else await sleep(LOOK_MS, undefined, { ref: false })
-      if (body.request.destroyed) throw new RequestError(503, 'the body came too slowly', { retryAfter: 1 })
+      if (cut !== undefined) {
+        cut.isCut = true
+        cut.request.destroy()
+        this.#unfinished.delete(cut)
+      } else await this.#nextLook()
+      // A request that has come whole is destroyed too, once its last bytes are handed over.
+      if (body.isCut || body.request.errored !== null)
+        throw new RequestError(503, 'the body came too slowly', { retryAfter: 1 })
     }
     body.isWaiting = false
+  }
+
+  /** One look for all that wait. */
+  #nextLook(): Promise<void> {
+    this.#look ??= sleep(LOOK_MS, undefined, { ref: false }).then(() => {
+      this.#looks++
+      this.#look = null
+    })
+    return this.#look
   }
 }
 

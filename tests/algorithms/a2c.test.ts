@@ -109,6 +109,6 @@ test('what the optimizer has no use for is refused', () => {
   )
   expect(() => a2c({ beta1: 0.5 })).toThrow('a2c.beta1: got 0.5, expected 0.9, or optimizer adam')
   expect(() => a2c({ clipCoef: 0.2 } as never)).toThrow(
-    'a2c setting: got "clipCoef" (did you mean "valueCoef"?), expected one of numSteps',
+    'a2c setting: got "clipCoef" (did you mean "valueCoef"?), expected one of 20, like valueCoef, ',
   )
 })
