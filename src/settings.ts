@@ -15,6 +15,8 @@ export interface Setting<T extends SettingValue = SettingValue> {
   readonly expected: string
   /** Of a setting that is the id of a part, like a reward: the kind of part, in one word. */
   readonly noun?: string
+  /** Of a closed list what may be chosen, of an open one what is known: for completion. */
+  readonly words?: readonly (string | number)[]
   accepts(value: unknown): boolean
 }
 
@@ -88,6 +90,7 @@ export function choice<const W extends string | number>(
     default: initial,
     description,
     expected: `one of ${words.join(', ')}`,
+    words,
     accepts: (value) => words.includes(value as W),
   }
 }

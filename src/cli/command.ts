@@ -26,6 +26,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,
   simulate: async () => (await import('./simulate.ts')).simulateCommand,
+  completion: async () => (await import('./completion.ts')).completionCommand,
   trust: async () => (await import('./trust.ts')).trustCommand,
 }
 
@@ -46,6 +47,12 @@ async function settingOf(key: string): Promise<Setting | undefined> {
 }
 
 async function run(args: readonly string[]): Promise<void> {
+  if (args[0] === 'completion' && args[1] === 'candidates') {
+    // The words of a line that is being typed are no words for this program.
+    const found = await (await import('./completion.ts')).candidates(args.slice(2))
+    if (found.length > 0) console.log(found.join('\n'))
+    return
+  }
   const { names, pairs, flags } = await tellApart(args, settingOf)
   const [name, ...rest] = names[0] === 'help' ? names.slice(1) : names
   const words = [...rest, ...pairs]

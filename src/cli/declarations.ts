@@ -134,6 +134,13 @@ const COMMANDS_OF_ALL = {
     keys: [['Keys of compile', out('the file of WebAssembly')]],
     isRare: true,
   },
+  completion: {
+    takes: 'bash|zsh|fish',
+    does: 'print a script with which a shell completes commands, keys and runs',
+    more: 'In ~/.bashrc: source <(colonnade completion bash). In ~/.zshrc: source <(colonnade completion zsh). In config.fish: colonnade completion fish | source.',
+    keys: [],
+    isRare: true,
+  },
   trust: {
     takes: '<module> …',
     does: 'let runs name a module that lies elsewhere, as it is now',

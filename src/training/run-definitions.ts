@@ -64,7 +64,8 @@ export function partKeys(policy: { readonly id: string }, algorithm: { readonly 
 }
 
 function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
-  return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
+  const words = known.map((each) => each.id)
+  return { ...text(id, `${words.join(', ')}, or the path of a module that exports one`), words }
 }
 
 /** The parts that texts name, as of a command line. */
