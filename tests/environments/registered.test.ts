@@ -88,3 +88,14 @@ test('a column or an action that is not declared does not compile', () => {
     })
   expect(typeof wrong).toBe('function')
 })
+
+test('an environment with a limit of its own takes whole numbers of steps that a column has room for', () => {
+  const limited = environments.filter(({ settings }) => 'maxEpisodeSteps' in settings)
+  expect(limited.length).toBeGreaterThan(10)
+  for (const { id } of limited) {
+    for (const steps of [0, 1.5, 2 ** 31]) {
+      const make = () => createEnvironment({ id, parameters: { maxEpisodeSteps: steps } })
+      expect(make, id).toThrow(`${id}.maxEpisodeSteps: got ${steps}, expected`)
+    }
+  }
+})
