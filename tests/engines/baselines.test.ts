@@ -107,6 +107,22 @@ describe('the engine of llama.cpp’s server', () => {
     expect(row!.logprob.filter((_, t) => row!.lossMask[t] === 1).every(Number.isNaN)).toBe(true)
   })
 
+  test.each([
+    ['eos', null],
+    ['word', null],
+    ['limit', /engine llama-cpp: 1 tokens of \d+, and length as the reason/],
+    ['none', /engine llama-cpp: 1 tokens of \d+, and none as the reason/],
+  ])('takes a turn that the server ends early by %s for what it is', async (stop_type, message) => {
+    const { engine } = await llamaServer((path, json) => {
+      if (path !== '/completion') return json
+      const [first] = json.completion_probabilities as { id: number }[]
+      return { ...json, stop_type, tokens: [first!.id], completion_probabilities: [first] }
+    })
+    const error = await errorOf(engine())
+    if (message === null) expect(error).toBe(null)
+    else expect(error).toMatch(message)
+  })
+
   test('applies adapters that the server has, and refuses others, another model, and to learn', async () => {
     const { engine, asked } = await llamaServer()
     expect(await errorOf(engine({ adapters: [0], model: 'ours' }))).toBe(null)

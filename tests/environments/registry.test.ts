@@ -70,6 +70,7 @@ describe('every environment that comes with Colonnade', () => {
 
   test('has presets that its settings take', async () => {
     for (const { id, presets } of built) {
+      expect(presets.length, id).toBeGreaterThan(0) // Each is known to be learned.
       for (const { policy, algorithm, run } of presets) {
         const definition = await configureRun(id as EnvironmentId, { policy: policy.id, algorithm: algorithm.id })
         expect(definition.settings, id).toMatchObject(run)

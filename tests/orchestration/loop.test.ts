@@ -174,6 +174,29 @@ describe('The loop', () => {
     expect(aborted).toEqual([2, 2, 3, 3])
   })
 
+  it('begins nobody when it has made its last update, nor while no batch is wanted, though others are admitted', async () => {
+    const settings = { groupsPerBatch: 1, groupSize: 1, overSampling: 2, maxStaleness: 1 }
+    for (const [updates, ahead, expected] of [
+      [1, 1, [0, 0, 0, 0]], // Those that are broken off at the end leave room for others.
+      [2, 0, [0, 0, 23, 23]], // So does one that is dropped while nobody waits for it.
+    ] as const) {
+      const time = new VirtualTime()
+      const begun: number[] = []
+      let asked = 0
+      const parts: Partial<LoopParts<Member>> = {
+        sample: async ({ group }, signal) => {
+          begun.push(time.now())
+          await time.sleep(group === 0 || group > 1 + 2 * ahead ? 1 : ahead === 1 ? 50 : 5, signal)
+          return [group, 0, 0]
+        },
+        judge: async (group) => ({ keep: group !== 1 }),
+        wanted: () => time.sleep(asked++ === 0 ? 0 : 20),
+      }
+      await play({ ...settings, ahead }, { updates }, parts, time)
+      expect(begun).toEqual(expected)
+    }
+  })
+
   it('tells those who sample what nobody waits for any longer', async () => {
     const time = new VirtualTime()
     const aborted: [number, number][] = []

@@ -56,6 +56,9 @@ describe('A simulated training', () => {
     // 32 places of 4 seconds a batch; the last update is learned from when the engines are already done.
     expect(slow.seconds).toBeCloseTo(20 * 4 + 1.75, 6)
     expect(slow.staleness.max).toBeLessThanOrEqual(2)
+    const { counts, mean, max } = slow.staleness
+    expect([max > 0, counts.length, counts.reduce((sum, count) => sum + count, 0)]).toEqual([true, max + 1, 160])
+    expect(counts.reduce((sum, count, age) => sum + count * age, 0) / 160).toBeCloseTo(mean, 9)
   })
 
   it('shares an engine’s tokens among its answers, and lets answers wait for a place', async () => {
