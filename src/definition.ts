@@ -10,7 +10,7 @@
  * A setting may name a part (`part`: a reward, a filter): the record has the part's id among its parameters and its module
  * under `modules`, and it goes through the same gate.
  */
-import { InputError, show, unknownWord } from './errors.ts'
+import { checkGiven, InputError, show, unknownWord } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
 
@@ -59,6 +59,7 @@ export function defineFactory<S extends Settings, B extends object>(
   options: { id: string; module?: string; settings: S },
   make: (parameters: SettingValues<S>, parts: Parts) => B,
 ): Factory<S, B & DefinitionRecord> {
+  checkGiven(`definition of ${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`, options, [])
   const { id, module, settings } = options
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like CartPole-v1')
   if (typeof settings !== 'object' || settings === null) {

@@ -216,7 +216,30 @@ export function byId<T extends { readonly id: string }>(
   throw unknownWord(noun, id, ids, otherwise)
 }
 
+/**
+ * Checks what a caller gave: a text, a list (also a typed one), a function, or an object that has these properties.
+ * @throws InputError
+ */
+export function checkGiven(
+  subject: string,
+  given: unknown,
+  expected: 'a text' | 'a list' | 'a function' | readonly string[],
+): void {
+  if (typeof expected === 'string') {
+    const isList = Array.isArray(given) || ArrayBuffer.isView(given)
+    const kind = isList ? 'a list' : { string: 'a text', function: 'a function' }[typeof given as string]
+    if (kind !== expected) throw new InputError(subject, show(given), expected)
+    return
+  }
+  const isObject = (typeof given === 'object' || typeof given === 'function') && given !== null
+  const missing = isObject ? expected.filter((name) => (given as Record<string, unknown>)[name] === undefined) : []
+  if (isObject && missing.length === 0) return
+  const got = missing.length === 0 ? show(given) : `${show(given)} without ${missing.join(', ')}`
+  throw new InputError(subject, got, expected.length === 0 ? 'an object' : `an object with ${expected.join(', ')}`)
+}
+
 /** Checks that an object of options has no other keys than these. @throws InputError that names the nearest. */
 export function checkOptions(subject: string, given: object, known: readonly string[]): void {
+  checkGiven(`options of ${subject}`, given, [])
   for (const key of Object.keys(given)) if (!known.includes(key)) throw unknownWord(`option of ${subject}`, key, known)
 }

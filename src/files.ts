@@ -8,7 +8,7 @@ import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'nod
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { InputError, show } from './errors.ts'
+import { checkGiven, InputError, show } from './errors.ts'
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
 /** How files are opened: no link is followed, and no pipe is waited for. */
@@ -99,6 +99,7 @@ export async function openPlain(path: string, followsLinks = false): Promise<{ h
  * @throws InputError that names the first such thing.
  */
 export async function within(folder: string, ...names: readonly string[]): Promise<string> {
+  checkGiven('folder', folder, 'a text')
   const parts = names.flatMap((name) => name.split('/'))
   if (parts.some((part) => ['', '.', '..'].includes(part) || /[\0\\]/.test(part)))
     throw new InputError(`file of ${folder}`, show(names.join('/')), 'a way to a file below it')

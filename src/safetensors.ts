@@ -6,7 +6,7 @@
  * A header that lies ends in an error before any tensor is used. It is read in a time and memory that its length bounds,
  * so it needs no thread of its own.
  */
-import { InputError, show } from './errors.ts'
+import { checkGiven, InputError, show } from './errors.ts'
 import { readWhole, writeWhole } from './files.ts'
 import { narrowBf16, narrowF16, widenBf16, widenF16 } from './half.ts'
 import { brokenSeal, checkSeal, hasTrace, SEAL_KEY, sealOf, sealText } from './seal.ts'
@@ -87,7 +87,7 @@ const KEYS_MAX = 1_000_000
 export function tensorOf(
   name: string,
   values: TensorValues,
-  shape: readonly number[] = [values.length],
+  shape: readonly number[] = lengthOf(name, values),
   type: TensorType = typeOf(name, values),
 ): Tensor {
   if (!isListOfSizes(shape) || sizeOf(shape) !== values.length) {
@@ -115,7 +115,9 @@ export function tensorOf(
 }
 
 /** The elements of a tensor: a view of its bytes where their place in memory allows it, else a copy. */
-export function tensorValues({ type, bytes }: Tensor): TensorValues {
+export function tensorValues(tensor: Tensor): TensorValues {
+  checkGiven('tensor', tensor, ['type', 'bytes'])
+  const { type, bytes } = tensor
   const length = bytes.byteLength / ELEMENT_BYTES[type]
   const { buffer, byteOffset } = byteOffsetFits(bytes, ELEMENT_BYTES[type]) ? bytes : bytes.slice()
   const values = new ARRAYS[type](buffer as ArrayBuffer, byteOffset, length)
@@ -144,6 +146,8 @@ export async function writeSafetensors(
   tensors: Iterable<Tensor>,
   metadata: Readonly<Record<string, string>> = {},
 ): Promise<void> {
+  checkGiven('path of writeSafetensors', path, 'a text')
+  checkGiven('tensors of writeSafetensors', tensors, [])
   const list = [...tensors]
   const sealed = (checksum?: string) => encodeSafetensors(list, { ...metadata, [SEAL_KEY]: sealText(checksum) })
   await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, but for the checksum.
@@ -294,6 +298,11 @@ function repeatedKey(json: string): string | undefined {
     }
   }
   return undefined
+}
+
+function lengthOf(name: string, values: TensorValues): readonly number[] {
+  checkGiven(`tensor ${name}`, values, 'a list')
+  return [values.length]
 }
 
 function typeOf(name: string, values: TensorValues): TensorType {

@@ -2,7 +2,7 @@
  * Settings are numbers, words, lists and switches with a default, a range and a sentence. An environment, a policy, an
  * algorithm and a run each declare theirs once; checking, `--help` and `config.json` all come from that declaration.
  */
-import { InputError, show, unknownWord } from './errors.ts'
+import { checkGiven, InputError, show, unknownWord } from './errors.ts'
 
 /** What a setting may be. */
 export type SettingValue = number | string | boolean | null | readonly number[] | readonly string[]
@@ -86,6 +86,8 @@ export function choice<const W extends string | number>(
   words: readonly W[],
   description: string,
 ): Setting<W> {
+  checkGiven('words of choice', words, 'a list')
+  checkGiven('description of choice', description, 'a text')
   return {
     default: initial,
     description,
@@ -127,11 +129,15 @@ export function integers(initial: readonly number[], description: string, min: n
 
 /** A list of whole numbers ≥ 1; may be empty. */
 export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
+  checkGiven('initial of sizes', initial, 'a list')
+  checkGiven('description of sizes', description, 'a text')
   return integers(initial, description, 1)
 }
 
 /** A list of texts, none of them empty; may itself be empty. */
 export function strings(initial: readonly string[], description: string): Setting<readonly string[]> {
+  checkGiven('initial of strings', initial, 'a list')
+  checkGiven('description of strings', description, 'a text')
   return {
     default: Object.freeze([...initial]),
     description,

@@ -1,5 +1,5 @@
 /** Spaces say what an observation or an action may be: its shape, its column type, its bounds. */
-import { InputError, show } from './errors.ts'
+import { checkGiven, InputError, show } from './errors.ts'
 
 /** One choice among `n`: 0 … n − 1. One i32 a lane. */
 export interface DiscreteSpace {
@@ -59,6 +59,7 @@ export function box(bounds: {
   high: number | readonly number[]
   shape?: readonly number[]
 }): BoxSpace {
+  checkGiven('bounds of box', bounds, ['low', 'high'])
   const { low, high } = bounds
   const shape =
     bounds.shape ?? (typeof low !== 'number' ? [low.length] : typeof high !== 'number' ? [high.length] : [1])

@@ -10,7 +10,7 @@ import { homedir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { environmentVariable } from './environment-variables.ts'
-import { InputError, show } from './errors.ts'
+import { checkGiven, InputError, show } from './errors.ts'
 import { isThere, readJsonObject, writeWhole } from './files.ts'
 
 /** A module that a folder asks to run, and that lies nowhere where the user has allowed it. */
@@ -56,6 +56,7 @@ export async function admitModule(noun: string, module: string, { folder, allowM
  * @throws InputError where there is no such file, or the list cannot be read or written.
  */
 export async function trustModule(path: string): Promise<{ path: string; checksum: string }> {
+  checkGiven('path of trustModule', path, 'a text')
   const real = await realPathOf('module', resolve(path))
   const checksum = await checksumOfModule(real)
   const modules = await trustedModules()

@@ -11,7 +11,7 @@ import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import { checkMetrics, type Metrics } from '../metrics.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
@@ -69,6 +69,7 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   metrics: M
   make(parameters: SettingValues<S>): AlgorithmModel
 }): AlgorithmFactory<S, M> {
+  checkGiven('options of defineAlgorithm', options, ['id', 'settings', 'metrics', 'make'])
   const { metrics } = options
   const factory = defineFactory('algorithm', options, (parameters) => {
     const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters)

@@ -1,6 +1,6 @@
 /** Losses of one's own over tokens: their definition, from which a descriptor is made as from the name of a built-in one. */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 import type { GroupAdvantages } from './group-advantages.ts'
 import { algorithmPresets } from './loss-presets.ts'
@@ -48,6 +48,7 @@ export function defineTokenLoss<S extends TokenLossSettings & Settings>(options:
   loss(columns: NamedTokenColumns, settings: SettingValues<S>): LossResult
   advantages?: GroupAdvantages
 }): TokenLossFactory<S> {
+  checkGiven('options of defineTokenLoss', options, ['id', 'settings', 'loss'])
   const { id, settings, loss, advantages = null } = options
   for (const name of sharedSettingNames) {
     if (Object.hasOwn(settings ?? {}, name)) continue

@@ -3,7 +3,7 @@
  * KL penalty are of the losses that come with Colonnade (`losses.ts`), and a loss of one's own has settings of its own in
  * their place.
  */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { boolean, choice, integer, number, optionalNumber, type Setting, type SettingValues } from '../settings.ts'
 
 /**
@@ -151,6 +151,7 @@ export type TokenLossSettings = Pick<typeof lossSettings, SharedName>
  * @example settings: { ...tokenLossSettings({ aggregation: 'sequence-mean' }), clipCoef: number(0.2, 'how far …') }
  */
 export function tokenLossSettings(defaults: Partial<SettingValues<TokenLossSettings>> = {}): TokenLossSettings {
+  checkGiven('defaults of tokenLossSettings', defaults, [])
   const declared: Record<string, Setting> = Object.fromEntries(sharedSettings.map((key) => [key, lossSettings[key]]))
   for (const [key, value] of Object.entries(defaults)) {
     const setting = Object.hasOwn(declared, key) ? declared[key] : undefined

@@ -9,7 +9,7 @@
  * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
  */
 import { type Columns, column } from '../components/column.ts'
-import { assert, InputError, show, unknownWord } from '../errors.ts'
+import { assert, checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import {
   type Kernels,
   type PolicyLossInputs,
@@ -132,7 +132,10 @@ export interface AdvantageDescriptor {
 }
 
 /** The advantages of a loss, to go into another. @example describeAdvantages(describeLoss('rloo')) */
-export function describeAdvantages({ settings }: LossDescriptor): AdvantageDescriptor {
+export function describeAdvantages(given: LossDescriptor): AdvantageDescriptor {
+  checkGiven('options of describeAdvantages', given, ['advantages'])
+  const { settings } = given
+
   return { settings: Object.fromEntries(advantageSettings.map((key) => [key, settings[key]])) as never }
 }
 

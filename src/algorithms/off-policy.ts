@@ -5,7 +5,7 @@
  */
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import { type Metrics, MetricTotals } from '../metrics.ts'
 import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../policies/policy.ts'
 import { choice, integer, number, type Settings, type SettingValues } from '../settings.ts'
@@ -36,14 +36,17 @@ export interface OffPolicyDefaults {
 }
 
 /** The settings that all of them declare. */
-export function offPolicySettings({
-  learningRate = 2.5e-4,
-  learningRateSchedule = 'constant',
-  batchSize = 128,
-  targetRate = 1,
-  targetInterval = 200,
-  maxGradNorm = 10,
-}: OffPolicyDefaults = {}) {
+export function offPolicySettings(given: OffPolicyDefaults = {}) {
+  checkGiven('options of offPolicySettings', given, [])
+  const {
+    learningRate = 2.5e-4,
+    learningRateSchedule = 'constant',
+    batchSize = 128,
+    targetRate = 1,
+    targetInterval = 200,
+    maxGradNorm = 10,
+  } = given
+
   return {
     numSteps: integer(4, 'steps of each lane between two updates', { min: 1 }),
     gradientSteps: integer(4, 'steps of the optimizer in an update, each from a minibatch of its own', { min: 1 }),
@@ -165,6 +168,7 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
 export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M extends Metrics>(
   options: OffPolicyOptions<S, M>,
 ): AlgorithmFactory<S, M & typeof offPolicyMetrics> {
+  checkGiven('options of defineOffPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'check'])
   const { id, module, settings } = options
   checkLossDeclaration(options, OFF_POLICY)
   const metrics = { ...options.metrics, ...offPolicyMetrics }

@@ -8,7 +8,7 @@
  */
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import type { Kernels, RecordedRows } from '../kernels/bind.ts'
 import { type Metrics, MetricTotals } from '../metrics.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
@@ -44,15 +44,18 @@ export interface OnPolicyDefaults {
 }
 
 /** The settings that all of them declare. Defaults that are not given are those of `ppo`. */
-export function onPolicySettings({
-  numSteps = 128,
-  learningRate = 2.5e-4,
-  learningRateSchedule = 'linear',
-  gaeLambda = 0.95,
-  normalizeAdvantage = true,
-  valueCoef = 0.5,
-  optimizer = 'adam',
-}: OnPolicyDefaults = {}) {
+export function onPolicySettings(given: OnPolicyDefaults = {}) {
+  checkGiven('options of onPolicySettings', given, [])
+  const {
+    numSteps = 128,
+    learningRate = 2.5e-4,
+    learningRateSchedule = 'linear',
+    gaeLambda = 0.95,
+    normalizeAdvantage = true,
+    valueCoef = 0.5,
+    optimizer = 'adam',
+  } = given
+
   return {
     numSteps: integer(numSteps, 'steps of each lane between two updates', { min: 1 }),
     learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
@@ -189,6 +192,7 @@ export type LossOfRows<S extends Settings> = (
 export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M extends Metrics>(
   options: OnPolicyOptions<S, M>,
 ): AlgorithmFactory<S, M & typeof onPolicyMetrics> {
+  checkGiven('options of defineOnPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'loss'])
   const { id, module, settings } = options
   checkLossDeclaration(options, ON_POLICY)
   const metrics = { ...options.metrics, ...onPolicyMetrics }

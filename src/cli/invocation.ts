@@ -1,5 +1,5 @@
 /** Commands: what they are called with, and one's own. */
-import { InputError, show, unknownKey } from '../errors.ts'
+import { checkGiven, InputError, show, unknownKey } from '../errors.ts'
 import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
 import { isPair } from './words.ts'
 
@@ -35,6 +35,8 @@ export function defineCommand(id: string, run: Command): Command & { readonly id
 
 /** The one thing a command is about, and its `key=value` words. */
 export function splitWords(words: readonly string[], noun: string): { subject: string; texts: Record<string, string> } {
+  checkGiven('words of splitWords', words, 'a list')
+  checkGiven('noun of splitWords', noun, 'a text')
   const [subject, ...rest] = words
   if (subject === undefined || isPair(subject)) {
     throw new InputError('first word', subject ?? 'nothing', `${noun}; see colonnade --help`)
@@ -63,6 +65,8 @@ export function refuseKeys(texts: Readonly<Record<string, string>>, keys: readon
 
 /** The values of a command's own keys. */
 export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record<string, string>>): SettingValues<S> {
+  checkGiven('declared of readKeys', declared, [])
+  checkGiven('texts of readKeys', texts, [])
   const values: Record<string, unknown> = {}
   for (const [key, setting] of Object.entries(declared)) values[key] = setting.default
   for (const [key, text] of Object.entries(texts)) {

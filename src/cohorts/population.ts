@@ -7,7 +7,7 @@
 import type { Column } from '../components/column.ts'
 import { Phase } from '../components/episode.ts'
 import { Lives } from '../components/population.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { Cohort } from './cohort.ts'
 import { LANE_NUMBERS } from './episode-draft.ts'
 import { asEpisodes, type EpisodeCohort } from './episodes.ts'
@@ -135,6 +135,7 @@ export function restoreLanes(cohort: EpisodeCohort): void {
  * @throws InputError where the cohort's lanes stay, or it has no room for so many.
  */
 export function spawn(cohort: Cohort, count = 1): number[] {
+  checkGiven('cohort of spawn', cohort, ['kind'])
   const { name, numLanes, entities } = openCohort('spawn(cohort, count)', cohort)
   const room = numLanes - entities.count
   if (!Number.isSafeInteger(count) || count < 0 || count > room) {
@@ -153,6 +154,7 @@ export function spawn(cohort: Cohort, count = 1): number[] {
  * @throws InputError where the cohort's lanes stay, or one of the entities is none of it, before any is removed.
  */
 export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
+  checkGiven('cohort of despawn', cohort, ['kind'])
   const { name, entities } = openCohort('despawn(cohort, lanes)', cohort)
   const doomed = [...lanes]
   for (const entity of doomed) {

@@ -2,7 +2,7 @@
 import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
 import { DataBuffer } from '../datasets/data-buffer.ts'
 import { deliverWeights, type Engine } from '../engines/engine.ts'
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { appendText } from '../files.ts'
 import type { RolloutBatch } from '../tables/rollout-batch.ts'
 import { type SftTrainingOptions, trainOnExamples } from '../training/text/sft-training.ts'
@@ -96,6 +96,7 @@ export function computeAdvantages(
   rewards: readonly (number | null)[],
   options: { readonly baseline?: number } = {},
 ): number[] {
+  checkGiven('rewards of computeAdvantages', rewards, 'a list')
   checkOptions('computeAdvantages', options, ['baseline'])
   const { baseline = 0 } = options
   if (!Number.isFinite(baseline)) throw new InputError('baseline', show(baseline), 'a finite number')
@@ -110,6 +111,8 @@ export async function syncWeightsToEngines(
   engines: readonly CheckpointEngine[],
   checkpointPath: string,
 ): Promise<{ readonly success: boolean }[]> {
+  checkGiven('engines of syncWeightsToEngines', engines, 'a list')
+  checkGiven('checkpointPath of syncWeightsToEngines', checkpointPath, 'a text')
   return Promise.all(
     engines.map(async (engine, i) => {
       const answer = await engine.updateWeightsFromCheckpoint(checkpointPath)

@@ -7,7 +7,7 @@
  * heap that overflows ends the process. Where there is no room, the error says what was asked, for what, and what there
  * is.
  */
-import { assert, InputError } from '../errors.ts'
+import { assert, checkGiven, InputError } from '../errors.ts'
 import {
   type Column,
   type Columns,
@@ -59,6 +59,7 @@ export function takeArena<P extends Plan>(
   plan: P,
   objects: readonly PlannedObjects[] = [],
 ): { arena: Arena; columns: Columns<P> } {
+  checkGiven('plan of takeArena', plan, [])
   return layArena(plan, takeMemory(plan, objects))
 }
 

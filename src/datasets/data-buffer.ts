@@ -3,7 +3,7 @@
  * them, so that a resumed run neither loses nor repeats a prompt.
  */
 import type { Message } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { shuffleRows } from '../kernels/bind.ts'
 import { checkSeed, Random } from '../random.ts'
 import { readJsonLines } from '../tables/json-lines.ts'
@@ -44,6 +44,8 @@ export function getSamples<P>(
   state: BufferState,
   n: number,
 ): { samples: DealtPrompt<P>[]; state: BufferState } {
+  checkGiven('prompts of getSamples', prompts, 'a list')
+  checkGiven('state of getSamples', state, ['seed', 'epochId', 'sampleOffset'])
   if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
   checkWhole('n', n, 1)
   checkState(state, prompts.length)
@@ -85,6 +87,7 @@ export class DataBuffer<P> {
 
   /** @throws InputError where there is no prompt, or the seed is no seed. */
   constructor(prompts: readonly P[], seed = 1) {
+    checkGiven('prompts of DataBuffer', prompts, 'a list')
     if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
     this.prompts = [...prompts]
     this.#state = { seed: checkSeed(seed), epochId: 0, sampleOffset: 0 }
@@ -158,6 +161,7 @@ function checkWhole(name: string, value: number, min: number, max = 2 ** 31 - 1)
 
 /** Prompts for a `DataBuffer`: texts or messages, one at least. @throws InputError for what is none, with its place. */
 export function loadPromptsFromList(prompts: readonly unknown[]): (string | readonly Message[])[] {
+  checkGiven('prompts of loadPromptsFromList', prompts, 'a list')
   if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
   return prompts.map((prompt, i) => promptOf(prompt, `prompts[${i}]`))
 }

@@ -2,7 +2,7 @@
  * Datasets of the Hugging Face hub: which files of a repository are a split of a subset, as Hugging Face's `datasets` finds
  * them. The head of the README says so (`configs`); where it does not, the names of files and folders do.
  */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { download, type HubOptions, type Listing } from '../text/hub.ts'
 
 /** Which rows of a dataset of the hub, and how they are taken from there. */
@@ -34,6 +34,7 @@ const SPLIT_WORDS: Readonly<Record<string, readonly string[]>> = {
  * @example await downloadDataset('openai/gsm8k', { subset: 'main', split: 'test' })
  */
 export async function downloadDataset(id: string, options: SplitOptions = {}): Promise<string[]> {
+  checkGiven('id of downloadDataset', id, 'a text')
   const { split = 'train', subset, ...hub } = options
   const part = `${subset ?? ''}/${split}`
   const { folder, paths } = await download('dataset', id, part, hub, async (listing) => filesOf(listing, subset, split))

@@ -2,7 +2,7 @@
  * Rows of datasets: of a file (JSON Lines, JSON, Arrow, Parquet) or of a dataset of the Hugging Face hub, whole or a slice. Each
  * row comes with the place it has.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { isThere, readWhole } from '../files.ts'
 import type { ReadLimits } from '../guarded.ts'
 import { ownFile } from '../own-files.ts'
@@ -92,6 +92,7 @@ async function filesOf(path: string, options: SplitOptions): Promise<string[]> {
 }
 
 function sliceOf(source: string): Omit<Slice, 'limits'> {
+  checkGiven('source of rows', source, 'a text')
   const at = source.lastIndexOf('@[')
   if (at === -1) return { path: source, from: 0, to: Number.POSITIVE_INFINITY }
   const found = /^@\[(\d*):(\d*)\]$/.exec(source.slice(at))

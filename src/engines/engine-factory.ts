@@ -1,5 +1,7 @@
 /** Engines by a name and settings, so that a run can be told to use one. */
+
 import { defineFactory } from '../definition.ts'
+import { checkGiven } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import type { EngineDefinition } from './engine.ts'
 
@@ -13,13 +15,13 @@ import type { EngineDefinition } from './engine.ts'
  *   make: ({ bias }) => defineEngine('coin', () => ({ … })),
  * })
  */
-export function defineEngineFactory<S extends Settings>({
-  make,
-  ...options
-}: {
+export function defineEngineFactory<S extends Settings>(given: {
   readonly id: string
   readonly settings: S
   make(settings: SettingValues<S>): EngineDefinition
 }) {
+  checkGiven('options of defineEngineFactory', given, ['id', 'settings', 'make'])
+  const { make, ...options } = given
+
   return defineFactory('engine', options, (settings: SettingValues<S>): EngineDefinition => make(settings))
 }

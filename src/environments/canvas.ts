@@ -1,4 +1,5 @@
 /** Pictures of shapes, in an environment's own units: what `draw` of an environment gives where it is no grid. */
+import { checkGiven } from '../errors.ts'
 import type { Picture } from './picture.ts'
 
 /** A picture as it is drawn; what is drawn later lies above. Colors are places in `pictureColors`, y points up. */
@@ -15,15 +16,14 @@ export class Canvas implements Picture {
    * An empty one over what lies between `low` and `high` (x, y), `columns` fields wide.
    * @example new Canvas({ low: [-1, -1], high: [1, 1] }).line(0, 0, 1, 1, 0.1, 2)
    */
-  constructor({
-    low,
-    high,
-    columns = 120,
-  }: {
+  constructor(given: {
     low: readonly [x: number, y: number]
     high: readonly [x: number, y: number]
     columns?: number
   }) {
+    checkGiven('options of Canvas', given, ['low', 'high'])
+    const { low, high, columns = 120 } = given
+
     this.#size = (high[0] - low[0]) / columns
     this.#left = low[0]
     this.#top = high[1]

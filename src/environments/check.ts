@@ -2,7 +2,7 @@
  * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
  * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
  */
-import { checkOptions, InputError, show } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show } from '../errors.ts'
 import { type KernelBuild, kernelBuildOf } from '../kernels/bind.ts'
 import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
 import {
@@ -96,6 +96,7 @@ const MEASURED = { numLanes: 64, steps: 200 }
  * const { holds, checks } = checkEnvironment(cartPole())
  */
 export function checkEnvironment(environment: EnvironmentDefinition, options: CheckOptions = {}): EnvironmentReport {
+  checkGiven('environment of checkEnvironment', environment, ['state'])
   const { numAgents = 1, id } = environment
   const { numLanes = 1024 * numAgents, steps = 64, seed = 0 } = options
   const kernels = kernelBuildOf(options.kernels)

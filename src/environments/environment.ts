@@ -6,7 +6,7 @@
  */
 import { type ColumnArrays, type ColumnSpec, type ColumnType, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
@@ -208,6 +208,7 @@ export function defineEnvironment<
   state(parameters: SettingValues<S>): D
   make(parameters: SettingValues<S>): EnvironmentModel<State<D>>
 }): EnvironmentFactory<S, I> {
+  checkGiven('options of defineEnvironment', options, ['id', 'settings', 'state', 'make'])
   const { presets = [] } = options
   const factory = defineFactory('environment', options, (parameters) => {
     const model = options.make(parameters)

@@ -5,7 +5,7 @@
  * did. Between two calls the components have the arrays that they came with, so the game can also run by itself.
  */
 import { type Column, type ColumnType, elementBytes } from '../components/column.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { box, type Space, spaceType, spaceWidth } from '../space.ts'
 import type { EnvironmentFactory, StateDeclaration } from './environment.ts'
@@ -138,6 +138,7 @@ export function fromBitecs<
   const S extends Settings = Record<never, never>,
   const I extends string = string,
 >(options: FromBitecsOptions<C, W, A, S, I>): GameFactory<W, A, S, I> {
+  checkGiven('options of fromBitecs', options, ['components', 'createGame', 'systems', 'observation'])
   const { components, createGame, systems, observation, action, reward, terminated, ...led } = options
   const { id } = options
   for (const [name, given] of Object.entries({ createGame, reward, 'action entity': action?.entity })) {

@@ -1,5 +1,5 @@
 /** Environments that somebody has already, as objects with `reset(seed)` and `step(action)`: one object a lane. */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import type { Space } from '../space.ts'
 import type { EnvironmentFactory } from './environment.ts'
@@ -31,6 +31,7 @@ export function fromObjects<
   create: (parameters: SettingValues<S>) => ObjectEnvironment<A>,
   options: FromObjectsOptions<A, S, I>,
 ): EnvironmentFactory<S, I> {
+  checkGiven('options of fromObjects', options, ['id', 'observationSpace', 'actionSpace', 'maxEpisodeSteps'])
   if (typeof create !== 'function') {
     throw new InputError(`fromObjects ${options.id}`, show(create), 'a function that makes one')
   }

@@ -1,5 +1,5 @@
 /** Animated GIF files of pictures (GIF89a; Welch, "A Technique for High-Performance Data Compression", 1984). */
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import { type Picture, pictureColors } from './picture.ts'
 
 /** The palette has 16 colors: 4 bits a pixel. */
@@ -15,6 +15,7 @@ export function encodeGif(
   pictures: readonly Picture[],
   { delayMs = 100, fieldPixels }: { delayMs?: number; fieldPixels?: number } = {},
 ): Uint8Array {
+  checkGiven('pictures of encodeGif', pictures, 'a list')
   const [first] = pictures
   if (first === undefined) throw new InputError('pictures', 'none', 'at least one')
   const { rows, columns } = first

@@ -4,7 +4,7 @@
  * connected already, whoever made it, only two calls are needed.
  */
 /// <reference path="./mcp-sdk.d.ts" />
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import { defineTool, type Tool } from './tool.ts'
 
@@ -56,6 +56,7 @@ export async function mcpTools(
   server: McpServer,
   { seconds = 10 }: { readonly seconds?: number } = {},
 ): Promise<McpTools> {
+  checkGiven('server of mcpTools', server, [])
   const client = 'client' in server ? server.client : await connect(server)
   try {
     return { tools: await listTools(client, seconds), close: () => client.close() }

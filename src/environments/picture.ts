@@ -2,7 +2,7 @@
  * Pictures of what a lane sees, where that is a grid: a box of rows × columns × channels. A field is drawn in the color of its first
  * channel that is not 0. A channel that is 1 on every field tells of no field, like whose turn it is, and is not drawn.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { BoxSpace, Space } from '../space.ts'
 
 /** Red, green and blue, from 0 to 255: of the ground, and of the channels. */
@@ -38,6 +38,8 @@ export interface Picture {
  * @throws InputError where observations are no grid of at most 15 channels.
  */
 export function gridPicture(space: Space, observation: Float32Array): Picture {
+  checkGiven('space of gridPicture', space, ['kind'])
+  checkGiven('observation of gridPicture', observation, 'a list')
   const [rows, columns, channels] = gridShape(space)
   const numFields = rows * columns
   if (observation.length !== numFields * channels) {
@@ -56,6 +58,7 @@ export function gridPicture(space: Space, observation: Float32Array): Picture {
 
 /** Whether observations are a grid that can be drawn. */
 export function isGrid(space: Space): boolean {
+  checkGiven('space of isGrid', space, ['kind'])
   return space.kind === 'box' && space.shape.length === 3 && space.shape[2]! < pictureColors.length
 }
 

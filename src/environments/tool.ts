@@ -4,7 +4,7 @@
  * function that throws or takes too long) is told to the model as an error and counted: it is no exception, since the model
  * can try again.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { ToolArguments, ToolCall } from './tool-calls.ts'
 
 /** A function that a model may call. */
@@ -59,6 +59,7 @@ export interface ToolSchema {
 
 /** Tools as chat templates are told of them: `tools` of an example. */
 export function toolSchemas(tools: readonly Tool[]): ToolSchema[] {
+  checkGiven('tools of toolSchemas', tools, 'a list')
   return tools.map(({ name, description, parameters }) => ({
     type: 'function',
     function: { name, description, parameters },
@@ -75,6 +76,8 @@ export interface ToolResult {
 
 /** Calls the tool of that name. Never fails: what goes wrong is what the model is told. */
 export async function callTool(tools: readonly Tool[], call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+  checkGiven('tools of callTool', tools, 'a list')
+  checkGiven('call of callTool', call, [])
   if ('malformed' in call) return failed(call.malformed)
   const tool = tools.find(({ name }) => name === call.name)
   if (tool === undefined) {

@@ -1,4 +1,5 @@
 /** How an agent lets the model use tools: it calls them as often as the model asks, and tells it what came of each. */
+import { checkGiven } from '../errors.ts'
 import type { AgentContext, ModelCall } from './agent.ts'
 import type { Turn } from './text.ts'
 import { callTool, type Tool } from './tool.ts'
@@ -33,7 +34,10 @@ export interface ToolUsed {
  *   return { reward: turn.completion === context.example.answer ? 1 : 0, components: { calls } }
  * }
  */
-export async function useTools({ generate, signal }: AgentContext, use: ToolUse): Promise<ToolUsed> {
+export async function useTools(given: AgentContext, use: ToolUse): Promise<ToolUsed> {
+  checkGiven('options of useTools', given, ['example', 'exampleIndex', 'signal', 'generate'])
+  const { generate, signal } = given
+  checkGiven('use of useTools', use, ['tools'])
   const { tools, format = templateFormat, maxRounds = 8, call } = use
   let turn = await generate(call)
   let [calls, errors] = [0, 0]

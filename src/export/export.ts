@@ -4,7 +4,7 @@
  * dependencies. What a policy does there is its mode; tests compare it with the original's.
  */
 import { join } from 'node:path'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 import { layersModel, MODEL_FILE, WEIGHTS_FILE } from './layers.ts'
 import { moduleText } from './module.ts'
@@ -36,6 +36,7 @@ export interface ExportOptions extends Exported {
  * @example await exportPolicy({ ...(await loadPolicy('runs/mine')), format: 'onnx', out: 'policy.onnx' })
  */
 export async function exportPolicy(options: ExportOptions): Promise<string[]> {
+  checkGiven('options of exportPolicy', options, [])
   const { format, out } = options
   if (!exportFormats.includes(format))
     throw new InputError('format', show(format), `one of ${exportFormats.join(', ')}`)

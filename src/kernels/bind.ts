@@ -7,7 +7,7 @@
  *
  * @module colonnade/kernels
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { bestWebAssemblyBuild, bindCompiled, type ColumnLife, type CompiledBuild } from './compiled.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
@@ -70,6 +70,7 @@ export function createKernels(
   build: KernelBuild | 'best',
   columns: ColumnLife = 'lasting',
 ): Kernels {
+  checkGiven('memory of createKernels', memory, ['buffer'])
   const own = kernelBuildOf(build)
   if (own === 'plain') return remember({ ...plain }, memory, own)
   return remember({ ...plain, ...bindCompiled(memory, own, plain, columns) }, memory, own)

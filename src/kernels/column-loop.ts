@@ -4,7 +4,7 @@
  * the last rows, each operation is a loop over a register of some rows. Both leave the same bits: each operation rounds
  * once to f32, and none is fused with another. A call allocates nothing.
  */
-import { assert } from '../errors.ts'
+import { assert, checkGiven } from '../errors.ts'
 import type { ExpressionProgram } from '../expression-program.ts'
 import type { Kernels } from './bind.ts'
 import { moduleOfLoop } from './column-module.ts'
@@ -45,6 +45,7 @@ export type BoundLoop = (columns: readonly LoopColumn[], from: number, to: numbe
 
 /** Binds a loop as the kernels of a thread are. */
 export function bindColumnLoop(kernels: Kernels, loop: ColumnLoop): BoundLoop {
+  checkGiven('loop of bindColumnLoop', loop, ['program'])
   const plain = plainLoop(loop)
   const { memory, build } = bindingOf(kernels)
   if (build === 'plain') return plain

@@ -1,5 +1,5 @@
 /** Compiles kernels of one's own (`own.ts`) with AssemblyScript, which is an optional peer. */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { checkKernels } from './own.ts'
 
 /** How such a module has to be made: for a shared memory that it imports, and without data. */
@@ -15,6 +15,8 @@ const OPTIONS = [
  * import anything but its memory.
  */
 export async function compileKernels(source: string, out: string): Promise<readonly string[]> {
+  checkGiven('source of compileKernels', source, 'a text')
+  checkGiven('out of compileKernels', out, 'a text')
   const { dirname, basename } = await import('node:path')
   const asc = await loadCompiler()
   let made: Uint8Array<ArrayBuffer> | undefined

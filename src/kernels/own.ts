@@ -6,7 +6,7 @@
  * The module imports its memory as `env.memory`, shared and of at most 4 GiB, and nothing else; it holds no data, since its
  * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { KernelBuild, Kernels } from './bind.ts'
 import { type At, placesIn, readBytes } from './compiled.ts'
 
@@ -60,6 +60,7 @@ export function bindingOf(kernels: Kernels): Binding {
  * // In the environment: step({ state, kernels }, from, to) { own(kernels).walk(state.position, from, to) }
  */
 export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K>): (kernels: Kernels) => K {
+  checkGiven('options of defineKernels', options, [])
   const { plain, compiled, twins } = options
   if (typeof plain !== 'object' || plain === null)
     throw new InputError('defineKernels, plain', show(plain), 'an object')

@@ -1,3 +1,5 @@
+import { checkGiven } from '../errors.ts'
+
 /**
  * Where sequences lie in columns of tokens: those of sequence i are begin[i] … end[i] − 1. Sequences may lie anywhere and in
  * any order, so a batch is a list of places and its tokens stay where they are.
@@ -9,6 +11,7 @@ export interface TokenSpans {
 
 /** The spans of sequences that follow one another, as Arrow keeps lists: sequence i is offsets[i] … offsets[i + 1] − 1. */
 export function spansOf(offsets: ArrayLike<number>): TokenSpans {
+  checkGiven('offsets of spansOf', offsets, ['length'])
   const whole = offsets instanceof Int32Array ? offsets : Int32Array.from(offsets)
   return { begin: whole.subarray(0, whole.length - 1), end: whole.subarray(1) }
 }

@@ -5,7 +5,7 @@
  * A logger of one's own is one file: `defineLogger` with a function `open`, which returns an object with a function `write`.
  */
 import { type DefinitionRecord, defineFactory } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { within } from '../files.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
@@ -78,15 +78,15 @@ export interface LoggerDefinition extends DefinitionRecord {
  *   }),
  * })
  */
-export function defineLogger<S extends Settings>({
-  open,
-  ...options
-}: {
+export function defineLogger<S extends Settings>(given: {
   readonly id: string
   readonly module?: string
   readonly settings: S
   open(settings: SettingValues<S>, training: LoggedTraining): Logger | Promise<Logger>
 }) {
+  checkGiven('options of defineLogger', given, ['id', 'settings', 'open'])
+  const { open, ...options } = given
+
   if (typeof open !== 'function') throw new InputError(`logger ${options.id} open`, show(open), 'a function')
   return defineFactory('logger', options, (settings: SettingValues<S>) => ({
     open: (training: LoggedTraining): Logger | Promise<Logger> => open(settings, training),

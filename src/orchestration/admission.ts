@@ -12,7 +12,7 @@
  * η updates before. Where more groups begin than are wanted, or they are delivered by arrival, some can become too old:
  * those are dropped after an update, and counted.
  */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 
 /** In which order groups are delivered: by number, or by who is done first. */
 export const deliveryOrders = ['number', 'arrival'] as const
@@ -150,6 +150,7 @@ export class Admission {
 
   /** @throws InputError that says which setting is wrong. */
   constructor(settings: AdmissionSettings) {
+    checkGiven('settings of Admission', settings, ['groupsPerBatch', 'groupSize'])
     this.settings = checkedSettings(settings)
   }
 

@@ -6,7 +6,7 @@
  * Every wait has a deadline and a name: a member that takes too long has failed, and a learner that waits too long for a batch ends
  * the loop with a list of those who are still sampled, and since when.
  */
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import type { Admission, Delivery, SavedAdmission, Ticket } from './admission.ts'
 import type { Time } from './time.ts'
 
@@ -89,6 +89,8 @@ interface UnderWay {
  * admission throws failures; what judging, learning or delivering failed with.
  */
 export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promise<void> {
+  checkGiven('options of runLoop', parts, ['admission', 'time', 'sample', 'judge'])
+  checkGiven('options of runLoop', options, ['updates'])
   return startLoop(parts, options).done
 }
 

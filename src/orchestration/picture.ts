@@ -1,10 +1,12 @@
 import { drawCurves } from '../curves.ts'
+import { checkGiven } from '../errors.ts'
 import type { Simulation } from './simulation.ts'
 
 /** An SVG document: tokens that were trained on a second over the number of engines, a curve for each maxStaleness. */
 export function drawSimulations(
   simulations: readonly { readonly engines: number; readonly maxStaleness: number; readonly simulation: Simulation }[],
 ): string {
+  checkGiven('simulations of drawSimulations', simulations, 'a list')
   const staleness = [...new Set(simulations.map(({ maxStaleness }) => maxStaleness))]
   const curves = staleness.map((maxStaleness) => ({
     name: `maxStaleness ${maxStaleness}`,

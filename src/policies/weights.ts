@@ -3,7 +3,7 @@
  * an error before training starts. A run that begins with `weights=FILE` writes them as its checkpoint 0, so that a
  * resumed one needs no file again.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
 import type { Parameter, PolicyModel } from './policy.ts'
 
@@ -36,6 +36,8 @@ export async function saveWeights(
  * @throws InputError for another length, and for a number that is not finite, with its parameter.
  */
 export function checkWeights(model: Pick<PolicyModel, 'numParameters' | 'parameters'>, weights: Float32Array): void {
+  checkGiven('model', model, ['parameters'])
+  checkGiven('weights', weights, 'a list')
   if (weights.length !== model.numParameters) {
     throw new InputError('weights', `${weights.length} numbers`, `${model.numParameters}, the parameters of the model`)
   }

@@ -2,6 +2,7 @@
  * Finding the answer in a solution, and writing it in one way. Nothing here can take long: all of it is linear in the
  * text.
  */
+import { checkGiven } from '../errors.ts'
 import { over, parseDecimal, plus, type Rational, rational, times } from './rational.ts'
 
 /**
@@ -9,6 +10,7 @@ import { over, parseDecimal, plus, type Rational, rational, times } from './rati
  * its braces are not closed.
  */
 export function extractBoxedAnswer(text: string): string | null {
+  checkGiven('text of extractBoxedAnswer', text, 'a text')
   const match = [...text.matchAll(/\\(?:boxed|fbox)\s*(?=\{)/g)].at(-1)
   if (match === undefined) return /\\boxed\s+(?<plain>[^\s$.,]+)/.exec(text)?.groups?.plain ?? null
   const start = match.index + match[0].length
@@ -26,6 +28,7 @@ const NUMBER = /(?:(?<![\w)])-)?\$?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?
 
 /** The last number of a text; null if there is none. */
 export function extractFinalNumber(text: string): string | null {
+  checkGiven('text of extractFinalNumber', text, 'a text')
   const found = text.match(NUMBER)?.at(-1)
   return found === undefined ? null : found.replace('$', '').replace(/\s+/g, '')
 }
@@ -35,6 +38,7 @@ export function extractFinalNumber(text: string): string | null {
  * "answer is"; else the last number. Null if there is none of these.
  */
 export function extractFinalAnswer(text: string): string | null {
+  checkGiven('text of extractFinalAnswer', text, 'a text')
   const boxed = extractBoxedAnswer(text)
   if (boxed !== null) return boxed
   const marked = text.split('####')
@@ -69,6 +73,7 @@ const CHARACTERS: Readonly<Record<string, string>> = {
  * as `\frac`; thousands without separators, where no bracket makes a comma separate.
  */
 export function normalizeMathAnswer(answer: string): string {
+  checkGiven('answer of normalizeMathAnswer', answer, 'a text')
   let text = answer
     .replace(/[−–×·÷π∞≤≥≠∪√°]/g, (character) => CHARACTERS[character]!)
     .replace(/\\\$|\$/g, '')

@@ -3,7 +3,7 @@
  * is a matter of a model's log-probabilities, which a reward is not shown.
  */
 import type { Example } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { integer, number, strings } from '../settings.ts'
 import { defineReward, failed, type Judgment } from './reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from './words.ts'
@@ -117,6 +117,8 @@ function hasFormat(completion: string, tags: readonly string[]): boolean {
  * unless there is nothing else. 1 where neither has words.
  */
 export function computeF1Score(completion: string, answer: string): number {
+  checkGiven('completion of computeF1Score', completion, 'a text')
+  checkGiven('answer of computeF1Score', answer, 'a text')
   const given = withoutArticles(wordsOf(completion))
   const wanted = withoutArticles(wordsOf(answer))
   if (given.length + wanted.length === 0) return 1

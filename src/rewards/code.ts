@@ -4,7 +4,7 @@
  * that it runs in is killed at a time that no program of so many steps takes, so only a judge that is at fault meets it.
  */
 import type { Example } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { ownFile } from '../own-files.ts'
 import { boolean, integer, text } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
@@ -31,6 +31,7 @@ export interface CodeTest {
 
 /** The last fenced block of code in a completion; all of it where there is none. `export` before a declaration goes. */
 export function extractCode(completion: string): string {
+  checkGiven('completion of extractCode', completion, 'a text')
   const fences = completion.split(/^[ \t]*```[^\n]*$/m)
   const code = fences.length < 3 ? completion : fences[fences.length % 2 === 1 ? fences.length - 2 : fences.length - 1]!
   return code.replace(/^export\s+(?:default\s+)?(?=(?:async\s+)?(?:function|const|let|class)\b)/gm, '')

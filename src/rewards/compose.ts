@@ -1,5 +1,5 @@
 /** Sums of rewards. */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import {
   type BatchSize,
   batchSizeOf,
@@ -27,6 +27,7 @@ export type RewardPart = Reward | { readonly reward: Reward; readonly weight?: n
  * @throws InputError if there is no part, or a weight is not finite.
  */
 export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Reward {
+  checkGiven('options of composeRewards', parts, [])
   const list = Object.entries(parts).map(([name, part]) => {
     const { reward, weight = 1 } = typeof part === 'function' ? { reward: part } : part
     if (!Number.isFinite(weight)) throw new InputError(`weight of reward ${name}`, show(weight), 'a finite number')

@@ -3,7 +3,7 @@
  * two evaluations by a statistical test.
  */
 
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { keywordReward } from './basic.ts'
 import { composeRewards, type RewardPart } from './compose.ts'
 import { mathAccuracyReward } from './maths.ts'
@@ -348,6 +348,8 @@ export function validateLearningProgress(
   after: Scores,
   { paired = true, alpha = 0.05 }: { paired?: boolean; alpha?: number } = {},
 ): LearningProgress {
+  checkGiven('before of validateLearningProgress', before, [])
+  checkGiven('after of validateLearningProgress', after, [])
   if (!(alpha > 0 && alpha < 1)) throw new InputError('alpha', show(alpha), 'a number between 0 and 1')
   const [first, second] = [scoresOf(before), scoresOf(after)]
   let [known, later] = [first, second]

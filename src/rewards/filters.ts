@@ -4,7 +4,7 @@
  * as 0.
  */
 import type { Part } from '../definition.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { number, readSettingTexts, type Settings, type SettingValues } from '../settings.ts'
 import { maker } from './reward.ts'
 
@@ -42,6 +42,7 @@ function knownRewards(group: readonly GroupSample[]): number[] {
 }
 
 function checkGroup(group: readonly GroupSample[]): void {
+  checkGiven('group', group, 'a list')
   if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
   for (const { reward, status } of group) {
     if (status !== 'pending' && (reward === null || Number.isFinite(reward))) continue

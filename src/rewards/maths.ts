@@ -5,7 +5,7 @@
  * Were it unknown, it would cost nothing, and a policy would learn to write it. The worker that compares is killed at a
  * time that no comparison within the bounds takes, so only a judge that is at fault meets it.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { ownFile } from '../own-files.ts'
 import { choice } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
@@ -48,6 +48,8 @@ export async function mathEqual(
   reference: string,
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<MathEquality> {
+  checkGiven('answer of mathEqual', answer, 'a text')
+  checkGiven('reference of mathEqual', reference, 'a text')
   if (reference.trim() === '' || reference.length > MAX_LENGTH) {
     throw new InputError('reference', show(reference), `an answer of 1 to ${MAX_LENGTH} characters`)
   }

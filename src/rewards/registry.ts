@@ -1,5 +1,5 @@
 /** Rewards and verifiers by name: those that come with Colonnade, and those that the caller registers. */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
 import { codeReward } from './code.ts'
@@ -78,6 +78,7 @@ const verifiers = new Registry<VerifierFactory>('verifier', builtInVerifiers)
  * })
  */
 export function reward<S extends Settings>(options: RewardOptions<S>): RewardFactory<S> {
+  checkGiven('options of reward', options, ['id', 'settings', 'make'])
   const factory = defineReward(options)
   rewards.add(factory as unknown as RewardFactory)
   return factory
@@ -92,6 +93,7 @@ export function verifier<S extends Settings>(options: {
   settings: S
   make(parameters: SettingValues<S>): Verifier
 }): VerifierFactory<S> {
+  checkGiven('options of verifier', options, ['id', 'settings', 'make'])
   const factory = defineVerifier(options)
   verifiers.add(factory as unknown as VerifierFactory)
   return factory
@@ -151,6 +153,7 @@ export interface RewardConfig {
  * ])
  */
 export function createConfiguredRewardFunction(configuration: RewardConfig | readonly RewardConfig[]): Reward {
+  checkGiven('configuration of createConfiguredRewardFunction', configuration, [])
   const list = [configuration].flat() as RewardConfig[]
   const parts: Record<string, RewardPart> = {}
   for (const { name, weight = 1, params, verifiers: wanted = [], verifierPenalty } of list) {
@@ -167,6 +170,7 @@ export function createConfiguredRewardFunction(configuration: RewardConfig | rea
  * @throws InputError for an unknown name, a wrong parameter, or a name that comes twice.
  */
 export function createCustomVerifierPipeline(configurations: readonly VerifierConfig[]): VerificationPipeline {
+  checkGiven('configurations of createCustomVerifierPipeline', configurations, 'a list')
   return new VerificationPipeline(verifiersOf(configurations))
 }
 

@@ -16,7 +16,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import type { Example } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 
 /**
@@ -138,6 +138,8 @@ export function failed(
  * One attempt at a judgment; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
  */
 export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgment> {
+  checkGiven('reward of judge', reward, 'a function')
+  checkGiven('input of judge', input, ['prompt', 'completion', 'example'])
   const { prompt, completion, example } = input
   return attempt(() => reward(prompt, completion, example, signal), signal)
 }
@@ -237,6 +239,7 @@ const inTime = new WeakSet<Reward>()
  * on that would make the rewards depend on both.
  */
 export function judgesInTime(reward: Reward): Reward {
+  checkGiven('reward of judgesInTime', reward, 'a function')
   inTime.add(reward)
   return reward
 }
@@ -347,6 +350,7 @@ export interface RewardOptions<S extends Settings> {
  * @throws InputError without an id.
  */
 export function defineReward<S extends Settings>(options: RewardOptions<S>): RewardFactory<S> {
+  checkGiven('options of defineReward', options, ['id', 'settings', 'make'])
   const { inTime = false } = options
   return maker('reward', inTime ? { ...options, make: (values) => judgesInTime(options.make(values)) } : options)
 }

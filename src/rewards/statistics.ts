@@ -1,5 +1,5 @@
 /** Student's t: whether two samples of scores have the same mean. */
-import { assert, InputError } from '../errors.ts'
+import { assert, checkGiven, InputError } from '../errors.ts'
 
 /** A t-test of a difference of means. */
 export interface TTest {
@@ -29,6 +29,8 @@ function momentsOf(values: readonly number[]): { count: number; mean: number; va
  * @throws InputError if the samples differ in length, or have fewer than two values.
  */
 export function pairedTTest(before: readonly number[], after: readonly number[], confidence = 0.95): TTest {
+  checkGiven('before of pairedTTest', before, 'a list')
+  checkGiven('after of pairedTTest', after, 'a list')
   if (before.length !== after.length) {
     throw new InputError('paired samples', `${before.length} and ${after.length} values`, 'as many of each')
   }
@@ -42,6 +44,8 @@ export function pairedTTest(before: readonly number[], after: readonly number[],
  * @throws InputError if a sample has fewer than two values.
  */
 export function welchTTest(before: readonly number[], after: readonly number[], confidence = 0.95): TTest {
+  checkGiven('before of welchTTest', before, 'a list')
+  checkGiven('after of welchTTest', after, 'a list')
   const [a, b] = [momentsOf(before), momentsOf(after)]
   const [p, q] = [a.variance / a.count, b.variance / b.count]
   const freedom = p + q === 0 ? a.count + b.count - 2 : (p + q) ** 2 / (p ** 2 / (a.count - 1) + q ** 2 / (b.count - 1))

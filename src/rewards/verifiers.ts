@@ -2,7 +2,7 @@
  * Verifiers say whether a completion passes, with a score in [0, 1] and the reason. A verifier that throws, hangs or
  * answers something else has found out nothing: its report is `unknown`, and no score is made up.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { boolean, integer, number, type Settings, type SettingValues, strings } from '../settings.ts'
 import { checkWords } from './basic.ts'
 import {
@@ -60,6 +60,7 @@ export function defineVerifier<S extends Settings>(options: {
   settings: S
   make(parameters: SettingValues<S>): Verifier
 }): VerifierFactory<S> {
+  checkGiven('options of defineVerifier', options, ['id', 'settings', 'make'])
   return maker('verifier', options)
 }
 
@@ -248,6 +249,7 @@ export class VerificationPipeline {
     verifiers: Readonly<Record<string, Verifier>>,
     options: { timeoutMs?: number; maxWorkers?: number } = {},
   ) {
+    checkGiven('verifiers of VerificationPipeline', verifiers, [])
     this.#verifiers = Object.entries(verifiers)
     this.#timeoutMs = options.timeoutMs ?? 30_000
     this.#maxWorkers = options.maxWorkers ?? 4
@@ -295,6 +297,8 @@ export function applyVerifiersToReward(
   verifiers: Readonly<Record<string, Verifier>>,
   penaltyOnFailure = 0,
 ): Reward {
+  checkGiven('reward of applyVerifiersToReward', reward, 'a function')
+  checkGiven('verifiers of applyVerifiersToReward', verifiers, [])
   if (!Number.isFinite(penaltyOnFailure)) {
     throw new InputError('penaltyOnFailure', show(penaltyOnFailure), 'a finite number')
   }

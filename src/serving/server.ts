@@ -1,5 +1,5 @@
 /** A language model of ours behind HTTP, in the shapes that clients of inference servers know. */
-import { checkOptions } from '../errors.ts'
+import { checkGiven, checkOptions } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import type { Batcher } from './batcher.ts'
 import { controlRoutes } from './control.ts'
@@ -54,6 +54,7 @@ export interface ModelServer {
  * const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none' })
  */
 export async function serveModel(options: ServeOptions): Promise<ModelServer> {
+  checkGiven('options of serveModel', options, ['policy'])
   checkOptions('serveModel', options, SERVE_OPTIONS)
   const {
     name = 'model',

@@ -1,17 +1,19 @@
 /** The four systems over a world's cohorts, each as its kind has it, and `bootstrap`, which closes a rollout. */
+
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { checkGiven } from '../errors.ts'
 import { kindOf } from '../kinds.ts'
 import type { World } from '../world.ts'
 import { bootstrapEpisodes } from './episodes/bootstrap.ts'
 
 /** Opens the tick: lanes whose episode or conversation is over begin another. Runs first. */
-export function reset(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+export function reset(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'reset')): void {
   for (const cohort of cohorts) kindOf(cohort).systems.reset(world.kernels, cohort)
 }
 
 /** The policies choose: an action of every lane, a token where the model has the turn. A promise where other threads help. */
-export function infer(world: World, cohorts: readonly Cohort[] = world.cohorts): void | Promise<void> {
+export function infer(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'infer')): void | Promise<void> {
   return inferFrom(world, cohorts, 0)
 }
 
@@ -28,22 +30,27 @@ async function goOn(chosen: Promise<void>, world: World, cohorts: readonly Cohor
 }
 
 /** The environments answer. */
-export function step(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+export function step(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'step')): void {
   for (const cohort of cohorts) kindOf(cohort).systems.step(world.kernels, cohort)
 }
 
 /** Closes the row, and keeps what is over. Runs last. */
-export function store(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+export function store(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'store')): void {
   for (const cohort of cohorts) kindOf(cohort).systems.store(world.kernels, cohort)
 }
 
 /** Values what came after the rows of full rollouts, with the weights that filled them. A promise of policies that answer later. */
 export function bootstrap(
   world: World,
-  cohorts: readonly EpisodeCohort[] = world.cohorts.filter((cohort) => cohort.kind === 'episodes'),
+  cohorts: readonly EpisodeCohort[] = cohortsOf(world, 'bootstrap').filter((cohort) => cohort.kind === 'episodes'),
 ): void | Promise<void> {
   const valued = cohorts
     .map((cohort) => bootstrapEpisodes(world.kernels, cohort))
     .filter((pending) => pending !== undefined)
   if (valued.length > 0) return Promise.all(valued).then(() => undefined)
+}
+
+function cohortsOf(world: World, caller: string): readonly Cohort[] {
+  checkGiven(`world of ${caller}`, world, ['kernels', 'cohorts'])
+  return world.cohorts
 }

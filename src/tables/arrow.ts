@@ -1,7 +1,7 @@
 /** Tables as Arrow: record batches over the same memory, and IPC files. apache-arrow is loaded where it is first used. */
 import type * as Arrow from 'apache-arrow'
 import type { Column } from '../components/column.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { ReadLimits } from '../guarded.ts'
 import { ownFile } from '../own-files.ts'
 import type { Field, Table } from './table.ts'
@@ -15,6 +15,7 @@ export type ArrowTable = Arrow.Table
  * some rows have is nullable, and a list where it is wide, so that the other rows take no room.
  */
 export async function toArrow(table: Table): Promise<Arrow.Table> {
+  checkGiven('table of toArrow', table, ['numRows', 'fields', 'metadata'])
   const arrow = await import('apache-arrow')
   const fields = table.fields.map(
     (field) => new arrow.Field(field.name, typeOf(arrow, field), field.rows !== undefined),
@@ -36,6 +37,8 @@ export async function writeArrow(
   table: Table | Arrow.Table,
   options: { format?: 'file' | 'stream' } = {},
 ): Promise<void> {
+  checkGiven('path of writeArrow', path, 'a text')
+  checkGiven('table of writeArrow', table, [])
   const { format = 'file' } = options
   if (format !== 'file' && format !== 'stream') throw new InputError('format', show(format), 'file or stream')
   const arrow = await import('apache-arrow')

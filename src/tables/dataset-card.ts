@@ -1,5 +1,7 @@
 /** The cards of datasets, as hubs show them: Markdown behind a head in YAML. */
+
 import { basename, dirname, extname, join } from 'node:path'
+import { checkGiven } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 
 /** What a card says. */
@@ -42,6 +44,8 @@ export function cell(text: string): string {
 
 /** Writes the card of a dataset that is one file beside it: `words.card.md` of `words.jsonl`. A hub wants it as `README.md`. */
 export async function writeDatasetCard(file: string, content: CardContent): Promise<void> {
+  checkGiven('file of writeDatasetCard', file, 'a text')
+  checkGiven('content of writeDatasetCard', content, ['facts'])
   const ending = extname(file)
   const title = basename(file, ending)
   await writeWhole(join(dirname(file), `${title}.card.md`), [datasetCard(title, content, basename(file))])

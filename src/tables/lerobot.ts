@@ -5,7 +5,7 @@
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { makeFolder, writeWhole } from '../files.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { datasetCard } from './dataset-card.ts'
@@ -53,6 +53,9 @@ export async function writeLeRobot(
   spaces: { readonly observationSpace: Space; readonly actionSpace: Space },
   { fps = 30 }: LeRobotOptions = {},
 ): Promise<LeRobotExport> {
+  checkGiven('folder of writeLeRobot', folder, 'a text')
+  checkGiven('table of writeLeRobot', table, ['numRows', 'fields', 'metadata'])
+  checkGiven('spaces of writeLeRobot', spaces, ['observationSpace', 'actionSpace'])
   if (!(Number.isInteger(fps) && fps > 0)) throw new InputError('fps', show(fps), 'a whole number above 0')
   const episodes = episodesOf(table)
   if (episodes.length === 0) throw new InputError('table', 'no episode', 'one or more')

@@ -5,7 +5,7 @@
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import { makeFolder, writeWhole } from '../files.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { writeArrow } from './arrow.ts'
@@ -34,6 +34,9 @@ export async function writeMinari(
   table: Table,
   spaces: { readonly observationSpace: Space; readonly actionSpace: Space },
 ): Promise<MinariExport> {
+  checkGiven('folder of writeMinari', folder, 'a text')
+  checkGiven('table of writeMinari', table, ['numRows', 'fields', 'metadata'])
+  checkGiven('spaces of writeMinari', spaces, ['observationSpace', 'actionSpace'])
   const datasetId = basename(resolve(folder))
   if (!/^[\w-]+-v\d+$/.test(datasetId)) {
     throw new InputError(

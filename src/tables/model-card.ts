@@ -1,4 +1,5 @@
 /** The cards of trained models, as hubs show them: Markdown behind a head in YAML. */
+import { checkGiven } from '../errors.ts'
 import { cardTable, cell } from './dataset-card.ts'
 
 /** What a card says. */
@@ -26,16 +27,10 @@ export interface ModelCardContent {
 }
 
 /** The text of a card. */
-export function modelCard({
-  title,
-  library,
-  task,
-  tags = [],
-  result,
-  facts,
-  pictures = {},
-  use,
-}: ModelCardContent): string {
+export function modelCard(given: ModelCardContent): string {
+  checkGiven('options of modelCard', given, ['title', 'library', 'task', 'facts'])
+  const { title, library, task, tags = [], result, facts, pictures = {}, use } = given
+
   const judged = result === undefined ? [] : resultLines(title, task, result)
   const score = result === undefined ? undefined : `${result.mean.toFixed(2)} ± ${result.std.toFixed(2)}`
   const over = result === undefined ? {} : { [`return of ${result.episodes} fresh episodes`]: score }

@@ -4,7 +4,7 @@
  */
 import type * as Arrow from 'apache-arrow'
 import type { SchemaElement } from 'hyparquet'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 import { arrowPlain, toArrow } from './arrow.ts'
 import type { Table } from './table.ts'
@@ -26,6 +26,8 @@ export async function writeParquet(
   table: Table | Arrow.Table,
   { rowGroups = [100_000] }: ParquetOptions = {},
 ): Promise<void> {
+  checkGiven('path of writeParquet', path, 'a text')
+  checkGiven('table of writeParquet', table, [])
   const [arrow, { ByteWriter, parquetWrite }] = await Promise.all([import('apache-arrow'), import('hyparquet-writer')])
   const whole = table instanceof arrow.Table ? table : await toArrow(table as Table)
   const plain = await arrowPlain()

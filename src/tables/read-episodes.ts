@@ -4,7 +4,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { readJsonObject } from '../files.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { arrowPlain, readArrow } from './arrow.ts'
@@ -46,6 +46,8 @@ export async function isOfOthers(path: string): Promise<boolean> {
  * @example await readEpisodes('cartpole-expert-v0', cartPole())
  */
 export async function readEpisodes(path: string, spaces: EpisodeSpaces): Promise<Table> {
+  checkGiven('path of readEpisodes', path, 'a text')
+  checkGiven('spaces of readEpisodes', spaces, ['observationSpace', 'actionSpace'])
   const table = new EpisodeColumns(spaces)
   const isLines = ['.jsonl', '.ndjson'].includes(extname(path))
   const episodes = isLines ? episodesOfLines(path) : episodesOfMinari(path, spaces)

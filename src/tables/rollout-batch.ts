@@ -1,5 +1,5 @@
 /** A batch of samples that is ready to be learned from: the samples by group, and what they hold, field by field. */
-import { checkOptions, InputError, show } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show } from '../errors.ts'
 import { checkSample, countLearned, type Sample, type Status, statuses } from './sample.ts'
 import { compareText, groupNumbers } from './trajectories.ts'
 
@@ -41,6 +41,7 @@ export function convertToBatch(
   samples: readonly Sample[],
   options: { readonly epochId?: number; readonly stepId?: number } = {},
 ): RolloutBatch {
+  checkGiven('samples of convertToBatch', samples, 'a list')
   checkOptions('convertToBatch', options, ['epochId', 'stepId'])
   const { epochId = 0, stepId = 0 } = options
   if (samples.length === 0) throw new InputError('samples', 'none', 'at least one')
@@ -70,6 +71,7 @@ export function convertToBatch(
 
 /** What samples hold, field by field, in their order. */
 export function extractSampleFields(samples: readonly Sample[]): SampleFields {
+  checkGiven('samples of extractSampleFields', samples, 'a list')
   return {
     tokens: samples.map(({ tokens }) => tokens),
     lossMasks: samples.map(({ lossMask }) => lossMask),
@@ -81,6 +83,7 @@ export function extractSampleFields(samples: readonly Sample[]): SampleFields {
 
 /** How many tokens of each sample there are to learn from. */
 export function computeResponseLengths(lossMasks: readonly ArrayLike<number>[]): number[] {
+  checkGiven('lossMasks of computeResponseLengths', lossMasks, 'a list')
   return lossMasks.map(countLearned)
 }
 
@@ -96,6 +99,7 @@ function groupNumbersOf(samples: readonly Sample[]): Int32Array {
 
 /** What a batch of these samples is made of. */
 export function buildBatchMetadata(samples: readonly Sample[], epochId: number, stepId: number): BatchMetadata {
+  checkGiven('samples of buildBatchMetadata', samples, 'a list')
   const count = (status: Status) => samples.filter((sample) => sample.status === status).length
   let [min, max] = [Number.POSITIVE_INFINITY, -1]
   for (const { weightVersions } of samples) {

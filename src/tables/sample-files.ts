@@ -3,7 +3,7 @@
  * and the form that Hugging Face's trainers take.
  */
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../environments/text.ts'
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { readJsonLines, writeJsonLines } from './json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
 
@@ -34,6 +34,8 @@ export async function exportSamplesToJsonl(
   path: string,
   options: { readonly includeTokens?: boolean } = {},
 ): Promise<void> {
+  checkGiven('samples of exportSamplesToJsonl', samples, 'a list')
+  checkGiven('path of exportSamplesToJsonl', path, 'a text')
   checkOptions('exportSamplesToJsonl', options, ['includeTokens'])
   const { includeTokens = false } = options
   samples.forEach(checkSample)
@@ -312,6 +314,8 @@ function listFrom(value: unknown, subject: string, unknown: number): number[] | 
  * @throws InputError where some prompts are texts and others messages: a column has one type.
  */
 export async function exportSamplesToHuggingfaceFormat(samples: readonly Sample[], path: string): Promise<void> {
+  checkGiven('samples of exportSamplesToHuggingfaceFormat', samples, 'a list')
+  checkGiven('path of exportSamplesToHuggingfaceFormat', path, 'a text')
   samples.forEach(checkSample)
   const areTexts = typeof samples[0]?.prompt === 'string'
   const other = samples.find(({ prompt }) => (typeof prompt === 'string') !== areTexts)

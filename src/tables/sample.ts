@@ -3,7 +3,7 @@
  * of samples costs no second copy of them; a sample that is made by hand has arrays of its own.
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { Trajectories } from './trajectories.ts'
 import {
   checkCandidates,
@@ -96,7 +96,10 @@ export interface SampleStart {
 }
 
 /** A sample that has nothing but its prompt yet. */
-export function startSample({ source = '', epoch, promptId, group, member, example, tokens }: SampleStart): Sample {
+export function startSample(given: SampleStart): Sample {
+  checkGiven('options of startSample', given, ['epoch', 'promptId', 'group', 'member'])
+  const { source = '', epoch, promptId, group, member, example, tokens } = given
+
   return {
     ...identity({ source, epoch, promptId, group, member }, member),
     ...words(example),
@@ -143,6 +146,8 @@ export interface ResponseTokens {
  * where what it was told has them.
  */
 export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sample {
+  checkGiven('sample of appendResponseTokens', sample, ['tokens', 'status'])
+  checkGiven('added of appendResponseTokens', added, ['tokens', 'text', 'trainable'])
   const { tokens, text, trainable, logprobs, version } = added
   const subject = `sample ${sample.id}`
   if (tokens.length === 0) throw new InputError(`${subject}, tokens`, 'none', 'at least one')
@@ -225,7 +230,10 @@ export function samplesOf(
  * Trajectories that were read from files as samples, with the words that stand there.
  * @throws InputError for files without the words of completions, as those of older versions.
  */
-export function samplesOfFile({ trajectories, words }: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {
+export function samplesOfFile(given: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {
+  checkGiven('options of samplesOfFile', given, ['trajectories', 'words'])
+  const { trajectories, words } = given
+
   checkTrajectories('samplesOfFile({ trajectories })', trajectories)
   return samplesBy(trajectories, (_, i) => {
     const { prompt, answer, completion } = words[i]!
@@ -275,6 +283,7 @@ function samplesBy(
  * @throws InputError for a sample that is pending or failed, and for one that is no trajectory.
  */
 export function samplesToTrajectories(samples: readonly Sample[]): Trajectories {
+  checkGiven('samples of samplesToTrajectories', samples, 'a list')
   const trajectories = new Trajectories()
   for (const sample of samples) trajectories.append(trajectoryOf(sample))
   return trajectories

@@ -7,7 +7,7 @@
  * its own from the first one on, and the segments of a conversation follow each other in the table.
  */
 import type { StopReason } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { checkTrajectory, ROW_COLUMNS, type Trajectory } from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
@@ -372,12 +372,10 @@ export function compareText(a: string, b: string): number {
 }
 
 /** The group of each trajectory, (source, epoch, promptId, group), as a number from 0 in the order in which they first come. */
-export function groupNumbers({
-  source,
-  epoch,
-  promptId,
-  group,
-}: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
+export function groupNumbers(given: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
+  checkGiven('options of groupNumbers', given, ['group', 'source', 'epoch', 'promptId'])
+  const { source, epoch, promptId, group } = given
+
   const numbers = new Map<string, number>()
   return Int32Array.from(group, (number, i) => {
     const key = `${epoch[i]} ${promptId[i]} ${number} ${source[i]}`

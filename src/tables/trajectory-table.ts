@@ -1,7 +1,7 @@
 /** Trajectories as Arrow: lists of tokens, and a column for each of the rest. apache-arrow is loaded where it is first used. */
 import type * as Arrow from 'apache-arrow'
 import type { StopReason } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import { readArrow, writeArrow } from './arrow.ts'
 import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
@@ -68,7 +68,7 @@ const COMPONENT = 'reward/'
 export async function trajectoryTable(
   trajectories: Trajectories,
   origin: TextOrigin,
-  words: readonly TrajectoryWords[] = Array.from({ length: trajectories.count }, (_, i) =>
+  words: readonly TrajectoryWords[] = Array.from({ length: known(trajectories).count }, (_, i) =>
     wordsOf(trajectories.row(i), origin),
   ),
 ): Promise<Arrow.Table> {
@@ -236,9 +236,14 @@ export async function writeTrajectories(
   path: string,
   trajectories: Trajectories,
   origin: TextOrigin,
-  order: readonly number[] = trajectories.order(),
+  order: readonly number[] = known(trajectories).order(),
 ): Promise<void> {
   await writeArrow(path, await trajectoryTable(inOrder(trajectories, order), origin))
+}
+
+function known(trajectories: Trajectories): Trajectories {
+  checkGiven('trajectories', trajectories, ['order', 'rows'])
+  return trajectories
 }
 
 /** The trajectories in the order of the table: themselves where that is all of them in their order. */

@@ -1,6 +1,6 @@
 /** Tokenizers that need no file: one token a byte, or one a character of a small alphabet, for models made from nothing. */
 import type { Message } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
@@ -26,6 +26,7 @@ export interface ByteTokenizer extends Tokenizer {
  * byteTokenizer({ alphabet: '0123456789+=' }).encode('1+1=') // [1, 10, 1, 11]
  */
 export function byteTokenizer(options: { readonly alphabet?: string } = {}): ByteTokenizer {
+  checkGiven('options of byteTokenizer', options, [])
   return options.alphabet === undefined ? bytes() : characters(options.alphabet)
 }
 

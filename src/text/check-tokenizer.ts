@@ -1,4 +1,4 @@
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
@@ -8,7 +8,11 @@ import type { Tokenizer } from './tokenizer.ts'
  * @throws InputError where the tokenizer has ids that the model has no embedding for, or where the model's configuration
  * names end ids of which the tokenizer knows none: its turns would never end.
  */
-export function checkTokenizer(tokenizer: Tokenizer, { shape, config }: TransformerModel): void {
+export function checkTokenizer(tokenizer: Tokenizer, given: TransformerModel): void {
+  checkGiven('tokenizer of checkTokenizer', tokenizer, ['encode', 'decode'])
+  checkGiven('options of checkTokenizer', given, ['config', 'parameters'])
+  const { shape, config } = given
+
   const { vocabularySize, endIds } = tokenizer
   if (vocabularySize > shape.vocabularySize) {
     throw new InputError(

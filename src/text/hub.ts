@@ -14,7 +14,7 @@ import { homedir } from 'node:os'
 import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { environmentVariable } from '../environment-variables.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import {
   cannotWrite,
   disk,
@@ -106,6 +106,7 @@ const PAGES_MAX = 10_000
  * @example await downloadModel('HuggingFaceTB/SmolLM2-135M-Instruct', { revision: 'main' })
  */
 export async function downloadModel(id: string, options: HubOptions = {}): Promise<string> {
+  checkGiven('id of downloadModel', id, 'a text')
   const { folder } = await download('model', id, '', options, async ({ subject, paths, take }) => {
     const isSharded = !paths.includes(WEIGHTS)
     const missing = [...REQUIRED, isSharded ? INDEX : WEIGHTS].find((path) => !paths.includes(path))

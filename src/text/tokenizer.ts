@@ -2,7 +2,7 @@
  * Between text and the numbers that a model reads and writes. Text becomes ids once, where it enters a conversation; from
  * then on the ids are what is stored and trained on, since decoding ids and encoding the text again may give others.
  */
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 import type { ChatTemplate } from './chat-template.ts'
 
@@ -54,7 +54,11 @@ export interface Tokenizer {
  * Writes a tokenizer's files beside a model's.
  * @throws InputError where one cannot be written.
  */
-export async function saveTokenizer(folder: string, { files }: Tokenizer): Promise<void> {
+export async function saveTokenizer(folder: string, given: Tokenizer): Promise<void> {
+  checkGiven('folder of saveTokenizer', folder, 'a text')
+  checkGiven('options of saveTokenizer', given, ['encode', 'decode'])
+  const { files } = given
+
   for (const [name, bytes] of files) await writeWhole(`${folder}/${name}`, [bytes])
 }
 

@@ -10,7 +10,7 @@
  * read.
  */
 import { isMessage, type Message } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { asTemplateWants } from './called-tools.ts'
 import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
@@ -30,6 +30,8 @@ const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
  * @throws InputError where the tokenizer has no template, or the template refuses the messages.
  */
 export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options: RenderOptions = {}): number[] {
+  checkGiven('tokenizer of renderIds', tokenizer, ['encode', 'decode'])
+  checkGiven('messages of renderIds', messages, 'a list')
   if (messages.length === 0) throw new InputError('messages', 'none', 'at least one')
   const { addGenerationPrompt = false, tools } = options
   const rendering = new Rendering(tokenizer, tools)
@@ -42,6 +44,7 @@ export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], op
  * @throws InputError as `renderIds` does.
  */
 export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[], tools?: Tools): number[] {
+  checkGiven('tokenizer of promptIds', tokenizer, ['encode', 'decode'])
   return typeof prompt === 'string'
     ? [...tokenizer.beginIds, ...tokenizer.encode(prompt)]
     : renderIds(tokenizer, prompt, { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) })
@@ -75,6 +78,9 @@ export function turnIds(
   lastId: number,
   tools?: Tools,
 ): number[] {
+  checkGiven('tokenizer of turnIds', tokenizer, ['encode', 'decode'])
+  checkGiven('before of turnIds', before, 'a list')
+  checkGiven('after of turnIds', after, 'a list')
   const { ids, isRewritten } = nextTurn(tokenizer, before, after, lastId, tools)
   if (!isRewritten) return ids
   const rendering = new Rendering(tokenizer, tools)
@@ -94,6 +100,9 @@ export function nextTurn(
   lastId: number,
   tools?: Tools,
 ): NextTurn {
+  checkGiven('tokenizer of nextTurn', tokenizer, ['encode', 'decode'])
+  checkGiven('before of nextTurn', before, 'a list')
+  checkGiven('after of nextTurn', after, 'a list')
   if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
   const isKept = before.every((message, i) => JSON.stringify(message) === JSON.stringify(after[i]))
   if (!isKept || after.length === before.length) {
@@ -130,6 +139,7 @@ export function trainingRows(
     | { readonly prompt: string | readonly Message[]; readonly answer: string | readonly Message[] },
   tools?: Tools,
 ): TrainingExample[] {
+  checkGiven('tokenizer of trainingRows', tokenizer, ['encode', 'decode'])
   const rowsOf = (messages: readonly Message[]) =>
     asTemplateWants(messages, (wanted) => conversationRows(tokenizer, wanted, tools))
   if (!('answer' in example)) return rowsOf(example)

@@ -9,7 +9,7 @@ import type { TokensSaid } from '../algorithms/token-thread.ts'
 import { TrainedArray } from '../algorithms/trained-array.ts'
 import { takeArena } from '../components/arena.ts'
 import { column } from '../components/column.ts'
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import { createKernels } from '../kernels/bind.ts'
 import { readSafetensors, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
 import type { BackendContext, BackendDefinition, BackwardOptions, LossDerivatives } from './backend.ts'
@@ -90,7 +90,10 @@ export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 
 }
 
 /** Calls `visit` for each token of the batch's micro-batches, with its place; of the first of a sequence nothing is said. */
-export function visitTokens({ parts, spans }: TokenBatch, visit: (t: number, isFirst: boolean) => void): void {
+export function visitTokens(given: TokenBatch, visit: (t: number, isFirst: boolean) => void): void {
+  checkGiven('options of visitTokens', given, ['order', 'token'])
+  const { parts, spans } = given
+  checkGiven('visit of visitTokens', visit, 'a function')
   for (let i = parts[0]!; i < parts.at(-1)!; i++) {
     for (let t = spans.begin[i]!; t < spans.end[i]!; t++) visit(t, t === spans.begin[i])
   }

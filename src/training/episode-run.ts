@@ -11,7 +11,7 @@ import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/
 import { environments } from '../environments/registry.ts'
 import { type WrapperFactory, wrap } from '../environments/wrapper.ts'
 import { wrappers } from '../environments/wrappers.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { listFolder, within } from '../files.ts'
 import { kernelBuildOf } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
@@ -251,6 +251,7 @@ export async function loadPolicy(
     readonly checkpoint: string
   }
 > {
+  checkGiven('folder of loadPolicy', folder, 'a text')
   const definition = await openEpisodeRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder, from)
   const { policy, systems } = definition

@@ -4,7 +4,7 @@
  */
 import { type DefinitionRecord, recordOf } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type Evaluated, type PolicyDefinition } from '../policies/policy.ts'
 import { Random, Stream } from '../random.ts'
@@ -77,6 +77,7 @@ interface Weighed {
  * and, where it is the policy that has played (by the metadata `weights`), log-probabilities that are not its own.
  */
 export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<OfflineEvaluation> {
+  checkGiven('options of evaluateOffline', options, ['environment', 'policy', 'weights', 'table'])
   const { environment, policy, weights, table: given, gamma = 1, seed = 0, kernels } = options
   if (!(typeof gamma === 'number' && gamma >= 0 && gamma <= 1)) {
     throw new InputError('gamma', show(gamma), 'a number from 0 to 1')

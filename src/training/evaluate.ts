@@ -6,7 +6,7 @@ import type { SystemDefinition } from '../cohorts/system.ts'
 import type { Column } from '../components/column.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap, reset } from '../systems/systems.ts'
@@ -59,6 +59,7 @@ export interface Evaluation {
  * @throws InputError if the environment has no time limit, an option is wrong, or the weights do not fit the policy.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
+  checkGiven('options of evaluate', options, ['environment', 'policy', 'weights'])
   const { cohort, world } = await play(options)
   const { rollout } = cohort
   const returns: number[] = []
@@ -83,6 +84,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
  * step by step, as its metadata say (`layout`: episodes). Advantage and return, which belong to an algorithm, are not in it.
  */
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
+  checkGiven('options of recordEpisodes', options, ['environment', 'policy', 'weights'])
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
   const { checkpoint = null, weights } = options
   const table = rolloutTable(cohort, { seed: world.seed, checkpoint })

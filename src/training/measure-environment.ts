@@ -3,7 +3,7 @@ import { ppo } from '../algorithms/ppo.ts'
 import { Work, type WorkName } from '../clock.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
-import { checkOptions, InputError, show } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show } from '../errors.ts'
 import { mlp } from '../policies/mlp.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { createWorld } from '../world.ts'
@@ -57,6 +57,7 @@ export async function measureEnvironment(
   environment: EnvironmentDefinition,
   options: MeasureOptions = {},
 ): Promise<EnvironmentMeasurement> {
+  checkGiven('environment of measureEnvironment', environment, ['state'])
   checkOptions('measureEnvironment', options, ['numLanes', 'threads', 'policy', 'seconds'])
   const { numLanes = [16, 64, 256, 1024, 4096], threads = [1], policy = mlp(), seconds = 0.5 } = options
   if (!(Number.isFinite(seconds) && seconds > 0)) throw new InputError('seconds', show(seconds), 'more than 0')
@@ -130,6 +131,7 @@ export async function recommendedNumLanes(
   environment: EnvironmentDefinition,
   options: MeasureOptions = {},
 ): Promise<number> {
+  checkGiven('environment of recommendedNumLanes', environment, ['state'])
   return (await measureEnvironment(environment, options)).recommendedNumLanes
 }
 

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { fromArrow, readArrow } from '../tables/arrow.ts'
 import { isOfEpisodes } from '../tables/episode-rows.ts'
 import { type EpisodeSpaces, isOfOthers, readEpisodes } from '../tables/read-episodes.ts'
@@ -133,6 +133,9 @@ export function correctionOf({ staleness }: AlgorithmDefinition): Partial<Record
 }
 
 /** How many updates a run makes of the file of rollouts that it learns from: one for each rollout, in each of its epochs. */
-export function recordedUpdates({ recorded, algorithm, settings }: EpisodeRunDefinition): number {
+export function recordedUpdates(given: EpisodeRunDefinition): number {
+  checkGiven('options of recordedUpdates', given, ['settings', 'recorded'])
+  const { recorded, algorithm, settings } = given
+
   return settings.epochs * Math.ceil((recorded?.rows ?? 0) / (algorithm.numSteps * settings.numLanes))
 }

@@ -9,7 +9,7 @@ import { poolEngine } from '../engines/pool.ts'
 import { sglangEngine } from '../engines/sglang.ts'
 import { tinkerEngine } from '../engines/tinker.ts'
 import { vllmEngine } from '../engines/vllm.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import { readSettingTexts, type Settings, type SettingValue, type SettingValues, strings } from '../settings.ts'
 
 /** The engine of this process, which needs no server. */
@@ -60,6 +60,8 @@ export async function findEngine(
   texts: readonly string[],
   origin: ModuleOrigin,
 ): Promise<EngineDefinition | null> {
+  checkGiven('words of findEngine', words, 'a list')
+  checkGiven('texts of findEngine', texts, 'a list')
   if (words.length === 0) throw new InputError('engine', 'none', `at least one, like ${LOCAL}`)
   if (words.includes(LOCAL)) {
     if (words.length > 1) throw new InputError('engine', words.join(','), `${LOCAL} alone, or others`)

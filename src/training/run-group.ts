@@ -6,7 +6,7 @@ import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
 import { isModulePath } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import {
   listFolder,
   makeFolder,
@@ -67,6 +67,7 @@ export interface RunGroupOptions extends GroupPlace {
  * @throws InputError for what is no seed, a range that falls, and a seed twice.
  */
 export function parseSeeds(text: string): number[] {
+  checkGiven('text of parseSeeds', text, 'a text')
   const seeds = text.split(',').flatMap((part) => {
     const [, first, last = first] = /^(\d+)(?:\.\.(\d+))?$/.exec(part.trim()) ?? []
     const [from, to] = [Number(first), Number(last)]
@@ -89,6 +90,9 @@ export async function trainSeeds(
   seeds: readonly number[],
   { train = (run) => run.train(), ...place }: RunGroupOptions = {},
 ): Promise<RunGroupSummary> {
+  checkGiven('environment of trainSeeds', environment, 'a text')
+  checkGiven('options of trainSeeds', given, [])
+  checkGiven('seeds of trainSeeds', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (given.seed !== undefined) throw new InputError('seed', show(given.seed), 'seeds alone, or seed alone')
   const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.

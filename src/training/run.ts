@@ -13,7 +13,7 @@ import { type DefinitionRecord, findFactory, isModulePath } from '../definition.
 import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 import { describeNative } from '../kernels/bind.ts'
 import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
@@ -79,6 +79,7 @@ function kindOf({ kind }: Pick<RunDefinition, 'kind'>): AnyKind {
 async function findRun(
   name: string,
 ): Promise<{ kind: RunDefinition['kind']; factory: EnvironmentFactory | TextEnvironmentFactory }> {
+  checkGiven('environment', name, 'a text')
   if (isModulePath(name)) {
     const url = pathToFileURL(name).href
     const factory = await findFactory<EnvironmentFactory | TextEnvironmentFactory>('environment', url, 'caller')
@@ -365,6 +366,7 @@ export async function startRun<D extends RunDefinition>(
   onPlan: (plan: TextRunPlan) => void = () => {},
   ifExists: IfExists = 'number',
 ): Promise<Run<D>> {
+  checkGiven('options of startRun', given, ['kind', 'settings'])
   checkIfExists(ifExists)
   if (out === '') throw new InputError('out', 'an empty name', 'a folder')
   if (out !== undefined) {
@@ -429,6 +431,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   { from, settings: texts = {}, ...trust }: ResumeOptions = {},
   onPlan: (plan: TextRunPlan) => void = () => {},
 ): Promise<Run<D>> {
+  checkGiven('folder of resumeRun', folder, 'a text')
   const former = await openRun(folder, trust)
   const kind = kindOf(former)
   const given = readTexts(kind.resumedKeys(former), texts)
@@ -471,6 +474,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
  * or may not be run.
  */
 export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
+  checkGiven('folder of openRun', folder, 'a text')
   const config = await readConfig(folder)
   return kinds[kindOfConfig(config)].open(folder, config, trust)
 }
@@ -480,6 +484,7 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
  * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
  */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
+  checkGiven('folder of kindOfRun', folder, 'a text')
   const config = await peekConfig(folder)
   return config !== null && Object.hasOwn(config, 'colonnade') ? kindOfConfig(config) : null
 }
@@ -494,6 +499,7 @@ function kindOfConfig(config: object): RunDefinition['kind'] {
  * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
  */
 export async function runTrainer<D extends RunDefinition>(definition: D): Promise<Trainer<CohortOfRun<D>>> {
+  checkGiven('definition of runTrainer', definition, ['kind', 'settings'])
   const { trainer } = await kindOf(definition).createTrainer(definition, false, () => {})
   return trainer as unknown as Trainer<CohortOfRun<D>>
 }

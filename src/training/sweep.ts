@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path'
 import { type Curve, drawCurves } from '../curves.ts'
-import { InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../errors.ts'
 import { listFolder, within, writeWhole } from '../files.ts'
 import type { SettingValue } from '../settings.ts'
 import { configureRun, type Run, type RunDefinition, type RunSummary, resolveRunKeys, runKeys } from './run.ts'
@@ -151,6 +151,9 @@ export async function trainSweep(
   seeds: readonly number[],
   { train, onUpdate, signal, ...place }: SweepOptions = {},
 ): Promise<SweepSummary> {
+  checkGiven('environment of trainSweep', environment, 'a text')
+  checkGiven('texts of trainSweep', texts, [])
+  checkGiven('seeds of trainSweep', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, of which a sweep has several')
   const values = await valuesOf(environment, texts)

@@ -4,7 +4,7 @@
  * value head, where the model has one. The small products are added in sampling and in training alike, so both give a token
  * the same bits; `mergeLora` puts them into the weights for other software.
  */
-import { InputError, show, unknownWord } from '../../errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../../errors.ts'
 import { type Random, Stream } from '../../random.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
@@ -50,10 +50,11 @@ export interface LoraAdapter {
  * a dropout outside [0, 1), and targets that are none, unknown or named twice.
  * @example lora(model, { rank: 8, targets: ['q_proj', 'v_proj'] })
  */
-export function lora(
-  base: TransformerModel,
-  { rank, alpha = 2 * rank, dropout = 0, targets }: Partial<LoraSettings> & { readonly rank: number },
-): LoraModel {
+export function lora(base: TransformerModel, given: Partial<LoraSettings> & { readonly rank: number }): LoraModel {
+  checkGiven('base of lora', base, ['config', 'parameters'])
+  checkGiven('options of lora', given, ['rank'])
+  const { rank, alpha = 2 * rank, dropout = 0, targets } = given
+
   const all = Object.keys(PROJECTIONS) as ProjectionName[]
   const chosen = targets ?? all
   for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)
@@ -118,6 +119,9 @@ function listParameters(base: TransformerModel, rank: number, targets: readonly 
  * @throws InputError for weights of another length, or that are not finite.
  */
 export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
+  checkGiven('weights of mergeLora', weights, 'a list')
+  checkGiven('model of mergeLora', model, ['base', 'settings', 'scale', 'numParameters'])
+  checkGiven('adapter of mergeLora', adapter, 'a list')
   addProducts(weights, model, adapter, model.scale)
 }
 
@@ -127,6 +131,9 @@ export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Floa
  * @throws InputError as `mergeLora` does.
  */
 export function unmergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
+  checkGiven('weights of unmergeLora', weights, 'a list')
+  checkGiven('model of unmergeLora', model, ['base', 'settings', 'scale', 'numParameters'])
+  checkGiven('adapter of unmergeLora', adapter, 'a list')
   addProducts(weights, model, adapter, -model.scale)
 }
 

@@ -3,7 +3,7 @@
  * block; and the columns that evaluating, differentiating and decoding take.
  */
 import { column, type Plan } from '../../components/column.ts'
-import { InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show } from '../../errors.ts'
 import { INPUT_BLOCK, MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
 import { type Random, Stream } from '../../random.ts'
 import type { Parameter } from '../policy.ts'
@@ -47,6 +47,7 @@ export function transformer(
     quantizeActivations = false,
   }: { readonly subject?: string; readonly valueHead?: boolean; readonly quantizeActivations?: boolean } = {},
 ): TransformerModel {
+  checkGiven('config of transformer', config, [])
   const shape = transformerShape(config, subject)
   const deviation = config.initializer_range ?? 0.02
   if (typeof deviation !== 'number' || !(deviation >= 0)) {

@@ -6,7 +6,7 @@
  * inputs become bytes too, and only gradients pass through weights in f32, as if nothing of the inputs had been rounded.
  */
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
-import { InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show } from '../../errors.ts'
 import {
   bytesIn4Bits,
   dequantizeRows,
@@ -122,6 +122,8 @@ export function quantizeTransformer(columns: QuantizedColumns, model: Transforme
  * `quantizeTransformer` makes the same columns again.
  */
 export function wholeWeights(model: TransformerModel, weights: BaseWeights): Float32Array {
+  checkGiven('model of wholeWeights', model, ['config', 'parameters'])
+  checkGiven('weights of wholeWeights', weights, [])
   if (weights instanceof Float32Array) return weights
   const whole = new Float32Array(model.numParameters)
   const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))

@@ -2,7 +2,7 @@ import { shareLanes } from '../../cohorts/episode-shares.ts'
 import { type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { refusedReturn } from '../../environments/environment.ts'
-import { hideOwnFrames, InputError, show } from '../../errors.ts'
+import { checkGiven, hideOwnFrames, InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { BoxSpace } from '../../space.ts'
@@ -135,6 +135,7 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  * @throws InputError where one of them is not, before any is told; or where other threads are in the middle of a rollout.
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
+  checkGiven('cohort of restart', cohort, ['episode'])
   const { name, present, t, numSteps, recorded, from, to, episode } = cohort
   if (cohort.ahead !== null) {
     throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', 'a trainer without')

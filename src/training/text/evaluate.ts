@@ -1,6 +1,6 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../../environments/text.ts'
-import { InputError } from '../../errors.ts'
+import { checkGiven, InputError } from '../../errors.ts'
 import { isOfModel, type Trajectory } from '../../tables/trajectory.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
@@ -37,6 +37,7 @@ const NUM_SAMPLES = 5
  * @throws InputError where options, model and environment do not fit, as `createWorld` does.
  */
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
+  checkGiven('options of evaluateText', options, ['environment', 'episodes', 'policy'])
   const { episodes } = options
   if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')

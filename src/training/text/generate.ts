@@ -5,7 +5,7 @@ import {
   type StopReason,
   type TextEnvironmentDefinition,
 } from '../../environments/text.ts'
-import { InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show } from '../../errors.ts'
 import { promptIds } from '../../text/dialogue.ts'
 import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
 import { type ConverseOptions, converse } from './converse.ts'
@@ -46,16 +46,10 @@ export interface Generated {
  * @throws InputError for no prompt, a prompt that the tokenizer, its template or the context refuses, and numbers out of range.
  * @example const [{ completion }] = await generateTokens({ policy: languageModel({ folder: 'model' }), prompts: ['2+2='] })
  */
-export async function generateTokens({
-  prompts,
-  samples = 1,
-  environment,
-  seed = 0,
-  explore = true,
-  context,
-  policy,
-  ...options
-}: GenerateOptions): Promise<Generated[]> {
+export async function generateTokens(given: GenerateOptions): Promise<Generated[]> {
+  checkGiven('options of generateTokens', given, ['prompts', 'policy'])
+  const { prompts, samples = 1, environment, seed = 0, explore = true, context, policy, ...options } = given
+
   if (!Array.isArray(prompts) || prompts.length === 0) throw new InputError('prompts', show(prompts), 'at least one')
   if (!(Number.isSafeInteger(samples) && samples >= 1)) {
     throw new InputError('samples', show(samples), 'a whole number ≥ 1')

@@ -1,5 +1,7 @@
 /** How the model of a run does as it stands: at the run's end, and while it trains. */
+
 import type { ConversationCohort } from '../../cohorts/conversations.ts'
+import { checkGiven } from '../../errors.ts'
 import { wholeWeights } from '../../policies/transformer/quantized.ts'
 import type { HeldOut } from '../../text/held-out.ts'
 import type { ConversationRunDefinition } from '../conversation-run.ts'
@@ -12,10 +14,10 @@ export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | '
 /**
  * The option `heldOut` of a cohort that trains, or is evaluated, by a run's settings; no option where nothing is held out.
  */
-export function heldOutOf(
-  { heldOut: fraction, heldOutSeed: seed }: ConversationRunDefinition['settings'],
-  use: HeldOut['use'],
-): { heldOut?: HeldOut } {
+export function heldOutOf(given: ConversationRunDefinition['settings'], use: HeldOut['use']): { heldOut?: HeldOut } {
+  checkGiven('options of heldOutOf', given, ['replySeconds', 'turnSeconds', 'backend', 'backendSettings'])
+  const { heldOut: fraction, heldOutSeed: seed } = given
+
   return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
 }
 

@@ -4,7 +4,7 @@
  *
  * Ours owe the same bits in all of them; a model behind functions, values within stated tolerances.
  */
-import { InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show } from '../../errors.ts'
 import { Random, Stream } from '../../random.ts'
 
 type Awaitable<T> = T | Promise<T>
@@ -96,6 +96,7 @@ export class LogprobValidator {
     model: LogprobModel,
     { tolerances = {}, seed = 0 }: { readonly tolerances?: Partial<LogprobTolerances>; readonly seed?: number } = {},
   ) {
+    checkGiven('model of LogprobValidator', model, [])
     const { vocabularySize, context, logprobs } = model
     if (typeof logprobs !== 'function') throw new InputError('model.logprobs', show(logprobs), 'a function')
     for (const [name, value, least] of [

@@ -3,7 +3,7 @@
  * how long the learner takes. The rest, like how many engines there are, is for whoever simulates to say.
  */
 import { rlSettings } from '../../algorithms/rl.ts'
-import { InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show } from '../../errors.ts'
 import type { SimulationSettings } from '../../orchestration/simulation.ts'
 import { isOfModel } from '../../tables/trajectory.ts'
 import { readConfig, readMetrics } from '../run-folder.ts'
@@ -59,6 +59,7 @@ const defaults = {
  * const simulation = await simulate({ ...settings, engines: 4, maxStaleness: 1 }, lengths)
  */
 export async function measureRun(folder: string): Promise<MeasuredRun> {
+  checkGiven('folder of measureRun', folder, 'a text')
   const { rl, settings } = (await readConfig(folder)) as {
     readonly rl?: { readonly parameters: Partial<typeof defaults> } | null
     readonly settings?: { readonly numLanes: number }

@@ -21,7 +21,7 @@ import { tokenUpdatePlan } from '../../algorithms/token-thread.ts'
 import { asConversations, type ConversationCohort, loadAdapter, refreshWeights } from '../../cohorts/conversations.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
-import { checkOptions, InputError, OptimizerRequiredError, show } from '../../errors.ts'
+import { checkGiven, checkOptions, InputError, OptimizerRequiredError, show } from '../../errors.ts'
 import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../../kernels/bind.ts'
 import type { LoraModel } from '../../policies/transformer/lora.ts'
 import { loadLoraWeights, saveLora } from '../../policies/transformer/lora-folder.ts'
@@ -380,6 +380,7 @@ function filled({ model, weights, ...given }: TrainedLanguageModel): Required<Tr
 
 /** All trajectories of a buffer: what a `dataSelectorFn` is by default. */
 export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
+  checkGiven('buffer of selectAllData', buffer, buffer instanceof Trajectories ? [] : ['sample'])
   return buffer instanceof Trajectories ? buffer.columns() : buffer.sample()
 }
 

@@ -1,5 +1,5 @@
 /** What a run of a language model has come to, read from its folder. */
-import { InputError } from '../../errors.ts'
+import { checkGiven, InputError } from '../../errors.ts'
 import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
@@ -20,6 +20,7 @@ export interface TrainedModel extends ConversationRunDefinition {
  * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
  */
 export async function loadTrainedModel(folder: string, { from, ...trust }: LoadOptions = {}): Promise<TrainedModel> {
+  checkGiven('folder of loadTrainedModel', folder, 'a text')
   const definition = await openConversationRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder, from)
   const { policy, environment } = definition

@@ -1,6 +1,8 @@
 /** Log-probabilities of our own transformers, as `LogprobValidator` asks for them: packed, decoded, and differentiated. */
+
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
+import { checkGiven } from '../../errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, spansOf } from '../../kernels/bind.ts'
 import { decoderPlan, TransformerDecoder } from '../../policies/transformer/decoder.ts'
 import type { LoraModel } from '../../policies/transformer/lora.ts'
@@ -27,10 +29,10 @@ export interface ValidatedTransformer {
  * values; with tolerance 0 the validator asks for the same bits as the packed pass has.
  * @throws InputError for weights of another length, or that are not finite.
  */
-export function transformerLogprobs(
-  { model, weights, adapter = null }: ValidatedTransformer,
-  build: KernelBuild = bestKernelBuild(),
-): LogprobModel {
+export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
+  checkGiven('options of transformerLogprobs', given, ['model', 'weights'])
+  const { model, weights, adapter = null } = given
+
   checkWeights(model, weights)
   const context = Math.min(model.shape.contextLength, CONTEXT_MAX)
   const { vocabularySize } = model.shape
