@@ -27,14 +27,16 @@ export interface Browser {
   close(): Promise<void>
 }
 
-/** A browser and the script of axe; or why there is none. */
-export async function openChromium(): Promise<{ browser: Browser; axe: string } | { why: string }> {
+/** A browser that is started with these words, and the script of axe; or why there is none. */
+export async function openChromium(
+  words: readonly string[] = [],
+): Promise<{ browser: Browser; axe: string } | { why: string }> {
   const executablePath = process.env.COLONNADE_CHROMIUM ?? (await attempt('which', ['chromium'])).stdout.trim()
   if (executablePath === '') return { why: 'Chromium (there is none; COLONNADE_CHROMIUM names one)' }
   const made = await cached(PACKAGES.join('-'), (path, run) => installPackages(path, run, PACKAGES))
   if ('why' in made) return made
   const require = createRequire(join(made.folder, 'package.json'))
-  const browser = await require('playwright-core').chromium.launch({ executablePath, args: ['--no-sandbox'] })
+  const browser = await require('playwright-core').chromium.launch({ executablePath, args: ['--no-sandbox', ...words] })
   return { browser, axe: require.resolve('axe-core/axe.min.js') }
 }
 
