@@ -8,7 +8,7 @@
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type DefinitionRecord, withoutModule } from '../definition.ts'
-import { InputError, nearestWords, show } from '../errors.ts'
+import { checkGiven, InputError, nearestWords, show } from '../errors.ts'
 import {
   appendText,
   cannotWrite,
@@ -295,6 +295,7 @@ export interface ResumeOptions extends ModuleTrust {
 
 /** What `config.json` says. @throws InputError if there is none, it cannot be read, or it is no object. */
 export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
+  checkGiven('folder', folder, 'a text')
   const path = join(folder, 'config.json')
   const expected = 'a run folder with a config.json'
   const bytes = await disk.read(path, RECORD_BYTES).catch(async (cause: NodeJS.ErrnoException) => {
@@ -317,6 +318,7 @@ const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
 
 /** As `readConfig`, but null where there is none. @throws InputError where no folder is there either, and its name is no model's. */
 export async function peekConfig(folder: string): Promise<Readonly<Record<string, unknown>> | null> {
+  checkGiven('folder', folder, 'a text')
   if ((await disk.kind(join(folder, 'config.json'))) !== null) return readConfig(folder)
   if (!MODEL_ID.test(folder) && (await disk.kind(folder)) === null) throw await noRun(folder)
   return null

@@ -71,18 +71,18 @@ const kinds = { episodes: episodeRun, conversations: conversationRun } as unknow
   Record<RunDefinition['kind'], AnyKind>
 >
 
-function kindOf({ kind }: Pick<RunDefinition, 'kind'>): AnyKind {
-  return kinds[kind]
+function kindOf(definition: Pick<RunDefinition, 'kind'>): AnyKind {
+  checkGiven('definition of a run', definition, ['kind', 'settings'])
+  return kinds[definition.kind]
 }
 
+type AnyFactory = EnvironmentFactory | TextEnvironmentFactory
+
 /** The environment of that id, or that the module at this path exports; and the kind of its runs. */
-async function findRun(
-  name: string,
-): Promise<{ kind: RunDefinition['kind']; factory: EnvironmentFactory | TextEnvironmentFactory }> {
+async function findRun(name: string): Promise<{ kind: RunDefinition['kind']; factory: AnyFactory }> {
   checkGiven('environment', name, 'a text')
   if (isModulePath(name)) {
-    const url = pathToFileURL(name).href
-    const factory = await findFactory<EnvironmentFactory | TextEnvironmentFactory>('environment', url, 'caller')
+    const factory = await findFactory<AnyFactory>('environment', pathToFileURL(name).href, 'caller')
     return { kind: (factory() as { kind?: string }).kind === 'text' ? 'conversations' : 'episodes', factory }
   }
   if (name.startsWith('text/')) return { kind: 'conversations', factory: await findTextEnvironment(name) }
@@ -366,7 +366,6 @@ export async function startRun<D extends RunDefinition>(
   onPlan: (plan: TextRunPlan) => void = () => {},
   ifExists: IfExists = 'number',
 ): Promise<Run<D>> {
-  checkGiven('options of startRun', given, ['kind', 'settings'])
   checkIfExists(ifExists)
   if (out === '') throw new InputError('out', 'an empty name', 'a folder')
   if (out !== undefined) {
@@ -431,7 +430,6 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   { from, settings: texts = {}, ...trust }: ResumeOptions = {},
   onPlan: (plan: TextRunPlan) => void = () => {},
 ): Promise<Run<D>> {
-  checkGiven('folder of resumeRun', folder, 'a text')
   const former = await openRun(folder, trust)
   const kind = kindOf(former)
   const given = readTexts(kind.resumedKeys(former), texts)
@@ -474,7 +472,6 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
  * or may not be run.
  */
 export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
-  checkGiven('folder of openRun', folder, 'a text')
   const config = await readConfig(folder)
   return kinds[kindOfConfig(config)].open(folder, config, trust)
 }
@@ -484,7 +481,6 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
  * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
  */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
-  checkGiven('folder of kindOfRun', folder, 'a text')
   const config = await peekConfig(folder)
   return config !== null && Object.hasOwn(config, 'colonnade') ? kindOfConfig(config) : null
 }
@@ -499,7 +495,6 @@ function kindOfConfig(config: object): RunDefinition['kind'] {
  * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
  */
 export async function runTrainer<D extends RunDefinition>(definition: D): Promise<Trainer<CohortOfRun<D>>> {
-  checkGiven('definition of runTrainer', definition, ['kind', 'settings'])
   const { trainer } = await kindOf(definition).createTrainer(definition, false, () => {})
   return trainer as unknown as Trainer<CohortOfRun<D>>
 }

@@ -70,6 +70,8 @@ async function valuesOf(
   environment: string,
   texts: Readonly<Record<string, string>>,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
+  checkGiven('environment', environment, 'a text')
+  checkGiven('keys', texts, [])
   const named = Object.entries(PARTS).filter(([part]) => texts[part] !== undefined)
   const first = named.map(([part, separator]) => [part, texts[part]!.split(separator)[0]!])
   const keys = await runKeys(environment, Object.fromEntries(first))
@@ -151,8 +153,6 @@ export async function trainSweep(
   seeds: readonly number[],
   { train, onUpdate, signal, ...place }: SweepOptions = {},
 ): Promise<SweepSummary> {
-  checkGiven('environment of trainSweep', environment, 'a text')
-  checkGiven('texts of trainSweep', texts, [])
   checkGiven('seeds of trainSweep', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, of which a sweep has several')
