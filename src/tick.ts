@@ -2,10 +2,10 @@
 import { Work } from './clock.ts'
 import type { Cohort } from './cohorts/cohort.ts'
 import { settleLanes } from './cohorts/population.ts'
-import { checkGiven, InputError } from './errors.ts'
+import { InputError } from './errors.ts'
 import { kindOf } from './kinds.ts'
 import { runAfterRollout } from './systems/episodes/own.ts'
-import { bootstrap, infer, reset, step, store } from './systems/systems.ts'
+import { bootstrap, checkWorld, infer, reset, step, store } from './systems/systems.ts'
 import type { World } from './world.ts'
 
 /**
@@ -15,7 +15,7 @@ import type { World } from './world.ts'
  * @throws InputError if several threads share the lanes: then their trainer moves them.
  */
 export function tick(world: World): void | Promise<void> {
-  checkGiven('world of tick', world, ['kernels', 'cohorts'])
+  checkWorld('tick', world)
   const { cohorts, threads } = world
   if (threads.count > 1 && cohorts.some(({ kind }) => kind === 'episodes')) throw shared(world)
   settle(cohorts)
@@ -25,7 +25,7 @@ export function tick(world: World): void | Promise<void> {
 
 /** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
 export function collect(world: World, numSteps: number): void | Promise<void> {
-  checkGiven('world of collect', world, ['kernels', 'cohorts'])
+  checkWorld('collect', world)
   if (world.threads.count > 1) throw shared(world)
   settle(world.cohorts)
   return drive(collectWhole(world, numSteps))

@@ -1,5 +1,6 @@
 import { truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
 import {
   ColumnFile,
   columnFolder,
@@ -101,6 +102,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
           const next = await make(Number(seed[1]))
           world.close()
           world = next
+          await turn() // The engine gives the memory of former worlds back in tasks of its own, for which nothing else leaves time.
         }
       }
       reset(world)

@@ -51,6 +51,11 @@ export function bootstrap(
 }
 
 function cohortsOf(world: World, caller: string): readonly Cohort[] {
-  checkGiven(`world of ${caller}`, world, ['kernels', 'cohorts'])
+  checkWorld(caller, world)
   return world.cohorts
+}
+
+/** @throws InputError where what `caller` was given is no world. Allocates nothing where it is one. */
+export function checkWorld(caller: string, world: World): void {
+  if (world?.cohorts === undefined) checkGiven(`world of ${caller}`, world, ['cohorts'])
 }
