@@ -36,7 +36,7 @@ if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.me
   const policy = languageModel({ width: 32, layers: 2 })
   const world = await createWorld({ environment, policy, numLanes: 64, groupSize: 16, seed: 1 })
   const reinforced = rl({ updates: 40, groupsPerUpdate: 16, groupSize: 16 }, { loss: bent })
-  const trainer = createTrainer(world, [sft({ steps: 20 }), reinforced])
+  const trainer = createTrainer(world, [sft({ updates: 20 }), reinforced])
   let sum = 0
   for await (const { step, rl } of trainer.updates()) {
     sum += rl?.reward ?? 0

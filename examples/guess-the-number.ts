@@ -42,7 +42,7 @@ if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.me
   const policy = languageModel({ width: 32, layers: 2, context: 32 })
   const world = await createWorld({ environment, policy, numLanes: 64, groupSize: 16, seed: 1 })
   const trainer = createTrainer(world, [
-    sft({ steps: 20 }),
+    sft({ updates: 20 }),
     rl({ updates: 110, groupsPerUpdate: 20, groupSize: 16, lossSettings: { klCoef: 0, entropyCoef: 0.01 } }),
   ])
   for await (const _ of trainer.updates({ phase: 'sft' }));

@@ -67,7 +67,7 @@ if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.me
   const policy = languageModel({ width: 32, layers: 2, context: 32 })
   const world = await createWorld({ environment, policy, numLanes: 64, groupSize: 8, seed: 1 })
   const trainer = createTrainer(world, [
-    sft({ steps: 200, learningRate: 5e-3 }),
+    sft({ updates: 200, learningRate: 5e-3 }),
     rl({ updates: 40, groupsPerUpdate: 32, groupSize: 8, lossSettings: { klCoef: 0, entropyCoef: 0.01 } }),
   ])
   for await (const _ of trainer.updates({ phase: 'sft' }));

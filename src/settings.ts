@@ -3,6 +3,7 @@
  * algorithm and a run each declare theirs once; checking, `--help` and `config.json` all come from that declaration.
  */
 import { checkGiven, InputError, show, unknownWord } from './errors.ts'
+import { withTodaysNames } from './former-names.ts'
 
 /** What a setting may be. */
 export type SettingValue = number | string | boolean | null | readonly number[] | readonly string[]
@@ -154,12 +155,13 @@ export function resolveSettings<S extends Settings>(
 ): SettingValues<S> {
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw new InputError(subject, show(given), 'an object of settings')
-  for (const key of Object.keys(given)) {
+  const today = withTodaysNames(subject, given)
+  for (const key of Object.keys(today)) {
     if (!Object.hasOwn(declared, key)) throw unknownWord(`${subject} setting`, key, Object.keys(declared))
   }
   const resolved: Record<string, SettingValue> = {}
   for (const [key, setting] of Object.entries(declared)) {
-    const value = (given as Record<string, SettingValue | undefined>)[key]
+    const value = (today as Record<string, SettingValue | undefined>)[key]
     if (value === undefined) resolved[key] = setting.default
     else if (setting.accepts(value)) resolved[key] = Array.isArray(value) ? Object.freeze([...value]) : value
     else throw new InputError(`${subject}.${key}`, show(value), setting.expected)

@@ -376,7 +376,7 @@ test('supervised fine-tuning learns its samples by heart', async () => {
   const trainer = await entry.runSftTraining({
     policy: small,
     examples: [{ prompt: 'ab', answer: 'cd' }],
-    settings: { steps: 40, batchSize: 1, learningRate: 1e-2 },
+    settings: { updates: 40, batchSize: 1, learningRate: 1e-2 },
     seed: 1,
     tooLong: 'error',
     onStep: ({ loss }) => steps.push(loss),

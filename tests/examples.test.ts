@@ -125,7 +125,7 @@ test.each([
   ['tool-agent.js', ['environment.cost=0.3'], { id: 'text/weekday', parameters: { cost: 0.3 } }],
 ])('%s is trained by settings from the command line', async (name, settings, environment) => {
   const main = new URL('../dist/src/cli/main.js', import.meta.url).pathname
-  const words = [...settings, 'sft.steps=1', 'rl.updates=1', 'numLanes=8', 'threads=1', `out=runs/${name}`]
+  const words = [...settings, 'sft.updates=1', 'rl.updates=1', 'numLanes=8', 'threads=1', `out=runs/${name}`]
   await promisify(execFile)(process.execPath, [main, 'train', join(examples, name), ...words], { cwd: folder })
   const config = JSON.parse(await readFile(join(folder, 'runs', name, 'config.json'), 'utf8'))
   expect(config.environment).toMatchObject(environment)

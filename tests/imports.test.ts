@@ -24,6 +24,7 @@ const ROOT = [
     'packages',
     'own-files',
     'environment-variables',
+    'former-names',
   ],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {

@@ -122,7 +122,7 @@ describe('a run', () => {
   test('of connect four plays against earlier selves, and tells their ratings', async () => {
     const keys = { totalSteps: '1024', numLanes: '16', 'ppo.numSteps': '32', 'mlp.hidden': '8', opponentsEvery: '1' }
     const definition = await configureRun('ConnectFour-v0', { ...keys, threads: '1', rollouts: 'none' })
-    expect(definition.settings).toMatchObject({ opponents: 4, opponentsShare: 0.5 })
+    expect(definition.settings).toMatchObject({ opponents: 4, opponentsFraction: 0.5 })
     const folder = join(await temporaryFolder(), 'run')
     const run = await startRun(definition, folder)
     await run.train({})
@@ -142,7 +142,9 @@ describe('a run', () => {
     await expect(configureRun('CartPole-v1', { opponents: '2' })).rejects.toThrow(
       'opponents: got 2 in CartPole-v1, whose lanes play alone, expected 0',
     )
-    await expect(configureRun('CartPole-v1', { opponentsShare: '0.25' })).rejects.toThrow('opponentsShare: got 0.25')
+    await expect(configureRun('CartPole-v1', { opponentsFraction: '0.25' })).rejects.toThrow(
+      'opponentsFraction: got 0.25',
+    )
   })
 })
 

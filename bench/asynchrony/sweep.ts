@@ -27,7 +27,7 @@ async function learn(loss: keyof typeof losses, maxStaleness: number, seed: numb
   })
   const settings = { groupsPerUpdate: GROUPS, groupSize: SIZE, updates: UPDATES, maxStaleness, learningRate: 0.003 }
   const lossSettings = { ...losses[loss], klCoef: 0, entropyCoef: 0.01, aggregation: 'token-mean' } as const
-  const trainer = createTrainer(world, [sft({ steps: 10 }), rl({ ...settings, lossSettings })])
+  const trainer = createTrainer(world, [sft({ updates: 10 }), rl({ ...settings, lossSettings })])
   const rewards: number[] = []
   let [age, apart] = [0, 0]
   for await (const { rl: told } of trainer.updates()) {

@@ -76,7 +76,7 @@ export const rlSettings = {
     min: 1,
   }),
   learningRate: learningRateSetting(rlRates),
-  schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
   temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),

@@ -11,11 +11,11 @@ import { sftMetrics } from './text-metrics.ts'
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
 export const sftSettings = {
-  steps: integer(100, 'optimizer steps', { min: 0 }),
+  updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
   batchSize: integer(64, 'examples of a step', { min: 1 }),
   learningRate: learningRateSetting(sftRates),
-  schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
-  warmupFraction: number(0, 'part of the steps in which the learning rate rises', { min: 0, max: 1 }),
+  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
   ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
 }
@@ -37,5 +37,5 @@ const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   },
 )
 
-/** Supervised fine-tuning. @example sft({ steps: 200, learningRate: 1e-3 }) */
+/** Supervised fine-tuning. @example sft({ updates: 200, learningRate: 1e-3 }) */
 export const sft = Object.assign(factory, { metrics: sftMetrics })

@@ -95,10 +95,10 @@ interface ConversationKeys {
 async function judgeText(run: string, { questions, ...keys }: ConversationKeys, modules: LoadOptions, json: boolean) {
   const { environment, policy, weights, adapter, sftSteps, updates, settings } = await loadTrainedModel(run, modules)
   const { tooLong, cutTurn, rewardReduction } = settings
-  if (settings.heldOut === 0 && (questions === 'training' || questions === 'held-out')) {
-    throw new InputError('questions', questions, `auto or all: ${run} was trained with heldOut=0`)
+  if (settings.heldOutFraction === 0 && (questions === 'training' || questions === 'held-out')) {
+    throw new InputError('questions', questions, `auto or all: ${run} was trained with heldOutFraction=0`)
   }
-  const asked = questions === 'auto' ? (settings.heldOut > 0 ? 'held-out' : 'all') : questions
+  const asked = questions === 'auto' ? (settings.heldOutFraction > 0 ? 'held-out' : 'all') : questions
   const heldOut = asked === 'all' ? {} : heldOutOf(settings, asked === 'training' ? 'training' : 'evaluation')
   const told = { tooLong, cutTurn, rewardReduction, ...heldOut }
   const evaluation = await evaluateText({ environment, policy, weights, adapter, ...told, ...keys })

@@ -9,7 +9,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
   unit: 'this tick',
   header({ definition: { environment, sft, rl, settings }, trainer }) {
     const parts = [
-      sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
+      sft === null ? '' : `${group(sft.settings.updates)} supervised steps`,
       rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
     ]
     const { model, adapter, context } = trainer.world.cohort()
@@ -25,7 +25,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
       ...(skipped + cut > 0 ? [['too long', long] as const] : []),
     ]
   },
-  total: ({ definition: { sft, rl } }) => (sft?.settings.steps ?? 0) + (rl?.settings.updates ?? 0),
+  total: ({ definition: { sft, rl } }) => (sft?.settings.updates ?? 0) + (rl?.settings.updates ?? 0),
   done: ({ trainer }) => trainer.update,
   noun: () => 'steps',
   figures({ phase, loss, rl }) {

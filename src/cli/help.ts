@@ -53,11 +53,11 @@ type Entries = readonly (readonly [key: string, setting: Setting])[]
 /** Keys of a run without a prefix, by what they are about. */
 export const GROUPS: Readonly<Record<string, string>> = {
   Run: 'out ifExists seed seeds mode totalSteps from epochs weights stopWhenSolved',
-  Environment: `numLanes wrappers opponents opponentsEvery opponentsShare tooLong cutTurn segmentation rewardReduction replySeconds
+  Environment: `numLanes wrappers opponents opponentsEvery opponentsFraction tooLong cutTurn segmentation rewardReduction replySeconds
     turnSeconds`,
   Policy: 'policy',
   Algorithm: 'algorithm systems',
-  Evaluation: 'evaluateEvery evaluateEpisodes stopAt patience heldOut heldOutSeed heldOutEpisodes',
+  Evaluation: 'evaluateEvery evaluateEpisodes stopAt patience heldOutFraction heldOutSeed heldOutEpisodes',
   'Files and logging': 'checkpointEvery checkpointsKept rollouts trajectories loggers profile dashboard',
   Machine: 'kernels threads actors engine engineSettings backend backendSettings stallSeconds onStall',
 }

@@ -1,5 +1,6 @@
 /** Commands: what they are called with, and one's own. */
 import { checkGiven, InputError, show, unknownKey } from '../errors.ts'
+import { keysOfToday } from '../former-names.ts'
 import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
 import { isPair } from './words.ts'
 
@@ -69,7 +70,8 @@ export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record
   checkGiven('texts of readKeys', texts, [])
   const values: Record<string, unknown> = {}
   for (const [key, setting] of Object.entries(declared)) values[key] = setting.default
-  for (const [key, text] of Object.entries(texts)) {
+  const known = new Set(Object.keys(declared))
+  for (const [key, text] of Object.entries(keysOfToday(known, texts))) {
     const setting = Object.hasOwn(declared, key) ? declared[key] : undefined
     if (setting === undefined) throw unknownKey(key, Object.keys(declared))
     values[key] = parseSetting(key, setting, text)

@@ -19,7 +19,7 @@ export const serveKeys = {
   loraAlpha: number(0, 'they count alpha / rank times; 0: twice', { min: 0 }),
   loraTargets: strings([], 'projections that they have, like q_proj,v_proj; none named: all'),
   faults: strings([], 'go wrong on purpose, for tests of clients: all, or kinds of faults by name'),
-  faultRate: number(0.2, 'of how many requests one goes wrong', { min: 0, max: 1 }),
+  faultFraction: number(0.2, 'of how many requests one goes wrong', { min: 0, max: 1 }),
   faultSeed: integer(0, 'keys which, and how', { min: 0 }),
   ...trustKeys,
 }
@@ -27,14 +27,12 @@ export const serveKeys = {
 /** colonnade serve <run|folder|hub id> [port=8000] */
 export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultRate, faultSeed, ...options } = readKeys(
-    serveKeys,
-    texts,
-  )
+  const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultFraction, faultSeed, ...options } =
+    readKeys(serveKeys, texts)
   const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
-  const wrong = faults.length === 0 ? {} : { faults: { ...kinds, rate: faultRate, seed: faultSeed } }
+  const wrong = faults.length === 0 ? {} : { faults: { ...kinds, rate: faultFraction, seed: faultSeed } }
   const server = await serveModel({
     ...model,
     ...options,

@@ -62,7 +62,7 @@ export const conversationRunSettings = {
     tooLongs,
     'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
   ),
-  heldOut: number(
+  heldOutFraction: number(
     0,
     'part of the different questions (prompts) that the training never asks, and by which the model is judged at its end',
     { min: 0, below: 1 },
@@ -254,7 +254,7 @@ const RESUMED = [
 /** The settings that a run of this definition may be given anew. */
 function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
   const keys = new Map<string, Setting>(RESUMED.map((key) => [key, (conversationRunSettings as Settings)[key]!]))
-  if (supervised !== null) keys.set('sft.steps', sftSettings.steps)
+  if (supervised !== null) keys.set('sft.updates', sftSettings.updates)
   if (reinforced !== null) keys.set('rl.updates', rlSettings.updates)
   return keys
 }
@@ -377,7 +377,7 @@ export const conversationRun: RunKind<
   updates: (_, trainer, signal) => trainer.updates({ signal }),
   ended(definition, trainer) {
     const steps = phasesOf(definition).reduce((sum, { settings }) => {
-      return sum + ('steps' in settings ? settings.steps : settings.updates)
+      return sum + settings.updates
     }, 0)
     return trainer.update >= steps ? 'complete' : null
   },

@@ -19,9 +19,10 @@ import {
   takeUpSegments,
 } from '../cohorts/conversations.ts'
 import { ConversationPhase, candidateIdsOf, setCandidateIds } from '../components/conversation.ts'
-import { fingerprint, withoutModule } from '../definition.ts'
+import { type DefinitionRecord, fingerprint, withoutModule } from '../definition.ts'
 import type { Reply } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
+import { withTodaysNames } from '../former-names.ts'
 import { checkMetricNames } from '../metrics.ts'
 import { bitsOf } from '../policies/transformer/quantized.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
@@ -100,7 +101,7 @@ export function reserveConversations(
   const sampledWhileLearning = draft.options.engine?.samplesByServicePath === true && rl !== undefined && runsAhead(rl)
   world.reserve(draft, {
     ...textReservation(draft, phases, world.threads.count, backend),
-    use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
+    use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.updates ?? 0) > 0 },
   })
   return () => new ConversationTraining(world, name, phases, { profile, backend, collector, sampledWhileLearning })
 }
@@ -370,7 +371,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const warnings = this.compareRun(subject, { ...said, seed })
     const { sft } = this.phases
     if ((rlUpdates > 0 || !isBetweenUpdates) && sft !== undefined) {
-      compare(subject, 'sft, steps, after which updates came', sftSteps, sft.settings.steps)
+      compare(subject, 'sft, updates, after which those of rl came', sftSteps, sft.settings.updates)
     }
     return warnings
   }
@@ -378,16 +379,21 @@ export class ConversationTraining implements Training<TextMetrics> {
   compareRun(subject: string, run: Omit<RunRecord, 'algorithm'>): string[] {
     const { environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
     const { sft, rl } = this.phases
-    compare(subject, 'environment', run.environment, withoutModule(environment))
+    compare(subject, 'environment', todays(run.environment), withoutModule(environment))
     compare(subject, 'policy', run.policy, withoutModule(policyDefinition))
     const warnings = [
-      ...compareUpTo(subject, 'sft', 'steps', run.sft, sft === undefined ? null : withoutModule(sft)),
-      ...compareUpTo(subject, 'rl', 'updates', run.rl, rl === undefined ? null : withoutModule(rl)),
+      ...compareUpTo(subject, 'sft', 'updates', todays(run.sft), sft === undefined ? null : withoutModule(sft)),
+      ...compareUpTo(subject, 'rl', 'updates', todays(run.rl), rl === undefined ? null : withoutModule(rl)),
     ]
     compare(subject, 'numLanes', run.numLanes, numLanes)
     compare(subject, 'rewardReduction', run.rewardReduction, rewardReduction)
     return warnings
   }
+}
+
+/** What a checkpoint records of a part, by today's names. */
+function todays<R extends DefinitionRecord | null>(record: R): R {
+  return record && { ...record, parameters: withTodaysNames(record.id, record.parameters) }
 }
 
 /** Refuses to learn from another distribution than the one sampled from without a correction. */

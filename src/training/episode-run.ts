@@ -79,7 +79,7 @@ export const episodeRunSettings = {
     max: 255,
   }),
   opponentsEvery: integer(20, 'updates after which the oldest of them becomes what the policy is then', { min: 1 }),
-  opponentsShare: number(0.5, 'part of the games that are against them', { above: 0, max: 1 }),
+  opponentsFraction: number(0.5, 'part of the games that are against them', { above: 0, max: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
   threads: integer(0, 'threads; 0: as many as have work enough, of those that the machine runs at once', {
@@ -189,7 +189,7 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
     throw new InputError('opponents', `${opponents} in ${id}, whose lanes play alone`, '0, or a game of several agents')
   }
   if (opponents > 0) return
-  for (const name of ['opponentsEvery', 'opponentsShare'] as const) {
+  for (const name of ['opponentsEvery', 'opponentsFraction'] as const) {
     const usual = episodeRunSettings[name].default
     if (settings[name] !== usual) throw new InputError(name, show(settings[name]), `${usual}, where opponents is 0`)
   }
@@ -280,12 +280,12 @@ export async function listRollouts(folder: string): Promise<string[]> {
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
 async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, systems, settings } = definition
-  const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsShare } = settings
+  const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsFraction } = settings
   const actors = actorsOf(definition)
   const build = kernelBuildOf(kernels)
   const world = await createWorld({
     ...{ environment, policy, systems, numLanes, seed, kernels: build },
-    ...(opponents > 0 && { selfPlay: { opponents, every: opponentsEvery, share: opponentsShare } }),
+    ...(opponents > 0 && { selfPlay: { opponents, every: opponentsEvery, share: opponentsFraction } }),
   })
   return createTrainer(world, algorithm, {
     threads,

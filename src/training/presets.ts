@@ -95,40 +95,40 @@ const warm: Partial<TextPreset> = {
   loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.02 },
 }
 
-const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { steps: 35 } }
+const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { updates: 35 } }
 
 const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
   // One had settled on answers that are nearly right: 0.90.
   'text/reverse': { ...letters, reached: { groupReward: 0.95, reached: 4, seeds: 5 } },
   'text/copy': letters,
-  'text/sort': { ...letters, sft: { steps: 25 } },
-  'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
-  'text/arithmetic-2': { ...warm, sft: { steps: 600 }, rl: { ...warm.rl, updates: 400 } },
+  'text/sort': { ...letters, sft: { updates: 25 } },
+  'text/arithmetic-1': { ...warm, sft: { updates: 20 }, rl: { ...warm.rl, updates: 300 } },
+  'text/arithmetic-2': { ...warm, sft: { updates: 600 }, rl: { ...warm.rl, updates: 400 } },
   // With a constant rate one of three seeds left the best guesses again, and came to 0.73.
   'text/guess-number': {
-    run: { numLanes: 128, heldOut: 0.2 },
-    sft: { steps: 300 },
-    rl: { updates: 250, groupsPerUpdate: 20, groupSize: 16, schedule: 'linear' },
+    run: { numLanes: 128, heldOutFraction: 0.2 },
+    sft: { updates: 300 },
+    rl: { updates: 250, groupsPerUpdate: 20, groupSize: 16, learningRateSchedule: 'linear' },
     loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.01 },
     model: { width: 32, layers: 2 },
   },
   // With one digit there are 200 questions: a model learned those that it was asked by heart, and was worth 0.39 on the others.
   'text/math-multi-turn': {
     ...warm,
-    run: { ...warm.run, heldOut: 0.2 },
+    run: { ...warm.run, heldOutFraction: 0.2 },
     environment: { digits: 2 },
-    sft: { steps: 6000, schedule: 'linear' },
-    rl: { ...warm.rl, updates: 200, schedule: 'linear' },
+    sft: { updates: 6000, learningRateSchedule: 'linear' },
+    rl: { ...warm.rl, updates: 200, learningRateSchedule: 'linear' },
     loss: { ...warm.loss, entropyCoef: 0 },
   },
   'text/tool-arithmetic': {
     ...warm,
-    run: { ...warm.run, heldOut: 0.2 },
-    sft: { steps: 1000 },
+    run: { ...warm.run, heldOutFraction: 0.2 },
+    sft: { updates: 1000 },
     rl: { ...warm.rl, updates: 120 },
     loss: { ...warm.loss, entropyCoef: 0.01 },
   },
-  'text/countdown': { ...warm, sft: { steps: 2000 }, rl: { ...warm.rl, updates: 250 } },
+  'text/countdown': { ...warm, sft: { updates: 2000 }, rl: { ...warm.rl, updates: 250 } },
 }
 
 /** They were tuned, and are tested, with Adam's ε of openai/baselines. */

@@ -24,6 +24,7 @@ import {
   within,
   writeWhole,
 } from '../files.ts'
+import { withTodaysNames } from '../former-names.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
 import { type FreeFolder, firstFree, type IfExists, TakenError } from './if-exists.ts'
@@ -309,12 +310,24 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
     throw new InputError('run', `${folder} (${(cause as Error).message})`, expected, { cause })
   }
   refuseDeep(`run ${folder}`, config)
-  if (typeof config === 'object' && config !== null && !Array.isArray(config)) return config as Record<string, unknown>
+  if (typeof config === 'object' && config !== null && !Array.isArray(config)) return todaysConfig(config)
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }
 
 /** What may be the id of a model, `owner/name`, and is no folder of runs. */
 const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
+
+/** A `config.json` by today's names of settings. */
+function todaysConfig(config: object): Readonly<Record<string, unknown>> {
+  const today = Object.entries(config).map(([name, part]) => {
+    if (typeof part !== 'object' || part === null) return [name, part]
+    if (name === 'settings') return [name, withTodaysNames('run', part)]
+    const { id, parameters } = part as Partial<DefinitionRecord>
+    const isRecord = typeof id === 'string' && typeof parameters === 'object' && parameters !== null
+    return [name, isRecord ? { ...part, parameters: withTodaysNames(id, parameters) } : part]
+  })
+  return Object.fromEntries(today)
+}
 
 /** As `readConfig`, but null where there is none. @throws InputError where no folder is there either, and its name is no model's. */
 export async function peekConfig(folder: string): Promise<Readonly<Record<string, unknown>> | null> {

@@ -1,6 +1,7 @@
 /** The keys of a run, like `ppo.gamma`: those of several declarations, each behind its prefix. */
 import { type DefinitionRecord, recordOf } from '../definition.ts'
 import { unknownKey } from '../errors.ts'
+import { keysOfToday } from '../former-names.ts'
 import { parseSetting, type Setting, type Settings, type SettingValue } from '../settings.ts'
 
 /** A declaration behind a prefix, `''` for the run's own; with what is known to work in place of its defaults. */
@@ -27,7 +28,7 @@ export function readTexts(
 ): Map<string, SettingValue> {
   const given = new Map<string, SettingValue>()
   const ofParts: [list: string, text: string][] = []
-  for (const [key, text] of Object.entries(texts)) {
+  for (const [key, text] of Object.entries(keysOfToday(keys, texts))) {
     const setting = keys.get(key)
     if (setting !== undefined) {
       given.set(key, parseSetting(key, setting, text))

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { type Curve, drawCurves } from '../curves.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
 import { listFolder, within, writeWhole } from '../files.ts'
+import { keysOfToday } from '../former-names.ts'
 import type { SettingValue } from '../settings.ts'
 import { configureRun, type Run, type RunDefinition, type RunSummary, resolveRunKeys, runKeys } from './run.ts'
 import {
@@ -76,7 +77,7 @@ async function valuesOf(
   const first = named.map(([part, separator]) => [part, texts[part]!.split(separator)[0]!])
   const keys = await runKeys(environment, Object.fromEntries(first))
   const values = new Map<string, readonly string[]>()
-  for (const [key, text] of Object.entries(texts)) {
+  for (const [key, text] of Object.entries(keysOfToday(keys, texts))) {
     const isList = Array.isArray(keys.get(key)?.default)
     const separator = text.includes('|') || isList ? '|' : ','
     const list = NOT_VARIED.includes(key) ? [text] : text.split(separator)

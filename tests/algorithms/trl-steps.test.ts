@@ -25,7 +25,7 @@ const LONGEST = 14
 /** The settings of a case by our names. What TRL has by default is not said, but the learning rate and its schedule. */
 function settingsOf(name: string) {
   const { learning_rate, lr_scheduler_type, ...theirs } = recorded.cases[name].settings
-  const own = { learningRate: learning_rate, schedule: lr_scheduler_type }
+  const own = { learningRate: learning_rate, learningRateSchedule: lr_scheduler_type }
   if (name !== 'sft with other settings') return own
   const { adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm } = theirs
   const adam = { beta1: adam_beta1, beta2: adam_beta2, epsilon: adam_epsilon }
@@ -71,7 +71,7 @@ async function sixSteps(name: string, build: KernelBuild) {
   const norms: number[] = []
   for (let step = 0; step < recorded.steps; step++) {
     alone(learner.differentiate(batch, loss, totals, given, update, temperature))
-    const rate = settings.learningRate! * scheduleFactor(settings.schedule, 0, step, recorded.steps)
+    const rate = settings.learningRate! * scheduleFactor(settings.learningRateSchedule, 0, step, recorded.steps)
     norms.push(learner.trained.descend(settings, rate, settings.maxGradNorm))
   }
   return { model, before, after: weights, norms }

@@ -132,7 +132,7 @@ describe('--print-config', () => {
     ['Pendulum-v1', 'mlp.hidden=8,16', 'systems=normalizeRewards,clipRewards', 'loggers=csv', 'evaluateEvery=3'],
     ['TicTacToeDuel-v0', 'opponents=3'],
     ['text/reverse'],
-    ['text/reverse', 'mode=sft', 'sft.steps=3'],
+    ['text/reverse', 'mode=sft', 'sft.updates=3'],
     ['text/arithmetic-2', 'mode=rl', 'rl.loss=ppo', 'loss.clipLow=0.1'],
     ['text/tool-arithmetic', 'rl.filter=min-reward', 'rl.filter.threshold=0.1', 'languageModel.width=16'],
     ['text/guess-number', 'rl.updates=7', 'languageModel.loraRank=4'],

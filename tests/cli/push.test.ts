@@ -13,7 +13,7 @@ beforeAll(async () => {
   const small = ['totalSteps=256', 'numLanes=4', 'ppo.numSteps=16', 'ppo.numMinibatches=1', 'mlp.hidden=4']
   const run = await colonnade(['train', 'CartPole-v1', `out=${join(here, 'run')}`, ...small], here)
   expect(run.code, run.stderr).toBe(0)
-  const words = ['languageModel.width=8', 'languageModel.layers=1', 'rl.updates=1', 'sft.steps=1', 'numLanes=4']
+  const words = ['languageModel.width=8', 'languageModel.layers=1', 'rl.updates=1', 'sft.updates=1', 'numLanes=4']
   const groups = ['rl.groupSize=2', 'rl.groupsPerUpdate=2']
   const text = await colonnade(['train', 'text/reverse', 'out=words', ...words, ...groups], here)
   expect(text.code, text.stderr).toBe(0)

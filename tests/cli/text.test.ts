@@ -10,7 +10,7 @@ const SMALL = [
   'environment.maxLength=3',
   'languageModel.width=16',
   'languageModel.layers=1',
-  'sft.steps=10',
+  'sft.updates=10',
   'sft.batchSize=16',
   'rl.groupSize=4',
   'rl.groupsPerUpdate=4',
@@ -223,7 +223,7 @@ describe('a run of a language model', () => {
     const rows = Array.from({ length: 20 }, (_, i) => JSON.stringify({ question: `${i}+1=`, solution: `${i + 1}` }))
     await writeFile(join(here, 'sums.jsonl'), rows.join('\n'))
     const words = ['environment.path=sums.jsonl', 'environment.prompt=question', 'environment.answer=solution']
-    const sizes = ['environment.maxTokens=4', 'sft.steps=3', 'rl.updates=2', 'rl.groupsPerUpdate=2', 'rl.groupSize=4']
+    const sizes = ['environment.maxTokens=4', 'sft.updates=3', 'rl.updates=2', 'rl.groupsPerUpdate=2', 'rl.groupSize=4']
     const { code, stdout, stderr } = await inProcess(['train', 'text/dataset', 'out=sums', ...words, ...sizes], here)
     expect(stderr).not.toContain('Error')
     expect(code).toBe(0)

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary.ts'
 describe('validate', () => {
   test('of a new model, a folder and a run ends with 0, and names each check', async () => {
     const here = await temporaryFolder()
-    const words = ['train', 'text/reverse', 'out=run', 'mode=sft', 'sft.steps=2', 'environment.maxLength=3']
+    const words = ['train', 'text/reverse', 'out=run', 'mode=sft', 'sft.updates=2', 'environment.maxLength=3']
     const small = ['languageModel.width=16', 'languageModel.layers=1', 'languageModel.loraRank=2']
     expect((await inProcess([...words, ...small], here)).code).toBe(0)
     for (const subject of ['text/sort', goldenFolder('qwen3'), 'run']) {

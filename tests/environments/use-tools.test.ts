@@ -208,15 +208,15 @@ describe('text/tool-arithmetic', () => {
 
   test('shows calls in as many demonstrations as it is told, each of which is worth what it shows', async () => {
     const part = (shown: number) => {
-      const products = Array.from({ length: 2000 }, (_, i) => toolArithmetic({ shown }).example(i)).filter(
-        ({ needsTool }) => needsTool,
-      )
+      const products = Array.from({ length: 2000 }, (_, i) =>
+        toolArithmetic({ shownFraction: shown }).example(i),
+      ).filter(({ needsTool }) => needsTool)
       return products.filter(({ demonstration }) => demonstration!.length === 3).length / products.length
     }
     expect([part(0), part(1)]).toEqual([0, 1])
     expect(part(0.1)).toBeGreaterThan(0.07)
     expect(part(0.1)).toBeLessThan(0.13)
-    const shown = toolArithmetic({ shown: 1 })
+    const shown = toolArithmetic({ shownFraction: 1 })
     const example = shown.example(Array.from({ length: 20 }, (_, i) => i).find((i) => shown.example(i).needsTool)!)
     const [first, heard, second] = example.demonstration!
     expect(best(example.prompt as string)).toBe(first!.content)

@@ -157,7 +157,7 @@ describe('a training by agents', () => {
     const policy = languageModel({ width: 128, layers: 2, heads: 2, context: 40, anyText: true })
     const made = async (threads: number) => {
       const world = await createWorld({ environment: environment(), policy, numLanes: 16, seed: 1 })
-      const trainer = createTrainer(world, sft({ steps: 6, batchSize: 64, learningRate: 1e-2 }), { threads })
+      const trainer = createTrainer(world, sft({ updates: 6, batchSize: 64, learningRate: 1e-2 }), { threads })
       return { world, trainer, weights: [world.cohort().weights.slice()] }
     }
     const alone = await made(1)

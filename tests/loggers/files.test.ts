@@ -52,11 +52,11 @@ describe('an entry', () => {
     const parts = {
       environment: { ...part('Coin-v0', { sides: [2, 3] }), wrappers },
       systems: [part('normalizeRewards', { clip: 10 }), part('own')],
-      ...{ sft: part('sft', { steps: 3 }), rl: null, recorded: null, colonnade: '0.1.0', broken: [3, null, {}] },
+      ...{ sft: part('sft', { updates: 3 }), rl: null, recorded: null, colonnade: '0.1.0', broken: [3, null, {}] },
     }
     expect(flatParts(parts)).toEqual({
       ...{ environment: 'Coin-v0', 'Coin-v0.sides': '2,3', wrappers: 'frameStack,timeLimit', 'frameStack.frames': 4 },
-      ...{ systems: 'normalizeRewards,own', 'normalizeRewards.clip': 10, 'sft.steps': 3 },
+      ...{ systems: 'normalizeRewards,own', 'normalizeRewards.clip': 10, 'sft.updates': 3 },
     })
   })
 })

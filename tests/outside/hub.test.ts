@@ -76,7 +76,7 @@ test.each([
 
 test('so is a language model', async () => {
   const here = await temporaryFolder()
-  const words = ['languageModel.width=16', 'languageModel.layers=1', 'rl.updates=1', 'sft.steps=2']
+  const words = ['languageModel.width=16', 'languageModel.layers=1', 'rl.updates=1', 'sft.updates=2']
   const run = await colonnade(['train', 'text/reverse', 'out=run', ...words], here)
   expect(run.code, run.stderr).toBe(0)
   const hub = await startHub({})

@@ -52,7 +52,7 @@ beforeAll(async () => {
   await colonnade('train', 'Breakout-MinAtar', 'totalSteps=400000', 'out=breakout')
   await colonnade('replay', 'breakout', 'out=breakout/replay.gif')
   const agent = new URL('../../dist/examples/tool-agent.js', import.meta.url).pathname
-  await colonnade('train', agent, 'sft.steps=100', 'rl.updates=60', 'trajectories=last', 'out=weekday')
+  await colonnade('train', agent, 'sft.updates=100', 'rl.updates=60', 'trajectories=last', 'out=weekday')
   process.chdir(parent)
   const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
   setEnvironmentData('colonnade.program', join(made.folder, 'program.mjs'))

@@ -10,7 +10,7 @@ import { colonnade } from './command.ts'
 
 const ppo = ['ppo.numSteps=32', 'ppo.updateEpochs=2', 'ppo.numMinibatches=2', 'numLanes=32']
 const text = ['languageModel.width=16', 'languageModel.layers=1', 'sft.batchSize=16', 'numLanes=24']
-const rl = ['sft.steps=3', 'rl.updates=4', 'rl.groupSize=4', 'rl.groupsPerUpdate=8']
+const rl = ['sft.updates=3', 'rl.updates=4', 'rl.groupSize=4', 'rl.groupsPerUpdate=8']
 
 /** What is trained, by its name. */
 export const trainings = {

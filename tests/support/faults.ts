@@ -20,7 +20,7 @@ export const SETTINGS = {
     environment: 'text/reverse',
     words: [
       ...['environment.maxLength=2', 'languageModel.width=8', 'languageModel.layers=1', 'numLanes=4', 'threads=1'],
-      ...['sft.steps=1', 'sft.batchSize=2', 'rl.groupSize=2', 'rl.groupsPerUpdate=1', 'rl.updates=1'],
+      ...['sft.updates=1', 'sft.batchSize=2', 'rl.groupSize=2', 'rl.groupsPerUpdate=1', 'rl.updates=1'],
       ...['checkpointEvery=1', 'checkpointsKept=1'],
     ],
   },

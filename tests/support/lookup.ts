@@ -46,7 +46,7 @@ export async function lookupWorld(
     train: (agent: Pick<RunAgentsOptions, 'run' | 'command' | 'maxAgents'>) => {
       const agents = runAgents({ gateway, tasks: lookupTasks, reward: isRight, ...agent })
       const settings = { updates, groupsPerUpdate: 8, groupSize: 8, learningRate: 5e-3 }
-      const phases = [sft({ steps: 120, learningRate: 1e-2 }), rl({ ...settings, lossSettings: { klCoef: 0 } })]
+      const phases = [sft({ updates: 120, learningRate: 1e-2 }), rl({ ...settings, lossSettings: { klCoef: 0 } })]
       return { agents, trainer: createTrainer(world, phases, { collector: agents.collector }) }
     },
   }

@@ -19,20 +19,20 @@ interface Training {
   readonly updates: number
   readonly groupSize: number
   readonly maxStaleness?: number
-  readonly schedule?: 'constant' | 'linear'
+  readonly learningRateSchedule?: 'constant' | 'linear'
   readonly folder?: string
 }
 
 /** A trainer by the service at `url`. */
 export async function trainerAt(url: string, training: Training) {
-  const { loss, updates, groupSize, maxStaleness = 0, schedule = 'constant', folder } = training
+  const { loss, updates, groupSize, maxStaleness = 0, learningRateSchedule = 'constant', folder } = training
   const world = await createWorld({
     ...{ environment: nextDigit, policy, seed: SEED, numLanes: 2 * groupSize, groupSize },
     engine: tinkerEngine({ url, tolerance: 1e-4 }),
   })
   const parameters = {
     ...{ loss, lossSettings: { klCoef: 0 }, groupsPerUpdate: 2, groupSize, updates, maxStaleness },
-    ...{ learningRate: 0.01, schedule, maxGradNorm: 1e9 },
+    ...{ learningRate: 0.01, learningRateSchedule, maxGradNorm: 1e9 },
   }
   const backend = tinkerBackend({ url, reduction: 'mean' })
   return createTrainer(world, rl(parameters as never), { backend, ...(folder === undefined ? {} : { folder }) })

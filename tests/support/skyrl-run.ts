@@ -8,7 +8,13 @@ import { trainerAt } from './next-digit.ts'
 
 const [url, loss, updates, folder] = process.argv.slice(2) as [string, string, string, string]
 // At its first rate to the end it would sometimes come to give one answer to all questions.
-const trainer = await trainerAt(url, { loss, updates: Number(updates), groupSize: 16, schedule: 'linear', folder })
+const trainer = await trainerAt(url, {
+  loss,
+  updates: Number(updates),
+  groupSize: 16,
+  learningRateSchedule: 'linear',
+  folder,
+})
 if (existsSync(join(folder, 'checkpoints'))) await trainer.restore()
 for await (const { rl: metrics } of trainer.updates({})) {
   await trainer.save()

@@ -24,7 +24,7 @@ async function trainLanes(seed) {
 async function trainText(seed) {
   const environment = textEnvironmentFactory('text/reverse')({ maxLength: 2 })
   const world = await createWorld({ environment, policy: languageModel({ width: 8, layers: 1 }), numLanes: 2, seed })
-  const trainer = createTrainer(world, sft({ steps: 1, batchSize: 2 }), { threads: 2 })
+  const trainer = createTrainer(world, sft({ updates: 1, batchSize: 2 }), { threads: 2 })
   for await (const _ of trainer.updates({ phase: 'sft' }));
 }
 

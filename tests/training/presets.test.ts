@@ -77,7 +77,7 @@ test('so does one of a new language model, unless something that its preset has,
   const some = { groupReward: 0.95, reached: 4, seeds: 5 }
   expect(await reached({ seed: '7', checkpointEvery: '3', threads: '1' })).toEqual(some)
   for (const [key, value] of Object.entries({
-    ...{ 'rl.loss': 'gspo', 'rl.updates': '100', 'sft.steps': '40', 'loss.entropyCoef': '0.01', numLanes: '64' },
+    ...{ 'rl.loss': 'gspo', 'rl.updates': '100', 'sft.updates': '40', 'loss.entropyCoef': '0.01', numLanes: '64' },
     ...{ mode: 'rl', 'environment.maxLength': '5', 'languageModel.width': '32' },
   })) {
     expect(await reached({ [key]: value }), key).toBeNull()

@@ -47,7 +47,14 @@ test('a run that goes on from a checkpoint keeps the lines up to it, drops the y
 
 test('so does one of a language model, across its phases', async () => {
   const folder = join(await temporaryFolder(), 'run')
-  const settings = { checkpointEvery: 2, checkpointsKept: 9, numLanes: 4, threads: 1, 'sft.steps': 3, 'rl.updates': 4 }
+  const settings = {
+    checkpointEvery: 2,
+    checkpointsKept: 9,
+    numLanes: 4,
+    threads: 1,
+    'sft.updates': 3,
+    'rl.updates': 4,
+  }
   const small = { 'sft.batchSize': 2, 'rl.groupsPerUpdate': 2, 'rl.groupSize': 2, 'languageModel.width': 8 }
   const texts = {
     ...settings,

@@ -684,7 +684,7 @@ describe('the kind of a run', () => {
     await startRun(await smallRun(), folder)
     expect(await kindOfRun(folder)).toBe('episodes')
     const words = join(folder, '..', 'words')
-    const keys = { mode: 'sft', 'sft.steps': '1', 'languageModel.width': '8', 'languageModel.layers': '1' }
+    const keys = { mode: 'sft', 'sft.updates': '1', 'languageModel.width': '8', 'languageModel.layers': '1' }
     await startRun(await configureRun('text/copy', { ...keys, threads: '1' }), words)
     expect(await kindOfRun(words)).toBe('conversations')
   })

@@ -382,7 +382,7 @@ describe('every setting of a run of a language model acts', () => {
     threads: 1,
     kernels: 'plain',
     mode: 'rl',
-    'sft.steps': 2,
+    'sft.updates': 2,
     'sft.batchSize': 2,
     'rl.updates': 2,
     'rl.groupsPerUpdate': 2,
@@ -449,7 +449,7 @@ describe('every setting of a run of a language model acts', () => {
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },
-      heldOut: { shownBy: 'tests/training/text/held-out-run.test.ts: heldOut' },
+      heldOutFraction: { shownBy: 'tests/training/text/held-out-run.test.ts: heldOutFraction' },
       heldOutSeed: { shownBy: 'tests/training/text/held-out-run.test.ts: heldOutSeed' },
       heldOutEpisodes: { shownBy: 'tests/training/text/held-out-run.test.ts: heldOutEpisodes' },
       cutTurn: { shownBy: 'tests/systems/text/cut-turns.test.ts: cutTurn' },
@@ -478,7 +478,7 @@ describe('every setting of a run of a language model acts', () => {
       'sft.maxGradNorm': { to: 0.01 },
       'sft.warmupFraction': { to: 1 },
       ...adamOnly('sft.'),
-      'sft.schedule': { with: { 'sft.steps': 3 } },
+      'sft.learningRateSchedule': { with: { 'sft.updates': 3 } },
       'sft.momentum': { with: { 'sft.optimizer': 'sgd' } },
     }
     expect(await idle(await ofPart('sft.'), { ...base, mode: 'sft' }, table, outcome)).toEqual([])
@@ -494,7 +494,7 @@ describe('every setting of a run of a language model acts', () => {
       'rl.staleLoss': { shownBy: 'tests/training/text/asynchronous.test.ts: staleLoss' },
       'rl.dropsMax': { to: 0, with: { 'rl.filter': 'reward-nonzero-std', 'rl.updates': 9 } },
       ...adamOnly('rl.'),
-      'rl.schedule': { with: { 'rl.updates': 3 } },
+      'rl.learningRateSchedule': { with: { 'rl.updates': 3 } },
       'rl.momentum': { with: { 'rl.optimizer': 'sgd' } },
       'rl.loss': { to: 'dapo' },
       'rl.filter': { to: 'reward-nonzero-std', with: { 'rl.topK': 1, 'rl.dropsMax': 5 } },
@@ -571,7 +571,7 @@ describe('every setting of a run of a language model acts', () => {
       'environment.guesses': { shownBy: 'tests/environments/tasks/tasks.test.ts: guesses' },
       'environment.attempts': { shownBy: 'tests/environments/agent.test.ts: attempts' },
       'environment.turnDiscount': { shownBy: 'tests/environments/agent.test.ts: turnDiscount' },
-      'environment.shown': { to: 1 },
+      'environment.shownFraction': { to: 1 },
       'environment.callCost': { shownBy: 'tests/environments/use-tools.test.ts: callCost' },
     }
     expect(await idle(own, { ...base, mode: 'sft' }, table, (texts) => outcomeIn(id, texts))).toEqual([])

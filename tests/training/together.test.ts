@@ -46,7 +46,7 @@ const cohorts = {
 const algorithms: Record<keyof typeof cohorts, Algorithms> = {
   balancer: ppo({ numSteps: STEPS.balancer, numMinibatches: 2, learningRateSchedule: 'linear' }),
   swinger: a2c({ numSteps: STEPS.swinger, gamma: 0.9 }),
-  talker: [sft({ steps: 2, batchSize: 8 }), rl({ updates: UPDATES, groupsPerUpdate: 3, groupSize: 4 })],
+  talker: [sft({ updates: 2, batchSize: 8 }), rl({ updates: UPDATES, groupsPerUpdate: 3, groupSize: 4 })],
 }
 const names = Object.keys(cohorts) as (keyof typeof cohorts)[]
 

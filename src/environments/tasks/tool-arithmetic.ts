@@ -11,10 +11,14 @@ import { useTools } from '../use-tools.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {
-  shown: number(0.1, 'part of the products whose demonstration calls the tool; the others only say the answer', {
-    min: 0,
-    max: 1,
-  }),
+  shownFraction: number(
+    0.1,
+    'part of the products whose demonstration calls the tool; the others only say the answer',
+    {
+      min: 0,
+      max: 1,
+    },
+  ),
   callCost: number(0.1, 'what a call costs', { min: 0, max: 1 }),
   numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
   seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
@@ -54,7 +58,7 @@ export const toolArithmetic = defineAgent({
   id: 'text/tool-arithmetic',
   module: import.meta.url,
   settings,
-  make: ({ shown, callCost, numExamples, seed }) => ({
+  make: ({ shownFraction, callCost, numExamples, seed }) => ({
     numExamples,
     maxTurns: 2,
     maxTokens: 8,
@@ -67,7 +71,7 @@ export const toolArithmetic = defineAgent({
       const answer = String(needsTool ? a * b : a + b)
       const said = { role: 'assistant', content: answer }
       if (!needsTool) return { prompt: `${a}+${b}=`, answer, needsTool }
-      const isShown = drawn.between(0, 999) < 1000 * shown
+      const isShown = drawn.between(0, 999) < 1000 * shownFraction
       const call = { role: 'assistant', content: `[${a}*${b}]` }
       const demonstration = isShown ? [call, heard(`${answer}=`), said] : [said]
       return { prompt: `${a}*${b}=`, answer, needsTool, demonstration }

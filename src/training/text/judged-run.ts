@@ -16,7 +16,7 @@ export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | '
  */
 export function heldOutOf(given: ConversationRunDefinition['settings'], use: HeldOut['use']): { heldOut?: HeldOut } {
   checkGiven('options of heldOutOf', given, ['replySeconds', 'turnSeconds', 'backend', 'backendSettings'])
-  const { heldOut: fraction, heldOutSeed: seed } = given
+  const { heldOutFraction: fraction, heldOutSeed: seed } = given
 
   return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
 }
@@ -26,7 +26,7 @@ export async function judgeHeldOut(
   definition: ConversationRunDefinition,
   trainer: Trainer<ConversationCohort>,
 ): Promise<HeldOutResult | null> {
-  if (definition.settings.heldOut === 0) return null
+  if (definition.settings.heldOutFraction === 0) return null
   const episodes = definition.settings.heldOutEpisodes
   const evaluation = await evaluateNow(definition, trainer, { episodes })
   const { numQuestions, reward, components, numUnknown } = evaluation

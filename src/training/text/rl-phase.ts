@@ -84,7 +84,8 @@ export class RlPhase implements Phase {
     const { settings, loss } = this.#rl
     const { cohort, backend } = this.#parts
     const { trajectories } = cohort
-    const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
+    const { updates, learningRate, learningRateSchedule, warmupFraction, maxGradNorm, updateEpochs, temperature } =
+      settings
     const { numMinibatches } = settings
     const rows = this.#collector.rows()
     const columns = trajectories.rows(rows)
@@ -126,7 +127,8 @@ export class RlPhase implements Phase {
     const firstStep = this.#stepsBefore() + this.done * updateEpochs * numMinibatches
     const first: { sums: TokenLossSums; gradNorm: number }[] = []
     const rate =
-      learningRateOf(learningRate, rlRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, updates)
+      learningRateOf(learningRate, rlRates, cohort) *
+      scheduleFactor(learningRateSchedule, warmupFraction, this.done, updates)
     for (let step = 0; step < updateEpochs * numMinibatches; step++) {
       const minibatch = step % numMinibatches
       const part = numMinibatches === 1 ? batch : minibatchOf(batch, minibatch)

@@ -32,7 +32,7 @@ export class SftPhase implements Phase {
   }
 
   get total(): number {
-    return this.#sft.settings.steps
+    return this.#sft.settings.updates
   }
 
   advance(): Promise<PhaseMetrics> {
@@ -43,7 +43,7 @@ export class SftPhase implements Phase {
     const { settings, loss } = this.#sft
     const { cohort, backend } = this.#parts
     const { kernels, clock } = this.#parts.world
-    const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
+    const { batchSize, updates, learningRate, learningRateSchedule, warmupFraction, maxGradNorm } = settings
     const lessons = Array.from({ length: batchSize }, (_, i) => {
       const { promptId } = exampleAt(cohort, kernels, this.done * batchSize + i)
       return lessonOf(cohort, promptId)
@@ -59,7 +59,8 @@ export class SftPhase implements Phase {
     const options = { temperature: 1, step: this.done }
     const sums = await differentiate(backend, kernels, batch, { loss, totals, given, update }, options)
     const rate =
-      learningRateOf(learningRate, sftRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, steps)
+      learningRateOf(learningRate, sftRates, cohort) *
+      scheduleFactor(learningRateSchedule, warmupFraction, this.done, updates)
     const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
     clock.charge(Work.optimizer)
     this.done++

@@ -8,7 +8,7 @@ import { talkServer } from '../../support/server-engines.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const SMALL = {
-  ...{ 'languageModel.width': '16', 'languageModel.layers': '1', 'languageModel.heads': '2', 'sft.steps': '1' },
+  ...{ 'languageModel.width': '16', 'languageModel.layers': '1', 'languageModel.heads': '2', 'sft.updates': '1' },
   ...{ 'sft.batchSize': '4', 'rl.groupSize': '2', 'rl.groupsPerUpdate': '2', numLanes: '4', threads: '1' },
 }
 
@@ -104,7 +104,7 @@ export const mine = defineEngineFactory({
     )
     const out = join(await temporaryFolder(), 'run')
     const given = { ...SMALL, mode: 'rl', engine: path, 'engine.first': '1', 'rl.updates': '1' }
-    const { 'sft.steps': _, 'sft.batchSize': __, ...keys } = given
+    const { 'sft.updates': _, 'sft.batchSize': __, ...keys } = given
     const run = await startRun(await configureRun('text/reverse', keys), out)
     await run.train()
     const { token, lossMask } = run.trainer.world.cohort().trajectories.row(0) as never as Record<string, number[]>

@@ -23,7 +23,7 @@ describe('the model of a run', () => {
     await writeQwen2(base, { context: 64 })
     const keys = {
       mode: 'sft',
-      'sft.steps': '1',
+      'sft.updates': '1',
       'sft.batchSize': '2',
       'languageModel.folder': base,
       numLanes: '2',
@@ -46,7 +46,7 @@ describe('the model of a run', () => {
   test('of a new model is whole too: run and export can be generated from and trained on', async () => {
     const folder = await temporaryFolder()
     const [run, out, next] = ['run', 'out', 'next'].map((name) => join(folder, name)) as [string, string, string]
-    const keys = { 'sft.steps': '2', 'sft.batchSize': '4', numLanes: '4', threads: '1' }
+    const keys = { 'sft.updates': '2', 'sft.batchSize': '4', numLanes: '4', threads: '1' }
     const shape = { 'languageModel.width': '16', 'languageModel.heads': '2', 'languageModel.layers': '1' }
     const first = await startRun(await configureRun('text/reverse', { ...keys, ...shape, mode: 'sft' }), run)
     await first.train()
@@ -70,7 +70,7 @@ describe('the model of a run', () => {
     const folder = await temporaryFolder()
     const [base, run] = ['base', 'run'].map((name) => join(folder, name)) as [string, string]
     await writeQwen2(base, { context: 64 })
-    const small = { 'sft.steps': '1', 'sft.batchSize': '2', 'languageModel.loraRank': '1', threads: '1', mode: 'sft' }
+    const small = { 'sft.updates': '1', 'sft.batchSize': '2', 'languageModel.loraRank': '1', threads: '1', mode: 'sft' }
     const keys = { ...small, 'languageModel.folder': relative(process.cwd(), base) }
     await (await startRun(await configureRun('text/arithmetic-1', keys), run)).train()
     const config = JSON.parse(await readFile(join(run, 'adapter', 'adapter_config.json'), 'utf8'))

@@ -13,9 +13,9 @@ import { inProcess } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const KEYS = {
-  ...{ 'sft.steps': '3', 'sft.batchSize': '2', 'rl.updates': '4', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '2' },
+  ...{ 'sft.updates': '3', 'sft.batchSize': '2', 'rl.updates': '4', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '2' },
   ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '8', threads: '1' },
-  ...{ 'environment.numExamples': '60', heldOut: '0.4', heldOutSeed: '5', heldOutEpisodes: '30' },
+  ...{ 'environment.numExamples': '60', heldOutFraction: '0.4', heldOutSeed: '5', heldOutEpisodes: '30' },
 }
 const environment = textEnvironmentFactory('text/arithmetic-1')({ numExamples: 60 } as never)
 
@@ -77,10 +77,10 @@ test('its summary says how the model does on those, which is what it does when i
 
 test('a run that holds nothing out has nothing to say of it, and cannot be asked for it', async () => {
   const run = join(await temporaryFolder(), 'run')
-  const keys = { ...KEYS, heldOut: '0', 'rl.updates': '1' }
+  const keys = { ...KEYS, heldOutFraction: '0', 'rl.updates': '1' }
   const { heldOut } = await (await startRun(await configureRun('text/arithmetic-1', keys), run)).train()
   expect(heldOut).toBeNull()
   const { code, stderr } = await inProcess(['evaluate', run, 'questions=held-out'])
   expect(code).toBe(1)
-  expect(stderr).toContain(`questions: got held-out, expected auto or all: ${run} was trained with heldOut=0`)
+  expect(stderr).toContain(`questions: got held-out, expected auto or all: ${run} was trained with heldOutFraction=0`)
 })

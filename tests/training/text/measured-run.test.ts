@@ -9,7 +9,7 @@ import { inProcess } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const KEYS = {
-  ...{ 'sft.steps': '1', 'sft.batchSize': '2', 'rl.updates': '2', 'rl.groupsPerUpdate': '3', 'rl.groupSize': '2' },
+  ...{ 'sft.updates': '1', 'sft.batchSize': '2', 'rl.updates': '2', 'rl.groupsPerUpdate': '3', 'rl.groupSize': '2' },
   ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '4', threads: '1' },
 }
 let folder: string

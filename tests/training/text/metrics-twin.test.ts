@@ -254,7 +254,7 @@ function checkFigures({ rl: figures, ...top }: TextMetrics, wanted: ReturnType<t
 }
 
 const clips = { clipLow: 0.03, clipHigh: 0.11, klCoef: 0.2, entropyCoef: 0.05 }
-const steps = { updates: 3, updateEpochs: 2, schedule: 'linear', temperature: 1.3 } as const
+const steps = { updates: 3, updateEpochs: 2, learningRateSchedule: 'linear', temperature: 1.3 } as const
 
 test.each<[string, Parameters<typeof rl>[0]]>([
   ['as recorded', { ...steps, learningRate: 0.4, maxGradNorm: 100, lossSettings: clips }],
@@ -336,7 +336,13 @@ test('a supervised step tells its loss and its norm, and moves by the rate of th
   const environment = digits({})
   const policy = languageModel({ width: 8, layers: 1, heads: 2 })
   const world = await createWorld({ environment, policy, numLanes: 2, seed: 5, kernels: 'plain' })
-  const settings = { steps: 5, batchSize: 3, learningRate: 0.5, optimizer: 'sgd', schedule: 'cosine' } as const
+  const settings = {
+    updates: 5,
+    batchSize: 3,
+    learningRate: 0.5,
+    optimizer: 'sgd',
+    learningRateSchedule: 'cosine',
+  } as const
   const trainer = createTrainer(world, sft({ ...settings, warmupFraction: 0.4, maxGradNorm: 0.7 }))
   const rates = [0.25, 0.5, 0.5, 0.375, 0.125]
   const { weights } = trainer.world.cohort()

@@ -15,7 +15,13 @@ describe('the metrics of a language model', () => {
   test('are declared, and are what the lines of a run have, each those of its phase', async () => {
     const words = {
       ...{ 'environment.maxLength': '3', 'languageModel.width': '8', 'languageModel.layers': '1' },
-      ...{ 'sft.steps': '2', 'sft.batchSize': '4', 'rl.groupSize': '2', 'rl.groupsPerUpdate': '2', 'rl.updates': '2' },
+      ...{
+        'sft.updates': '2',
+        'sft.batchSize': '4',
+        'rl.groupSize': '2',
+        'rl.groupsPerUpdate': '2',
+        'rl.updates': '2',
+      },
       threads: '1',
     }
     const run = await startRun(await configureRun('text/reverse', words), join(await temporaryFolder(), 'run'))

@@ -33,7 +33,7 @@ describe('a trainer with a backend of one’s own', () => {
   })
   const phases = () =>
     [
-      sft({ steps: 2, batchSize: 3, optimizer: 'sgd', momentum: 0.9, learningRate: 1 }),
+      sft({ updates: 2, batchSize: 3, optimizer: 'sgd', momentum: 0.9, learningRate: 1 }),
       rl({ ...settings, updates: 2, optimizer: 'sgd', momentum: 0.9, learningRate: 1 }),
     ] as const
   const made = async (backend: BackendDefinition = firstLogits, folder?: string) =>

@@ -72,11 +72,11 @@ describe('what a run uses where the user says nothing', () => {
     await writeQwen2(folder)
     const adapted = (await planned({ 'languageModel.loraRank': '2' })).definition
     expect(adapted.rl!.settings.learningRate).toBe(1e-4)
-    const both = (await planned({ 'sft.steps': '3' })).definition
+    const both = (await planned({ 'sft.updates': '3' })).definition
     expect(both.settings.mode).toBe('sft+rl')
-    expect(both.sft!.settings).toMatchObject({ steps: 3, learningRate: 2e-5, epsilon: 1e-8 })
+    expect(both.sft!.settings).toMatchObject({ updates: 3, learningRate: 2e-5, epsilon: 1e-8 })
     const supervised = (await planned({ mode: 'sft', 'languageModel.loraRank': '2' })).definition
-    expect(supervised.sft!.settings).toMatchObject({ steps: 100, learningRate: 1e-4 })
+    expect(supervised.sft!.settings).toMatchObject({ updates: 100, learningRate: 1e-4 })
     const own = (await planned({ 'rl.learningRate': '0.25', 'languageModel.context': '32', numLanes: '3' })).definition
     expect(own.rl!.settings.learningRate).toBe(0.25)
     expect(own.policy.parameters.context).toBe(32)
@@ -86,7 +86,7 @@ describe('what a run uses where the user says nothing', () => {
   test('with a new model is what its task is known to be learnt with', async () => {
     const { definition, notes } = await planTextRun(await configureRun('text/reverse', { threads: '1' }))
     expect(definition.settings).toMatchObject({ mode: 'sft+rl', numLanes: 128 })
-    expect(definition.sft!.settings).toMatchObject({ steps: 35, learningRate: 3e-3, epsilon: 1e-5 })
+    expect(definition.sft!.settings).toMatchObject({ updates: 35, learningRate: 3e-3, epsilon: 1e-5 })
     expect(definition.rl!.settings).toMatchObject({ updates: 500, learningRate: 1e-3, epsilon: 1e-5 })
     expect(definition.policy.parameters).toMatchObject({ folder: '', context: 0 })
     expect(notes).toEqual([])
@@ -94,8 +94,8 @@ describe('what a run uses where the user says nothing', () => {
 
   test('keys of a phase that the mode leaves out are refused, and not passed over', async () => {
     const configured = (keys: Record<string, string>) => configureRun('text/copy', keys)
-    await expect(configured({ mode: 'rl', 'sft.steps': '3' })).rejects.toThrow(
-      'mode: got rl, with sft.steps, expected sft or sft+rl, or no such key',
+    await expect(configured({ mode: 'rl', 'sft.updates': '3' })).rejects.toThrow(
+      'mode: got rl, with sft.updates, expected sft or sft+rl, or no such key',
     )
     await expect(configured({ mode: 'sft', 'loss.klCoef': '1' })).rejects.toThrow('mode: got sft, with loss.klCoef')
   })
@@ -115,7 +115,7 @@ describe('what a run uses where the user says nothing', () => {
     }
     const examples = [{ prompt: '1', answer: '2' }]
     const onStep = ({ learningRate }: { learningRate: number }) => rates.push(learningRate)
-    await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { steps: 1 }, onStep })
+    await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { updates: 1 }, onStep })
     expect(rates).toEqual([1e-6, 1e-4, 1e-3, 2e-5])
   })
 })

@@ -33,7 +33,7 @@ async function train(threads: number) {
     policy: languageModel({ width: 64, layers: 2, heads: 2 }),
     ...{ numLanes: 16, groupSize, sampling: { temperature, topK, topP, minP }, seed: 1 },
   })
-  const trainer = createTrainer(world, [sft({ steps: 2, batchSize: 40 }), algorithm], { threads, profile: true })
+  const trainer = createTrainer(world, [sft({ updates: 2, batchSize: 40 }), algorithm], { threads, profile: true })
   const updates = []
   for await (const metrics of trainer.updates()) updates.push(metrics)
   const { traceEvents } = JSON.parse(trainer.trace()) as { traceEvents: Event[] }
@@ -105,14 +105,14 @@ test('a trainer keeps a trace only where it is asked for one', async () => {
     numLanes: 2,
     seed: 1,
   })
-  const trainer = createTrainer(world, sft({ steps: 1, batchSize: 2 }))
+  const trainer = createTrainer(world, sft({ updates: 1, batchSize: 2 }))
   for await (const { phaseSeconds } of trainer.updates()) expect(phaseSeconds.forward).toBeGreaterThan(0)
   expect(() => trainer.trace()).toThrow(/trainer\.trace\(\): got a trainer that keeps none, expected profile: true/)
 })
 
 test('a run writes the trace where it is told to, and its metrics say what each kind of work took', async () => {
   const folder = join(await temporaryFolder(), 'run')
-  const keys = { mode: 'sft', 'sft.steps': '2', 'sft.batchSize': '4', threads: '1', profile: 'true' }
+  const keys = { mode: 'sft', 'sft.updates': '2', 'sft.batchSize': '4', threads: '1', profile: 'true' }
   const shape = { 'languageModel.width': '16', 'languageModel.layers': '1' }
   const { files } = await (await startRun(await configureRun('text/copy', { ...keys, ...shape }), folder)).train()
   const { traceEvents } = JSON.parse(await readFile((files as Record<string, string>).trace!, 'utf8'))

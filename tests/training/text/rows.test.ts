@@ -30,7 +30,7 @@ async function settingsOf(rows: readonly object[], given: Record<string, string>
     ...small,
     ...{ threads: '1', numLanes: '2', 'environment.path': await fileOf(rows), 'languageModel.context': '32' },
     ...{ 'environment.maxTokens': '3', trajectories: 'all' },
-    ...(mode.includes('sft') ? { 'sft.steps': '4', 'sft.batchSize': '4' } : {}),
+    ...(mode.includes('sft') ? { 'sft.updates': '4', 'sft.batchSize': '4' } : {}),
     ...(mode.includes('rl') ? { 'rl.updates': '2', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '2' } : {}),
     ...given,
   })
@@ -96,7 +96,7 @@ describe('a row that is longer than the context', () => {
     const examples = [{ text: 'e'.repeat(50) }]
     const trainer = await trainOnExamples({
       policy: languageModel({ width: 16, layers: 1, heads: 2, anyText: true, context: 32 }),
-      ...{ examples, tooLong: 'cut', settings: { steps: 1, batchSize: 1 } },
+      ...{ examples, tooLong: 'cut', settings: { updates: 1, batchSize: 1 } },
       onStep: (metrics) => losses.push(metrics),
     })
     expect(losses[0]!.tokens).toBe(31) // Behind the token that begins.
@@ -138,7 +138,7 @@ describe('rows to learn', () => {
     await trainOnExamples({
       policy,
       examples,
-      settings: { steps: 3, batchSize: 1 },
+      settings: { updates: 3, batchSize: 1 },
       onStep: ({ tokens }) => seen.push(tokens),
     })
     expect(seen.toSorted()).toEqual([4, 6, 7])
@@ -184,7 +184,7 @@ describe('rows to learn', () => {
     const learned: number[] = []
     const { world } = await trainOnExamples({
       policy,
-      ...{ examples: [{ messages }], settings: { steps: 1, batchSize: 1 } },
+      ...{ examples: [{ messages }], settings: { updates: 1, batchSize: 1 } },
       onStep: ({ tokens }) => learned.push(tokens),
     })
     const { tokenizer } = world.cohort()

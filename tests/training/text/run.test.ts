@@ -16,7 +16,7 @@ describe('a run with adapters', () => {
       'languageModel.width': '16',
       'languageModel.layers': '1',
       'languageModel.loraRank': '2',
-      'sft.steps': '2',
+      'sft.updates': '2',
       'rl.groupSize': '4',
       'rl.groupsPerUpdate': '2',
       'rl.updates': '3',
@@ -53,7 +53,7 @@ describe('a run that is resumed', () => {
     'environment.maxLength': '3',
     'languageModel.width': '8',
     'languageModel.layers': '1',
-    'sft.steps': '2',
+    'sft.updates': '2',
     'sft.batchSize': '4',
     'rl.groupSize': '2',
     'rl.groupsPerUpdate': '2',
@@ -94,15 +94,15 @@ describe('a run that is resumed', () => {
         `key: got "${key}"`,
       )
     }
-    await expect(resumeRun<ConversationRunDefinition>(short, { settings: { 'sft.steps': '3' } })).rejects.toThrow(
-      'sft, steps, after which updates came: got 2, expected 3',
+    await expect(resumeRun<ConversationRunDefinition>(short, { settings: { 'sft.updates': '3' } })).rejects.toThrow(
+      'sft, updates, after which those of rl came: got 2, expected 3',
     )
   })
 })
 
 test('a run keeps the conversations of its updates alone, and says how fast it sampled and learned', async () => {
   const keys = {
-    ...{ 'sft.steps': '3', 'sft.batchSize': '2', 'rl.updates': '2', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '2' },
+    ...{ 'sft.updates': '3', 'sft.batchSize': '2', 'rl.updates': '2', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '2' },
     ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '4', threads: '1' },
   }
   const folder = join(await temporaryFolder(), 'run')
@@ -143,7 +143,7 @@ test('a run that is to stop where a reply is late does, with a checkpoint, and o
 test('a run of one phase cannot be given more of the other when it is resumed', async () => {
   const here = await temporaryFolder()
   for (const [mode, other] of [
-    ['rl', 'sft.steps'],
+    ['rl', 'sft.updates'],
     ['sft', 'rl.updates'],
   ] as const) {
     await startRun(await configureRun('text/reverse', { mode, threads: '1' }), join(here, mode))

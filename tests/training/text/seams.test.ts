@@ -63,7 +63,7 @@ describe('a training of conversations', () => {
     const { metrics, training, cohort } = await train(
       { engine },
       {
-        sft: sft({ steps: 2, batchSize: 3, optimizer: 'sgd', learningRate: 1 }),
+        sft: sft({ updates: 2, batchSize: 3, optimizer: 'sgd', learningRate: 1 }),
         rl: rl({ ...settings, optimizer: 'sgd', learningRate: 1 }),
       },
       definition,
@@ -108,11 +108,17 @@ describe('a training of conversations', () => {
       },
     }
     const groups: number[] = []
-    const { metrics } = await train({ engine: stale }, { sft: sft({ steps: 1 }), rl: rl({ ...settings, updates: 2 }) })
+    const { metrics } = await train(
+      { engine: stale },
+      { sft: sft({ updates: 1 }), rl: rl({ ...settings, updates: 2 }) },
+    )
     expect(metrics[1]!.rl!.drops).toEqual({ stale: 1 })
     expect(metrics[1]!.rl!.trajectories).toBe(12)
     expect(metrics[2]!.rl!.drops).toEqual({}) // They are those of one update.
-    const none = train({ engine: stale }, { sft: sft({ steps: 1 }), rl: rl({ ...settings, updates: 1, dropsMax: 0 }) })
+    const none = train(
+      { engine: stale },
+      { sft: sft({ updates: 1 }), rl: rl({ ...settings, updates: 1, dropsMax: 0 }) },
+    )
     await expect(none).rejects.toThrow(/1 groups dropped for one update \(1 stale\), expected at most 0/)
   })
 

@@ -18,7 +18,7 @@ describe('supervised fine-tuning', () => {
     const trainer = await trainOnExamples({
       policy: languageModel(small),
       examples: [{ prompt: messages }],
-      settings: { steps: 60, batchSize: 1, learningRate: 1e-2 },
+      settings: { updates: 60, batchSize: 1, learningRate: 1e-2 },
       onStep: ({ loss, tokens }) => {
         losses.push(loss)
         expect(tokens).toBe(6) // Two turns of two characters and an end.

@@ -46,7 +46,7 @@ async function trainerOf(
     sampling: { topK: 8 },
   })
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 5, updates: 2, topK: 8, lossSettings: { klCoef: 0.1 } })
-  return createTrainer(world, [sft({ steps: 1, batchSize: 40 }), algorithm], { threads })
+  return createTrainer(world, [sft({ updates: 1, batchSize: 40 }), algorithm], { threads })
 }
 
 /** Trains to the end; returns all columns, and figures without what a clock has a part in. */

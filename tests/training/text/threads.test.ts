@@ -51,7 +51,7 @@ async function trainerOf(
     ...(kernels === undefined ? {} : { kernels }),
     ...(engine === undefined ? {} : { engine }),
   })
-  return createTrainer(world, [sft({ steps, batchSize }), algorithm], {
+  return createTrainer(world, [sft({ updates: steps, batchSize }), algorithm], {
     threads,
     ...(backend === undefined ? {} : { backend }),
   })

@@ -44,7 +44,7 @@ async function trainerOf(
     sampling,
     rewardReduction: env === slow ? 'sum' : 'last',
   })
-  const training = [sft({ steps, batchSize: 8 }), algorithm]
+  const training = [sft({ updates: steps, batchSize: 8 }), algorithm]
   return createTrainer(world, training, folder === undefined ? {} : { folder, ifExists: 'refuse' })
 }
 
@@ -126,7 +126,7 @@ describe('a training that is killed', () => {
     expect(killed.progress()).toMatchObject({ sftSteps: 2, rlUpdates: 0 })
     await killed.save(folder)
     await expect((await trainerOf({}, { steps: 3 })).restore(folder)).rejects.toThrow(
-      'sft, steps, after which updates came: got 2, expected 3',
+      'sft, updates, after which those of rl came: got 2, expected 3',
     )
     const between = await temporaryFolder()
     await (await supervised(await trainerOf({}, { steps: 2 }))).save(between)
@@ -142,7 +142,7 @@ describe('a training that is killed', () => {
     await (await trainerOf({}, { env: slow, steps: 0 })).save(turns)
     const cohort = { environment: slow, policy: languageModel(small), numLanes: 5, seed: 1, groupSize: 4 }
     const other = createTrainer(await createWorld({ ...cohort, rewardReduction: 'mean' }), [
-      sft({ steps: 0, batchSize: 8 }),
+      sft({ updates: 0, batchSize: 8 }),
       rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3 }),
     ])
     await expect(other.restore(turns)).rejects.toThrow(/rewardReduction: got "sum", expected "mean"/)

@@ -1,0 +1,56 @@
+/** Settings that had other names: those are taken for one more release, with a notice. */
+import { InputError } from './errors.ts'
+
+/** Former names and those of today, by who declares the settings: a run, a command, or what has this id. */
+const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  run: { heldOut: 'heldOutFraction', opponentsShare: 'opponentsFraction' },
+  command: { faultRate: 'faultFraction' },
+  sft: { steps: 'updates', schedule: 'learningRateSchedule' },
+  rl: { schedule: 'learningRateSchedule' },
+  'text/tool-arithmetic': { shown: 'shownFraction' },
+}
+
+const told = new Set<string>()
+
+/** Today's name of an owner's setting, if it had this one; says so on standard error, once. */
+export function renamed(owner: string, name: string): string | undefined {
+  const names = Object.hasOwn(FORMER, owner) ? FORMER[owner]! : {}
+  if (!Object.hasOwn(names, name)) return undefined
+  const former = owner === 'run' || owner === 'command' ? name : `${owner}.${name}`
+  if (!told.has(former)) console.warn(`colonnade: ${former} is now called ${names[name]}`)
+  told.add(former)
+  return names[name]
+}
+
+/** Values by today's names; the same object where none has a former one. @throws InputError for a value by both. */
+export function withTodaysNames<T extends object>(owner: string, given: T): T {
+  const entries = Object.entries(given)
+  if (!Object.hasOwn(FORMER, owner) || !entries.some(([name]) => Object.hasOwn(FORMER[owner]!, name))) return given
+  const today: Record<string, unknown> = {}
+  for (const [name, value] of entries) {
+    const now = renamed(owner, name) ?? name
+    if (now !== name && Object.hasOwn(given, now))
+      throw new InputError(`${owner}.${name}`, `a value, and ${now}`, 'one')
+    today[now] = value
+  }
+  return today as T
+}
+
+/** Texts of keys by today's names: `sft.steps` is `sft.updates`, where that is a key. @throws InputError for a value by both. */
+export function keysOfToday(keys: { has(key: string): boolean }, texts: Readonly<Record<string, string>>) {
+  const today: Record<string, string> = {}
+  for (const [key, text] of Object.entries(texts)) {
+    const now = keys.has(key) ? key : (todaysKey(keys, key) ?? key)
+    if (now !== key && Object.hasOwn(texts, now)) throw new InputError(key, `a value, and ${now}`, 'one of them')
+    today[now] = text
+  }
+  return today
+}
+
+function todaysKey(keys: { has(key: string): boolean }, key: string): string | undefined {
+  const [, prefix = '', name = key] = /^(.+\.)([^.]+)$/.exec(key) ?? []
+  const owners =
+    prefix === '' ? ['run', 'command'] : prefix === 'environment.' ? Object.keys(FORMER) : [prefix.slice(0, -1)]
+  const owner = owners.find((each) => Object.hasOwn(FORMER, each) && keys.has(`${prefix}${FORMER[each]![name]}`))
+  return owner === undefined ? undefined : `${prefix}${renamed(owner, name)}`
+}
