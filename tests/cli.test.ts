@@ -889,7 +889,8 @@ describe('a training that is stopped', () => {
     training.process.kill('SIGINT')
     training.process.kill('SIGTERM')
     training.process.kill('SIGCONT')
-    expect((await training.ended).code).toBe(143) // The second signal's.
+    // The exit code is the second signal's; the system says which of two that wait comes second.
+    expect([130, 143]).toContain((await training.ended).code)
     expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
   })
 

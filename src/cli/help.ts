@@ -25,7 +25,7 @@ ${lines.join('\n')}
   ${rare!.map(([name]) => name).join(', ')}, ./module.mjs
 
 <command> --help: its keys; train <environment> --help: those of a training
-help environment: the environment variables that are read; --version: the version
+help environment: environment variables that are read; --version: the version
 guides: ${docs('guides/first-hour.md')}`
 }
 
