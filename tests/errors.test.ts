@@ -105,7 +105,17 @@ describe('InputError', () => {
       'text/x maxTurns',
       () => textEnvironment(() => ({ ...conversation, maxTurns: 2, together: { size: 'group', respond: () => [] } }))(),
     ],
-    ['fromObjects Test-v0', () => fromObjects(3 as never, { id: 'Test-v0' } as never)],
+    ['options of fromObjects', () => fromObjects(() => ({}) as never, { id: 'Test-v0' } as never)],
+    [
+      'fromObjects Test-v0',
+      () =>
+        fromObjects(
+          3 as never,
+          {
+            ...{ id: 'Test-v0', observationSpace: {}, actionSpace: {}, maxEpisodeSteps: null },
+          } as never,
+        ),
+    ],
     ['seed', () => parseSetting('seed', number(1, ''), 3 as never)],
     ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, ppo())],
     ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, rl())],
