@@ -60,7 +60,7 @@ describe('metrics that an algorithm declares', () => {
     defineAlgorithm({ id: 'mine', settings: {}, metrics: metrics as typeof ppo.metrics, make: () => ppo() })
 
   test.each([
-    [undefined, 'mine metrics: got undefined, expected an object of metrics by name'],
+    [undefined, 'without metrics, expected an object with id, settings, metrics, make'],
     [{ loss: null }, 'mine metrics loss: got null, expected { unit, description, reduction }'],
     [{ loss: { ...metric('last'), unit: 3 } }, 'mine metrics loss: got {"unit":3,'],
     [{ loss: { ...metric('last'), description: '' } }, 'mine metrics loss: got {'],

@@ -39,7 +39,7 @@ describe('the ranges of settings', () => {
   test('of supervised fine-tuning', () => {
     expectBounds(sftSettings, {
       ...optimizer,
-      ...{ steps: countOrNone, batchSize: count, learningRate: orNull(above0) },
+      ...{ updates: countOrNone, batchSize: count, learningRate: orNull(above0) },
       ...{ warmupFraction: from0to1, maxGradNorm: above0 },
     })
   })
