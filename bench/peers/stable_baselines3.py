@@ -56,7 +56,7 @@ CONFIGS = {
     ("ppo", "own"): (PPO, "CartPole-v1", 256, 81_920, PPO_OWN),
     ("ppo", "zoo"): (PPO, "CartPole-v1", 8, 20_480, PPO_ZOO),
     ("dqn", "zoo"): (DQN, "CartPole-v1", 1, 8_192, DQN_ZOO),
-    ("sac", "zoo"): (SAC, "Pendulum-v1", 1, 3_000, SAC_ZOO),
+    ("sac", "zoo"): (SAC, "Pendulum-v1", 1, 5_000, SAC_ZOO),
 }
 EPISODES = 20
 
