@@ -2,7 +2,8 @@
 //
 // The thorough tier: all that `npm test` runs and all that it leaves out, one part after another: learning, faults, properties,
 // sanitizers, programs from elsewhere (which it installs), what is packed. It ends with a table and with each thing that could not
-// be tried here and why; the exit code is 1 where a part fails. Parts are named as scripts of package.json.
+// be tried here and why; the exit code is 1 where a part fails. Parts are named as scripts of package.json. Faults put into the code
+// (`npm run mutate`) take hours, and are tried a room at a time.
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 

@@ -3,16 +3,16 @@
 /** What each is for. */
 export const environmentVariables = {
   COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents are not given it",
-  HF_TOKEN: 'the token of the Hugging Face hub: to push, and for what is not public',
-  HF_ENDPOINT: "the hub's address; else https://huggingface.co",
-  HF_HUB_CACHE: 'where what was downloaded from the hub is kept; else `hub` in HF_HOME',
-  HF_HOME: "the folder of that; else `~/.cache/huggingface`, as the hub's Python library has it",
-  HF_HUB_OFFLINE: '1: the hub is not asked, and only what is kept is found',
+  HF_TOKEN: 'the token of the Hugging Face hub, to push and to read what is not public',
+  HF_ENDPOINT: "the hub's address; by default https://huggingface.co",
+  HF_HUB_CACHE: 'the folder of downloads from the hub; by default `hub` in HF_HOME',
+  HF_HOME: "the hub's own folder; by default `~/.cache/huggingface`, as for its Python library",
+  HF_HUB_OFFLINE: '1: only earlier downloads are used, and the hub is not asked',
   MLFLOW_TRACKING_TOKEN: 'the token of the server that `loggers=mlflow:URL` names',
   TRACKIO_WRITE_TOKEN: 'the token of the server that `loggers=trackio:URL` names',
-  XDG_CONFIG_HOME: 'where the list of trusted modules is kept; else APPDATA, else `~/.config`',
+  XDG_CONFIG_HOME: 'the folder of the list of trusted modules; by default APPDATA, or else `~/.config`',
   APPDATA: 'the same on Windows',
-  NO_COLOR: 'anything: no colors in the terminal',
+  NO_COLOR: 'set to anything: no colors in the terminal',
   FORCE_COLOR: 'colors also where there is no terminal; 0 or false: none',
   TERM: '`dumb`: no line that changes while a training runs',
 } as const satisfies Readonly<Record<string, string>>

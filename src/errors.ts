@@ -216,14 +216,17 @@ export function byId<T extends { readonly id: string }>(
   throw unknownWord(noun, id, ids, otherwise)
 }
 
+/** A property that every T has: only such a one may be asked for. */
+type RequiredKey<T> = { [K in keyof T]-?: Record<never, never> extends Pick<T, K> ? never : K }[keyof T] & string
+
 /**
  * Checks what a caller gave: a text, a list (also a typed one), a function, or an object that has these properties.
  * @throws InputError
  */
-export function checkGiven(
+export function checkGiven<T>(
   subject: string,
-  given: unknown,
-  expected: 'a text' | 'a list' | 'a function' | readonly string[],
+  given: T,
+  expected: 'a text' | 'a list' | 'a function' | readonly RequiredKey<T>[],
 ): void {
   if (typeof expected === 'string') {
     const isList = Array.isArray(given) || ArrayBuffer.isView(given)

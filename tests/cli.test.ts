@@ -889,7 +889,7 @@ describe('a training that is stopped', () => {
     training.process.kill('SIGINT')
     training.process.kill('SIGTERM')
     training.process.kill('SIGCONT')
-    // The exit code is the second signal's; the system says which of two that wait comes second.
+    // The exit code is the second signal's. The system decides which of the two it delivers first.
     expect([130, 143]).toContain((await training.ended).code)
     expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
   })

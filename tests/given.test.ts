@@ -28,7 +28,7 @@ describe('what a caller gave', () => {
     ['a', 'a list', 'got "a", expected a list'],
     [{}, 'a function', 'got {}, expected a function'],
   ] as const)('%j is refused', (given, expected, message) => {
-    expect(() => checkGiven('it', given, expected)).toThrow(`it: ${message}`)
+    expect(() => checkGiven('it', given as unknown as { policy: unknown }, expected)).toThrow(`it: ${message}`)
   })
 
   test('is taken where it is what was expected', () => {

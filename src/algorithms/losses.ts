@@ -132,11 +132,9 @@ export interface AdvantageDescriptor {
 }
 
 /** The advantages of a loss, to go into another. @example describeAdvantages(describeLoss('rloo')) */
-export function describeAdvantages(given: LossDescriptor): AdvantageDescriptor {
-  checkGiven('options of describeAdvantages', given, ['advantages'])
-  const { settings } = given
-
-  return { settings: Object.fromEntries(advantageSettings.map((key) => [key, settings[key]])) as never }
+export function describeAdvantages(loss: LossDescriptor): AdvantageDescriptor {
+  checkGiven('loss of describeAdvantages', loss, ['settings'])
+  return { settings: Object.fromEntries(advantageSettings.map((key) => [key, loss.settings[key]])) as never }
 }
 
 /** The loss with these advantages in place of its own; null: with those that its caller writes into `tokenAdvantage`. */

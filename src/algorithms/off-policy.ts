@@ -46,7 +46,6 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
     targetInterval = 200,
     maxGradNorm = 10,
   } = given
-
   return {
     numSteps: integer(4, 'steps of each lane between two updates', { min: 1 }),
     gradientSteps: integer(4, 'steps of the optimizer in an update, each from a minibatch of its own', { min: 1 }),

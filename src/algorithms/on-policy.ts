@@ -55,7 +55,6 @@ export function onPolicySettings(given: OnPolicyDefaults = {}) {
     valueCoef = 0.5,
     optimizer = 'adam',
   } = given
-
   return {
     numSteps: integer(numSteps, 'steps of each lane between two updates', { min: 1 }),
     learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),

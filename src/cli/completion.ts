@@ -53,7 +53,7 @@ export const completionCommand: Command = async ({ words, json }) => {
   return { shell, script }
 }
 
-/** What may stand where the last of the words behind the program is being typed. What is wrong before it leaves nothing. */
+/** The completions of the last of the words after the program's name. There are none where the words before it are wrong. */
 export async function candidates(words: readonly string[]): Promise<string[]> {
   const word = words.at(-1) ?? ''
   const found = await allCandidates(words.slice(0, -1), word).catch(() => [])
@@ -80,7 +80,7 @@ function pairsOf(keys: ReadonlyMap<string, Setting>): string[] {
   return [...keys.keys()].map((key) => `${key}=`)
 }
 
-/** Of a closed list its words, and of an open one those that are known. */
+/** The values that a setting may have, or of an open list those that are known. */
 function valuesOf(setting: Setting | undefined): string[] {
   if (typeof setting?.default === 'boolean') return ['true', 'false']
   return (setting?.words ?? []).map(String)

@@ -14,8 +14,8 @@ export interface ConfigText {
 export type ConfigValue = SettingValue | readonly SettingValue[]
 
 /**
- * The keys of a file of YAML or JSON. Nested mappings are dotted keys. A list is a value with commas; of lists, or entries with commas, one
- * with bars, as a sweep takes it.
+ * Reads the keys of a file of YAML or JSON. Nested mappings become dotted keys. A list becomes one value whose entries are joined by commas.
+ * If its entries are lists or contain commas, bars join them, as a sweep takes them.
  * @throws InputError for a file that cannot be read, and by its line for what is no YAML, no mapping, an alias, or a key twice.
  */
 export async function readConfigFile(path: string): Promise<ReadonlyMap<string, ConfigText>> {

@@ -2,15 +2,15 @@
 import { InputError, show, similar } from '../errors.ts'
 import type { Setting } from '../settings.ts'
 
-/** What stands for itself, and takes no value. */
+/** Options that take no value. */
 export const FLAGS = ['help', 'version', 'json', 'quiet', 'print-config'] as const
 const SHORT: Readonly<Record<string, Flag>> = { h: 'help', q: 'quiet' }
 
 type Flag = (typeof FLAGS)[number]
 
-/** A command line, told apart. */
+/** The words of a command line by their kind. */
 export interface CommandLine {
-  /** What has no key, in order: the command's name comes first. */
+  /** Words without a key, in order. The first is the command's name. */
   readonly names: readonly string[]
   /** The keys with their values, as `key=value`. */
   readonly pairs: readonly string[]
@@ -23,8 +23,9 @@ export function isPair(word: string): boolean {
 }
 
 /**
- * Tells words apart. A key without a value is `key=true`: where nothing or another option comes next, and for a key that is true or false
- * where the next word is neither; `settingOf` knows what is declared. Behind `--` no word is an option.
+ * Sorts the words of a command line by their kind. A key without a value means `key=true`: nothing or another option follows it, or its
+ * setting is a boolean and the next word is neither `true` nor `false`. `settingOf` returns the declaration of a key. After `--` no word is
+ * an option.
  * @throws InputError for an option with one dash that is unknown, and for a value of an option that takes none.
  */
 export async function tellApart(

@@ -22,6 +22,5 @@ export function defineEngineFactory<S extends Settings>(given: {
 }) {
   checkGiven('options of defineEngineFactory', given, ['id', 'settings', 'make'])
   const { make, ...options } = given
-
   return defineFactory('engine', options, (settings: SettingValues<S>): EngineDefinition => make(settings))
 }

@@ -35,7 +35,7 @@ export interface ToolUsed {
  * }
  */
 export async function useTools(given: AgentContext, use: ToolUse): Promise<ToolUsed> {
-  checkGiven('options of useTools', given, ['example', 'exampleIndex', 'signal', 'generate'])
+  checkGiven('context of useTools', given, ['generate', 'signal'])
   const { generate, signal } = given
   checkGiven('use of useTools', use, ['tools'])
   const { tools, format = templateFormat, maxRounds = 8, call } = use

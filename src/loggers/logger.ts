@@ -86,7 +86,6 @@ export function defineLogger<S extends Settings>(given: {
 }) {
   checkGiven('options of defineLogger', given, ['id', 'settings', 'open'])
   const { open, ...options } = given
-
   if (typeof open !== 'function') throw new InputError(`logger ${options.id} open`, show(open), 'a function')
   return defineFactory('logger', options, (settings: SettingValues<S>) => ({
     open: (training: LoggedTraining): Logger | Promise<Logger> => open(settings, training),

@@ -89,7 +89,7 @@ interface UnderWay {
  * admission throws failures; what judging, learning or delivering failed with.
  */
 export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promise<void> {
-  checkGiven('options of runLoop', parts, ['admission', 'time', 'sample', 'judge'])
+  checkGiven('parts of runLoop', parts, ['admission', 'time', 'sample', 'judge'])
   checkGiven('options of runLoop', options, ['updates'])
   return startLoop(parts, options).done
 }

@@ -78,10 +78,7 @@ export class BodyReader {
       if (needed > this.#maxBytes) throw this.#tooLong()
       if (needed > body.bytes.length) {
         const capacity = Math.min(this.#maxBytes, Math.max(needed, 2 * body.bytes.length))
-        await this.#waitForRoom(body, capacity)
-        const grown = Buffer.allocUnsafe(capacity)
-        body.bytes.copy(grown, 0, 0, length)
-        body.bytes = grown
+        await this.#grow(body, length, capacity)
       }
       chunk.copy(body.bytes, length)
       length = needed
@@ -94,11 +91,13 @@ export class BodyReader {
     return new RequestError(413, `the body has more than ${this.#maxBytes} bytes`, { code: 'body_too_large' })
   }
 
-  /** Waits until a body may have `capacity` bytes. Those that no longer send are cut off for it. */
-  async #waitForRoom(body: Unfinished, capacity: number): Promise<void> {
-    if (capacity <= FREE_BYTES) return
+  /**
+   * Gives a body `capacity` bytes, of which `length` are kept, as soon as there is room. Bodies that no longer send are cut off for it.
+   * No other body that waits may look between the decision and the allocation: it would count this one as idle, and as small as before.
+   */
+  async #grow(body: Unfinished, length: number, capacity: number): Promise<void> {
     body.isWaiting = true
-    for (;;) {
+    while (capacity > FREE_BYTES) {
       const others = [...this.#unfinished].filter((each) => each.bytes.length > FREE_BYTES && each !== body)
       const held = others.reduce((sum, { bytes }) => sum + bytes.length, 0)
       if (held + capacity <= this.#roomBytes) break
@@ -109,10 +108,14 @@ export class BodyReader {
         cut.request.destroy()
         this.#unfinished.delete(cut)
       } else await this.#nextLook()
-      // A request that has come whole is destroyed too, once its last bytes are handed over.
+      // `destroyed` is also true of a request whose last bytes were read.
       if (body.isCut || body.request.errored !== null)
         throw new RequestError(503, 'the body came too slowly', { retryAfter: 1 })
     }
+    const grown = Buffer.allocUnsafe(capacity)
+    body.bytes.copy(grown, 0, 0, length)
+    body.bytes = grown
+    body.lastLook = this.#looks
     body.isWaiting = false
   }
 

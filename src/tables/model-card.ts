@@ -28,7 +28,7 @@ export interface ModelCardContent {
 
 /** The text of a card. */
 export function modelCard(given: ModelCardContent): string {
-  checkGiven('options of modelCard', given, ['title', 'library', 'task', 'facts'])
+  checkGiven('content of modelCard', given, ['title', 'library', 'task', 'facts'])
   const { title, library, task, tags = [], result, facts, pictures = {}, use } = given
 
   const judged = result === undefined ? [] : resultLines(title, task, result)

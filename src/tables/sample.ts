@@ -99,7 +99,6 @@ export interface SampleStart {
 export function startSample(given: SampleStart): Sample {
   checkGiven('options of startSample', given, ['epoch', 'promptId', 'group', 'member'])
   const { source = '', epoch, promptId, group, member, example, tokens } = given
-
   return {
     ...identity({ source, epoch, promptId, group, member }, member),
     ...words(example),
@@ -231,9 +230,8 @@ export function samplesOf(
  * @throws InputError for files without the words of completions, as those of older versions.
  */
 export function samplesOfFile(given: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {
-  checkGiven('options of samplesOfFile', given, ['trajectories', 'words'])
+  checkGiven('file of samplesOfFile', given, ['trajectories', 'words'])
   const { trajectories, words } = given
-
   checkTrajectories('samplesOfFile({ trajectories })', trajectories)
   return samplesBy(trajectories, (_, i) => {
     const { prompt, answer, completion } = words[i]!

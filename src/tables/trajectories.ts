@@ -373,9 +373,8 @@ export function compareText(a: string, b: string): number {
 
 /** The group of each trajectory, (source, epoch, promptId, group), as a number from 0 in the order in which they first come. */
 export function groupNumbers(given: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
-  checkGiven('options of groupNumbers', given, ['group', 'source', 'epoch', 'promptId'])
+  checkGiven('columns of groupNumbers', given, ['group', 'source', 'epoch', 'promptId'])
   const { source, epoch, promptId, group } = given
-
   const numbers = new Map<string, number>()
   return Int32Array.from(group, (number, i) => {
     const key = `${epoch[i]} ${promptId[i]} ${number} ${source[i]}`

@@ -10,9 +10,8 @@ import type { Tokenizer } from './tokenizer.ts'
  */
 export function checkTokenizer(tokenizer: Tokenizer, given: TransformerModel): void {
   checkGiven('tokenizer of checkTokenizer', tokenizer, ['encode', 'decode'])
-  checkGiven('options of checkTokenizer', given, ['config', 'parameters'])
+  checkGiven('model of checkTokenizer', given, ['shape', 'config'])
   const { shape, config } = given
-
   const { vocabularySize, endIds } = tokenizer
   if (vocabularySize > shape.vocabularySize) {
     throw new InputError(

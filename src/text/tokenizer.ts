@@ -54,12 +54,10 @@ export interface Tokenizer {
  * Writes a tokenizer's files beside a model's.
  * @throws InputError where one cannot be written.
  */
-export async function saveTokenizer(folder: string, given: Tokenizer): Promise<void> {
+export async function saveTokenizer(folder: string, tokenizer: Tokenizer): Promise<void> {
   checkGiven('folder of saveTokenizer', folder, 'a text')
-  checkGiven('options of saveTokenizer', given, ['encode', 'decode'])
-  const { files } = given
-
-  for (const [name, bytes] of files) await writeWhole(`${folder}/${name}`, [bytes])
+  checkGiven('tokenizer of saveTokenizer', tokenizer, ['files'])
+  for (const [name, bytes] of tokenizer.files) await writeWhole(`${folder}/${name}`, [bytes])
 }
 
 /** Throws for half a surrogate pair, which UTF-8 has no bytes for. */

@@ -91,7 +91,7 @@ export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 
 
 /** Calls `visit` for each token of the batch's micro-batches, with its place; of the first of a sequence nothing is said. */
 export function visitTokens(given: TokenBatch, visit: (t: number, isFirst: boolean) => void): void {
-  checkGiven('options of visitTokens', given, ['order', 'token'])
+  checkGiven('batch of visitTokens', given, ['parts', 'spans'])
   const { parts, spans } = given
   checkGiven('visit of visitTokens', visit, 'a function')
   for (let i = parts[0]!; i < parts.at(-1)!; i++) {

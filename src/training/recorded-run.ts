@@ -134,8 +134,7 @@ export function correctionOf({ staleness }: AlgorithmDefinition): Partial<Record
 
 /** How many updates a run makes of the file of rollouts that it learns from: one for each rollout, in each of its epochs. */
 export function recordedUpdates(given: EpisodeRunDefinition): number {
-  checkGiven('options of recordedUpdates', given, ['settings', 'recorded'])
+  checkGiven('definition of recordedUpdates', given, ['settings', 'algorithm', 'recorded'])
   const { recorded, algorithm, settings } = given
-
   return settings.epochs * Math.ceil((recorded?.rows ?? 0) / (algorithm.numSteps * settings.numLanes))
 }

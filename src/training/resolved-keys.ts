@@ -31,7 +31,7 @@ export function resolveKeys(
   for (const [key, setting] of keys) {
     if (kind.refuses(definition, key)) continue
     const value = told.get(key) ?? made.get(key)
-    resolved.set(key, setting.accepts(value) ? (value as SettingValue) : setting.default)
+    resolved.set(key, value === undefined ? setting.default : (value as SettingValue))
   }
   return resolved
 }

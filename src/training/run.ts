@@ -71,7 +71,7 @@ const kinds = { episodes: episodeRun, conversations: conversationRun } as unknow
   Record<RunDefinition['kind'], AnyKind>
 >
 
-function kindOf(definition: Pick<RunDefinition, 'kind'>): AnyKind {
+function kindOf(definition: Pick<RunDefinition, 'kind' | 'settings'>): AnyKind {
   checkGiven('definition of a run', definition, ['kind', 'settings'])
   return kinds[definition.kind]
 }

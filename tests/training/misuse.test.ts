@@ -11,6 +11,7 @@ import {
   createWorld,
   defineEnvironment,
   discrete,
+  type EnvironmentModel,
   evaluate,
   mlp,
   openRun,
@@ -36,10 +37,10 @@ async function cartTrainer(settings = {}, threads = 1) {
 
 const nothing = (): { there: number } => null as never
 
-/** Each step returns `reward`. */
-const constant = (reward: number) =>
+/** Episodes of one step, with `own` in the place of what resets or steps them. */
+const oneStep = (own: Partial<Pick<EnvironmentModel<Record<never, never>>, 'reset' | 'step'>>) =>
   defineEnvironment({
-    id: 'Constant-v0',
+    id: 'OneStep-v0',
     settings: {},
     state: () => ({}),
     make: () => ({
@@ -50,32 +51,27 @@ const constant = (reward: number) =>
       reset({ observation }, rows, count) {
         for (const n of rows.subarray(0, count)) observation[n] = 0
       },
-      step: ({ observation, reward: rewards }, from, to) => {
+      step: ({ observation, reward }, from, to) => {
         observation.fill(0, from, to)
-        rewards.fill(reward, from, to)
+        reward.fill(0, from, to)
       },
+      ...own,
     }),
   })()
+
+/** Each step returns `reward`. */
+const constant = (reward: number) =>
+  oneStep({
+    step: ({ observation, reward: rewards }, from, to) => {
+      observation.fill(0, from, to)
+      rewards.fill(reward, from, to)
+    },
+  })
 
 test.each(['step', 'reset'] as const)(
   'an error of a user’s own %s begins and ends with lines of the user’s',
   async (method) => {
-    const environment = defineEnvironment({
-      id: 'Thrown-v0',
-      settings: {},
-      state: () => ({}),
-      make: () => ({
-        observationSpace: box({ low: 0, high: 1 }),
-        actionSpace: discrete(2),
-        maxEpisodeSteps: 1,
-        returnThreshold: null,
-        reset({ observation }, rows, count) {
-          for (const n of rows.subarray(0, count)) observation[n] = 0
-          if (method === 'reset') nothing().there
-        },
-        step: () => void nothing().there,
-      }),
-    })()
+    const environment = oneStep({ [method]: () => void nothing().there })
     const world = await createWorld({ environment, policy, numLanes: 4, seed: 1 })
     const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 1 }), { threads: 1 })
     const caught: unknown = await (async () => {

@@ -54,7 +54,6 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
   checkGiven('base of lora', base, ['config', 'parameters'])
   checkGiven('options of lora', given, ['rank'])
   const { rank, alpha = 2 * rank, dropout = 0, targets } = given
-
   const all = Object.keys(PROJECTIONS) as ProjectionName[]
   const chosen = targets ?? all
   for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)

@@ -49,7 +49,6 @@ export interface Generated {
 export async function generateTokens(given: GenerateOptions): Promise<Generated[]> {
   checkGiven('options of generateTokens', given, ['prompts', 'policy'])
   const { prompts, samples = 1, environment, seed = 0, explore = true, context, policy, ...options } = given
-
   if (!Array.isArray(prompts) || prompts.length === 0) throw new InputError('prompts', show(prompts), 'at least one')
   if (!(Number.isSafeInteger(samples) && samples >= 1)) {
     throw new InputError('samples', show(samples), 'a whole number ≥ 1')

@@ -15,9 +15,8 @@ export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | '
  * The option `heldOut` of a cohort that trains, or is evaluated, by a run's settings; no option where nothing is held out.
  */
 export function heldOutOf(given: ConversationRunDefinition['settings'], use: HeldOut['use']): { heldOut?: HeldOut } {
-  checkGiven('options of heldOutOf', given, ['replySeconds', 'turnSeconds', 'backend', 'backendSettings'])
+  checkGiven('settings of heldOutOf', given, ['heldOutFraction', 'heldOutSeed'])
   const { heldOutFraction: fraction, heldOutSeed: seed } = given
-
   return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
 }
 

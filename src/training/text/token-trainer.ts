@@ -380,8 +380,9 @@ function filled({ model, weights, ...given }: TrainedLanguageModel): Required<Tr
 
 /** All trajectories of a buffer: what a `dataSelectorFn` is by default. */
 export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
-  checkGiven('buffer of selectAllData', buffer, buffer instanceof Trajectories ? [] : ['sample'])
-  return buffer instanceof Trajectories ? buffer.columns() : buffer.sample()
+  if (buffer instanceof Trajectories) return buffer.columns()
+  checkGiven('buffer of selectAllData', buffer, ['sample'])
+  return buffer.sample()
 }
 
 /**

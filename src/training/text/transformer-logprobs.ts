@@ -30,9 +30,8 @@ export interface ValidatedTransformer {
  * @throws InputError for weights of another length, or that are not finite.
  */
 export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
-  checkGiven('options of transformerLogprobs', given, ['model', 'weights'])
+  checkGiven('model of transformerLogprobs', given, ['model', 'weights'])
   const { model, weights, adapter = null } = given
-
   checkWeights(model, weights)
   const context = Math.min(model.shape.contextLength, CONTEXT_MAX)
   const { vocabularySize } = model.shape
