@@ -21,11 +21,11 @@ export class InputError extends Error {
 }
 
 /**
- * A text whose control characters, but for tabs and line breaks, are written as escapes, so that names from files of others neither
- * steer a terminal nor turn the order of letters around.
+ * A text whose control characters, but for tabs and line feeds, are written as escapes, so that names from files of others neither
+ * steer a terminal nor turn the order of letters around, nor end a line: U+2028 and U+2029 do in some readers, as Node's since 24.
  */
 export function printable(text: string): string {
-  return text.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (letter) => {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (letter) => {
     const code = letter.charCodeAt(0).toString(16)
     return letter === '\n' || letter === '\t' ? letter : `\\u${code.padStart(4, '0')}`
   })

@@ -22,6 +22,12 @@ import { box, discrete, multiDiscrete } from '../src/space.ts'
 import { createTrainer } from '../src/training/trainer.ts'
 import * as fc from './support/properties.ts'
 
+test('the message of an InputError is one line that steers no terminal, whatever came', () => {
+  const given = 'a\u0000b\u001b[2Jc\u0085d\u2028e\u2029f\u202eg'
+  const { message } = new InputError('key', given, 'a name')
+  expect(message).toBe('key: got a\\u0000b\\u001b[2Jc\\u0085d\\u2028e\\u2029f\\u202eg, expected a name')
+})
+
 describe('InputError', () => {
   test('names the thing, what came and what was expected', () => {
     const cause = new Error('below')
