@@ -3,7 +3,7 @@
  * ever, or read a list of two thousand million elements out of nothing. What passes here, the caller's thread can read.
  */
 import type * as Arrow from 'apache-arrow'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { readWhole } from '../files.ts'
 import { serveReads } from '../guarded.ts'
 import { brokenSeal, checkSeal, hasTrace } from '../seal.ts'
@@ -11,11 +11,14 @@ import { brokenSeal, checkSeal, hasTrace } from '../seal.ts'
 const arrow = await import('apache-arrow')
 const { Type } = arrow
 
+/** A file begins and ends with the first, and each message of a stream begins with the second. */
+const [MAGIC, CONTINUES] = ['ARROW1', '\xff\xff\xff\xff']
+
 serveReads(
   async ({ path, expected }) => {
     const bytes = Uint8Array.from(await readWhole(path, expected)) // A buffer of its own, to hand over.
     const isSealed = checkSeal(path, bytes)
-    const table = arrow.tableFromIPC(bytes)
+    const table = tableOf(path, bytes)
     if (!isSealed && hasTrace([...table.schema.metadata])) throw brokenSeal(path)
     // What is left of a file that was cut short in its first bytes passes for a stream of nothing.
     if (table.schema.fields.length === 0) throw fault(path, 'no column')
@@ -26,6 +29,25 @@ serveReads(
   },
   { leavesWork: false },
 )
+
+/** @throws InputError for bytes of which the library makes no table: it speaks of what it met, not of the file. */
+function tableOf(path: string, bytes: Uint8Array): Arrow.Table {
+  try {
+    return arrow.tableFromIPC(bytes)
+  } catch (error) {
+    const { message } = error as Error
+    const text = Buffer.from(bytes.buffer).toString('latin1')
+    if (/ is compressed /.test(message)) throw new InputError(path, 'compressed columns', 'columns without compression')
+    if (text.startsWith(MAGIC) && !text.endsWith(MAGIC)) {
+      throw fault(path, `no ${MAGIC} at the end, as where a file was cut short or something was appended`)
+    }
+    if (!text.startsWith(MAGIC) && !text.startsWith(CONTINUES)) {
+      throw fault(path, `a file that begins with ${show(text.slice(0, 6))}`)
+    }
+    if (error instanceof TypeError) throw fault(path, 'a schema or a footer that cannot be read')
+    throw error
+  }
+}
 
 function fault(subject: string, got: string): InputError {
   return new InputError(subject, got, 'an Arrow IPC file without damage')

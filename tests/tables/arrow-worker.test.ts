@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import {
   Binary,
   Bool,
+  CompressionType,
+  compressionRegistry,
   type Data,
   type DataType,
   Dictionary,
@@ -14,6 +16,7 @@ import {
   makeData,
   Null,
   RecordBatch,
+  RecordBatchFileWriter,
   Schema,
   Struct,
   Table,
@@ -207,6 +210,45 @@ describe('a file is refused', () => {
     await writeFile(path, tableToIPC(new Table(schema, batches), 'stream'))
     await expect(readArrow(path)).rejects.toThrow('got a checksum of the file that cannot be read')
   })
+})
+
+/** What became of a file, and what is said of it. */
+const file = Buffer.from(tableToIPC(new Table({ x: vectorFromArray([1, 2, 3], new Int32()) }), 'file'))
+const zeros = Buffer.alloc(1000)
+const open = 'no ARROW1 at the end, as where a file was cut short or something was appended'
+test.each<[string, Buffer, string]>([
+  ['a file cut short by a byte', file.subarray(0, -1), open],
+  ['a file cut short by a half', file.subarray(0, file.length >> 1), open],
+  ['a file with something behind it', Buffer.concat([file, zeros]), open],
+  ['a file without its footer', Buffer.concat([file.subarray(0, 8), file.subarray(-6)]), 'a schema or a footer that'],
+  [
+    'a file behind a byte',
+    Buffer.concat([zeros.subarray(0, 1), file]),
+    String.raw`a file that begins with "\u0000ARROW"`,
+  ],
+  ['nothing', Buffer.alloc(0), 'no column'],
+  ['CSV', Buffer.from('observation,action\n1,2\n'), 'a file that begins with "observ"'],
+  ['JSON', Buffer.from('{"action":1}\n'), String.raw`a file that begins with "{\"acti"`],
+  ['Parquet', Buffer.concat([Buffer.from('PAR1'), file, Buffer.from('PAR1')]), 'a file that begins with "PAR1AR"'],
+  ['gzip', Buffer.of(0x1f, 0x8b, 8, 0, 0, 0, 0, 0), String.raw`a file that begins with "\u001f`],
+])('%s is refused in words of ours', async (_, bytes, got) => {
+  const path = join(folder, 'damaged.arrow')
+  await writeFile(path, bytes)
+  const refused = await readArrow(path).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(InputError)
+  expect((refused as InputError).got).toContain(got)
+  expect((refused as InputError).message).not.toMatch(/Cannot read properties|\n/)
+})
+
+test('a compressed file is refused as what it is', async () => {
+  const encode = (bytes: Uint8Array) => bytes.slice(1)
+  Object.assign(compressionRegistry, { registry: { [CompressionType.LZ4_FRAME]: { encode } } }) // It has none of its own.
+  const writer = new RecordBatchFileWriter({ compressionType: CompressionType.LZ4_FRAME })
+  writer.write(new Table({ x: vectorFromArray(Array(1000).fill(7), new Int32()) }))
+  const path = join(folder, 'compressed.arrow')
+  await writeFile(path, writer.finish().toUint8Array(true))
+  Object.assign(compressionRegistry, { registry: {} })
+  await expect(readArrow(path)).rejects.toThrow('compressed.arrow: got compressed columns, expected columns without')
 })
 
 test('bytes are what the file has, whatever is in it', async () => {
