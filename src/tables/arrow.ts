@@ -127,15 +127,23 @@ export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Re
 
 /**
  * The columns of an Arrow table, as `toArrow` had them: numbers, lists of one length, and where rows are null the others. Columns
- * of one record batch without nulls are not copied; others than of numbers, like texts, are left out.
- * @throws InputError for a column with lists of several lengths.
+ * of one record batch without nulls are not copied; others than of our numbers, like texts, are left out, and their types told (`unread`).
+ * @throws InputError for a column with lists of several lengths, or with null in a list.
  */
 export function fromArrow(table: Arrow.Table): Table {
-  const fields = table.schema.fields.flatMap(({ name }) => {
-    const parts = table.getChild(name)!.data.map((data) => partOf(name, data))
-    return parts.length === 0 || parts.includes(null) ? [] : [joined(name, parts as Part[])]
+  const unread = new Map<string, string>()
+  const fields = table.schema.fields.flatMap(({ name, type }) => {
+    let before = 0
+    const parts = table.getChild(name)!.data.map((data) => {
+      before += data.length
+      return partOf(name, data, before - data.length)
+    })
+    if (parts.length > 0 && !parts.includes(null)) return [joined(name, parts as Part[])]
+    unread.set(name, String(type))
+    return []
   })
-  return { numRows: table.numRows, fields, metadata: Object.fromEntries(table.schema.metadata) }
+  const left = unread.size > 0 ? { unread } : {}
+  return { numRows: table.numRows, fields, ...left, metadata: Object.fromEntries(table.schema.metadata) }
 }
 
 /** A column's rows in one record batch; `rows` are those that are there, where not all are. */
@@ -146,7 +154,8 @@ interface Part {
   readonly rows: readonly number[] | null
 }
 
-function partOf(name: string, data: Arrow.Data): Part | null {
+/** A column's rows in a record batch, `before` of whose rows lie in others. */
+function partOf(name: string, data: Arrow.Data, before: number): Part | null {
   const { length: numRows, offset, nullCount, nullBitmap, valueOffsets, children } = data
   const column = children.length > 1 ? null : numbersOf(children[0] ?? data)
   if (column === null) return null
@@ -161,6 +170,16 @@ function partOf(name: string, data: Arrow.Data): Part | null {
       ? 0
       : lengthOf(first)
     : ((data.type as Arrow.FixedSizeList).listSize ?? 1)
+  const start = (row: number) => (isList ? Number(valueOffsets[row]) : row * width)
+  const [items] = children
+  if (items !== undefined && items.nullCount > 0) {
+    for (const row of rows ?? all) {
+      for (let k = 0; k < width; k++) {
+        if (items.getValid(start(row) + k)) continue
+        throw new InputError(`${name} of row ${before + row}`, `null at place ${k}`, 'a number')
+      }
+    }
+  }
   if (rows === null) return { column: column.subarray(0, numRows * width), width, numRows, rows }
   const other = isList ? rows.find((row) => lengthOf(row) !== width) : undefined
   if (other !== undefined) {
@@ -168,7 +187,6 @@ function partOf(name: string, data: Arrow.Data): Part | null {
     throw new InputError(`column ${name} of the table`, got, 'lists of one length')
   }
   const own = new (column.constructor as Float32ArrayConstructor)(rows.length * width)
-  const start = (row: number) => (isList ? Number(valueOffsets[row]) : row * width)
   for (const [i, row] of rows.entries()) own.set(column.subarray(start(row), start(row) + width), i * width)
   return { column: own, width, numRows, rows }
 }

@@ -21,6 +21,8 @@ export interface Field {
 export interface Table {
   readonly numRows: number
   readonly fields: readonly Field[]
+  /** Arrow's types of the columns that were left out by name, where it was read: those that are no numbers of ours. */
+  readonly unread?: ReadonlyMap<string, string>
   /** Schema metadata. */
   readonly metadata: Readonly<Record<string, string>>
 }

@@ -43,7 +43,7 @@ export class EntropyWatch {
     const told = this.#watched.flatMap((watched) => {
       const { name, algorithm, most, returnThreshold, entropies } = watched
       const { entropy, episodeReturn } = cohorts[name] as unknown as { entropy?: number; episodeReturn: number }
-      if (entropy === undefined) return []
+      if (entropy === undefined || Number.isNaN(entropy)) return [] // NaN where nobody acted.
       if (update === 1) entropies.push(most)
       entropies.push(entropy)
       if (entropies.length > UPDATES + 1) entropies.shift()

@@ -218,21 +218,39 @@ function stepsOf({ metadata, numRows }: Table, { numLanes, numSteps }: EpisodeCo
   return Number.isSafeInteger(own) && own >= 1 && numRows % (own * numLanes) === 0 ? own : numSteps
 }
 
+/** The logarithm of the largest density of one number: of deviations as small as f32 has them. */
+const DENSITY_MAX = 104
+
 function checkLogprobs(table: Table, fields: Fields, valid: Column, { environment }: EpisodeCohort): string | null {
   const logprob = fields.get('logprob')!
   checkWithin(logprob, valid, REWARD_MAX)
   const sizes = choiceSizes(environment.actionSpace)
-  if (sizes.length === 0 || table.metadata.logprob === UNKNOWN_LOGPROB.logprob) return null
+  if (table.metadata.logprob === UNKNOWN_LOGPROB.logprob) return null
+  const largest = sizes.length > 0 ? LOGPROB_MAX : DENSITY_MAX * fields.get('action')!.width
   const mask = fields.get('actionMask')
   const sums = new LogprobSums()
+  let [isZero, choices] = [true, 0]
   const numAll = sizes.reduce((product, size) => product * size, 1)
   for (let row = 0; row < valid.length; row++) {
     if (valid[row] !== 1) continue
     const value = logprob.column[row]!
-    if (value > LOGPROB_MAX) {
-      throw refuse('logprob', row, value, 'at most 0: the log-probability of a choice, in nats')
+    if (value > largest) {
+      const expected = 'the log-probability of a choice, in nats'
+      const density = 'the logarithm of the density of its numbers, in nats'
+      throw refuse(
+        'logprob',
+        row,
+        value,
+        sizes.length > 0 ? `at most 0: ${expected}` : `at most ${largest}: ${density}`,
+      )
     }
-    sums.add(value, mask === undefined ? numAll : numLegal(mask, row, sizes))
+    const numActions = mask === undefined ? numAll : numLegal(mask, row, sizes)
+    if (value !== 0) isZero = false
+    if (sizes.length === 0 || numActions > 1) choices++
+    if (sizes.length > 0) sums.add(value, numActions)
+  }
+  if (isZero && choices > 1) {
+    return 'logprob: 0 in every row, as of a policy that always does the same; where nobody knows the log-probabilities, the metadata of the table have logprob = unknown'
   }
   return sums.verdict()
 }

@@ -289,7 +289,11 @@ export function refuseOtherEnvironment({ metadata }: Table, { environment, name 
 
 /** The columns of a table by name. @throws InputError that names the first one that is missing or does not fit. */
 export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
-  const find = (name: string) => table.fields.find((field) => field.name === name)
+  const find = (name: string) => {
+    const [first, second] = table.fields.filter((field) => field.name === name)
+    if (second !== undefined) throw new InputError(`column ${name} of the table`, 'two of that name', 'one')
+    return first
+  }
   const fields = new Map<Name, Field>()
   const masked: Name[] = rollout.actionMask.length > 0 ? ['actionMask'] : []
   for (const name of [...REQUIRED, ...masked, ...KEPT]) {
@@ -297,9 +301,9 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
     const own = rollout[name]
     const width = own.length / rows
     const isKept = (KEPT as readonly string[]).includes(name)
-    if (field === undefined && isKept) continue
+    if (field === undefined && isKept && !table.unread?.has(name)) continue
     if (width === 0) continue
-    const got = field === undefined ? 'none' : describe(field, table.numRows)
+    const got = field === undefined ? (table.unread?.get(name) ?? 'none') : describe(field, table.numRows)
     const isSame = field?.width === width && field.column.constructor === own.constructor && field.rows === undefined
     const isWhole = isSame && field.column.length === table.numRows * width
     if (!isWhole) throw new InputError(`column ${name} of the table`, got, describe({ name, column: own, width }))
@@ -308,8 +312,9 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
   const final = find(FINAL)
   const { column, width } = { column: rollout.observation, width: rollout.observation.length / rows }
   if (final?.width !== width || final.column.constructor !== column.constructor) {
+    const got = final === undefined ? (table.unread?.get(FINAL) ?? 'none') : describe(final, table.numRows)
     const expected = `${describe({ name: FINAL, column, width })}, null but where no later row shows what came next`
-    throw new InputError(`column ${FINAL} of the table`, final === undefined ? 'none' : describe(final), expected)
+    throw new InputError(`column ${FINAL} of the table`, got, expected)
   }
   const { rows: held } = final
   const isWhole = final.column.length === (held?.length ?? table.numRows) * width

@@ -51,4 +51,15 @@ describe('a policy that explores no more', () => {
     await train(pendulum() as never, 0.3, 8)
     expect(said).toEqual([])
   })
+
+  test('is not told of a table in whose rows nobody acted', async () => {
+    const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [4] }), numLanes: 8, seed: 3 })
+    const trainer = createTrainer(world, ppo({ numSteps: 16 }))
+    for await (const _ of trainer.updates({ totalSteps: 1 }));
+    const rows = structuredClone({ ...trainer.rollout.table })
+    rows.fields.find(({ name }) => name === 'valid')!.column.fill(0)
+    for await (const { cohorts } of trainer.learn(rows)) expect(cohorts).toMatchObject({ mlp: { entropy: Number.NaN } })
+    expect(said).toEqual([expect.stringContaining('nobody acted')])
+    expect(world.cohort().weights.every(Number.isFinite)).toBe(true)
+  })
 })

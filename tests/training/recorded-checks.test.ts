@@ -1,5 +1,24 @@
 /** Recordings that cannot be are refused by row and column, what may be meant is told, and what we record ourselves passes. */
-import { Table as ArrowTable, Bool, DateDay, Utf8, type Vector, vectorFromArray } from 'apache-arrow'
+import {
+  Table as ArrowTable,
+  Bool,
+  type DataType,
+  DateDay,
+  Dictionary,
+  FixedSizeList,
+  Float16,
+  Float32,
+  Float64,
+  Int8,
+  Int32,
+  Int64,
+  Field as Item,
+  List,
+  Null,
+  Utf8,
+  type Vector,
+  vectorFromArray,
+} from 'apache-arrow'
 import { describe, expect, test, vi } from 'vitest'
 import type { Column } from '../../src/components/column.ts'
 import { dqn, qNetwork, sac, sacNetwork } from '../../src/entries/algorithms.ts'
@@ -24,6 +43,7 @@ import {
 } from '../../src/index.ts'
 import { Random, Stream } from '../../src/random.ts'
 import { fromArrow } from '../../src/tables/arrow.ts'
+import type { Field } from '../../src/tables/table.ts'
 import { LogprobSums } from '../../src/training/logprob-sums.ts'
 import { RecordedRollouts } from '../../src/training/recorded-rollouts.ts'
 import * as fc from '../support/properties.ts'
@@ -87,6 +107,35 @@ const at = (row: number, value: number) => (i: number, old: number) => (i === ro
 const without = (table: Table, ...names: string[]): Table => ({
   ...table,
   fields: table.fields.filter(({ name }) => !names.includes(name)),
+})
+
+/** A copy of a table with its rows in another order: row i is what `of(i)` was. */
+function ordered(table: Table, of: (row: number) => number): Table {
+  const fields = table.fields.map((field): Field => {
+    const { column: old, width, rows } = field
+    const places = Array.from({ length: table.numRows }, (_, row) =>
+      rows === undefined ? of(row) : rows.indexOf(of(row)),
+    )
+    const there = places.flatMap((place, row) => (place < 0 ? [] : [row]))
+    const own = new (old.constructor as Float32ArrayConstructor)(there.length * width)
+    for (const [i, row] of there.entries())
+      own.set(old.subarray(places[row]! * width, (places[row]! + 1) * width), i * width)
+    return rows === undefined ? { ...field, column: own } : { ...field, column: own, rows: Uint32Array.from(there) }
+  })
+  return { ...table, fields }
+}
+
+function swapped(table: Table, one: string, other: string): Table {
+  const names = new Map([
+    [one, other],
+    [other, one],
+  ])
+  return { ...table, fields: table.fields.map((field) => ({ ...field, name: names.get(field.name) ?? field.name })) }
+}
+
+const said = (table: Table, metadata: Record<string, string>): Table => ({
+  ...table,
+  metadata: { ...table.metadata, ...metadata },
 })
 
 const check = ({ table, cohort }: Recorded, change: (table: Table) => Table = (same) => same) =>
@@ -308,6 +357,112 @@ describe('refuses', () => {
       'column reward of the table: got one number a row in a Float32Array, and null in 1 of 96 rows, expected one number a row',
     ],
     [
+      'a density that f32 has none of',
+      swing,
+      (t) => put(t, 'logprob', everyRow(105)),
+      'logprob of row 0: got 105, expected at most 104',
+    ],
+    [
+      'a log-probability of -Infinity',
+      cart,
+      (t) => put(t, 'logprob', at(9, -Infinity)),
+      'logprob of row 9: got -Infinity',
+    ],
+    [
+      'what came last that is no number',
+      cart,
+      (t) => put(t, 'finalObservation', everyRow(Number.NaN)),
+      /finalObservation of row \d+: got NaN/,
+    ],
+    ['steps that begin with 1', cart, (t) => put(t, 'step', (_, step) => step + 1), /step of row \d+: got 1, behind/],
+    [
+      'episodes of one number',
+      cart,
+      (t) => put(t, 'episode', everyRow(0)),
+      /episode of row \d+: got 0, behind episode 0 .* expected another/,
+    ],
+    ['rows in reverse', cart, (t) => ordered(t, (row) => 95 - row), /step of row \d+: got/],
+    [
+      'rows in reverse, without numbers',
+      cart,
+      (t) =>
+        without(
+          ordered(t, (row) => 95 - row),
+          'lane',
+          'step',
+          'episode',
+        ),
+      /of row \d+: got/,
+    ],
+    [
+      'lanes one after another',
+      cart,
+      (t) => ordered(t, (row) => (row % 16) * 6 + Math.floor(row / 16)),
+      /step of row \d+: got/,
+    ],
+    [
+      'two lanes changed about',
+      cart,
+      (t) => ordered(t, (row) => (row === 30 ? 31 : row === 31 ? 30 : row)),
+      'of row 30: got',
+    ],
+    [
+      'rows that are missing',
+      cart,
+      (t) => ordered(t, (row) => Math.min(row < behind - (behind % 6) ? row : row + 6, 95)),
+      /step of row \d+: got/,
+    ],
+    ['rows that are there twice', cart, (t) => ordered(t, (row) => (row < 48 ? row : row - 6)), /step of row \d+: got/],
+    [
+      'rewards and log-probabilities in each other’s place',
+      cart,
+      (t) => swapped(t, 'reward', 'logprob'),
+      'logprob of row 0: got 1, expected at most 0',
+    ],
+    [
+      'lanes and episodes in each other’s place',
+      cart,
+      (t) => swapped(t, 'lane', 'episode'),
+      /(lane|episode) of row \d+: got/,
+    ],
+    [
+      'two columns of a name',
+      cart,
+      (t) => ({ ...t, fields: [...t.fields, column(t, 'reward')] }),
+      'column reward of the table: got two of that name, expected one',
+    ],
+    [
+      'nothing of what came last',
+      cart,
+      (t) => ({
+        ...t,
+        fields: t.fields.map((f) =>
+          f.name === 'finalObservation' ? { ...f, column: new Float32Array(0), width: 0, rows: new Uint32Array(0) } : f,
+        ),
+      }),
+      'got 0 numbers a row in a Float32Array, and null in 96 of 96 rows, expected 4',
+    ],
+    [
+      'another environment',
+      cart,
+      (t) => said(t, { environment: 'Acrobot-v1' }),
+      'environment of the table: got "Acrobot-v1"',
+    ],
+    [
+      'no environment',
+      cart,
+      (t) => said(t, { environment: '' }),
+      'environment of the table: got "", expected "CartPole-v1"',
+    ],
+    [
+      'a space that is no JSON',
+      cart,
+      (t) => said(t, { observationSpace: '{{' }),
+      'observationSpace of the table: got "{{"',
+    ],
+    ['an environment of a million letters', cart, (t) => said(t, { environment: 'x'.repeat(1e6) }), /^.{0,200}$/],
+    ['an environment in red', cart, (t) => said(t, { environment: '\u001b[31m\u2028' }), '\\u001b'],
+    [
       'a last observation of a row that is not there',
       cart,
       (t) => ({
@@ -346,6 +501,10 @@ describe('refuses', () => {
 
 describe('what others write as Arrow', () => {
   const { table, cohort } = cart
+  const rows = <T>(make: (row: number) => T): T[] => Array.from({ length: 96 }, (_, row) => make(row))
+  const item = new Item('item', new Float32(), true)
+  const fixed = (width: number) => new FixedSizeList(width, item)
+  const list = new List(item)
   /** The table with another column under a name. */
   async function withColumn(name: string, vector: Vector) {
     const arrow = await toArrow(table)
@@ -373,20 +532,120 @@ describe('what others write as Arrow', () => {
   })
 
   test.each([
-    ['texts', 'reward', () => vectorFromArray(Array.from({ length: 96 }, String), new Utf8())],
-    ['words of a dictionary', 'action', () => vectorFromArray(Array.from({ length: 96 }, (_, i) => `a${i % 2}`))],
+    ['Utf8', 'reward', vectorFromArray(rows(String), new Utf8())],
+    ['Dictionary<Int32, Utf8>', 'action', vectorFromArray(rows((i) => `a${i % 2}`))],
     [
-      'days',
+      'Date32<DAY>',
       'action',
-      () =>
-        vectorFromArray(
-          Array.from({ length: 96 }, () => new Date(0)),
-          new DateDay(),
-        ),
+      vectorFromArray(
+        rows(() => new Date(0)),
+        new DateDay(),
+      ),
     ],
-  ])('is not taken for numbers where it is %s', async (_, name, vector) => {
-    const read = await withColumn(name, vector() as Vector)
-    expect(() => check({ table: read, cohort })).toThrow(`column ${name} of the table: got none`)
+    [
+      'Int64',
+      'action',
+      vectorFromArray(
+        rows((i) => BigInt(i % 2)),
+        new Int64(),
+      ),
+    ],
+    [
+      'Int8',
+      'action',
+      vectorFromArray(
+        rows((i) => i % 2),
+        new Int8(),
+      ),
+    ],
+    [
+      'Float16',
+      'reward',
+      vectorFromArray(
+        rows(() => 1),
+        new Float16(),
+      ),
+    ],
+    [
+      'Null',
+      'reward',
+      vectorFromArray(
+        rows(() => null),
+        new Null(),
+      ),
+    ],
+    [
+      'Dictionary<Int32, Int32>',
+      'action',
+      vectorFromArray(
+        rows(() => 1),
+        new Dictionary(new Int32(), new Int32()),
+      ),
+    ],
+    ['Utf8', 'lane', vectorFromArray(rows(String), new Utf8())],
+    ['Int64', 'step', vectorFromArray(rows(BigInt), new Int64())],
+    ['Utf8', 'finalObservation', vectorFromArray(rows(String), new Utf8())],
+  ])('is not taken for numbers where it is %s, as %s', async (type, name, vector) => {
+    const read = await withColumn(name, vector)
+    expect(() => check({ table: read, cohort })).toThrow(`column ${name} of the table: got ${type}, expected`)
+  })
+
+  test.each<[string, (seen: (number | null)[][]) => unknown, DataType, string]>([
+    [
+      'null in a list',
+      (seen) => seen.with(50, [0, null, 0, 0]),
+      fixed(4),
+      'observation of row 50: got null at place 1',
+    ],
+    ['null in a list of any length', (seen) => seen.with(50, [0, 0, null, 0]), list, 'observation of row 50: got null'],
+    ['null for a list', (seen) => (seen as unknown[]).with(7, null), fixed(4), 'null in 1 of 96 rows, expected 4'],
+    [
+      'a list too short',
+      (seen) => seen.with(7, [0]),
+      list,
+      'observation of the table: got lists of 4 and of 1 numbers',
+    ],
+    [
+      'a number too many',
+      (seen) => seen.map((each) => [...each, 0]),
+      fixed(5),
+      'got 5 numbers a row in a Float32Array',
+    ],
+    [
+      'lists in a list',
+      (seen) => seen.map((each) => [each]),
+      new FixedSizeList(1, new Item('item', fixed(4))),
+      'got FixedSizeList',
+    ],
+    [
+      'f64',
+      (seen) => seen,
+      new FixedSizeList(4, new Item('item', new Float64())),
+      'got 4 numbers a row in a Float64Array',
+    ],
+  ])('is refused with %s', async (_, change, type, message) => {
+    const { column: own } = column(table, 'observation')
+    const seen = rows((row) => Array.from(own.subarray(4 * row, 4 * row + 4)))
+    const vector = vectorFromArray(change(seen) as never, type as never) as Vector
+    await expect(withColumn('observation', vector).then((read) => check({ table: read, cohort }))).rejects.toThrow(
+      message,
+    )
+  })
+
+  test('names the row of the whole table where null in a list is of a later batch, and minds none where a list is null', async () => {
+    const finals = column(table, 'finalObservation')
+    const seen = rows((row): (number | null)[] | null => {
+      const place = finals.rows!.indexOf(row)
+      return place < 0 ? null : Array.from(finals.column.subarray(4 * place, 4 * place + 4))
+    })
+    const wide = new ArrowTable({ finalObservation: vectorFromArray(seen, fixed(4) as never) as Vector })
+    const read = fromArrow(wide.slice(0, 40).concat(wide.slice(40)) as never)
+    expect(column(read, 'finalObservation')).toEqual(finals)
+    const last = finals.rows!.at(-1)!
+    const broken = new ArrowTable({ x: vectorFromArray(seen.with(last, [0, 0, 0, null]), fixed(4) as never) as Vector })
+    expect(() => fromArrow(broken.slice(0, 40).concat(broken.slice(40)) as never)).toThrow(
+      `x of row ${last}: got null at place 3, expected a number`,
+    )
   })
 })
 
@@ -447,6 +706,18 @@ describe('tells what may be meant', () => {
           (row) => row,
         ),
       /^terminated and truncated: each of 96 rows ends an episode; nothing/,
+    ],
+    [
+      'that log-probabilities are all 0',
+      cart,
+      (t) => put(t, 'logprob', () => 0),
+      'logprob: 0 in every row, as of a policy that',
+    ],
+    [
+      'that densities are all 1',
+      swing,
+      (t) => put(t, 'logprob', () => 0),
+      /0 in every row, .* metadata of the table have logprob = unknown$/,
     ],
     ['that nobody acted', cart, (t) => put(t, 'valid', () => 0), 'valid: 0 in every row: nobody acted'],
     [
