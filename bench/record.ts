@@ -88,7 +88,7 @@ const LONG = 60
 function sectionOf(record: RoomRecord): string {
   const { commit, date, node, kernels, cores, cpu, load, figures, room } = record
   const [before, after] = load
-  const machine = `\`npm run bench -- tables ${room}\`, ${date}, commit ${commit}, Node ${node}, ${kernels} kernels, ${cores} cores of ${cpu}; load ${before} before, ${after} after ([record](../bench/records/${room}.json)).`
+  const machine = `\`npm run bench -- tables ${room}\`, ${date}, commit ${commit}, Node ${node}, ${kernels} kernels, ${cores} cores of ${cpu}; load ${before} before, ${after} after (record: \`bench/records/${room}.json\`).`
   const table = markdownOf(record).trim()
   const isLong = figures.length > LONG
   return `${machine}\n\n${isLong ? `<details><summary>${figures.length} rows</summary>\n\n${table}\n\n</details>` : table}`
@@ -114,11 +114,13 @@ export function writeTables(): string {
   return docsPath
 }
 
-/** One line for each record whose sources have changed since it was measured. */
-export function staleRooms(records: readonly RoomRecord[] = readRecords(), now = sourcesOf): string[] {
-  return records.flatMap(({ room, commit, sources }) => {
+/** One line for each table that has no record, or whose sources have changed since it was measured. */
+export function staleRooms(records = readRecords(), now = sourcesOf, rooms = tableRooms): string[] {
+  const missing = rooms.filter((room) => !records.some((record) => record.room === room))
+  const stale = records.flatMap(({ room, commit, sources }) => {
     const today = now(room)
     const changed = Object.keys(today).filter((folder) => today[folder] !== sources[folder])
     return changed.length === 0 ? [] : [`${room}: measured at ${commit}; since then ${changed.join(', ')} changed`]
   })
+  return [...missing.map((room) => `${room}: no record`), ...stale]
 }

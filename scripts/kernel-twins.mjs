@@ -69,11 +69,13 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
 /** The text of src/kernels/twins.ts. */
 export function bindingOf(twins) {
   return `// Made by \`npm run build\` (scripts/kernel-twins.mjs) from the signatures of the kernels and of their SIMD twins.
-import type { Kernels } from './bind.ts'
-import type { At, Bodies } from './compiled.ts'
+import type { At, Kernels } from './kernels.ts'
 
 /** The kernels that have SIMD bodies. */
 export type Twins = Pick<Kernels, ${twins.map(({ name }) => `'${name}'`).join(' | ')}>
+
+/** What a module exports. */
+export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean)[]) => number>>
 
 /**
  * Members with the signatures of the plain kernels, that hand the compiled bodies byte offsets. \`native\`: those that serve calls

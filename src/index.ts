@@ -11,9 +11,11 @@ export { ppo } from './algorithms/ppo.ts'
 export { algorithmFactory, algorithms } from './algorithms/registry.ts'
 export { rl } from './algorithms/rl.ts'
 export { sft } from './algorithms/sft.ts'
-export type { Cohort, CohortOptions } from './cohorts/cohort.ts'
+export type { Cohort } from './cohorts/cohort.ts'
 export type { ConversationCohort } from './cohorts/conversations.ts'
-export type { Autoreset, EpisodeCohort, EpisodeCohortOptions } from './cohorts/episodes.ts'
+export type { Autoreset, EpisodeCohortOptions } from './cohorts/episode-options.ts'
+export type { EpisodeCohort } from './cohorts/episodes.ts'
+export type { CohortOptions } from './cohorts/housing.ts'
 export { Present } from './cohorts/lanes.ts'
 export { despawn, spawn } from './cohorts/population.ts'
 export { defineSystem, type SystemDefinition, type SystemLanes, type SystemRollout } from './cohorts/system.ts'
@@ -59,8 +61,9 @@ export type { Table } from './tables/table.ts'
 export { languageModel } from './text/language-model.ts'
 export { collect, tick } from './tick.ts'
 export type { EpisodeProgress, PopulationProgress } from './training/agents.ts'
-export { type EpisodeRunDefinition, type EpisodeRunSummary, loadPolicy } from './training/episode-run.ts'
+export { type EpisodeRunSummary, loadPolicy } from './training/episode-run.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export type { Algorithms } from './training/given-algorithms.ts'
 export type { LearnOptions } from './training/learn-options.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
@@ -69,24 +72,18 @@ export {
   kindOfRun,
   openRun,
   type Run,
-  type RunDefinition,
   type RunSummary,
   resumeRun,
   runTrainer,
   type SummaryOfRun,
   startRun,
 } from './training/run.ts'
+export type { EpisodeRunDefinition, RunDefinition } from './training/run-definition.ts'
 export type { ResumeOptions } from './training/run-folder.ts'
 export type { RunListeners } from './training/run-kind.ts'
 export { dataset } from './training/text/dataset-environment.ts'
 export { evaluateText, type TextEvaluateOptions, type TextEvaluation } from './training/text/evaluate.ts'
-export {
-  type Algorithms,
-  createTrainer,
-  type MetricsOf,
-  type ProgressOf,
-  type Trainer,
-} from './training/trainer.ts'
+export { createTrainer, type MetricsOf, type ProgressOf, type Trainer } from './training/trainer.ts'
 export type { TrainerOptions } from './training/trainer-options.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -1,5 +1,5 @@
 /** The two kinds of cohort that there are: everything else asks here. */
-import type { Cohort, CohortDraft, CohortKind, CohortOptions } from './cohorts/cohort.ts'
+import type { Cohort, CohortKind } from './cohorts/cohort.ts'
 import { createConversations } from './cohorts/conversation-columns.ts'
 import { type ConversationCohortPlan, draftConversations, planConversations } from './cohorts/conversation-draft.ts'
 import {
@@ -18,7 +18,9 @@ import {
   episodeObjects,
   planEpisodes,
 } from './cohorts/episode-draft.ts'
-import { type EpisodeCohort, type EpisodeCohortOptions, type EpisodeDraft, episodeOptions } from './cohorts/episodes.ts'
+import { type EpisodeCohortOptions, type EpisodeDraft, episodeOptions } from './cohorts/episode-options.ts'
+import type { EpisodeCohort } from './cohorts/episodes.ts'
+import type { CohortDraft, CohortOptions } from './cohorts/housing.ts'
 import type { Columns } from './components/column.ts'
 import { checkOptions, InputError, show } from './errors.ts'
 import { inferConversations } from './systems/conversations/infer.ts'

@@ -8,9 +8,11 @@
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from './clock.ts'
-import type { Cohort, CohortDraft, CohortOptions } from './cohorts/cohort.ts'
+import type { Cohort } from './cohorts/cohort.ts'
 import type { ConversationCohort, ConversationCohortOptions, ConversationDraft } from './cohorts/conversations.ts'
-import type { EpisodeCohort, EpisodeDraft } from './cohorts/episodes.ts'
+import type { EpisodeDraft } from './cohorts/episode-options.ts'
+import type { EpisodeCohort } from './cohorts/episodes.ts'
+import type { CohortDraft, CohortOptions } from './cohorts/housing.ts'
 import { type Arena, layArena, takeArena, type WasmMemory } from './components/arena.ts'
 import {
   type Column,
@@ -21,7 +23,8 @@ import {
   zipColumns,
 } from './components/column.ts'
 import { checkOptions, InputError, show, unknownWord } from './errors.ts'
-import { createKernels, type KernelBuild, type Kernels, kernelBuildOf } from './kernels/bind.ts'
+import { createKernels, kernelBuildOf } from './kernels/bind.ts'
+import type { KernelBuild, Kernels } from './kernels/kernels.ts'
 import { draftCohort, kindOf } from './kinds.ts'
 import { checkSeed } from './random.ts'
 

@@ -1,16 +1,11 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
 
 import { describe, expect, test, vi } from 'vitest'
+import { asConversations, asEpisodes } from '../src/cohorts/cohort.ts'
 import { planConversations } from '../src/cohorts/conversation-draft.ts'
-import {
-  asConversations,
-  type ConversationDraft,
-  cancelReplies,
-  canGoOn,
-  owedAnswers,
-} from '../src/cohorts/conversations.ts'
-import { asEpisodes, closeRollout } from '../src/cohorts/episodes.ts'
-import type { localEnginePlan } from '../src/engines/local.ts'
+import { type ConversationDraft, cancelReplies, canGoOn, owedAnswers } from '../src/cohorts/conversations.ts'
+import { closeRollout } from '../src/cohorts/episodes.ts'
+import type { localEnginePlan } from '../src/engines/local-columns.ts'
 import { defineWrapper, wrap } from '../src/environments/wrapper.ts'
 import { cartPole, createTrainer, createWorld, languageModel, mlp, pendulum, ppo, tick } from '../src/index.ts'
 import { collect } from '../src/tick.ts'

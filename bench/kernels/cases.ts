@@ -5,9 +5,9 @@ import {
   Comparison,
   DepthwiseTarget,
   ElementMap,
-  type Kernels,
   MATMUL_SCRATCH,
 } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 import type { Columns } from './columns.ts'
 import { TwinNumbers } from './network.ts'
 

@@ -1,6 +1,6 @@
 /** PPO's loss as an expression beside its kernel, over one block of rows: results are compared, then both are timed in turns. */
 import { rowLoss } from '../../src/entries/algorithms.ts'
-import type { KernelBuild, Kernels } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import { check, type Figure, figure, interleave, rates, ratio, secondsOf } from '../measure.ts'
 import type { Columns } from './columns.ts'
 import { ppoExpression } from './expressions.ts'

@@ -3,7 +3,8 @@
  * compiled on the spot, with one and two threads. Results are checked before they are timed; competitors run in turns.
  */
 import { availableParallelism } from 'node:os'
-import { createKernels, type KernelBuild, type Kernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import { createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import { check, type Figure, figure, interleave, ratio, secondsOf } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { type Case, kernelCases } from './cases.ts'

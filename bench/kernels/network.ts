@@ -2,7 +2,8 @@
  * The network of the C twin, put together from kernels as the multi-layer perceptron does it: 4 → 64 → 64 → (2 + 1), or as wide
  * as is said, with tanh, a shared trunk, and one PPO update of it. Numbers come from the twin's generator, so that results can be compared.
  */
-import { Activation, type Kernels, PpoSum } from '../../src/kernels/bind.ts'
+import { Activation, PpoSum } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 import type { Columns } from './columns.ts'
 
 const INPUTS = 4

@@ -1,6 +1,7 @@
 /** The dense network by every build and by the C twins, in turns. */
 import { availableParallelism } from 'node:os'
-import { createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import type { Companion } from '../companion.ts'
 import { checkClose, type Figure, figure, interleave, type Ratio, ratio, type Wanted } from '../measure.ts'
 import { Columns, networkMemory } from './columns.ts'

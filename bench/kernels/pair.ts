@@ -1,6 +1,7 @@
 /** The network on two threads: this one and a worker, which share blocks as the C twin's threads do. */
 import { Worker } from 'node:worker_threads'
-import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import { Columns, networkMemory } from './columns.ts'
 import { Network, type TwinRows } from './network.ts'
 

@@ -1,6 +1,6 @@
 /** The second thread of a pair: spins while jobs come, sleeps between runs. */
 import { parentPort, workerData } from 'node:worker_threads'
-import type { KernelBuild } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { Job, makeHalf, Told, workShare } from './pair.ts'
 
 const { memory, build, rows, hidden, told } = workerData as {

@@ -1,5 +1,6 @@
 /** Layers of square weights: the product, the layer forward and backward, by our builds, torch and JAX on one thread each, in turns. */
-import { Activation, createKernels, type Kernels, kernelBuilds, MATMUL_SCRATCH } from '../../src/kernels/bind.ts'
+import { Activation, createKernels, kernelBuilds, MATMUL_SCRATCH } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 import type { Companion } from '../companion.ts'
 import { Columns } from '../kernels/columns.ts'
 import { TwinNumbers } from '../kernels/network.ts'

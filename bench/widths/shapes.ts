@@ -1,5 +1,6 @@
 /** The dense kernels and the product at many shapes, native beside relaxed: whether a call is ever slower for going to C. */
-import { Activation, createKernels, type Kernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import { Activation, createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 import { Columns } from '../kernels/columns.ts'
 import { type Figure, figure } from '../measure.ts'
 

@@ -1,4 +1,5 @@
-import type { A2cLossSettings, Kernels } from '../kernels/bind.ts'
+import type { A2cLossSettings } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Metrics } from '../metrics.ts'
 import type { SettingValues } from '../settings.ts'
 import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'

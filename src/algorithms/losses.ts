@@ -11,13 +11,13 @@
 import { type Columns, column } from '../components/column.ts'
 import { assert, checkGiven, InputError, show, unknownWord } from '../errors.ts'
 import {
-  type Kernels,
   type PolicyLossInputs,
   type PolicyLossOutputs,
   type PolicyLossSettings,
   Standing,
   type TokenSpans,
 } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import { resolveSettings } from '../settings.ts'
 import { type GroupAdvantages, writeGroupAdvantages } from './group-advantages.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'

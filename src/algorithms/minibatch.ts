@@ -6,7 +6,7 @@
 import { type Columns, column } from '../components/column.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import { BLOCK_ROWS, type PolicyModel, type Sequence } from '../policies/policy.ts'
 
 /** What the cut of a rollout depends on. */

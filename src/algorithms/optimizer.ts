@@ -1,7 +1,7 @@
 /** Optimizers: the columns that each keeps beside the weights, and its step. */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Parameter } from '../policies/policy.ts'
 import { choice, number, optionalNumber, type SettingValues } from '../settings.ts'
 

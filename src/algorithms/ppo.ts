@@ -1,4 +1,5 @@
-import { type Kernels, type PpoLossSettings, PpoSum } from '../kernels/bind.ts'
+import { type PpoLossSettings, PpoSum } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Metrics } from '../metrics.ts'
 import { choice, integer, number, optionalNumber, type SettingValues } from '../settings.ts'
 import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'

@@ -6,7 +6,7 @@
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import { type Space, spaceType, spaceWidth } from '../space.ts'
 
 /** The sizes of a replay. */

@@ -9,7 +9,8 @@
  */
 import { type Clock, Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import { type Kernels, PolicySum, type TokenSpans, TokenSum } from '../kernels/bind.ts'
+import { PolicySum, type TokenSpans, TokenSum } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'

@@ -1,6 +1,6 @@
 /** Weights in one array that an optimizer changes, with what goes on from one step to the next beside them. */
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import {
   type OptimizerColumns,
   type OptimizerPart,

@@ -1,7 +1,7 @@
 import { formatBytes } from '../entries/data.ts'
 import type { ConversationRunDefinition } from '../entries/text.ts'
 import { group } from '../metrics.ts'
-import type { Words } from './follow.ts'
+import type { Words } from './follow-words.ts'
 import { shares } from './progress.ts'
 
 /** What is said of the training of a language model. */

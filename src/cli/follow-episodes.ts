@@ -1,7 +1,7 @@
 import { recordedUpdates } from '../entries/data.ts'
 import type { EpisodeRunDefinition } from '../index.ts'
 import { group } from '../metrics.ts'
-import type { Row, Words } from './follow.ts'
+import type { Row, Words } from './follow-words.ts'
 import { returnFormat, shares } from './progress.ts'
 
 /** What is said of the training of an environment whose lanes step. */

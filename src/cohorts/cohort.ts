@@ -1,41 +1,13 @@
-/**
- * What both kinds of cohort are to their world: a cohort of episodes (`episodes.ts`), whose lanes step, and a cohort of
- * conversations (`conversations.ts`), whose lanes decode. `kinds.ts` names the two.
- */
-import type { World as EcsWorld } from 'bitecs'
 import type { PlannedObjects } from '../components/arena.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import type { Kernels } from '../kernels/bind.ts'
-import type { ConversationCohort, ConversationCohortOptions, ConversationDraft } from './conversations.ts'
-import type { EpisodeCohort, EpisodeCohortOptions, EpisodeDraft } from './episodes.ts'
+import { InputError } from '../errors.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import type { ConversationCohort } from './conversations.ts'
+import type { EpisodeCohort } from './episodes.ts'
+import type { CohortDraft, Housing, Systems } from './housing.ts'
 
-/** The options of a cohort of either kind. */
-export type CohortOptions = EpisodeCohortOptions | ConversationCohortOptions
 /** A cohort of either kind that has its memory. */
 export type Cohort = EpisodeCohort | ConversationCohort
-/** What is known of a cohort of either kind before it has memory. */
-export type CohortDraft = EpisodeDraft | ConversationDraft
-
-/** What a cohort needs of its world. */
-export interface Housing {
-  readonly seed: number
-  /**
-   * How many threads share the lanes, and which of them this is. Where `actors` is above 0, so many of them, the last ones, collect
-   * while the others learn.
-   */
-  readonly threads: { readonly count: number; readonly index: number; readonly actors: number }
-  readonly ecs: EcsWorld
-}
-
-/** The four systems of a kind of cohort, in their order. */
-export interface Systems<C> {
-  reset(kernels: Kernels, cohort: C): void
-  /** A promise where other threads decode in conversations too; whoever stops stops after it. */
-  infer(kernels: Kernels, cohort: C): void | Promise<void>
-  step(kernels: Kernels, cohort: C): void
-  store(kernels: Kernels, cohort: C): void
-}
-
 /** What a world asks of a kind of cohort. */
 export interface CohortKind<O, D, C> {
   /** The names of the options that it takes. */
@@ -60,4 +32,22 @@ export interface CohortKind<O, D, C> {
   canGoOn(cohort: C): boolean
   /** Gives back what the cohort holds of devices and of processes. */
   release(cohort: C): void
+}
+
+/**
+ * A cohort that has to be one of episodes.
+ * @throws InputError that names the call where it is one of conversations.
+ */
+export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
+  if (cohort.kind === 'episodes') return cohort
+  throw new InputError(subject, `cohort ${cohort.name} of conversations`, 'one of episodes, like that of CartPole-v1')
+}
+
+/**
+ * A cohort that has to be one of conversations.
+ * @throws InputError that names the call where it is one of episodes.
+ */
+export function asConversations(subject: string, cohort: Cohort): ConversationCohort {
+  if (cohort.kind === 'conversations') return cohort
+  throw new InputError(subject, `cohort ${cohort.name} of episodes`, 'one of conversations, like that of text/reverse')
 }

@@ -1,16 +1,16 @@
 import type { Columns } from '../components/column.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { localEngine } from '../engines/local.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import { type QuantizedColumns, quantizeTransformer } from '../policies/transformer/quantized.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
 import { Random } from '../random.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import type { TrajectoryLogColumns } from '../tables/trajectory-log.ts'
 import { StopStrings } from '../text/stop-strings.ts'
-import type { Housing } from './cohort.ts'
 import type { ConversationCohortPlan } from './conversation-draft.ts'
 import type { ConversationCohort, ConversationDraft } from './conversations.ts'
+import type { Housing } from './housing.ts'
 import { createLanes } from './lanes.ts'
 
 /** A cohort of conversations over its columns. */

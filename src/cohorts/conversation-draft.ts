@@ -12,8 +12,8 @@ import { checkTokenizer } from '../text/check-tokenizer.ts'
 import { tooLongs, type UsableExamples, usableExamples } from '../text/examples.ts'
 import { checkHeldOut } from '../text/held-out.ts'
 import type { LanguageModelDefinition, OpenLanguageModel } from '../text/language-model.ts'
-import type { CohortDraft } from './cohort.ts'
 import { type ConversationCohortOptions, type ConversationDraft, cutTurns, segmentations } from './conversations.ts'
+import type { CohortDraft } from './housing.ts'
 
 /**
  * Checks the options of a cohort of conversations, opens its environment and its model, and reads the model's weights, after

@@ -20,7 +20,7 @@ import {
   type TextEnvironmentDefinition,
 } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
@@ -35,7 +35,6 @@ import type { HeldOut } from '../text/held-out.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
 import type { TurnDrawing } from '../text/turn-sampling.ts'
-import type { Cohort } from './cohort.ts'
 
 /** The lanes of one text environment under one language model. */
 export interface ConversationCohortOptions {
@@ -248,15 +247,6 @@ export function takeUpSegments({ conversation, segments }: ConversationCohort, t
       member === conversation.member[n]
     segments[n] = rows.filter(isOfLane).map(({ reward: _, components: __, error: ___, ...segment }) => segment)
   }
-}
-
-/**
- * A cohort that has to be one of conversations.
- * @throws InputError that names the call where it is one of episodes.
- */
-export function asConversations(subject: string, cohort: Cohort): ConversationCohort {
-  if (cohort.kind === 'conversations') return cohort
-  throw new InputError(subject, `cohort ${cohort.name} of episodes`, 'one of conversations, like that of text/reverse')
 }
 
 /** What a learner adds to a cohort of conversations before its memory is taken. */

@@ -2,9 +2,9 @@
 import type { Column, Columns } from '../components/column.ts'
 import type { FinalObservations } from '../components/rollout.ts'
 import { slidingWindows } from '../components/sliding.ts'
-import type { Housing } from './cohort.ts'
 import type { EpisodeCohortPlan } from './episode-draft.ts'
 import type { BootstrapList, EpisodeCohort, Slider } from './episodes.ts'
+import type { Housing } from './housing.ts'
 
 /** A thread's share of a cohort: lanes `from` to `to`, and how its components slide. */
 export interface Share {

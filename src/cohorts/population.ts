@@ -8,9 +8,9 @@ import type { Column } from '../components/column.ts'
 import { Phase } from '../components/episode.ts'
 import { Lives } from '../components/population.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
-import type { Cohort } from './cohort.ts'
+import { asEpisodes, type Cohort } from './cohort.ts'
 import { LANE_NUMBERS } from './episode-draft.ts'
-import { asEpisodes, type EpisodeCohort } from './episodes.ts'
+import type { EpisodeCohort } from './episodes.ts'
 import type { LaneEntities } from './lanes.ts'
 
 /** The row of the lane of which each newborn entity was born, in the order in which they get their rows. */

@@ -9,7 +9,7 @@ import type { RolloutColumns } from '../components/rollout.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { declaredPlan, type Lanes, type State, type StateDeclaration } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 

@@ -3,7 +3,8 @@
  * policies that are plain functions are run by workers side by side, and their episodes put together. Each collection gives out
  * what is new since the last, in an order that does not depend on who was done first.
  */
-import { asConversations, type ConversationCohort } from '../cohorts/conversations.ts'
+import { asConversations } from '../cohorts/cohort.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'

@@ -7,7 +7,7 @@ import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
 import '../packages.ts' // The thread of SQL has the program's place from here.
 import { WorkerPool } from '../workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
-import type { SqlTask } from './sql-worker.ts'
+import type { SqlTask } from './sql-task.ts'
 
 /** Where a run keeps Arrow files. */
 const FOLDERS = ['rollouts', 'trajectories']

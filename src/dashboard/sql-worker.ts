@@ -7,19 +7,9 @@ import { findPackage, NotInstalled } from '../packages.ts'
 import { serve } from '../serve.ts'
 import { type ArrowTable, arrowStreams, readArrow } from '../tables/arrow.ts'
 import { type ArrowPage, inPage } from './arrow-rows.ts'
+import type { SqlTask } from './sql-task.ts'
 
 const { toStream, fromStream } = await arrowStreams()
-
-/** A page of the answer to a query. */
-export interface SqlTask {
-  readonly path: string
-  /** Changes when the file does. */
-  readonly key: string
-  /** One query, whose table is `rows`. */
-  readonly query: string
-  readonly from: number
-  readonly count: number
-}
 
 /** What is used of DuckDB-Wasm. */
 interface Library {

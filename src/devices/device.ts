@@ -8,10 +8,11 @@
  * has names, limits and speeds.
  */
 import { InputError, show, unknownWord } from '../errors.ts'
+import type { Backend } from './backend.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { registerRecurrence } from './recurrent.ts'
 import { startTensorflow } from './tensorflow.ts'
-import { activate, FIRST_DEVICE, type Layers, type Tf } from './tfjs.ts'
+import { activate, FIRST_DEVICE } from './tfjs.ts'
 import { startWebgpu } from './webgpu.ts'
 
 /** The devices, best first: in this order they are tried when none is named. */
@@ -19,25 +20,6 @@ export const deviceNames = ['tfjs-node-gpu', 'tfjs-node', 'webgpu', 'wasm', 'cpu
 
 /** The name of a device, each a package that the user installs; `wasm` and `cpu` run on every machine. */
 export type DeviceName = (typeof deviceNames)[number]
-
-/** A tfjs backend that runs. */
-export interface Backend {
-  /** tfjs-core, as the backend's own package tree has it: what makes and takes this device's tensors. */
-  readonly tf: Tf
-  /** tfjs-layers of the same tree, loaded at the first call: models of another tree have tensors of another tfjs. */
-  layers(): Promise<Layers>
-  /** What tfjs calls it: `tensorflow`, `webgpu`, `wasm` or `cpu`. */
-  readonly backend: string
-  /** The packages and engines that run it, with their versions. */
-  readonly version: string
-  /**
-   * Whether `dataSync` works on every tensor; `await tensor.data()` always does. (Without it tfjs still reads tensors so
-   * small that it computed them in JavaScript.)
-   */
-  readonly readsSynchronously: boolean
-  /** Whether a GPU computes; null where the backend does not say. */
-  readonly isGpu: boolean | null
-}
 
 /** A device that was started. */
 export interface Device extends Backend {

@@ -1,5 +1,5 @@
 /** The devices that need no addon: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
-import type { Backend } from './device.ts'
+import type { Backend } from './backend.ts'
 import { activate, ownLayers, ownPackage, ownTf } from './tfjs.ts'
 import type { WasmBackend } from './wasm/heap.ts'
 

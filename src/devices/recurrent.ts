@@ -4,7 +4,8 @@
  * be read at once: in the wasm backend's heap, or in columns of their own, to which tensors are copied.
  */
 import type { NamedTensorMap, Tensor, Tensor2D, TensorInfo } from '@tensorflow/tfjs-core'
-import { bestKernelBuild, createKernels, gruScratch, type Kernels, lstmScratch } from '../kernels/bind.ts'
+import { bestKernelBuild, createKernels, gruScratch, lstmScratch } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Tf } from './tfjs.ts'
 
 /** tfjs's names of our cells; with `Grad` behind, those of their gradients. */

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import util from 'node:util'
 import { findPackage } from '../packages.ts'
-import type { Backend } from './device.ts'
+import type { Backend } from './backend.ts'
 import { activate, tfjsOf } from './tfjs.ts'
 
 /** What is used of the backend object. */

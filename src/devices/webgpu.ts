@@ -1,6 +1,6 @@
 /** WebGPU in Node: tfjs's backend (package `@tensorflow/tfjs-backend-webgpu`) over Dawn (package `webgpu`). */
 import { findPackage, importPackage } from '../packages.ts'
-import type { Backend } from './device.ts'
+import type { Backend } from './backend.ts'
 import { activate, ownLayers, type Tf, tfjsOf } from './tfjs.ts'
 
 /** What is used of the `webgpu` package. */

@@ -10,14 +10,15 @@
  */
 import type { Columns, Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
-import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel, WeightBits } from '../policies/transformer/model.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import type { LoraAdapter } from '../policies/transformer/lora.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { Random } from '../random.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
-import type { DecodingColumns } from './local.ts'
+import type { EngineShape } from './engine-shape.ts'
+import type { DecodingColumns } from './local-columns.ts'
 
 /**
  * Of which distribution an engine's log-probabilities are: `candidates`, of the one that the token was drawn from, after
@@ -157,18 +158,6 @@ export interface EngineThreads {
   columnsOf(index: number): DecodingColumns
   /** Those that are ready; null while there are none. */
   workers: DecodingWorkers | null
-}
-
-/** What the size of an engine's columns depends on. */
-export interface EngineShape {
-  readonly model: TransformerModel
-  readonly adapter: LoraModel | null
-  readonly weightBits: WeightBits
-  /** Turns at once, and ids of one, at most. */
-  readonly numSlots: number
-  readonly context: number
-  /** How many threads may help. */
-  readonly threads: number
 }
 
 /** What an engine is made of. */

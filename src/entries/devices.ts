@@ -4,7 +4,8 @@
  * @module colonnade/devices
  */
 
-export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
+export type { Backend } from '../devices/backend.ts'
+export { type Device, type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
 export { type DeviceReport, examineDevice } from '../devices/examine.ts'
 export type { Features, Module, NetworkParameter, SeenSteps, Weights } from '../policies/network/module.ts'
 export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from '../policies/network/network.ts'

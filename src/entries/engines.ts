@@ -11,7 +11,6 @@ export {
   type Engine,
   type EngineContext,
   type EngineDefinition,
-  type EngineShape,
   type EngineThreads,
   type GeneratedTokens,
   type LogprobKind,
@@ -22,6 +21,7 @@ export {
   type WeightsDelivery,
 } from '../engines/engine.ts'
 export { defineEngineFactory } from '../engines/engine-factory.ts'
+export type { EngineShape } from '../engines/engine-shape.ts'
 export { type LlamaCppOptions, llamaCppEngine } from '../engines/llama-cpp.ts'
 export { openaiEngine } from '../engines/openai.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'

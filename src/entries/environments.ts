@@ -8,14 +8,8 @@
 
 export type { SelfPlayOptions } from '../cohorts/self-play.ts'
 export { Canvas } from '../environments/canvas.ts'
-export {
-  type CheckOptions,
-  type CheckResult,
-  checkEnvironment,
-  type EnvironmentCheck,
-  type EnvironmentReport,
-  environmentChecks,
-} from '../environments/check.ts'
+export { type CheckOptions, type CheckResult, checkEnvironment, type EnvironmentReport } from '../environments/check.ts'
+export { type EnvironmentCheck, environmentChecks } from '../environments/checks.ts'
 export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export {
   type ColumnName,

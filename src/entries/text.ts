@@ -69,12 +69,12 @@ export {
   turnIds,
 } from '../text/turn-ids.ts'
 export {
-  type ConversationRunDefinition,
   type ConversationRunSummary,
   findTextEnvironment,
   type TextEnvironmentId,
 } from '../training/conversation-run.ts'
 export type { ConversationProgress } from '../training/conversations.ts'
+export type { ConversationRunDefinition } from '../training/run-definition.ts'
 export { exportTrainedModel } from '../training/text/export.ts'
 export { type Generated, type GenerateOptions, generateTokens } from '../training/text/generate.ts'
 export { type HeldOutResult, heldOutOf } from '../training/text/judged-run.ts'

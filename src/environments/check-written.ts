@@ -4,7 +4,7 @@
  */
 import type { Column } from '../components/column.ts'
 import { choiceSizes } from '../space.ts'
-import type { EnvironmentCheck } from './check.ts'
+import type { EnvironmentCheck } from './checks.ts'
 import { type EnvironmentDefinition, type Lanes, REWARD_MAX } from './environment.ts'
 
 /** What a byte, and a number, holds that nobody has written: no flag, and nothing that an environment would come to. */

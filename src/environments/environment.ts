@@ -7,7 +7,7 @@
 import { type ColumnArrays, type ColumnSpec, type ColumnType, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
 import { choiceSizes, type Space } from '../space.ts'

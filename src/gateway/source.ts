@@ -1,6 +1,6 @@
 /** What a gateway's answers come from: the engine of a world, or of a model that is opened for it, and how its tokens are drawn. */
 import { randomUUID } from 'node:crypto'
-import { asConversations } from '../cohorts/conversations.ts'
+import { asConversations } from '../cohorts/cohort.ts'
 import { areOfSampling, type EngineDefinition } from '../engines/engine.ts'
 import { InputError } from '../errors.ts'
 import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'

@@ -8,23 +8,19 @@
  * @module colonnade/kernels
  */
 import { checkGiven, InputError, show } from '../errors.ts'
-import { bestWebAssemblyBuild, bindCompiled, type ColumnLife, type CompiledBuild } from './compiled.ts'
+import { bestWebAssemblyBuild, bindCompiled, type ColumnLife } from './compiled.ts'
+import type { KernelBuild, Kernels } from './kernels.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 import * as plain from './plain.ts'
 
 export { Standing } from './advantage/group.ts'
 export { ImportanceSum } from './advantage/importance.ts'
-export {
-  type BoundLoop,
-  bindColumnLoop,
-  type ColumnLoop,
-  type LoopColumn,
-  type LoopElement,
-  type LoopType,
-} from './column-loop.ts'
+export { type BoundLoop, bindColumnLoop, type LoopColumn } from './column-loop.ts'
+export type { ColumnLoop, LoopElement, LoopType } from './column-module.ts'
 export { compileKernels } from './compile-own.ts'
 export { Activation } from './dense/dense.ts'
+export type { KernelBuild, Kernels } from './kernels.ts'
 export type { A2cLossSettings } from './loss/a2c.ts'
 export { type PolicyLossInputs, type PolicyLossOutputs, type PolicyLossSettings, PolicySum } from './loss/policy.ts'
 export { type PpoLossSettings, PpoSum } from './loss/ppo.ts'
@@ -46,18 +42,6 @@ export { MATMUL_SCRATCH } from './tensor/matmul.ts'
 export { dequantizeRows, quantizeRows } from './tensor/quantized.ts'
 export { bytesIn4Bits, dequantizeRows4, LARGEST_4_BITS, quantizeRows4 } from './tensor/quantized4.ts'
 export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
-
-/**
- * Every kernel, by name. Those without SIMD bodies (over tokens, sequences, groups, candidate sets and adapters: little
- * beside the transformer that evaluates the tokens) are plain in every build, and take arrays in any memory.
- */
-export type Kernels = typeof plain
-
-/**
- * Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, that with fused multiply-add, or that with native bodies for
- * some kernels. Each has bits of its own, but `native`, which has those of `relaxed`.
- */
-export type KernelBuild = 'plain' | CompiledBuild
 
 /**
  * Binds the kernels of one build to the memory in which the columns lie: one object a thread. Once a memory that is not shared has

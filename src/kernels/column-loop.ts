@@ -6,39 +6,13 @@
  */
 import { assert, checkGiven } from '../errors.ts'
 import type { ExpressionProgram } from '../expression-program.ts'
-import type { Kernels } from './bind.ts'
-import { moduleOfLoop } from './column-module.ts'
+import { type ColumnLoop, type LoopType, moduleOfLoop } from './column-module.ts'
 import { placesIn } from './compiled.ts'
+import type { Kernels } from './kernels.ts'
 import { bindingOf } from './own.ts'
 
 /** The columns that such a loop reads and writes. */
 export type LoopColumn = Float32Array | Int32Array | Uint8Array
-
-/**
- * How a number is kept in a column: as it is, as a whole number (rounded toward 0, and held within the type's bounds; NaN is 0),
- * or as a flag, 1 for every number but 0.
- */
-export type LoopType = 'f32' | 'i32' | 'u8' | 'flag'
-
-/** One element of each row of a column. */
-export interface LoopElement {
-  /** Which of the columns that the loop is called with. */
-  readonly column: number
-  readonly type: LoopType
-  /** Elements a row of the column, and which of them this is. */
-  readonly width: number
-  readonly element: number
-  /** Where its number is, or goes, in the program. */
-  readonly register: number
-}
-
-/** A program, the elements that fill its columns before it runs, and those that take its results. */
-export interface ColumnLoop {
-  readonly program: ExpressionProgram
-  readonly loads: readonly LoopElement[]
-  readonly stores: readonly LoopElement[]
-  readonly numColumns: number
-}
 
 /** Runs the loop over rows `from` to `to` of columns in the memory of its kernels. */
 export type BoundLoop = (columns: readonly LoopColumn[], from: number, to: number) => void

@@ -8,23 +8,12 @@
  */
 import { assert, InputError } from '../errors.ts'
 import { ownFile } from '../own-files.ts'
-import type { Kernels } from './bind.ts'
+import type { At, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
 import { nativeBodies } from './native.ts'
-import { bindTwins, type Twins } from './twins.ts'
-
-/** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has multiply-add besides, where the runtime rounds it once. */
-export type WebAssemblyBuild = 'simd' | 'relaxed'
-/** `native` is `relaxed`, with C bodies of the same bits for some kernels where they have been built. */
-export type CompiledBuild = WebAssemblyBuild | 'native'
-
-/** What a module exports. */
-export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean)[]) => number>>
+import { type Bodies, bindTwins, type Twins } from './twins.ts'
 
 /** Whether columns stay, and where they lie is remembered, or each is a view made for one call, as those of a device's tensors are. */
 export type ColumnLife = 'lasting' | 'passing'
-
-/** Where a column begins in the memory. */
-export type At = (column: ArrayBufferView) => number
 
 /**
  * Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, which then serve calls of

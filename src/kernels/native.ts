@@ -5,7 +5,7 @@
  */
 import { InputError } from '../errors.ts'
 import { VERSION } from '../version.ts'
-import type { Bodies } from './compiled.ts'
+import type { Bodies } from './twins.ts'
 
 /** What the addon exports (scripts/native-glue.mjs). */
 interface Addon {

@@ -7,8 +7,8 @@
  * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
 import { checkGiven, InputError, show } from '../errors.ts'
-import type { KernelBuild, Kernels } from './bind.ts'
-import { type At, placesIn, readBytes } from './compiled.ts'
+import { placesIn, readBytes } from './compiled.ts'
+import type { At, KernelBuild, Kernels } from './kernels.ts'
 
 /** Kernels by name: columns first, numbers last. */
 export type OwnKernels = Readonly<Record<string, (...values: never[]) => unknown>>

@@ -3,7 +3,7 @@
  * outputs are logits of choices, or means of a box action whose log standard deviations are parameters of their own.
  */
 import { type Columns, column } from '../components/column.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import { choiceSizes, type Space, spaceWidth } from '../space.ts'
 import type { ActingLanes, Derivatives, Evaluated, Rows } from './policy.ts'

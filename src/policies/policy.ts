@@ -14,7 +14,7 @@ import type { Episode } from '../components/episode.ts'
 import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
 import type { DefinitionRecord } from '../definition.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import type { Space } from '../space.ts'
 

@@ -1,7 +1,7 @@
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import { boolean, choice, sizes } from '../settings.ts'
 import { type Space, spaceWidth } from '../space.ts'

@@ -2,7 +2,6 @@
 import type { GeneratedToken } from './batcher.ts'
 import { badField, textField } from './fields.ts'
 import { type Body, RequestError } from './http.ts'
-import type { ServedModel } from './served-model.ts'
 
 /** Choices of a prompt, and stop strings, at most. */
 export const MOST_CHOICES = 128
@@ -43,7 +42,12 @@ export function versionSpans(tokens: readonly GeneratedToken[], naming: Naming) 
  * Checks that a prompt and so many tokens have room; without a number they are all that have room.
  * @throws RequestError 400.
  */
-export function checkRoom(ids: Int32Array, maxTokens: number | null, param: string, { context }: ServedModel): number {
+export function checkRoom(
+  ids: Int32Array,
+  maxTokens: number | null,
+  param: string,
+  { context }: { readonly context: number },
+): number {
   const room = context - ids.length
   const told = { param, code: 'context_length_exceeded' }
   if (room < 1) {

@@ -15,7 +15,7 @@
  */
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, Work } from '../clock.ts'
-import { beginningOf, keepBeginning, openBuffer } from '../cohorts/ahead.ts'
+import { beginningOf, keepBeginning, openBuffer } from '../cohorts/ahead-buffers.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { Column } from '../components/column.ts'
 import { assert, InputError, show } from '../errors.ts'
@@ -23,7 +23,7 @@ import type { MetricValues } from '../metrics.ts'
 import { Admission } from '../orchestration/admission.ts'
 import type { World } from '../world.ts'
 import type { stalenessMetrics } from './metrics.ts'
-import { type LanesOrder, Team, type WorkerProgram } from './team.ts'
+import { type ActorColumns, type LanesOrder, Team, type WorkerProgram } from './team.ts'
 import { collectWatched, WatchedRollouts } from './watched-rollouts.ts'
 
 /**
@@ -67,14 +67,6 @@ export function checkAhead(world: World, algorithms: Readonly<Record<string, Alg
   for (const [isSo, got, expected] of refused) {
     if (isSo) throw new InputError(`cohort ${name}, whose rollouts are collected ahead`, got, expected)
   }
-}
-
-/** What actors and the thread that they work for tell each other: memory that both have. */
-export interface ActorColumns {
-  /** See `Word`; behind these, how many rollouts each actor has collected, from the first of the training on. */
-  readonly words: Int32Array
-  /** Of each actor: seconds that it waited; then of each buffer when each actor began its rollout, in ms since the epoch. */
-  readonly times: Float64Array
 }
 
 /** Words that all actors read: the newest version that is published, and how many rollouts may begin. */

@@ -3,13 +3,15 @@
  * episodes in which it acted.
  */
 import type { AlgorithmDefinition, Learner, LearnerShape } from '../algorithms/algorithm.ts'
-import { asEpisodes, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
+import { asEpisodes } from '../cohorts/cohort.ts'
+import type { EpisodeDraft } from '../cohorts/episode-options.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { ratePolicy } from '../cohorts/self-play.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { Lives } from '../components/population.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { MetricValues } from '../metrics.ts'
 import type { World } from '../world.ts'
 import { growMoments, inputMomentsPlan } from './input-moments.ts'

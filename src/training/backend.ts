@@ -19,9 +19,11 @@ import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { WeightsDelivery } from '../engines/engine.ts'
 import { InputError, show } from '../errors.ts'
-import { type KernelBuild, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
+import { PolicySum, TokenSum } from '../kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../kernels/kernels.ts'
+import type { WeightBits } from '../policies/transformer/forward-plan.ts'
 import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel, WeightBits } from '../policies/transformer/model.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 
 /** A loss by its descriptor, prepared for the whole batch that its micro-batches or minibatches are of. */

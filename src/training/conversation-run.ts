@@ -4,113 +4,38 @@ import type { TokenLossFactory } from '../algorithms/define-token-loss.ts'
 import { lossSettings } from '../algorithms/loss-settings.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
-import { type ConversationCohort, cutTurns, segmentations } from '../cohorts/conversations.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { type DefinitionRecord, type ModuleOrigin, remake, revive } from '../definition.ts'
-import type { EngineDefinition } from '../engines/engine.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
-import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
+import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../environments/text.ts'
 import { byId, InputError, show } from '../errors.ts'
 import { isThere } from '../files.ts'
 import { kernelBuildOf } from '../kernels/bind.ts'
-import type { LoggerDefinition } from '../loggers/logger.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
-import {
-  choice,
-  integer,
-  number,
-  resolveSettings,
-  type Setting,
-  type Settings,
-  type SettingValue,
-  type SettingValues,
-} from '../settings.ts'
-import { tooLongs } from '../text/examples.ts'
+import { resolveSettings, type Setting, type Settings, type SettingValue } from '../settings.ts'
 import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
 import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
-import type { BackendDefinition } from './backend.ts'
+import { finderOf } from './find-parts.ts'
 import { evaluationPoints, judgeMetrics } from './judge.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
-import { backendOf, backendRunSettings } from './run-backends.ts'
-import { finderOf } from './run-definitions.ts'
-import { engineOf, engineRunSettings, portableEngines } from './run-engines.ts'
+import { backendOf } from './run-backends.ts'
+import { type ConversationRunDefinition, conversationRunSettings } from './run-definition.ts'
+import { engineOf, portableEngines } from './run-engines.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
-import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import type { RunKind, SharedSummary } from './run-kind.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
+import { SHARED_RESUMED } from './run-settings.ts'
 import { dataset } from './text/dataset-environment.ts'
 import { evaluateNow, type HeldOutResult, heldOutOf, judgeHeldOut } from './text/judged-run.ts'
 import { lineMetrics, metricsLine } from './text/metrics.ts'
 import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from './text/metrics-lines.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
 import { createTrainer } from './trainer.ts'
-
-/** What a run of a language model is told beside its environment, model and algorithms. */
-export const conversationRunSettings = {
-  ...sharedRunSettings,
-  mode: choice(
-    'sft+rl',
-    ['sft', 'rl', 'sft+rl'],
-    'supervised fine-tuning, reinforcement learning, or one after the other',
-  ),
-  numLanes: integer(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
-  tooLong: choice(
-    'error',
-    tooLongs,
-    'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
-  ),
-  heldOutFraction: number(
-    0,
-    'part of the different questions (prompts) that the training never asks, and by which the model is judged at its end',
-    { min: 0, below: 1 },
-  ),
-  heldOutSeed: integer(0, 'keys which questions are held out', { min: 0 }),
-  heldOutEpisodes: integer(200, 'conversations about held-out questions at the end of the training', { min: 1 }),
-  cutTurn: choice(
-    'end',
-    cutTurns,
-    'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
-  ),
-  segmentation: choice(
-    'interleaved',
-    segmentations,
-    'what becomes of the turns of a conversation: one row while each prompt begins with what stands, or a row for each turn',
-  ),
-  rewardReduction: choice(
-    'last',
-    rewardReductions,
-    "what a conversation's reward is of its turns': that of the last, their sum or their mean",
-  ),
-  trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
-  threads: integer(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
-  ...engineRunSettings,
-  ...backendRunSettings,
-  replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
-    above: 0,
-  }),
-  turnSeconds: number(300, 'seconds after which a turn to which the engine adds no token counts as failed', {
-    above: 0,
-  }),
-} satisfies Settings
-
-/** Everything a run of a language model is made of. */
-export interface ConversationRunDefinition {
-  readonly kind: 'conversations'
-  readonly environment: TextEnvironmentDefinition
-  readonly policy: LanguageModelDefinition
-  readonly sft: SftDefinition | null
-  readonly rl: RlDefinition | null
-  readonly settings: SettingValues<typeof conversationRunSettings>
-  /** Who chooses tokens, as the settings say; null is this process. */
-  readonly engine: EngineDefinition | null
-  /** Who learns. */
-  readonly backend: BackendDefinition
-  /** Who is told of each update, as the settings say. */
-  readonly loggers: readonly LoggerDefinition[]
-}
 
 /** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
 export interface ConversationRunSummary extends SharedSummary {

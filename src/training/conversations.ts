@@ -7,11 +7,10 @@
  */
 
 import type { RlDefinition } from '../algorithms/rl.ts'
-import type { SftDefinition } from '../algorithms/sft.ts'
 import { trainedOf } from '../algorithms/token-learner.ts'
 import { traceBuffer, Work } from '../clock.ts'
+import { asConversations } from '../cohorts/cohort.ts'
 import {
-  asConversations,
   type ConversationCohort,
   type ConversationDraft,
   segmentsOf,
@@ -34,6 +33,7 @@ import type { World } from '../world.ts'
 import type { BackendContext, BackendDefinition } from './backend.ts'
 import type { BackendRecord, ConversationRecord, Manifest } from './checkpoint.ts'
 import type { Collector, CollectorDefinition, SavedCollector } from './collector.ts'
+import type { Phases } from './given-algorithms.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare, compareUpTo } from './snapshot.ts'
 import { Aborted, endWhenDropped } from './team.ts'
@@ -47,12 +47,6 @@ import { SftPhase } from './text/sft-phase.ts'
 import { TextTeam } from './text/team.ts'
 import { packTrajectories, unpackTrajectories } from './text/trajectory-snapshot.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
-
-/** What a training of conversations does, in this order; what is not given is left out. */
-export interface Phases {
-  readonly sft?: SftDefinition
-  readonly rl?: RlDefinition
-}
 
 /** What became of a cohort of conversations so far. */
 export interface ConversationProgress {

@@ -1,7 +1,6 @@
 /** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/registry.ts'
 import { madeInThreads } from '../cohorts/episode-draft.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
@@ -14,22 +13,11 @@ import { wrappers } from '../environments/wrappers.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
 import { listFolder, within } from '../files.ts'
 import { kernelBuildOf } from '../kernels/bind.ts'
-import type { LoggerDefinition } from '../loggers/logger.ts'
-import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
+import { BLOCK_ROWS, type PolicyModel } from '../policies/policy.ts'
 import { policies } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
 import { tensorValues } from '../safetensors.ts'
-import {
-  boolean,
-  choice,
-  integer,
-  number,
-  resolveSettings,
-  type Setting,
-  type Settings,
-  type SettingValues,
-  text,
-} from '../settings.ts'
+import { resolveSettings, type Setting, type Settings } from '../settings.ts'
 import { ownSystems } from '../systems/registry.ts'
 import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -37,8 +25,8 @@ import { createWorld } from '../world.ts'
 import { type LoadOptions, readCheckpoint } from './checkpoint.ts'
 import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
 import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from './evaluate.ts'
+import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './find-parts.ts'
 import { judgeMetrics } from './judge.ts'
-import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
 import { reachedByPreset } from './presets.ts'
 import { untold } from './recorded-checks.ts'
@@ -50,65 +38,18 @@ import {
   lanesOf,
   lengthOf,
   OF_COLLECTING,
-  type RecordedFile,
   readRecorded,
   recordedUpdates,
   recordOfFile,
 } from './recorded-run.ts'
-import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './run-definitions.ts'
+import { type EpisodeRunDefinition, type EpisodeRunSettings, episodeRunSettings } from './run-definition.ts'
 import { readConfig } from './run-folder.ts'
 import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './run-keys.ts'
-import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import type { RunKind, SharedSummary } from './run-kind.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
+import { SHARED_RESUMED } from './run-settings.ts'
 import { chooseThreads, type ThreadChoice } from './threads.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
-
-/** What a run is told beside its environment, policy and algorithm. */
-export const episodeRunSettings = {
-  ...sharedRunSettings,
-  weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
-  from: text(
-    '',
-    'what to learn from: an Arrow file of rollouts or episodes, as colonnade export writes it, episodes in JSON Lines, or the folder of a dataset of Minari; empty: lanes collect them',
-  ),
-  epochs: learnSettings.epochs,
-  totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
-  numLanes: integer(16, 'environments side by side', { min: 1 }),
-  opponents: integer(0, 'earlier selves that the policy plays against, in a game of several agents; 0: none', {
-    min: 0,
-    max: 255,
-  }),
-  opponentsEvery: integer(20, 'updates after which the oldest of them becomes what the policy is then', { min: 1 }),
-  opponentsFraction: number(0.5, 'part of the games that are against them', { above: 0, max: 1 }),
-  stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
-  rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
-  threads: integer(0, 'threads; 0: as many as have work enough, of those that the machine runs at once', {
-    min: 0,
-    max: 64,
-  }),
-  actors: integer(1, 'threads of these that collect while the others learn, where maxStaleness is above 0', {
-    min: 1,
-    max: 63,
-  }),
-} satisfies Settings
-
-/** The values of `episodeRunSettings`. */
-export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>
-
-/** Everything such a run is made of. */
-export interface EpisodeRunDefinition {
-  readonly kind: 'episodes'
-  readonly environment: EnvironmentDefinition
-  readonly policy: PolicyDefinition
-  readonly algorithm: AlgorithmDefinition
-  /** What works beside the four systems, in order. */
-  readonly systems: readonly SystemDefinition[]
-  readonly settings: EpisodeRunSettings
-  /** The file of rollouts that it learns from; null where its lanes collect. */
-  readonly recorded: RecordedFile | null
-  /** Who is told of each update, as the settings say. */
-  readonly loggers: readonly LoggerDefinition[]
-}
 
 /** Its `summary.json`. */
 export interface EpisodeRunSummary extends SharedSummary {

@@ -8,7 +8,7 @@
  */
 import type { AlgorithmDefinition, EstimateAdvantages } from '../algorithms/algorithm.ts'
 import { callsOf, traceBuffer, Work } from '../clock.ts'
-import { openBuffer } from '../cohorts/ahead.ts'
+import { openBuffer } from '../cohorts/ahead-buffers.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import { closeRollout, type EpisodeCohort } from '../cohorts/episodes.ts'
 import { markLearned } from '../cohorts/league.ts'

@@ -5,7 +5,7 @@
 import { type DefinitionRecord, recordOf } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
-import type { KernelBuild } from '../kernels/bind.ts'
+import type { KernelBuild } from '../kernels/kernels.ts'
 import { BLOCK_ROWS, type Evaluated, type PolicyDefinition } from '../policies/policy.ts'
 import { Random, Stream } from '../random.ts'
 import type { ArrowTable } from '../tables/arrow.ts'

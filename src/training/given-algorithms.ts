@@ -3,8 +3,6 @@ import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
 import { InputError, show } from '../errors.ts'
-import type { Phases } from './conversations.ts'
-import type { Algorithms } from './trainer.ts'
 
 /** True for the algorithm, or the phases, of a single cohort. */
 export function isOneCohorts(algorithms: object): algorithms is Algorithms {
@@ -41,3 +39,12 @@ export function checkThreads(name: string, algorithm: AlgorithmDefinition, threa
 export function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
   return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
 }
+
+/** What a training of conversations does, in this order; what is not given is left out. */
+export interface Phases {
+  readonly sft?: SftDefinition
+  readonly rl?: RlDefinition
+}
+
+/** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
+export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | readonly (SftDefinition | RlDefinition)[]

@@ -3,7 +3,7 @@
  * by each rollout once it is learned from, so that a rollout is learned from with the moments by which its actions were chosen.
  */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import type { PolicyModel } from '../policies/policy.ts'
 
 /** What is added to the variance, as in Gymnasium and Stable-Baselines3. */

@@ -3,7 +3,8 @@
  */
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { Work } from '../clock.ts'
-import { asEpisodes, type EpisodeCohortOptions } from '../cohorts/episodes.ts'
+import { asEpisodes } from '../cohorts/cohort.ts'
+import type { EpisodeCohortOptions } from '../cohorts/episode-options.ts'
 import type { SystemDefinition, SystemOrder } from '../cohorts/system.ts'
 import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'

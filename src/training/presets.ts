@@ -9,8 +9,7 @@ import { environments } from '../environments/registry.ts'
 import { policies } from '../policies/registry.ts'
 import type { Settings } from '../settings.ts'
 import { languageModel } from '../text/language-model.ts'
-import type { ConversationRunDefinition } from './conversation-run.ts'
-import type { EpisodeRunDefinition } from './episode-run.ts'
+import type { ConversationRunDefinition, EpisodeRunDefinition } from './run-definition.ts'
 
 /** Of so many seeds, those that reached what was wanted ("What presets reach" in the log of the repository). */
 export type Reached = Wanted & { readonly reached: number; readonly seeds: number }

@@ -1,6 +1,7 @@
 /** Which kernels a run goes on with: those that its checkpoint was made by, since its bits depend on them. */
 import { InputError } from '../errors.ts'
-import { examineNative, haveSameBits, type KernelBuild, kernelBuilds } from '../kernels/bind.ts'
+import { examineNative, haveSameBits, kernelBuilds } from '../kernels/bind.ts'
+import type { KernelBuild } from '../kernels/kernels.ts'
 import { listCheckpoints, readManifest } from './checkpoint.ts'
 
 /** A build, and what a user should be told of it. */

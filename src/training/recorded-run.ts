@@ -10,17 +10,8 @@ import { fromArrow, readArrow } from '../tables/arrow.ts'
 import { isOfEpisodes } from '../tables/episode-rows.ts'
 import { type EpisodeSpaces, isOfOthers, readEpisodes } from '../tables/read-episodes.ts'
 import type { Table } from '../tables/table.ts'
-import type { EpisodeRunDefinition, EpisodeRunSettings } from './episode-run.ts'
 import { type RecordedCorrection, refuseUnknownLogprob } from './recorded-rollouts.ts'
-
-/** A file of rollouts, or of whole episodes. */
-export interface RecordedFile {
-  /** SHA-256 of its columns, in hexadecimal digits. */
-  readonly sha256: string
-  readonly rows: number
-  /** What is in it; null before it is read, as where a run is opened that nobody trains. */
-  readonly table: Table | null
-}
+import type { EpisodeRunDefinition, EpisodeRunSettings, RecordedFile } from './run-definition.ts'
 
 /** Settings that say how lanes collect, and what becomes of what they have collected. */
 export const OF_COLLECTING = ['totalSteps', 'stopWhenSolved', 'rollouts', 'actors'] as const

@@ -1,7 +1,7 @@
 /** What every key of a run is in the end: what was given, what its parts have made of it, and defaults. */
 import type { DefinitionRecord } from '../definition.ts'
 import type { Setting, SettingValue } from '../settings.ts'
-import type { RunDefinition } from './run.ts'
+import type { RunDefinition } from './run-definition.ts'
 import { readTexts } from './run-keys.ts'
 
 /** What a kind of run knows of its keys. */

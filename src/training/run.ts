@@ -25,18 +25,18 @@ import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { listCheckpoints } from './checkpoint.ts'
 import {
-  type ConversationRunDefinition,
   type ConversationRunSummary,
   conversationRun,
   findTextEnvironment,
   type TextEnvironmentId,
 } from './conversation-run.ts'
-import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun } from './episode-run.ts'
+import { type EpisodeRunSummary, episodeRun } from './episode-run.ts'
+import { findEnvironment } from './find-parts.ts'
 import { checkIfExists, type IfExists, numbered, tellNumbered } from './if-exists.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { resolveKeys } from './resolved-keys.ts'
-import { findEnvironment } from './run-definitions.ts'
+import type { ConversationRunDefinition, EpisodeRunDefinition, RunDefinition } from './run-definition.ts'
 import {
   holdsRun,
   peekConfig,
@@ -52,8 +52,6 @@ import { settingsAnew } from './same-run.ts'
 import type { TextRunPlan } from './text/plan.ts'
 import type { Trainer } from './trainer.ts'
 
-/** Everything a run is made of. */
-export type RunDefinition = EpisodeRunDefinition | ConversationRunDefinition
 /** `summary.json`. */
 export type RunSummary = EpisodeRunSummary | ConversationRunSummary
 /** The cohort that a run trains. */

@@ -5,9 +5,10 @@
 import { writeArrow } from '../tables/arrow.ts'
 import { createWorld } from '../world.ts'
 import { writeCheckpoint } from './checkpoint.ts'
-import { actorsOf, type EpisodeRunDefinition, modelOf, threadsOf } from './episode-run.ts'
+import { actorsOf, modelOf, threadsOf } from './episode-run.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
-import { configOf, type RunDefinition } from './run.ts'
+import { configOf } from './run.ts'
+import type { EpisodeRunDefinition, RunDefinition } from './run-definition.ts'
 import { RunFolder } from './run-folder.ts'
 import { createTrainer } from './trainer.ts'
 

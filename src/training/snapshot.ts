@@ -1,6 +1,6 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
 
-import { asEpisodes } from '../cohorts/episodes.ts'
+import { asEpisodes } from '../cohorts/cohort.ts'
 import { type Column, type ColumnType, elementBytes } from '../components/column.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'

@@ -9,7 +9,8 @@ import { checkGiven, InputError, show } from '../errors.ts'
 import { listFolder, within, writeWhole } from '../files.ts'
 import { keysOfToday } from '../former-names.ts'
 import type { SettingValue } from '../settings.ts'
-import { configureRun, type Run, type RunDefinition, type RunSummary, resolveRunKeys, runKeys } from './run.ts'
+import { configureRun, type Run, type RunSummary, resolveRunKeys, runKeys } from './run.ts'
+import type { RunDefinition } from './run-definition.ts'
 import {
   claim,
   claimGroup,

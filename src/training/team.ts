@@ -6,22 +6,22 @@
  */
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
+import type { Autoreset } from '../cohorts/episode-options.ts'
 import { collecting, shareStart } from '../cohorts/episode-shares.ts'
-import type { Autoreset, EpisodeCohort } from '../cohorts/episodes.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { SelfPlayOptions } from '../cohorts/self-play.ts'
 import type { SystemOrder } from '../cohorts/system.ts'
 import type { WasmMemory } from '../components/arena.ts'
 import type { DefinitionRecord } from '../definition.ts'
-import type { DecodingColumns } from '../engines/local.ts'
+import type { DecodingColumns } from '../engines/local-columns.ts'
 import { InputError, nameCaller, show } from '../errors.ts'
-import type { KernelBuild } from '../kernels/bind.ts'
+import type { KernelBuild } from '../kernels/kernels.ts'
 import { ownFile } from '../own-files.ts'
 import type { TransformerConfig } from '../policies/transformer/config.ts'
 import type { LoraSettings } from '../policies/transformer/lora.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { World } from '../world.ts'
-import type { ActorColumns } from './actors.ts'
 
 /** What a worker of any team is told. */
 export interface ThreadOrder {
@@ -363,4 +363,12 @@ export function shareOf(world: World): (index: number) => string {
     })
     return `${count} threads (${shares.join(', ')})`
   }
+}
+
+/** What actors and the thread that they work for tell each other: memory that both have. */
+export interface ActorColumns {
+  /** See `Word`; behind these, how many rollouts each actor has collected, from the first of the training on. */
+  readonly words: Int32Array
+  /** Of each actor: seconds that it waited; then of each buffer when each actor began its rollout, in ms since the epoch. */
+  readonly times: Float64Array
 }

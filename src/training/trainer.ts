@@ -3,8 +3,6 @@
  * of its own, and saves and restores the whole of it.
  */
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
-import type { RlDefinition } from '../algorithms/rl.ts'
-import type { SftDefinition } from '../algorithms/sft.ts'
 import {
   BEAT_WORDS,
   callsOf,
@@ -28,19 +26,21 @@ import type { EpisodeProgress } from './agents.ts'
 import { checkBackend } from './backend.ts'
 import type { BackendRecord, Manifest } from './checkpoint.ts'
 import { checkCollector } from './collector.ts'
-import {
-  type ConversationProgress,
-  type ConversationTraining,
-  type Phases,
-  reserveConversations,
-} from './conversations.ts'
+import { type ConversationProgress, type ConversationTraining, reserveConversations } from './conversations.ts'
 import { type EpisodeTraining, reserveEpisodes } from './episodes.ts'
-import { checkThreads, isAlgorithm, isOneCohorts, phasesOf } from './given-algorithms.ts'
+import { type Algorithms, checkThreads, isAlgorithm, isOneCohorts, type Phases, phasesOf } from './given-algorithms.ts'
 import { type LearnOptions, learnOptions } from './learn-options.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import type { RunRecord } from './run-folder.ts'
-import type { SavedState } from './snapshot.ts'
-import { compare, differences, folderOf, restoreTensors, savedTensors, splitState } from './snapshot.ts'
+import {
+  compare,
+  differences,
+  folderOf,
+  restoreTensors,
+  type SavedState,
+  savedTensors,
+  splitState,
+} from './snapshot.ts'
 import { refuseInWorker, shareOf } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
 import { TrainerFolder } from './trainer-folder.ts'
@@ -48,8 +48,6 @@ import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
 import { checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
-/** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
-export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | readonly (SftDefinition | RlDefinition)[]
 /** What an update tells, by the kind of the cohort. */
 export type MetricsOf<C extends Cohort> = C extends ConversationCohort ? TextMetrics : UpdateMetrics
 /** What became of a cohort so far, by its kind. */

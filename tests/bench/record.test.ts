@@ -47,9 +47,11 @@ test("a record's section has its figures, its load and what was left out", () =>
   expect(() => withRecords('no marks', [record])).toThrow('expected <!-- record kernels -->')
 })
 
-test('a record is stale once a folder that it measured has changed', () => {
-  expect(staleRooms([record], () => record.sources as Record<string, string>)).toEqual([])
-  expect(staleRooms([record], () => ({ 'src/kernels': 'cccc', 'bench/kernels': 'bbbb' }))).toEqual([
+test('a record is stale once a folder that it measured has changed, and a table without one is named', () => {
+  const sources = () => record.sources as Record<string, string>
+  expect(staleRooms([record], sources, ['kernels'])).toEqual([])
+  expect(staleRooms([record], sources, ['kernels', 'peers'])).toEqual(['peers: no record'])
+  expect(staleRooms([record], () => ({ 'src/kernels': 'cccc', 'bench/kernels': 'bbbb' }), ['kernels'])).toEqual([
     'kernels: measured at 0123456789; since then src/kernels changed',
   ])
 })

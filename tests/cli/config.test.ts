@@ -7,7 +7,8 @@ import { readConfigFile } from '../../src/cli/config-file.ts'
 import { resolveSweepKeys } from '../../src/entries/data.ts'
 import { resolveRunKeys } from '../../src/entries/settings.ts'
 import { configureRun } from '../../src/index.ts'
-import { configOf, type RunDefinition } from '../../src/training/run.ts'
+import { configOf } from '../../src/training/run.ts'
+import type { RunDefinition } from '../../src/training/run-definition.ts'
 import { inProcess, SMALL } from '../support/command.ts'
 
 let here: string

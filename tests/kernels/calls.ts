@@ -2,8 +2,9 @@
  * Calls of kernels for tests: columns laid out in one memory between guards, so that a body that writes beyond shows. Plain
  * bodies get columns that throw where an element is read or written that is not there.
  */
-import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
 import { bindCompiled } from '../../src/kernels/compiled.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 
 export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array
 export type Argument = Column | number | boolean

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import * as fc from '../support/properties.ts'
 import { Bench, Numbers, strict } from './calls.ts'
 import { builds, RUNS } from './laws.ts'

@@ -1,7 +1,8 @@
 /** Laws that compiled bodies keep: they compute what their plain twins do, and a row's result is its own. */
 
 import { expect, test } from 'vitest'
-import { type KernelBuild, type Kernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import { kernelBuilds } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type BenchBuild, type Column, Numbers, type Outcome } from './calls.ts'

@@ -9,10 +9,9 @@ import {
   describeNative,
   examineNative,
   haveSameBits,
-  type KernelBuild,
-  type Kernels,
   kernelBuilds,
 } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import { advance } from '../support/small-training.ts'

@@ -4,10 +4,10 @@ import {
   createKernels,
   dequantizeRows4,
   INPUT_BLOCK,
-  type KernelBuild,
   MATMUL_SCRATCH,
   quantizeRows4,
 } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { type Argument, Bench, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, levels, matches, RUNS, rows, widthOf } from './laws.ts'
 

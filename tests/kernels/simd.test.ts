@@ -6,11 +6,10 @@ import {
   createKernels,
   ElementMap,
   gruScratch,
-  type KernelBuild,
-  type Kernels,
   lstmScratch,
   MATMUL_SCRATCH,
 } from '../../src/kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers } from './calls.ts'
 import { builds, expectClose, ignoresCompany, levels, matches, numRowsOf, plain, RUNS, rows, widthOf } from './laws.ts'

@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import {
-  createKernels,
-  INPUT_BLOCK,
-  type KernelBuild,
-  MATMUL_SCRATCH,
-  quantizeRows,
-  VOCABULARY_STEP,
-} from '../../src/kernels/bind.ts'
+import { createKernels, INPUT_BLOCK, MATMUL_SCRATCH, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'

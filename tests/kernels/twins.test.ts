@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { afterAll, describe, expect, test } from 'vitest'
-import { bestKernelBuild, createKernels, type Kernels } from '../../src/kernels/bind.ts'
+import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 
 interface Twin {
   readonly name: string

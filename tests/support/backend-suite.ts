@@ -6,7 +6,8 @@ import type { OptimizerSettings } from '../../src/algorithms/optimizer.ts'
 import { markLearned, minibatchOf, packBatch } from '../../src/algorithms/token-batch.ts'
 import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
 import { InputError } from '../../src/errors.ts'
-import { type Kernels, PolicySum, spansOf } from '../../src/kernels/bind.ts'
+import { PolicySum, spansOf } from '../../src/kernels/bind.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
 import {
   differentiate,
   differentiateBy,

@@ -11,7 +11,7 @@ import {
   type Space,
   tick,
 } from '../../src/index.ts'
-import type { KernelBuild } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { choiceSizes, spaceWidth } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 

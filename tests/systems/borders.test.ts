@@ -1,6 +1,7 @@
 /** First and last lanes and elements, values at a bound, what lies beside it: where the systems of environments begin and end. */
 import { describe, expect, test, vi } from 'vitest'
-import type { EpisodeCohort, EpisodeCohortOptions } from '../../src/cohorts/episodes.ts'
+import type { EpisodeCohortOptions } from '../../src/cohorts/episode-options.ts'
+import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import {
   bootstrap,
   box,

@@ -13,7 +13,8 @@ import {
   restart,
   tick,
 } from '../../src/index.ts'
-import { bestKernelBuild, type KernelBuild } from '../../src/kernels/bind.ts'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { counter } from '../support/counter.ts'
 import { later } from '../support/later.ts'
 

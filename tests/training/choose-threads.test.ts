@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import { defineWrapper, wrap } from '../../src/environments/wrapper.ts'
 import { a2c, cartPole, defineSystem, mlp } from '../../src/index.ts'
-import { type EpisodeRunDefinition, threadsOf } from '../../src/training/episode-run.ts'
+import { threadsOf } from '../../src/training/episode-run.ts'
 import { configureRun } from '../../src/training/run.ts'
+import type { EpisodeRunDefinition } from '../../src/training/run-definition.ts'
 import { chooseThreads, type Workload } from '../../src/training/threads.ts'
 import * as fc from '../support/properties.ts'
 

@@ -2,7 +2,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../dist/src/cohorts/episodes.js'
+import { asEpisodes } from '../../dist/src/cohorts/cohort.js'
 import {
   box,
   cartPole,

@@ -2,8 +2,8 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { connectFour } from '../../src/environments/connect-four.ts'
 import { configureRun, type EnvironmentDefinition, type EnvironmentId, startRun } from '../../src/index.ts'
-import type { EpisodeRunDefinition } from '../../src/training/episode-run.ts'
 import { reachedByPreset, reachedByTextPreset } from '../../src/training/presets.ts'
+import type { EpisodeRunDefinition } from '../../src/training/run-definition.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../dist/src/cohorts/episodes.js'
+import { asEpisodes } from '../../dist/src/cohorts/cohort.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
   type AlgorithmDefinition,

@@ -4,7 +4,8 @@
  */
 import type { DataType, NamedAttrMap, NamedTensorInfoMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../errors.ts'
-import { createKernels, type KernelBuild, type Kernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import { createKernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import type { KernelBuild, Kernels } from '../../kernels/kernels.ts'
 import type { RunColumns } from '../recurrent.ts'
 
 /** tfjs's core: all its users here are handed the one that the backend was loaded with. */

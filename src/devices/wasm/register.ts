@@ -7,7 +7,8 @@
  * are our builds, bound to tfjs's memory (`heap.ts`), which is not shared; `kernels/tensor/` holds what only tensors need.
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
-import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'
+import { bestKernelBuild } from '../../kernels/bind.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
 import { layerGradients } from '../layers.ts'
 import { type ManyOutputs, recurrentKernels } from '../recurrent.ts'
 import { convolutionKernels } from './convolution.ts'

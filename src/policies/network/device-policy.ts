@@ -10,7 +10,7 @@ import type { NamedTensorMap, Scalar, Tensor, Tensor2D, Tensor3D, Variable } fro
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { Device } from '../../devices/device.ts'
 import { assert, InputError, show } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import type { Random } from '../../random.ts'
 import { type Space, spaceWidth } from '../../space.ts'
 import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'

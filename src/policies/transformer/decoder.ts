@@ -4,11 +4,12 @@
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { assert, InputError } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import type { Random } from '../../random.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
+import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
-import { forwardPlan, type TransformerModel, type WeightBits } from './model.ts'
+import type { TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
 import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
 

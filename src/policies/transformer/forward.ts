@@ -7,11 +7,12 @@
  */
 import type { Columns } from '../../components/column.ts'
 import { assert, InputError, show } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { Stream } from '../../random.ts'
 import type { RopeScaling, TransformerShape } from './config.ts'
+import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
-import type { forwardPlan, TransformerModel } from './model.ts'
+import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
   nameParameters,

@@ -8,8 +8,8 @@ import { checkGiven, InputError, show, unknownWord } from '../../errors.ts'
 import { type Random, Stream } from '../../random.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
-import { sizeOf, type TransformerModel, VALUE_HEAD } from './model.ts'
-import { PROJECTIONS, type ProjectionName, projectionSides } from './parameters.ts'
+import type { TransformerModel } from './model.ts'
+import { PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
 
 /** How an adapter is made. */
 export interface LoraSettings {

@@ -1,17 +1,8 @@
-/**
- * A decoder-only transformer before it has memory: its parameters, by their Hugging Face names and shapes, in one flat f32
- * block; and the columns that evaluating, differentiating and decoding take.
- */
-import { column, type Plan } from '../../components/column.ts'
 import { checkGiven, InputError, show } from '../../errors.ts'
-import { INPUT_BLOCK, MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
 import { type Random, Stream } from '../../random.ts'
 import type { Parameter } from '../policy.ts'
 import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
-import type { LoraModel } from './lora.ts'
-
-/** Tokens of the vocabulary whose logits are in memory at once while sequences are evaluated. */
-export const VOCABULARY_CHUNK = 8 * VOCABULARY_STEP
+import { sizeOf, VALUE_HEAD } from './parameters.ts'
 
 /** A transformer before it has memory. */
 export interface TransformerModel {
@@ -27,9 +18,6 @@ export interface TransformerModel {
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
-
-/** The names of a value head's parameters, as TRL has them. */
-export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
 
 /**
  * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
@@ -116,97 +104,4 @@ function fillNormal(view: Float32Array, deviation: number, random: Random, key: 
     if (i % 4 === 0) random.draw(Stream.initialize, key, parameter, i / 4)
     view[i] = deviation * random.normal(i % 4 < 2 ? 0 : 2, (i % 2) as 0 | 1)
   }
-}
-
-/** Elements of a parameter. */
-export function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
-  return shape.reduce((product, side) => product * side, 1)
-}
-
-/** What a layer computes of `rows` rows. */
-function layerPlan({ shape }: TransformerModel, rows: number) {
-  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm } = shape
-  const each = (elements: number) => column('f32', rows, elements)
-  const normed = queryKeyNorm ? 1 : 0
-  return {
-    /** The layer's input: rows × width. */
-    x: each(width),
-    inputInverseRms: each(1),
-    /** Queries and keys before their norm; no elements where there is none. */
-    rawQuery: each(normed * numHeads * headWidth),
-    rawKey: each(normed * numKeyHeads * headWidth),
-    queryInverseRms: each(normed * numHeads),
-    keyInverseRms: each(normed * numKeyHeads),
-    /** Queries and keys, turned by their positions, and values. */
-    query: each(numHeads * headWidth),
-    key: each(numKeyHeads * headWidth),
-    value: each(numKeyHeads * headWidth),
-    attended: each(numHeads * headWidth),
-    logSum: each(numHeads),
-    /** The residual stream between attention and feed-forward. */
-    middle: each(width),
-    middleInverseRms: each(1),
-    gate: each(feedForwardWidth),
-    up: each(feedForwardWidth),
-  } satisfies Plan
-}
-
-/** Bits that a weight of a projection is kept in: whole, or frozen in fewer. */
-export type WeightBits = 32 | 8 | 4
-
-/** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
-export function forwardPlan(
-  model: TransformerModel,
-  rows: number,
-  context: number,
-  numLayers: number,
-  lora: LoraModel | null,
-  weightBits: WeightBits,
-) {
-  const { shape, hasValueHead, quantizesActivations } = model
-  const { width, numHeads, headWidth, feedForwardWidth } = shape
-  const each = (elements: number) => column('f32', rows, elements)
-  const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
-  const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
-  return {
-    layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
-    /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
-    top: each(width),
-    topInverseRms: each(1),
-    hidden: each(width),
-    /** A layer's normed input, and its feed-forward activation. */
-    normed: each(width),
-    activated: each(feedForwardWidth),
-    /** Cosine and sine of each position's angles: context × headWidth / 2. */
-    cosine: column('f32', context, headWidth / 2),
-    sine: column('f32', context, headWidth / 2),
-    scores: column('f32', 2 * Math.ceil(context / 4) * 4),
-    /** Workspace of the matrix products. */
-    scratch: column('f32', MATMUL_SCRATCH),
-    none: column('f32', 0),
-    /** A projection's weights, where they are kept in fewer bits. */
-    dequantized: column('f32', weightBits < 32 ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
-    /** A projection's inputs in 8 bits, and what each block of them is multiplied by. */
-    input: column('u8', rows, inputBlocks * INPUT_BLOCK),
-    inputScale: each(inputBlocks),
-    /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
-    low: each(lora?.settings.rank ?? 0),
-    dropped: each(lora && lora.settings.dropout > 0 ? widest : 0),
-    words: column('u32', 4),
-    /** Of each row: which of the batch's sequences it belongs to. */
-    sequence: column('u32', rows),
-    token: column('i32', rows),
-    /** Of each row: its place in its sequence, and the row of the keys where its sequence begins. */
-    position: column('i32', rows),
-    firstKey: column('i32', rows),
-    /** Running sums over the vocabulary. */
-    max: each(1),
-    sum: each(1),
-    weighted: each(1),
-    targetLogit: each(1),
-    logprob: each(1),
-    entropy: each(1),
-    /** The critic's; no elements where there is none. */
-    value: each(hasValueHead ? 1 : 0),
-  } satisfies Plan
 }

@@ -7,16 +7,19 @@
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
-import type { Kernels, TokenSpans } from '../../kernels/bind.ts'
+import type { TokenSpans } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../policy.ts'
 import { Forward } from './forward.ts'
+import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
-import { forwardPlan, type TransformerModel, VOCABULARY_CHUNK, type WeightBits } from './model.ts'
+import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
   nameParameters,
   type Projection,
   type TransformerWeights,
+  VOCABULARY_CHUNK,
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'

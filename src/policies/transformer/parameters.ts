@@ -2,10 +2,9 @@
  * Parameters by what they are: a model's weights, an adapter's, both together, or a gradient by either. What is not there has
  * no elements.
  */
+import { VOCABULARY_STEP } from '../../kernels/bind.ts'
 import type { Parameter, ParameterViews } from '../policy.ts'
 import type { TransformerShape } from './config.ts'
-import { sizeOf, VALUE_HEAD, VOCABULARY_CHUNK } from './model.ts'
-import type { QuantizedMatrix } from './quantized.ts'
 
 /** A dense layer y = W x + b, and what an adapter adds to it: scale · B A x. */
 export interface Projection {
@@ -153,4 +152,26 @@ export function nameParameters(
     valueHead: take(VALUE_HEAD.weight),
     valueBias: take(VALUE_HEAD.bias),
   }
+}
+
+/** A projection's weights in 8 or 4 bits. */
+export interface QuantizedMatrix {
+  readonly bits: 8 | 4
+  readonly numOutputs: number
+  readonly numInputs: number
+  /** Of 8 bits numOutputs × numInputs, in two's complement; of 4 as `quantizeRows4` leaves them, with their scales. */
+  readonly values: Uint8Array
+  /** Of 8 bits what each output's values are multiplied by; of 4 none. */
+  readonly scale: Float32Array
+}
+
+/** Tokens of the vocabulary whose logits are in memory at once while sequences are evaluated. */
+export const VOCABULARY_CHUNK = 8 * VOCABULARY_STEP
+
+/** The names of a value head's parameters, as TRL has them. */
+export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
+
+/** Elements of a parameter. */
+export function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
+  return shape.reduce((product, side) => product * side, 1)
 }

@@ -18,19 +18,9 @@ import {
 import { type Tensor, type TensorType, tensorValues } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
-import { sizeOf, type TransformerModel, type WeightBits } from './model.ts'
-import { PROJECTIONS, viewParameters } from './parameters.ts'
-
-/** A projection's weights in 8 or 4 bits. */
-export interface QuantizedMatrix {
-  readonly bits: 8 | 4
-  readonly numOutputs: number
-  readonly numInputs: number
-  /** Of 8 bits numOutputs × numInputs, in two's complement; of 4 as `quantizeRows4` leaves them, with their scales. */
-  readonly values: Uint8Array
-  /** Of 8 bits what each output's values are multiplied by; of 4 none. */
-  readonly scale: Float32Array
-}
+import type { WeightBits } from './forward-plan.ts'
+import type { TransformerModel } from './model.ts'
+import { PROJECTIONS, type QuantizedMatrix, sizeOf, viewParameters } from './parameters.ts'
 
 /** Bytes of a projection's values, and its scales beside them. */
 function sizesOf({ shape }: Parameter, bits: 8 | 4): { bytes: number; scales: number } {

@@ -3,7 +3,7 @@ import { ConversationPhase, turnRewardsOf } from '../../components/conversation.
 import { areOfSampling, type GeneratedTokens, type TurnEnd } from '../../engines/engine.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
 import { InputError } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 
 /**
  * The cohort's engine is asked for the turns that have begun, advances, and what it has generated is appended: of an engine that

@@ -1,6 +1,6 @@
 import { type ConversationCohort, exampleAt } from '../../cohorts/conversations.ts'
 import { ConversationPhase } from '../../components/conversation.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { promptMessages } from '../../text/dialogue.ts'
 import { startOf } from '../../text/examples.ts'
 import { turnDrawing } from '../../text/turn-sampling.ts'

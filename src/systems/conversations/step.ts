@@ -8,7 +8,7 @@ import {
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import { isMessage, type Reply, reduceTurnRewards } from '../../environments/text.ts'
 import { show } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { turnDrawing } from '../../text/turn-sampling.ts'
 import { nextTurnOf, rowThatStands } from './next-turn.ts'
 import { append } from './reset.ts'

@@ -11,7 +11,8 @@
 
 import type { EpisodeCohort } from '../../cohorts/episodes.ts'
 import { assert } from '../../errors.ts'
-import { type Kernels, Listed } from '../../kernels/bind.ts'
+import { Listed } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 
 /**
  * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final

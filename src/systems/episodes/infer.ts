@@ -5,7 +5,7 @@
 import type { Answer, EpisodeCohort } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { InputError } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { spaceWidth } from '../../space.ts'
 import { makeRoom } from './bootstrap.ts'
 import { inferLeague } from './league.ts'

@@ -9,7 +9,7 @@ import { Phase } from '../../components/episode.ts'
 import type { Observation } from '../../components/observation.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
 import { hideOwnFrames, InputError } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { spaceWidth } from '../../space.ts'
 import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
 

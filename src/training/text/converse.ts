@@ -3,7 +3,7 @@
 import { type CutTurn, loadAdapter } from '../../cohorts/conversations.ts'
 import type { RewardReduction, TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError, show } from '../../errors.ts'
-import type { KernelBuild } from '../../kernels/bind.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { completionOf, type Trajectory } from '../../tables/trajectory.ts'

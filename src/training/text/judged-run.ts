@@ -4,7 +4,7 @@ import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import { checkGiven } from '../../errors.ts'
 import { wholeWeights } from '../../policies/transformer/quantized.ts'
 import type { HeldOut } from '../../text/held-out.ts'
-import type { ConversationRunDefinition } from '../conversation-run.ts'
+import type { ConversationRunDefinition } from '../run-definition.ts'
 import type { Trainer } from '../trainer.ts'
 import { evaluateText, type TextEvaluation } from './evaluate.ts'
 

@@ -23,8 +23,8 @@ import { group } from '../../metrics.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
 import type { BackendDefinition, BackendShape } from '../backend.ts'
-import type { ConversationRunDefinition } from '../conversation-run.ts'
-import type { Phases } from '../conversations.ts'
+import type { Phases } from '../given-algorithms.ts'
+import type { ConversationRunDefinition } from '../run-definition.ts'
 import { localBackend } from './local-backend.ts'
 
 /** Rows of a micro-batch: a conversation as long as the context always fits. */

@@ -15,7 +15,8 @@ import {
 } from '../../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
-import type { Kernels, TokenSpans } from '../../kernels/bind.ts'
+import type { TokenSpans } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
 
 /** What a caller says in place of what would be recorded or worked out. */

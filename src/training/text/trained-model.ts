@@ -4,7 +4,8 @@ import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
 import { type LoadOptions, readCheckpoint } from '../checkpoint.ts'
-import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
+import { openConversationRun } from '../conversation-run.ts'
+import type { ConversationRunDefinition } from '../run-definition.ts'
 
 /** What a run of a language model has come to. */
 export interface TrainedModel extends ConversationRunDefinition {

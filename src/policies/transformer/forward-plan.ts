@@ -1,0 +1,93 @@
+/** The columns of a transformer's forward pass. */
+import { column, type Plan } from '../../components/column.ts'
+import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import type { LoraModel } from './lora.ts'
+import type { TransformerModel } from './model.ts'
+
+/** What a layer computes of `rows` rows. */
+export function layerPlan({ shape }: TransformerModel, rows: number) {
+  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm } = shape
+  const each = (elements: number) => column('f32', rows, elements)
+  const normed = queryKeyNorm ? 1 : 0
+  return {
+    /** The layer's input: rows × width. */
+    x: each(width),
+    inputInverseRms: each(1),
+    /** Queries and keys before their norm; no elements where there is none. */
+    rawQuery: each(normed * numHeads * headWidth),
+    rawKey: each(normed * numKeyHeads * headWidth),
+    queryInverseRms: each(normed * numHeads),
+    keyInverseRms: each(normed * numKeyHeads),
+    /** Queries and keys, turned by their positions, and values. */
+    query: each(numHeads * headWidth),
+    key: each(numKeyHeads * headWidth),
+    value: each(numKeyHeads * headWidth),
+    attended: each(numHeads * headWidth),
+    logSum: each(numHeads),
+    /** The residual stream between attention and feed-forward. */
+    middle: each(width),
+    middleInverseRms: each(1),
+    gate: each(feedForwardWidth),
+    up: each(feedForwardWidth),
+  } satisfies Plan
+}
+
+/** Bits that a weight of a projection is kept in: whole, or frozen in fewer. */
+export type WeightBits = 32 | 8 | 4
+
+/** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
+export function forwardPlan(
+  model: TransformerModel,
+  rows: number,
+  context: number,
+  numLayers: number,
+  lora: LoraModel | null,
+  weightBits: WeightBits,
+) {
+  const { shape, hasValueHead, quantizesActivations } = model
+  const { width, numHeads, headWidth, feedForwardWidth } = shape
+  const each = (elements: number) => column('f32', rows, elements)
+  const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
+  const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
+  return {
+    layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
+    /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
+    top: each(width),
+    topInverseRms: each(1),
+    hidden: each(width),
+    /** A layer's normed input, and its feed-forward activation. */
+    normed: each(width),
+    activated: each(feedForwardWidth),
+    /** Cosine and sine of each position's angles: context × headWidth / 2. */
+    cosine: column('f32', context, headWidth / 2),
+    sine: column('f32', context, headWidth / 2),
+    scores: column('f32', 2 * Math.ceil(context / 4) * 4),
+    /** Workspace of the matrix products. */
+    scratch: column('f32', MATMUL_SCRATCH),
+    none: column('f32', 0),
+    /** A projection's weights, where they are kept in fewer bits. */
+    dequantized: column('f32', weightBits < 32 ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
+    /** A projection's inputs in 8 bits, and what each block of them is multiplied by. */
+    input: column('u8', rows, inputBlocks * INPUT_BLOCK),
+    inputScale: each(inputBlocks),
+    /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
+    low: each(lora?.settings.rank ?? 0),
+    dropped: each(lora && lora.settings.dropout > 0 ? widest : 0),
+    words: column('u32', 4),
+    /** Of each row: which of the batch's sequences it belongs to. */
+    sequence: column('u32', rows),
+    token: column('i32', rows),
+    /** Of each row: its place in its sequence, and the row of the keys where its sequence begins. */
+    position: column('i32', rows),
+    firstKey: column('i32', rows),
+    /** Running sums over the vocabulary. */
+    max: each(1),
+    sum: each(1),
+    weighted: each(1),
+    targetLogit: each(1),
+    logprob: each(1),
+    entropy: each(1),
+    /** The critic's; no elements where there is none. */
+    value: each(hasValueHead ? 1 : 0),
+  } satisfies Plan
+}
