@@ -23,15 +23,6 @@ import type { EpisodeCohort } from './cohorts/episodes.ts'
 import type { CohortDraft, CohortOptions } from './cohorts/housing.ts'
 import type { Columns } from './components/column.ts'
 import { checkOptions, InputError, show } from './errors.ts'
-import { inferConversations } from './systems/conversations/infer.ts'
-import { resetConversations } from './systems/conversations/reset.ts'
-import { stepConversations } from './systems/conversations/step.ts'
-import { storeConversations } from './systems/conversations/store.ts'
-import { inferEpisodes } from './systems/episodes/infer.ts'
-import { withOwnSystems } from './systems/episodes/own.ts'
-import { resetEpisodes } from './systems/episodes/reset.ts'
-import { stepEpisodes } from './systems/episodes/step.ts'
-import { storeEpisodes } from './systems/episodes/store.ts'
 
 /** Asked for every tick, so it is not made anew. */
 const NOTHING: readonly Promise<void>[] = []
@@ -45,7 +36,6 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
   create(draft, columns, world, kernels, isFresh) {
     return createEpisodes(draft, columns as Columns<EpisodeCohortPlan>, world, kernels, isFresh)
   },
-  systems: withOwnSystems({ reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes }),
   owed({ answer, rests, late }) {
     if (answer !== null) return [answer.arrival]
     return rests || late.size === 0 ? NOTHING : late.arrivals()
@@ -65,12 +55,6 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
   objects: () => [],
   create(draft, columns, world, kernels) {
     return createConversations(draft, columns as Columns<ConversationCohortPlan>, world, kernels)
-  },
-  systems: {
-    reset: resetConversations,
-    infer: inferConversations,
-    step: stepConversations,
-    store: storeConversations,
   },
   owed: owedAnswers,
   canGoOn,

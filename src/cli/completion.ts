@@ -5,8 +5,8 @@ import { unknownWord } from '../errors.ts'
 import { isThere, listFolder } from '../files.ts'
 import { environments, textEnvironments } from '../index.ts'
 import { declarations } from './declarations.ts'
-import type { Command } from './invocation.ts'
-import { FLAGS, isPair } from './words.ts'
+import { type Command, isPair } from './invocation.ts'
+import { FLAGS } from './words.ts'
 
 /** Each asks `colonnade completion candidates` with the words until the cursor, of which the last is being typed. */
 const SCRIPTS = {

@@ -1,8 +1,7 @@
 import { openDashboard } from '../entries/loggers.ts'
 import { integer, text } from '../entries/settings.ts'
-import { type Command, readKeys, readTexts } from './invocation.ts'
+import { type Command, isPair, readKeys, readTexts } from './invocation.ts'
 import { stopped } from './signals.ts'
-import { isPair } from './words.ts'
 
 export const dashboardKeys = {
   port: integer(6060, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),

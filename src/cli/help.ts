@@ -4,8 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
 import { environmentVariables } from '../environment-variables.ts'
 import { declarations } from './declarations.ts'
-import { readTexts } from './invocation.ts'
-import { isPair } from './words.ts'
+import { isPair, readTexts } from './invocation.ts'
 
 const OPTIONS = `--key value, --key=value and key=value are the same.
   --json     print one JSON document last, and nothing else on standard output

@@ -2,7 +2,11 @@
 import { checkGiven, InputError, show, unknownKey } from '../errors.ts'
 import { keysOfToday } from '../former-names.ts'
 import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
-import { isPair } from './words.ts'
+
+/** Whether a word is a key with its value. A path that begins with `.` or `/` is none, whatever else it has. */
+export function isPair(word: string): boolean {
+  return /^[^=./\\][^=]*=/.test(word)
+}
 
 /** What a command is called with. */
 export interface Invocation {

@@ -10,10 +10,9 @@ import { isThere, makeFolder, readJsonObject, within } from '../files.ts'
 import { evaluate, kindOfRun, loadPolicy, openRun, saveWeights } from '../index.ts'
 import { group } from '../metrics.ts'
 import { VERSION } from '../version.ts'
-import { type Command, readKeys, refuseKeys, splitWords } from './invocation.ts'
+import { type Command, isPair, readKeys, refuseKeys, splitWords } from './invocation.ts'
 import { pictureEpisode } from './replay.ts'
 import { askForModule, trustKeys } from './trust.ts'
-import { isPair } from './words.ts'
 
 export const pushKeys = {
   private: boolean(false, 'whether a repository that is made for it is private'),

@@ -1,6 +1,7 @@
 /** The words of a command line: `--key value`, `--key=value` and `key=value` say the same. */
 import { InputError, show, similar } from '../errors.ts'
 import type { Setting } from '../settings.ts'
+import { isPair } from './invocation.ts'
 
 /** Options that take no value. */
 export const FLAGS = ['help', 'version', 'json', 'quiet', 'print-config'] as const
@@ -15,11 +16,6 @@ export interface CommandLine {
   /** The keys with their values, as `key=value`. */
   readonly pairs: readonly string[]
   readonly flags: ReadonlySet<Flag>
-}
-
-/** Whether a word is a key with its value. A path that begins with `.` or `/` is none, whatever else it has. */
-export function isPair(word: string): boolean {
-  return /^[^=./\\][^=]*=/.test(word)
 }
 
 /**

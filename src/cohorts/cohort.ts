@@ -4,7 +4,7 @@ import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ConversationCohort } from './conversations.ts'
 import type { EpisodeCohort } from './episodes.ts'
-import type { CohortDraft, Housing, Systems } from './housing.ts'
+import type { CohortDraft, Housing } from './housing.ts'
 
 /** A cohort of either kind that has its memory. */
 export type Cohort = EpisodeCohort | ConversationCohort
@@ -25,7 +25,6 @@ export interface CohortKind<O, D, C> {
   objects(draft: D): PlannedObjects[]
   /** The cohort over its columns, as one of the world's threads has it; `isFresh` where they wait for their first values. */
   create(draft: D, columns: Columns<Plan>, world: Housing, kernels: Kernels, isFresh: boolean): C
-  readonly systems: Systems<C>
   /** What lanes wait for: nothing, where no answer is owed. */
   owed(cohort: C): readonly Promise<void>[]
   /** True if some lane can go on without waiting. */

@@ -1,15 +1,42 @@
 /** The four systems over a world's cohorts, each as its kind has it, and `bootstrap`, which closes a rollout. */
 
 import type { Cohort } from '../cohorts/cohort.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import type { Systems } from '../cohorts/housing.ts'
 import { checkGiven } from '../errors.ts'
-import { kindOf } from '../kinds.ts'
 import type { World } from '../world.ts'
+import { inferConversations } from './conversations/infer.ts'
+import { resetConversations } from './conversations/reset.ts'
+import { stepConversations } from './conversations/step.ts'
+import { storeConversations } from './conversations/store.ts'
 import { bootstrapEpisodes } from './episodes/bootstrap.ts'
+import { inferEpisodes } from './episodes/infer.ts'
+import { withOwnSystems } from './episodes/own.ts'
+import { resetEpisodes } from './episodes/reset.ts'
+import { stepEpisodes } from './episodes/step.ts'
+import { storeEpisodes } from './episodes/store.ts'
+
+const episodes: Systems<EpisodeCohort> = withOwnSystems({
+  reset: resetEpisodes,
+  infer: inferEpisodes,
+  step: stepEpisodes,
+  store: storeEpisodes,
+})
+
+const conversations: Systems<ConversationCohort> = {
+  reset: resetConversations,
+  infer: inferConversations,
+  step: stepConversations,
+  store: storeConversations,
+}
+
+/** The four systems of a cohort's kind; each is handed cohorts of its kind alone. */
+const systemsOf = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], Systems<Cohort>>>
 
 /** Opens the tick: lanes whose episode or conversation is over begin another. Runs first. */
 export function reset(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'reset')): void {
-  for (const cohort of cohorts) kindOf(cohort).systems.reset(world.kernels, cohort)
+  for (const cohort of cohorts) systemsOf[cohort.kind].reset(world.kernels, cohort)
 }
 
 /** The policies choose: an action of every lane, a token where the model has the turn. A promise where other threads help. */
@@ -19,7 +46,7 @@ export function infer(world: World, cohorts: readonly Cohort[] = cohortsOf(world
 
 function inferFrom(world: World, cohorts: readonly Cohort[], first: number): void | Promise<void> {
   for (let i = first; i < cohorts.length; i++) {
-    const chosen = kindOf(cohorts[i]!).systems.infer(world.kernels, cohorts[i]!)
+    const chosen = systemsOf[cohorts[i]!.kind].infer(world.kernels, cohorts[i]!)
     if (chosen !== undefined) return goOn(chosen, world, cohorts, i + 1)
   }
 }
@@ -31,12 +58,12 @@ async function goOn(chosen: Promise<void>, world: World, cohorts: readonly Cohor
 
 /** The environments answer. */
 export function step(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'step')): void {
-  for (const cohort of cohorts) kindOf(cohort).systems.step(world.kernels, cohort)
+  for (const cohort of cohorts) systemsOf[cohort.kind].step(world.kernels, cohort)
 }
 
 /** Closes the row, and keeps what is over. Runs last. */
 export function store(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'store')): void {
-  for (const cohort of cohorts) kindOf(cohort).systems.store(world.kernels, cohort)
+  for (const cohort of cohorts) systemsOf[cohort.kind].store(world.kernels, cohort)
 }
 
 /** Values what came after the rows of full rollouts, with the weights that filled them. A promise of policies that answer later. */
