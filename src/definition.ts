@@ -10,7 +10,7 @@
  * A setting may name a part (`part`: a reward, a filter): the record has the part's id among its parameters and its module
  * under `modules`, and it goes through the same gate.
  */
-import { checkGiven, InputError, show, unknownWord } from './errors.ts'
+import { checkGiven, InputError, show, thrownText, unknownWord } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
 
@@ -217,7 +217,8 @@ async function findExport<F extends { id: string }>(
     exports = (await import(module)) as Record<string, unknown>
   } catch (cause) {
     const path = module.startsWith('file:') ? decodeURIComponent(new URL(module).pathname) : module
-    const { code, message } = cause as NodeJS.ErrnoException
+    const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined
+    const message = thrownText(cause)
     // A module that it imports may be missing, too: then Node names that one first.
     const isNamed = [path, module].some((name) => message.startsWith(`Cannot find module '${name}'`))
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && isNamed

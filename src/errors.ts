@@ -70,6 +70,33 @@ export function hideOwnFrames<E>(error: E): E {
   return error
 }
 
+/** What was thrown, in words: its message, or its stack, where it is an error; else what it is. Never throws, whatever it is. */
+export function thrownText(thrown: unknown, part: 'message' | 'stack' = 'message'): string {
+  try {
+    if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : show(thrown)
+    const text: unknown = thrown instanceof InputError ? thrown.message : thrown[part]
+    return typeof text === 'string' ? text : show(text)
+  } catch {
+    return 'an object that throws when it is read'
+  }
+}
+
+/** What a user's function threw, as an error: itself without our frames, or an `InputError` where it is none. */
+export function thrownBy(subject: string, name: string, thrown: unknown): Error {
+  try {
+    if (thrown instanceof Error && typeof thrown.stack === 'string' && typeof thrown.message === 'string') {
+      return hideOwnFrames(thrown)
+    }
+  } catch {
+    // It is told below.
+  }
+  return new InputError(
+    subject,
+    `${typeof thrown === 'string' ? show(thrown) : thrownText(thrown)} thrown by ${name}`,
+    'an Error where it fails',
+  )
+}
+
 /** A step was asked of what has no optimizer. */
 export class OptimizerRequiredError extends InputError {
   constructor(subject: string, got: string) {

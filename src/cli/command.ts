@@ -1,5 +1,5 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
-import { InputError, printable, show, unknownWord } from '../errors.ts'
+import { InputError, printable, show, thrownText, unknownWord } from '../errors.ts'
 import type { Setting } from '../settings.ts'
 import { VERSION } from '../version.ts'
 import type { Command } from './invocation.ts'
@@ -35,8 +35,7 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   try {
     await run(args)
   } catch (error) {
-    const isUsage = error instanceof InputError
-    console.error(`colonnade: ${printable(isUsage ? error.message : ((error as Error).stack ?? `${error}`))}`)
+    console.error(`colonnade: ${printable(thrownText(error, 'stack'))}`)
     process.exitCode = 1
   }
 }

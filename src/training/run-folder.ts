@@ -8,7 +8,7 @@
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type DefinitionRecord, withoutModule } from '../definition.ts'
-import { checkGiven, InputError, nearestWords, show } from '../errors.ts'
+import { checkGiven, InputError, nearestWords, show, thrownText } from '../errors.ts'
 import {
   appendText,
   cannotWrite,
@@ -164,7 +164,7 @@ export class RunFolder {
     try {
       return await training()
     } catch (error) {
-      this.log(`ended by an error: ${(error as Error)?.message ?? error}`)
+      this.log(`ended by an error: ${thrownText(error)}`)
       throw error
     } finally {
       await this.release()

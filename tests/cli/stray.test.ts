@@ -32,6 +32,12 @@ test.each([
     "Promise.reject(new TypeError('no such field'))",
     'a promise that nobody awaits was rejected at stray.mjs:11:22: TypeError: no such field',
   ],
+  ['Promise.reject(null)', 'a promise that nobody awaits was rejected: null'],
+  ['throw null', 'environment Stray-v0: got null thrown by step, expected an Error where it fails'],
+  [
+    'process.exit(0)',
+    'got an end of the process with code 0 at stray.mjs:11:15, expected none before the command is done',
+  ],
 ])('%s in a module of a user ends a training with one line', async (beside, said) => {
   const folder = await temporaryFolder()
   await writeFile(join(folder, 'stray.mjs'), module(beside))
@@ -50,4 +56,15 @@ test('an error of ours keeps its stack, and what is no error is told as it is', 
     /thrown at tests\/cli\/stray\.test\.ts:\d+:\d+: Error: ours$/,
   )
   expect(describeStray('gone', 'unhandledRejection')).toBe('a promise that nobody awaits was rejected: gone')
+})
+
+test.each([
+  ['await new Promise(() => {})', 'got an await of what never settles, expected none before the command is done'],
+  ['throw null', 'environment module: got STRAY, expected a module that can be imported (null)'],
+])('a module with %s at its end is refused with one line', async (end, said) => {
+  const folder = await temporaryFolder()
+  const path = join(folder, 'stray.mjs')
+  await writeFile(path, `${module('')}\n${end}`)
+  const { code, stderr } = await start(process.execPath, [MAIN, 'check', path]).ended
+  expect([code, stderr]).toEqual([1, `colonnade: ${said.replace('STRAY', path)}\n`])
 })

@@ -2,7 +2,7 @@ import { shareLanes } from '../../cohorts/episode-shares.ts'
 import { type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { refusedReturn } from '../../environments/environment.ts'
-import { checkGiven, hideOwnFrames, InputError, show } from '../../errors.ts'
+import { checkGiven, InputError, show, thrownBy } from '../../errors.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { BoxSpace } from '../../space.ts'
@@ -63,7 +63,7 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
         ? environment.reset(environmentLanes, laneList, count)
         : watch.reset(laneList, count, () => environment.reset(environmentLanes, laneList, count))
   } catch (error) {
-    throw hideOwnFrames(error)
+    throw thrownBy(`environment ${environment.id}`, 'reset', error)
   }
   refuseReturn(cohort, 'reset', returned)
   checkBegun(cohort, cohort.observation[seenIn], count)

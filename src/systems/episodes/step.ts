@@ -8,7 +8,7 @@ import type { ActionMask } from '../../components/action.ts'
 import { Phase } from '../../components/episode.ts'
 import type { Observation } from '../../components/observation.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
-import { hideOwnFrames, InputError } from '../../errors.ts'
+import { InputError, thrownBy } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { spaceWidth } from '../../space.ts'
 import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
@@ -40,7 +40,7 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
         ? environment.step(environmentLanes, from, to)
         : watch.step(() => environment.step(environmentLanes, from, to))
   } catch (error) {
-    throw hideOwnFrames(error)
+    throw thrownBy(`environment ${environment.id}`, 'step', error)
   }
   refuseReturn(cohort, 'step', returned)
   if (environment.maxEpisodeSteps !== null) {
