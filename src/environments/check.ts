@@ -2,7 +2,7 @@
  * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
  * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
  */
-import { checkGiven, checkOptions, InputError, show } from '../errors.ts'
+import { checkGiven, checkOptions, InputError, show, thrownText } from '../errors.ts'
 import { kernelBuildOf } from '../kernels/bind.ts'
 import type { KernelBuild } from '../kernels/kernels.ts'
 import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
@@ -235,7 +235,7 @@ class Inquiry {
     const first = copyRows(lanes, writtenOf(lanes))
     for (const [i, each] of columns.entries()) each.set(kept[i]!)
     lanes.beforeStep()
-    lanes.step()
+    caught(lanes, 'step', () => lanes.step())
     const then = writtenOf(lanes)
     for (const [name, column] of Object.entries(first)) {
       if (isSame(then[name]!, column)) continue
@@ -270,12 +270,13 @@ class Inquiry {
     begin(lanes)
     lanes.act()
     const { step } = lanes.lanes
+    const stepAll = () => this.environment.step(lanes.lanes, 0, numLanes)
     const nobody = new Int32Array(new SharedArrayBuffer(4))
     let least = Number.POSITIVE_INFINITY
     for (let i = 0; i < MEASUREMENTS && least > LANE_BYTES_MAX; i++) {
       const before = process.memoryUsage().heapUsed
       for (let t = 0; t < MEASURED.steps; t++) {
-        this.environment.step(lanes.lanes, 0, numLanes)
+        caught(lanes, 'step', stepAll)
         for (let n = 0; n < numLanes; n++) step[n]!++
       }
       const bytes = (process.memoryUsage().heapUsed - before) / (numLanes * MEASURED.steps)
@@ -296,13 +297,13 @@ class Inquiry {
 
 function begin(lanes: CheckedLanes): void {
   lanes.beforeReset()
-  lanes.reset()
+  caught(lanes, 'reset', () => lanes.reset())
 }
 
 function move(lanes: CheckedLanes): void {
   lanes.act()
   lanes.beforeStep()
-  lanes.step()
+  caught(lanes, 'step', () => lanes.step())
 }
 
 function goOn(lanes: CheckedLanes): void {
@@ -310,18 +311,22 @@ function goOn(lanes: CheckedLanes): void {
   if (lanes.count > 0) begin(lanes)
 }
 
+/** Calls a function of the environment's. @throws Fault for what it throws. */
+function caught(lanes: CheckedLanes, by: 'reset' | 'step', work: () => unknown): unknown {
+  try {
+    return work()
+  } catch (cause) {
+    throw new Fault('runs', `${show(thrownText(cause))} thrown by ${by} in step ${lanes.t} of the check`, 'no error')
+  }
+}
+
 /** Calls a function of the environment's, and refuses what it throws, what it may not return and what it may not write. */
 function runs(lanes: CheckedLanes, call: Call, work: () => unknown): void {
   const { by } = call
-  const caught = () => {
-    try {
-      return work()
-    } catch (cause) {
-      const { message } = cause as Error
-      throw new Fault('runs', `${show(message)} thrown by ${by} in step ${lanes.t} of the check`, 'no error')
-    }
-  }
-  const refused = refusedReturn(by, watchCall(lanes, call, caught))
+  const refused = refusedReturn(
+    by,
+    watchCall(lanes, call, () => caught(lanes, by, work)),
+  )
   if (refused !== null) throw new Fault('runs', refused.got, refused.expected)
 }
 

@@ -4,13 +4,21 @@
  * They keep nothing else, so a definition can be made again in another thread, and a checkpoint of the columns is a
  * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
  */
-import { type ColumnArrays, type ColumnSpec, type ColumnType, column, type Plan, saved } from '../components/column.ts'
+import {
+  type ColumnArrays,
+  type ColumnSpec,
+  type ColumnType,
+  column,
+  elementBytes,
+  type Plan,
+  saved,
+} from '../components/column.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { checkGiven, InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show, thrownBy } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
-import { choiceSizes, type Space } from '../space.ts'
+import { box, choiceSizes, discrete, multiDiscrete, type Space } from '../space.ts'
 import type { Picture } from './picture.ts'
 
 /** State columns by name: a column type, or a type and its width a lane. */
@@ -211,7 +219,7 @@ export function defineEnvironment<
   checkGiven('options of defineEnvironment', options, ['id', 'settings', 'state', 'make'])
   const { presets = [] } = options
   const factory = defineFactory('environment', options, (parameters) => {
-    const model = options.make(parameters)
+    const model = madeBy(options.id, () => options.make(parameters))
     checkModel(options.id, model)
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
@@ -237,20 +245,61 @@ export function defineEnvironment<
       const expected = `a whole number from 1 to ${STEPS_MAX}, or null`
       throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
     }
-    return { ...model, state: options.state(parameters), presets }
+    const state = options.state(parameters)
+    checkState(options.id, state)
+    return { ...model, state, presets }
   })
   return Object.assign(factory, { id: options.id, presets })
 }
 
-/** @throws InputError where what `make` returned lacks a space, `reset` or `step`. */
+function madeBy<M>(id: string, make: () => M): M {
+  try {
+    return make()
+  } catch (error) {
+    throw thrownBy(id, 'make', error)
+  }
+}
+
+/** @throws InputError for a space that is not as `box`, `discrete` or `multiDiscrete` make it. */
+function checkSpace(subject: string, space: Space): void {
+  if (space.kind === 'box') box(space)
+  else if (space.kind === 'discrete') discrete(space.n)
+  else if (space.kind === 'multi-discrete') multiDiscrete(space.sizes)
+  else throw new InputError(subject, show(space), 'a space of box, discrete or multiDiscrete')
+}
+
+/** @throws InputError for a column whose type or width is none. */
+function checkState(id: string, state: StateDeclaration): void {
+  if (typeof state !== 'object' || state === null || Array.isArray(state)) {
+    throw new InputError(`${id} state`, show(state), "columns by name, like { cell: 'i32' }")
+  }
+  for (const [name, declared] of Object.entries(state)) {
+    const [type, width] = Array.isArray(declared) ? declared : [declared, 1]
+    if (Object.hasOwn(elementBytes, type) && Number.isSafeInteger(width) && width >= 0) continue
+    const expected = `one of ${Object.keys(elementBytes).join(', ')}, or a list of one and a whole number ≥ 0`
+    throw new InputError(`${id} state.${name}`, show(declared), expected)
+  }
+}
+
+/** @throws InputError where what `make` returned lacks a space, `reset` or `step`, or has something else in their place. */
 function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   if (typeof model !== 'object' || model === null) throw new InputError(`${id} make`, show(model), 'an environment')
   for (const name of ['observationSpace', 'actionSpace'] as const) {
-    if (typeof model[name]?.kind === 'string') continue
-    throw new InputError(`${id} ${name}`, show(model[name]), 'a space, in what make returns')
+    if (typeof model[name]?.kind !== 'string') {
+      throw new InputError(`${id} ${name}`, show(model[name]), 'a space, in what make returns')
+    }
+    checkSpace(`${id} ${name}`, model[name])
   }
   for (const name of ['reset', 'step'] as const) {
     if (typeof model[name] !== 'function') throw new InputError(`${id} ${name}`, show(model[name]), 'a function')
+  }
+  for (const name of ['draw', 'close'] as const) {
+    if (model[name] === undefined || typeof model[name] === 'function') continue
+    throw new InputError(`${id} ${name}`, show(model[name]), 'a function, or none')
+  }
+  const { returnThreshold = null } = model
+  if (returnThreshold !== null && !Number.isFinite(returnThreshold)) {
+    throw new InputError(`${id} returnThreshold`, show(returnThreshold), 'a finite number, or null')
   }
 }
 

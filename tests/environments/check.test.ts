@@ -71,6 +71,29 @@ const options = { numLanes: 64, steps: 50, seed: 3 }
 let kept: Float32Array | undefined
 const remembered = new WeakMap<object, Float64Array>()
 
+let calls = 0
+/** An object of which nothing can be read. */
+function hostile(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  return proxy
+}
+
+const thrown = (value: unknown): never => {
+  throw value
+}
+const plain = walk(() => ({}))
+
+/** The walk, whose step throws what `make` gives, if that is not undefined. */
+const throwing = (make: () => unknown) =>
+  walk((model) => ({
+    step(lanes, from, to) {
+      const thrown = make()
+      if (thrown !== undefined) throw thrown
+      model.step(lanes, from, to)
+    },
+  }))
+
 /** What goes wrong, which check finds it, and what it says. */
 const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
   [
@@ -80,6 +103,20 @@ const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
     stepping(() => {
       throw new Error('no road')
     }),
+  ],
+  ['a step that throws a text', 'runs', /^"no road" thrown by step/, throwing(() => 'no road')],
+  ['a step that throws null', 'runs', /^"null" thrown by step/, throwing(() => null)],
+  [
+    'a step that throws what throws when it is read',
+    'runs',
+    /^"an object that throws when it is read" thrown by step/,
+    throwing(hostile),
+  ],
+  [
+    'a step that throws when it is called for the hundredth time',
+    'runs',
+    /^"too late" thrown by step/,
+    throwing(() => (++calls > 100 ? new Error('too late') : undefined)),
   ],
   [
     'a step that is not done when it returns',
@@ -297,4 +334,45 @@ test('a lane is told of by its episode and step, or as one whose first is still 
   const lanes = { lane: Uint32Array.of(7, 8), episode: Uint32Array.of(2, 0xffffffff), step: Uint32Array.of(5, 0) }
   const told = [0, 1].map((n) => where({ lanes } as never, n))
   expect(told).toEqual(['lane 7 (episode 2, step 5)', 'lane 8 (before its first episode)'])
+})
+
+test.each<[string, object | (() => object), string]>([
+  ['a box without bounds', { observationSpace: { kind: 'box', shape: [1] } }, 'bounds of box: got {"kind":"box"'],
+  [
+    'a box with a bound too few',
+    { observationSpace: { kind: 'box', shape: [2], low: [0], high: [1] } },
+    'got 1 bounds, expected 2',
+  ],
+  ['a choice among none', { actionSpace: { kind: 'discrete' } }, 'discrete(n): got undefined, expected a whole number'],
+  ['a choice among -3', { actionSpace: { kind: 'discrete', n: -3 } }, 'discrete(n): got -3, expected a whole number'],
+  [
+    'a space of another kind',
+    { actionSpace: { kind: 'multi' } },
+    'Walk-v0 actionSpace: got {"kind":"multi"}, expected a space',
+  ],
+  [
+    'a threshold that is NaN',
+    { returnThreshold: Number.NaN },
+    'Walk-v0 returnThreshold: got NaN, expected a finite number, or null',
+  ],
+  ['a threshold in words', { returnThreshold: 'x' }, 'Walk-v0 returnThreshold: got "x", expected a finite number'],
+  ['a picture that is none', { draw: 5 }, 'Walk-v0 draw: got 5, expected a function, or none'],
+  ['a close that is none', { close: 'x' }, 'Walk-v0 close: got "x", expected a function, or none'],
+  ['a make that throws null', () => thrown(null), 'Walk-v0: got null thrown by make, expected an Error where it fails'],
+])('%s is refused when the environment is made', (_, part, message) => {
+  const make = () => ({ ...plain, ...(typeof part === 'function' ? part() : part) }) as Model
+  expect(defineEnvironment({ id: 'Walk-v0', settings: {}, state: () => STATE, make })).toThrow(message)
+})
+
+test.each([
+  [null, 'Walk-v0 state: got null, expected columns by name'],
+  [['i32'], 'Walk-v0 state: got ["i32"], expected columns by name'],
+  [{ place: 'i33' }, 'Walk-v0 state.place: got "i33", expected one of f32, f64, i32, u32, u8, or a list'],
+  [{ place: 'constructor' }, 'Walk-v0 state.place: got "constructor", expected one of'],
+  [{ place: null }, 'Walk-v0 state.place: got null, expected one of'],
+  [{ place: ['i32', -1] }, 'Walk-v0 state.place: got ["i32",-1], expected one of'],
+  [{ place: ['i32', 1.5] }, 'Walk-v0 state.place: got ["i32",1.5], expected one of'],
+])('a state of %j is refused when the environment is made', (state, message) => {
+  const make = () => plain as EnvironmentModel<never>
+  expect(defineEnvironment({ id: 'Walk-v0', settings: {}, state: () => state as never, make })).toThrow(message)
 })
