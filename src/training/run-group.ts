@@ -22,6 +22,7 @@ import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { checkIfExists, firstFree, type IfExists, numbered, TakenError, tellNumbered } from './if-exists.ts'
 import { meanAndStd } from './metrics.ts'
+import { reachOf } from './reach.ts'
 import { configureRun, curveOfRun, type Run, type RunSummary, resumeRun, startRun } from './run.ts'
 import type { RunDefinition } from './run-definition.ts'
 import { readMetrics } from './run-folder.ts'
@@ -191,7 +192,9 @@ async function endOf(folder: string): Promise<RunSummary | null> {
 
 async function openOrStart(folder: string, definition: RunDefinition, trust: ModuleTrust): Promise<Run> {
   const isBegun = (await listFolder(folder)).includes('config.json')
-  return isBegun ? resumeRun(folder, trust) : startRun(definition, folder, undefined, 'refuse')
+  return isBegun
+    ? resumeRun(folder, { settings: reachOf(definition.settings), ...trust })
+    : startRun(definition, folder, undefined, 'refuse')
 }
 
 /** A run may go on with the modules that these words name: their definitions have just been made of them. */

@@ -34,6 +34,7 @@ import { type EpisodeRunSummary, episodeRun } from './episode-run.ts'
 import { findEnvironment } from './find-parts.ts'
 import { checkIfExists, type IfExists, numbered, tellNumbered } from './if-exists.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
+import { reachOf, refuseReach } from './reach.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { resolveKeys } from './resolved-keys.ts'
 import type { ConversationRunDefinition, EpisodeRunDefinition, RunDefinition } from './run-definition.ts'
@@ -395,7 +396,7 @@ async function goOn<D extends RunDefinition>(
 ): Promise<Run<D>> {
   const asked = JSON.parse(JSON.stringify(configOf(folder, given))) as Record<string, unknown>
   const anew = [...kindOf(given).resumedKeys(given).keys()]
-  const settings = settingsAnew(folder, await readConfig(folder), asked, anew)
+  const settings = { ...reachOf(given.settings), ...settingsAnew(folder, await readConfig(folder), asked, anew) }
   // Its modules are those of the definition, which the caller has made.
   return resumeRun<D>(folder, { settings, allowModule: () => true }, onPlan)
 }
@@ -431,6 +432,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   const former = await openRun(folder, trust)
   const kind = kindOf(former)
   const given = readTexts(kind.resumedKeys(former), texts)
+  refuseReach(folder, former.settings, given)
   const asked = await kind.override(former, given)
   checkJudging(asked.settings)
   const files = await RunFolder.take(folder)

@@ -11,6 +11,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest
 import { type Dashboard, openDashboard } from '../../src/entries/loggers.ts'
 import { within } from '../../src/files.ts'
 import { configureRun, startRun } from '../../src/index.ts'
+import { reachOf, refuseReach } from '../../src/training/reach.ts'
 import { inProcess, SMALL } from '../support/command.ts'
 import { metricLines, writeRun } from '../support/run-folders.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
@@ -363,6 +364,49 @@ describe('a config.json that lies', () => {
     }
     expect(existsSync(mark)).toBe(false)
     expect((globalThis as { stolen?: number }).stolen).toBeUndefined()
+  })
+})
+
+describe('a config.json decides on nothing outside its folder', () => {
+  test.each<readonly [words: string]>([
+    ['jsonl:OUTSIDE/secret.json'],
+    ['jsonl|path=OUTSIDE/secret.json'],
+    ['jsonl:OUTSIDE|kept=0'],
+    ['csv:OUTSIDE/secret.json'],
+    ['tensorboard:OUTSIDE'],
+    ['mlflow:http://127.0.0.1:9'],
+    ['trackio|url=http://127.0.0.1:9'],
+    ['prometheus:0|host=0.0.0.0'],
+  ])('loggers=%s is told again by whoever resumes', async (words) => {
+    const loggers = words.replace('OUTSIDE', outside)
+    const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
+    config.settings.loggers = [loggers]
+    await writeFile(join(run, 'config.json'), JSON.stringify(config))
+    await rm(join(run, 'checkpoints'), { recursive: true }) // From the start: what others left is moved on, or removed.
+    const before = await contents(outside)
+    const { code, stderr } = await inProcess(['resume', run])
+    const expected = `loggers given by you, because it writes or sends to places outside the run: loggers='${loggers}', or others`
+    expect([code, stderr]).toEqual([
+      1,
+      `colonnade: loggers of ${run}: got ${loggers} from its config.json alone, expected ${expected}\n`,
+    ])
+    expect(await contents(outside)).toEqual(before)
+    expect((await inProcess(['resume', run, 'loggers=jsonl', 'totalSteps=256'])).code).toBe(0)
+  })
+
+  test.each([
+    [{ engine: ['vllm:http://127.0.0.1:9'], engineSettings: ['apiKeyVariable=HOME'] }, ['engine', 'engineSettings']],
+    [{ engine: ['vllm:http://127.0.0.1:9'], engineSettings: ['weights=/etc'] }, ['engine', 'engineSettings']],
+    [
+      { backend: 'tinker:http://127.0.0.1:9', backendSettings: ['apiKeyVariable=HOME'] },
+      ['backend', 'backendSettings'],
+    ],
+    [{ engine: ['vllm:http://127.0.0.1:9'], engineSettings: ['model=a'], loggers: ['csv', 'mlflow'] }, []],
+    [{ loggers: ['/project/mine.mjs'] }, []],
+  ])('%j: of it is told again %j', (settings, keys) => {
+    expect(Object.keys(reachOf(settings))).toEqual(keys)
+    if (keys.length > 0) expect(() => refuseReach('run', settings, new Map())).toThrow(/^engine|^backend/)
+    refuseReach('run', settings, new Map(keys.map((key) => [key, ''])))
   })
 })
 
