@@ -118,13 +118,19 @@ export function part(noun: string, initial: string, description: string): Settin
   }
 }
 
+/** Numbers of a list, at most: each may be a layer of a network. */
+const LIST_MAX = 1000
+
 /** A list of whole numbers of at least `min`; may be empty. */
 export function integers(initial: readonly number[], description: string, min: number): Setting<readonly number[]> {
   return {
     default: Object.freeze([...initial]),
     description,
-    expected: `a list of whole numbers ≥ ${min}, like 64,64`,
-    accepts: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= min),
+    expected: `a list of whole numbers ≥ ${min}, like 64,64, at most ${LIST_MAX} of them`,
+    accepts: (value) =>
+      Array.isArray(value) &&
+      value.length <= LIST_MAX &&
+      value.every((size) => Number.isSafeInteger(size) && size >= min),
   }
 }
 

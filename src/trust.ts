@@ -5,13 +5,13 @@
  * if the caller allows it. `docs/security.md` says what that is worth.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, readFile, realpath, stat } from 'node:fs/promises'
+import { mkdir, realpath, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { environmentVariable } from './environment-variables.ts'
 import { checkGiven, InputError, show } from './errors.ts'
-import { isThere, readJsonObject, writeWhole } from './files.ts'
+import { disk, isThere, readJsonObject, writeWhole } from './files.ts'
 
 /** A module that a folder asks to run, and that lies nowhere where the user has allowed it. */
 export interface ForeignModule {
@@ -104,6 +104,10 @@ async function realPathOf(subject: string, path: string): Promise<string> {
   throw new InputError(subject, `${path}, which is no file`, 'a module that is there')
 }
 
+/** What a module and the files that it names have at most: a stranger's is looked through before anybody allows it. */
+const [MODULE_BYTES, MODULE_NAMES] = [2 ** 28, 10_000]
+const MODULE_EXPECTED = `plain files of at most ${MODULE_BYTES} bytes together, with ${MODULE_NAMES} names of files in them`
+
 function lies(path: string, folder: string): boolean {
   const way = relative(folder, path)
   return way !== '..' && !way.startsWith(`..${sep}`) && resolve(folder, way) === path
@@ -116,10 +120,17 @@ function lies(path: string, folder: string): boolean {
 async function checksumOfModule(path: string): Promise<string> {
   const hash = createHash('sha256')
   const files = [path]
+  let [bytesLeft, namesLeft] = [MODULE_BYTES, MODULE_NAMES]
   for (const file of files) {
-    const bytes = await readFile(file)
+    const bytes = await disk.read(file, bytesLeft, true).catch((cause: Error) => {
+      throw new InputError(`module ${path}`, `${file} (${cause.message})`, MODULE_EXPECTED, { cause })
+    })
+    bytesLeft -= bytes.byteLength
     hash.update(`${relative(dirname(path), file)}\0${bytes.byteLength}\0`).update(bytes)
-    for (const [, name] of bytes.toString('latin1').matchAll(/['"`](\.{1,2}\/[^'"`\n]+)['"`]/g)) {
+    for (const [, name] of Buffer.from(bytes)
+      .toString('latin1')
+      .matchAll(/['"`](\.{1,2}\/[^'"`\n]+)['"`]/g)) {
+      if (namesLeft-- === 0) throw new InputError(`module ${path}`, 'more names of files', MODULE_EXPECTED)
       for (const ending of ['', '.js', '.cjs', '.json', '.node', '/index.js']) {
         const named = resolve(dirname(file), Buffer.from(`${name}${ending}`, 'latin1').toString())
         if (!files.includes(named) && (await isFile(named))) files.push(named)

@@ -41,7 +41,7 @@ describe('a setting', () => {
       declared.hidden,
       [[], [1], [64, 32]],
       [[0], [1.5], '64', null, 64, ['64']],
-      'a list of whole numbers ≥ 1, like 64,64',
+      'a list of whole numbers ≥ 1, like 64,64, at most 1000 of them',
     ],
     [
       'words',
@@ -92,7 +92,7 @@ describe('resolveSettings', () => {
     ['numSteps', '128', 'ppo.numSteps: got "128", expected a whole number ≥ 1'],
     ['normalize', 1, 'ppo.normalize: got 1, expected true or false'],
     ['activation', 'gelu', 'ppo.activation: got "gelu", expected one of tanh, relu'],
-    ['hidden', [0], 'ppo.hidden: got [0], expected a list of whole numbers ≥ 1, like 64,64'],
+    ['hidden', [0], 'ppo.hidden: got [0], expected a list of whole numbers ≥ 1, like 64,64, at most 1000 of them'],
   ])('refuses a wrong %s', (key, value, message) => {
     const resolve = () => resolveSettings('ppo', declared, { [key]: value } as never)
     expect(resolve).toThrow(InputError)

@@ -1,7 +1,7 @@
 /** Programs that folders bring along: those that the command line names, those that are kept as trusted, and the question. */
 import { createInterface } from 'node:readline/promises'
 import { type ForeignModule, strings, trustList, trustModule } from '../entries/settings.ts'
-import { InputError } from '../index.ts'
+import { InputError, printable } from '../errors.ts'
 import type { Command } from './invocation.ts'
 
 /** What every command takes that opens a run. */
@@ -34,7 +34,10 @@ async function ask({ folder, path, checksum }: ForeignModule): Promise<boolean> 
   terminal.on('close', () => closed.abort()) // Ctrl-C and Ctrl-D say no; the question alone would wait for ever.
   const asked = 'Run it? y: yes, this once; a: always, as long as it is unchanged; else no: '
   try {
-    process.stderr.write(`${folder} asks to run a program from elsewhere:\n  ${path}\n  SHA-256 ${checksum}\n`)
+    const place = printable(path).replaceAll('\n', '\\n')
+    process.stderr.write(
+      `${printable(folder)} asks to run a program from elsewhere:\n  ${place}\n  SHA-256 ${checksum}\n`,
+    )
     const answer = await terminal.question(asked, { signal: closed.signal }).catch((error) => {
       if (closed.signal.aborted) return ''
       throw error

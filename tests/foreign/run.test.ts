@@ -345,6 +345,10 @@ describe('a config.json that lies', () => {
     ],
     ['an id that is __proto__', (config) => Object.assign(config.algorithm!, { id: '__proto__' })],
     [
+      'a million layers',
+      (config) => Object.assign(config.policy!, { parameters: { hidden: Array.from({ length: 1e6 }, () => 1) } }),
+    ],
+    [
       'layers beyond all memory',
       (config) => Object.assign(config.policy!, { parameters: { hidden: '1000000000,1000000000' } }),
     ],
@@ -365,6 +369,31 @@ describe('a config.json that lies', () => {
     expect(existsSync(mark)).toBe(false)
     expect((globalThis as { stolen?: number }).stolen).toBeUndefined()
   })
+})
+
+describe('a module that is looked through before it is allowed', () => {
+  test.each<readonly [name: string, plant: (path: string) => Promise<unknown>]>([
+    ['8 GiB', (path) => truncate(path, 2 ** 33)],
+    ['names of 200,000 files', (path) => writeFile(path, Array.from({ length: 200_000 }, (_, i) => `'./${i}'`).join())],
+    ['the name of one of 2 GiB', (path) => writeFile(path, "'./columns'").then(() => truncate(columns(), 2 ** 31))],
+    [
+      'the name of one that never ends',
+      (path) => writeFile(path, "'/../../../../../../../proc/kmsg'".replace("'/", "'")),
+    ],
+  ])('has not %s', async (_, plant) => {
+    await writeFile(join(run, 'evil.mjs'), '')
+    await writeFile(columns(), '')
+    await plant(join(run, 'evil.mjs'))
+    const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
+    config.environment = { id: 'x', module: './evil.mjs', parameters: {} }
+    await writeFile(join(run, 'config.json'), JSON.stringify(config))
+    const { code, stderr } = await inProcess(commands.evaluate!())
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^colonnade: module [^\n]*, expected plain files of [^\n]*\n$/),
+    ])
+  })
+  const columns = () => join(run, 'columns')
 })
 
 describe('a config.json decides on nothing outside its folder', () => {

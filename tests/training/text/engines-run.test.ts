@@ -35,7 +35,10 @@ describe('a run on servers', () => {
     const engineOf = () => JSON.parse(readFileSync(join(out, 'config.json'), 'utf8')).settings.engine
     expect(engineOf()).toEqual(servers)
     await a.close({ now: true })
-    const resumed = await resumeRun(out, { settings: { engine: `sglang:${b.url}`, 'rl.updates': '3' } })
+    const anew = { engine: `sglang:${b.url}`, 'rl.updates': '3' }
+    await expect(resumeRun(out, { settings: anew })).rejects.toThrow(/^engineSettings of .*config\.json alone/)
+    const engineSettings = `weights=${given['engine.weights']},retries=0`
+    const resumed = await resumeRun(out, { settings: { ...anew, engineSettings } })
     expect((await resumed.train()).updates).toBe(3)
     expect([await versionOf(b), engineOf()]).toEqual(['4', [`sglang:${b.url}`]])
     const lines = readFileSync(join(out, 'metrics.jsonl'), 'utf8').trimEnd().split('\n')
