@@ -1,8 +1,11 @@
 /** Files of settings: `config=run.yaml` beside words, and what `--print-config` prints. */
 import type { Document, Node, ParsedNode } from 'yaml'
 import { InputError, show } from '../errors.ts'
-import { disk, RECORD_BYTES } from '../files.ts'
+import { disk } from '../files.ts'
 import type { SettingValue } from '../settings.ts'
+
+/** The most bytes of such a file: the time to look for keys that stand twice grows with the square of their number. */
+const CONFIG_BYTES = 2 ** 16
 
 /** A value as a word of the command line has it, and the line where it stands. */
 export interface ConfigText {
@@ -20,7 +23,7 @@ export type ConfigValue = SettingValue | readonly SettingValue[]
  */
 export async function readConfigFile(path: string): Promise<ReadonlyMap<string, ConfigText>> {
   const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import('yaml')
-  const bytes = await disk.read(path, RECORD_BYTES, true).catch((cause: NodeJS.ErrnoException) => {
+  const bytes = await disk.read(path, CONFIG_BYTES, true).catch((cause: NodeJS.ErrnoException) => {
     const got = cause.code === 'ENOENT' ? 'no such file' : cause.message
     throw new InputError(`config ${path}`, got, 'a file of YAML or JSON with keys and values', { cause })
   })

@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import type { WriteStream } from 'node:tty'
 import { formatBytes } from '../entries/data.ts'
 import type { TextRunPlan } from '../entries/text.ts'
+import { printable } from '../errors.ts'
 import type { Run, RunDefinition, RunSummary } from '../index.ts'
 import { conversationWords } from './follow-conversations.ts'
 import { episodeWords } from './follow-episodes.ts'
@@ -73,7 +74,7 @@ function describe(summary: RunSummary, definition: RunDefinition): string {
 export function labeled(all: readonly Row[], stream: WriteStream): string[] {
   const style = styleFor(stream)
   const width = Math.max(...all.map(([name]) => name.length))
-  return all.map(([name, text]) => `  ${style('dim', name.padEnd(width))}  ${text}`)
+  return all.map(([name, text]) => `  ${style('dim', name.padEnd(width))}  ${printable(text)}`)
 }
 
 /** Commands to go on with, as they can be pasted, and what each shows. */

@@ -1,6 +1,7 @@
 /** Colors of a terminal, where it has them. */
 import type { WriteStream } from 'node:tty'
 import { environmentVariable } from '../environment-variables.ts'
+import { printable } from '../errors.ts'
 
 const CODES = { bold: [1, 22], dim: [2, 22], green: [32, 39], cyan: [36, 39] } as const
 export type Style = keyof typeof CODES
@@ -20,5 +21,5 @@ export function styleFor(stream: WriteStream): (style: Style, text: string) => s
 
 /** A word of a command line as a shell takes it. */
 export function shellWord(word: string): string {
-  return /^[\w./=:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+  return /^[\w./=:@%+,-]+$/.test(word) ? word : `'${printable(word).replaceAll("'", `'\\''`)}'`
 }

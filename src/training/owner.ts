@@ -234,7 +234,12 @@ async function contend(folder: string, token: string): Promise<void> {
   const unwritten = new Map<string, number>()
   for (;;) {
     let mustWait = false
-    for (const claim of await claimsIn(folder)) {
+    const claims = await claimsIn(folder)
+    // Together: each may take half a minute, and a folder may have any number of them.
+    const gone = await Promise.all(
+      claims.map(({ path, record }) => record !== null && !path.endsWith(token) && isGone(path, record)),
+    )
+    for (const [i, claim] of claims.entries()) {
       const otherToken = basename(claim.path).slice(PREFIX.length)
       if (otherToken === token) continue
       if (claim.record === null) {
@@ -242,7 +247,7 @@ async function contend(folder: string, token: string): Promise<void> {
         unwritten.set(otherToken, seen)
         if (performance.now() - seen < UNWRITTEN_MS) mustWait = true
         else await disk.remove(claim.path)
-      } else if (await isGone(claim.path, claim.record)) await disk.remove(claim.path)
+      } else if (gone[i]) await disk.remove(claim.path)
       else if (claim.isHeld || otherToken < token) {
         const expected = `a folder that nobody trains in (if that process is gone: remove ${claim.path})`
         throw new TakenError('folder', folder, `is in use by ${describe(claim)}`, expected)

@@ -107,6 +107,35 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
   })
 })
 
+test('a name of a run that steers the terminal is shown as escapes', async () => {
+  const steering = join(base, STEERING)
+  await cp(run, steering, { recursive: true })
+  for (const name of ['resume', 'evaluate'] as const) {
+    const { code, stdout, stderr } = await inProcess([name, steering])
+    expect([name, code]).toEqual([name, 0])
+    expect(/\p{Cc}|\u202e/u.test((stdout + stderr).replaceAll(/[\n\t]/g, ''))).toBe(false)
+  }
+})
+
+test('claims of many other machines are looked at together', { timeout: 12_000 }, async () => {
+  for (let i = 0; i < 40; i++) {
+    const claim = join(run, `.owner-${String(i).padStart(16, '0')}`)
+    await mkdir(join(claim, 'held'), { recursive: true })
+    await writeFile(join(claim, 'owner.json'), '{"host":"elsewhere","beatSeconds":0.2}') // Gone after 1.2 s.
+  }
+  expect((await inProcess(['resume', run])).code).toBe(0)
+})
+
+test('a config file of many keys is refused before it is parsed', async () => {
+  const file = join(base, 'many.yaml')
+  await writeFile(file, Array.from({ length: 2e5 }, (_, i) => `k${i}: 1`).join('\n'))
+  const { code, stderr } = await inProcess(['train', 'CartPole-v1', `config=${file}`])
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(/^colonnade: [^\n]*, more than the 65536 [^\n]*, expected [^\n]*\n$/),
+  ])
+})
+
 test('a run that is named by a link is a run', async () => {
   await symlink(run, join(base, 'latest'))
   expect(await inProcess(['evaluate', join(base, 'latest'), 'episodes=1'])).toMatchObject({ code: 0, stderr: '' })
