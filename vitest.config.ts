@@ -12,7 +12,7 @@ const builtWorkers = {
   transform(code: string, id: string) {
     const folder = /\/src\/(.*\/)?[^/]+\.ts$/.exec(id)?.[1]
     if (folder === undefined || !id.startsWith(root.pathname)) return null
-    if (id.endsWith('/training/team.ts')) {
+    if (id.endsWith('/training/threads/team.ts')) {
       const entry = new URL('tests/support/built-worker.mjs', root).href
       return code.replace("new URL('./worker.js', import.meta.url)", `new URL('${entry}')`)
     }
@@ -46,14 +46,14 @@ const LONG = [
   'cli/doctor',
   'examples',
   'kernels/transformer',
-  'devices/binding',
+  'policies/devices/binding',
   'training/settings-act',
   'learning/convolutional',
   'guarded',
   'policies/network',
   'training/checkpoint-kill',
   'cli/alone',
-  'policies/transformer/lora',
+  'language/transformer/lora',
   'trust',
   'environments/registry',
   'learning/recurrent',
@@ -73,8 +73,8 @@ class LongestFirst extends BaseSequencer {
 /** Tests that can share modules. Elsewhere there are devices, commands and measurements of learning. */
 const PLAIN = new RegExp(
   `^(${[
-    ...['algorithms', 'compat', 'components', 'datasets', 'engines', 'environments', 'export', 'gateway', 'kernels'],
-    ...['orchestration', 'policies/transformer', 'rewards', 'serving', 'systems', 'tables', 'text', 'training'],
+    ...['agents', 'algorithms', 'compat', 'components', 'engines', 'environments', 'fleet', 'kernels', 'language'],
+    ...['policies/export', 'systems', 'tables', 'training'],
   ].join('|')})/|^policies/(mlp|weights)|^(?!cli)[^/]+$`,
 )
 
@@ -85,9 +85,9 @@ const PLAIN = new RegExp(
 const THOROUGH = [
   'learning/.*',
   'outside/.*',
-  '(training|serving)/faults',
+  '(training|agents/serving)/faults',
   'cli/(actors|alone|stuck)',
-  'devices/binding',
+  'policies/devices/binding',
   'examples',
   'packages',
   'packed(-links)?',
@@ -129,7 +129,7 @@ export default defineConfig(({ mode }) => ({
       { extends: true, mode, test: { name: 'sharing', include: SHARING, exclude: leftOut(mode), isolate: false } },
       { extends: true, mode, test: { name: 'apart', include: FILES, exclude: [...SHARING, ...leftOut(mode)] } },
     ],
-    testTimeout: mode === 'properties' ? 1_200_000 : 120_000,
+    testTimeout: ['properties', 'learn'].includes(mode) ? 1_200_000 : 120_000,
     hookTimeout: 300_000,
     // By itself vitest leaves one core idle: half of the two that most machines for tests have. And some tests wait.
     maxWorkers: Math.ceil(1.5 * availableParallelism()),

@@ -28,19 +28,19 @@ export interface RoomRecord extends Machine, RoomReport {
 }
 
 /** The folders whose code decides a room's figures; each room has its own folder besides. */
-const TRAINS = ['src/kernels', 'src/systems', 'src/cohorts', 'src/policies', 'src/algorithms', 'src/training']
+const TRAINS = ['src/kernels', 'src/systems', 'src/world', 'src/policies', 'src/algorithms', 'src/training']
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   kernels: ['src/kernels'],
   widths: ['src/kernels', 'src/policies'],
-  devices: ['src/devices', 'src/kernels'],
+  devices: ['src/policies/devices', 'src/kernels'],
   environments: ['src/environments', 'src/systems', 'src/kernels'],
   training: TRAINS,
   plots: TRAINS,
   peers: [...TRAINS, 'src/environments'],
-  networks: [...TRAINS, 'src/devices', 'src/environments'],
-  trl: [...TRAINS, 'src/text'],
-  'llama-cpp': ['src/kernels', 'src/policies'],
-  agents: ['src/cohorts', 'src/systems', 'src/engines', 'src/environments'],
+  networks: [...TRAINS, 'src/environments'],
+  trl: [...TRAINS, 'src/language'],
+  'llama-cpp': ['src/kernels', 'src/language/transformer'],
+  agents: ['src/world', 'src/systems', 'src/engines', 'src/environments'],
 }
 
 const inDist = import.meta.url.includes('/dist/bench/')

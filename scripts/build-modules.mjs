@@ -17,13 +17,13 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const source = join(root, 'src')
 const out = join(root, 'dist')
 const BUNDLE = 'src/bundle.js'
-const OWN_FILES = 'src/own-files.js'
+const OWN_FILES = 'src/base/files/own-files.js'
 /** Marks a module that the bundle imports from where it is built, until that path is known. */
 const APART = 'apart:'
 /** Programs that begin without the entries; the page of the dashboard among them, which a browser loads. */
 const SMALL = [
-  ...['cli/main.ts', 'dashboard/page/main.ts'],
-  ...['rewards/code-worker.ts', 'rewards/maths-worker.ts', 'tables/arrow-worker.ts'],
+  ...['cli/main.ts', 'telemetry/dashboard/page/main.ts'],
+  ...['language/rewards/code/code-worker.ts', 'language/rewards/maths/maths-worker.ts', 'tables/arrow-worker.ts'],
 ]
 
 const { options } = ts.parseJsonConfigFileContent(
@@ -127,7 +127,7 @@ function resolveOwn(specifier, importer, modules) {
 }
 
 /**
- * Prepares a module for bundlers, ours and the users'. Each `import.meta.url` of src goes through `ownUrl` (src/own-files.ts): it
+ * Prepares a module for bundlers, ours and the users'. Each `import.meta.url` of src goes through `ownUrl` (src/base/files/own-files.ts): it
  * stays the address of the module in the installed package wherever the code is moved. An import by an address that is known
  * only when it runs is marked as one that no bundler resolves.
  */
@@ -138,7 +138,7 @@ function movable(code, file) {
   const { importMetas, dynamicImports } = parseSync(file, code).module
   const urls = importMetas.filter(({ end }) => code.slice(end).startsWith('.url'))
   for (const { start, end } of urls) {
-    text.overwrite(start, end + '.url'.length, `ownUrl('${specifierOf(own, OWN_FILES)}')`)
+    text.overwrite(start, end + '.url'.length, `ownUrl('${own.slice('src/'.length)}')`)
   }
   if (urls.length > 0) text.append(`import { ownUrl } from '${specifierOf(OWN_FILES, own).replace(/js$/, 'ts')}'\n`)
   for (const { moduleRequest } of dynamicImports) {

@@ -29,13 +29,14 @@ describe('start-up', () => {
     const { output, files } = await loadedBy(MAIN, '--version')
     expect(output).toMatch(/^\d+\.\d+\.\d+\n$/)
     expect(files.map((url) => url.replace(/.*\/dist\/src\//, '')).sort()).toEqual([
-      'cli/command.js',
+      'base/errors.js',
+      'base/pair.js',
+      'base/version.js',
       'cli/main.js',
-      'cli/stray.js',
-      'cli/streams.js',
-      'cli/words.js',
-      'errors.js',
-      'version.js',
+      'cli/show/streams.js',
+      'cli/words/command.js',
+      'cli/words/stray.js',
+      'cli/words/words.js',
     ])
   })
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { Clock, chromeTrace, traceBuffer, Work, workNames } from '../src/clock.ts'
+import { Clock, chromeTrace, traceBuffer, Work, workNames } from '../src/base/clock.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo } from '../src/index.ts'
 
 interface Event {

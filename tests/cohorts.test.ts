@@ -1,15 +1,15 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
 
 import { describe, expect, test, vi } from 'vitest'
-import { asConversations, asEpisodes } from '../src/cohorts/cohort.ts'
-import { planConversations } from '../src/cohorts/conversation-draft.ts'
-import { type ConversationDraft, cancelReplies, canGoOn, owedAnswers } from '../src/cohorts/conversations.ts'
-import { closeRollout } from '../src/cohorts/episodes.ts'
-import type { localEnginePlan } from '../src/engines/local-columns.ts'
+import type { localEnginePlan } from '../src/engines/local/local-columns.ts'
 import { defineWrapper, wrap } from '../src/environments/wrapper.ts'
 import { cartPole, createTrainer, createWorld, languageModel, mlp, pendulum, ppo, tick } from '../src/index.ts'
-import { collect } from '../src/tick.ts'
-import { checkWorld } from '../src/world.ts'
+import { collect } from '../src/systems/tick.ts'
+import { asConversations, asEpisodes } from '../src/world/cohort.ts'
+import { type ConversationDraft, cancelReplies, canGoOn, owedAnswers } from '../src/world/conversations/cohort.ts'
+import { planConversations } from '../src/world/conversations/draft.ts'
+import { closeRollout } from '../src/world/episodes/cohort.ts'
+import { checkWorld } from '../src/world/world.ts'
 import { digits, talkWorld } from './support/conversations.ts'
 import { later } from './support/later.ts'
 

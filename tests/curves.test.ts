@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { drawCurve, drawCurves } from '../src/curves.ts'
+import { drawCurve, drawCurves } from '../src/telemetry/curves.ts'
 import { parseSvg } from './support/svg.ts'
 
 const labels = { x: 'CartPole-v1: environment steps', y: 'mean return of the last 100 episodes' }

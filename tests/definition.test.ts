@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fingerprint } from '../src/definition.ts'
+import { fingerprint } from '../src/base/definition.ts'
 
 test('a fingerprint is FNV-1a of the parts as JSON: the same everywhere, and other parts have others', () => {
   // Python: h = 0xcbf29ce484222325

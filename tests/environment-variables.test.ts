@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { helpOf } from '../src/cli/help.ts'
-import { environmentVariables } from '../src/environment-variables.ts'
+import { environmentVariables } from '../src/base/environment-variables.ts'
+import { helpOf } from '../src/cli/words/help.ts'
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -14,7 +14,7 @@ test('environment variables are read in one file alone, by names that it declare
   // Whichever way it is written: process.env, process['env'], { env } = process, an import of node:process.
   const reads =
     /process\s*(\?\.|\.|\[\s*['"])\s*env\b|\benv\b[^=\n]*\}\s*=\s*process\b|from 'node:process'|Deno\.env|Bun\.env/
-  expect(files.filter((name) => reads.test(text(name)))).toEqual(['environment-variables.ts'])
+  expect(files.filter((name) => reads.test(text(name)))).toEqual(['base/environment-variables.ts'])
   const used = files.flatMap((name) =>
     [...text(name).matchAll(/environmentVariable\('([A-Z_]+)'\)/g)].map(([, found]) => found),
   )

@@ -1,8 +1,8 @@
 import { mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { InputError } from '../src/errors.ts'
-import { cannotWrite, makeFolder, writeWhole } from '../src/files.ts'
+import { InputError } from '../src/base/errors.ts'
+import { cannotWrite, makeFolder, writeWhole } from '../src/base/files/files.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 let folder: string

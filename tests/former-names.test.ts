@@ -36,7 +36,7 @@ const TODAY = {
 }
 
 test('keys of a run are taken by their former names, with one line each', async () => {
-  const { configureRun, configOf } = await import('../src/training/run.ts')
+  const { configureRun, configOf } = await import('../src/training/run/run.ts')
   const config = async (texts: Record<string, string>) =>
     JSON.stringify(configOf('.', await configureRun('text/tool-arithmetic', texts)))
   const former = await config(FORMER)
@@ -50,15 +50,15 @@ test('keys of a run are taken by their former names, with one line each', async 
 })
 
 test('a program passes them, and a command and a sweep take them', async () => {
-  const { sft } = await import('../src/algorithms/sft.ts')
+  const { sft } = await import('../src/algorithms/tokens/sft.ts')
   const given = { steps: 7, schedule: 'linear' } as never
   expect(sft(given).settings).toMatchObject({ updates: 7, learningRateSchedule: 'linear' })
   expect(told).toEqual(NOTICES.slice(0, 2))
   expect(() => sft({ steps: 7, updates: 8 } as never)).toThrow('sft.steps: got a value, and updates, expected one')
-  const { resolveSweepKeys } = await import('../src/training/sweep.ts')
+  const { resolveSweepKeys } = await import('../src/training/groups/sweep.ts')
   expect((await resolveSweepKeys('text/reverse', { 'sft.steps': '3,4' })).get('sft.updates')).toEqual([3, 4])
-  const { readKeys } = await import('../src/cli/invocation.ts')
-  const { number } = await import('../src/settings.ts')
+  const { readKeys } = await import('../src/base/invocation.ts')
+  const { number } = await import('../src/base/settings.ts')
   expect(readKeys({ faultFraction: number(0, '') }, { faultRate: '0.5' })).toEqual({ faultFraction: 0.5 })
 })
 
@@ -72,7 +72,7 @@ describe('runs that an earlier version wrote', () => {
 
   test('of a language model goes on, and is then written by the names of today', async () => {
     const folder = await copy('words')
-    const { resumeRun } = await import('../src/training/run.ts')
+    const { resumeRun } = await import('../src/training/run/run.ts')
     const run = await resumeRun(folder, { settings: { 'rl.updates': '3' } })
     expect(told.toSorted()).toEqual(NOTICES.toSorted())
     const summary = await run.train()
@@ -91,7 +91,7 @@ describe('runs that an earlier version wrote', () => {
       ...{ 'rl.updates': '2', 'rl.groupSize': '2', 'rl.groupsPerUpdate': '2', 'sft.batchSize': '2', threads: '1' },
       ...{ kernels: 'plain', checkpointsKept: '1', trajectories: 'none', heldOutEpisodes: '2' },
     }
-    const { startRun, configureRun } = await import('../src/training/run.ts')
+    const { startRun, configureRun } = await import('../src/training/run/run.ts')
     for (const names of [FORMER, TODAY]) {
       const folder = await copy('words')
       const definition = await configureRun('text/tool-arithmetic', { ...small, ...names })
@@ -103,7 +103,7 @@ describe('runs that an earlier version wrote', () => {
 
   test('of a game goes on', async () => {
     const folder = await copy('game')
-    const { resumeRun } = await import('../src/training/run.ts')
+    const { resumeRun } = await import('../src/training/run/run.ts')
     const summary = await (await resumeRun(folder, { settings: { totalSteps: '768' } })).train()
     expect(summary).toMatchObject({ status: 'complete', totalSteps: 768 })
     expect(told).toEqual(['colonnade: opponentsShare is now called opponentsFraction'])
@@ -115,7 +115,7 @@ describe('runs that an earlier version wrote', () => {
     const config = await settingsOf(folder)
     config.settings.opponentsFraction = 0.4
     await writeFile(join(folder, 'config.json'), JSON.stringify(config))
-    const { openRun } = await import('../src/training/run.ts')
+    const { openRun } = await import('../src/training/run/run.ts')
     await expect(openRun(folder)).rejects.toThrow('run.opponentsShare: got a value, and opponentsFraction')
   })
 })

@@ -1,7 +1,7 @@
 /** What the package says of values that nobody means. */
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { checkGiven } from '../src/errors.ts'
+import { checkGiven } from '../src/base/errors.ts'
 import { start } from './support/command.ts'
 import { entries } from './support/entries.ts'
 import { temporaryFolder } from './support/temporary.ts'

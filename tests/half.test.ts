@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { narrowBf16, narrowF16, widenBf16, widenF16 } from '../src/half.ts'
+import { narrowBf16, narrowF16, widenBf16, widenF16 } from '../src/base/half.ts'
 
 const all = Uint16Array.from({ length: 65536 }, (_, bits) => bits)
 const formats = [

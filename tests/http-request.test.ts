@@ -2,9 +2,9 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, expect, test } from 'vitest'
-import { JsonClient } from '../src/engines/json-client.ts'
-import { TinkerClient } from '../src/engines/tinker-client.ts'
-import { createRemoteRewardProcessor } from '../src/rewards/remote.ts'
+import { JsonClient } from '../src/base/http/json-client.ts'
+import { TinkerClient } from '../src/engines/tinker/tinker-client.ts'
+import { createRemoteRewardProcessor } from '../src/language/rewards/remote.ts'
 
 const close: (() => void)[] = []
 afterAll(() => {

@@ -12,7 +12,7 @@ import {
   removeEntity,
 } from 'bitecs'
 import { expect, test } from 'vitest'
-import { createLanes, LaneEntities, Present } from '../src/cohorts/lanes.ts'
+import { createLanes, LaneEntities, Present } from '../src/world/lanes.ts'
 
 const sorted = (entities: Iterable<number>) => [...entities].sort((a, b) => a - b)
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { group, type Metric, MetricTotals } from '../src/base/metrics.ts'
 import type { LearnerMetrics } from '../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, defineAlgorithm, InputError, mlp, ppo } from '../src/index.ts'
-import { group, type Metric, MetricTotals } from '../src/metrics.ts'
 import * as fc from './support/properties.ts'
 
 const metric = (reduction: Metric['reduction'], unit: string | null = null): Metric => ({

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { describe, expect, test } from 'vitest'
-import { lossSettings } from '../src/algorithms/loss-settings.ts'
-import { rlSettings } from '../src/algorithms/rl.ts'
+import { lossSettings } from '../src/algorithms/losses/loss-settings.ts'
+import { rlSettings } from '../src/algorithms/tokens/rl.ts'
 import { counterparts, documented } from './support/documented.ts'
 import { namesOfEntries } from './support/entries.ts'
 

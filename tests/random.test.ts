@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../src/errors.ts'
-import { boxMuller, checkSeed, philox4x32, Random, Stream, unitFromWord } from '../src/random.ts'
+import { InputError } from '../src/base/errors.ts'
+import { boxMuller, checkSeed, philox4x32, Random, Stream, unitFromWord } from '../src/base/random.ts'
 import * as fc from './support/properties.ts'
 
 const MAX = 0xffffffff

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
-import { InputError } from '../src/errors.ts'
+import { InputError } from '../src/base/errors.ts'
 import {
   decodeSafetensors,
   encodeSafetensors,
@@ -12,7 +12,7 @@ import {
   tensorOf,
   tensorValues,
   writeSafetensors,
-} from '../src/safetensors.ts'
+} from '../src/base/files/safetensors.ts'
 import * as fc from './support/properties.ts'
 import { temporaryFolder } from './support/temporary.ts'
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { race } from '../examples/league.ts'
-import { snake } from '../src/environments/snake.ts'
+import { snake } from '../src/environments/grids/snake.ts'
 import {
   cartPole,
   configureRun,
@@ -15,7 +15,7 @@ import {
   startRun,
   type Trainer,
 } from '../src/index.ts'
-import { runMetrics } from '../src/training/run.ts'
+import { runMetrics } from '../src/training/run/run.ts'
 import { advanceTo, columnsOf } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../src/errors.ts'
+import { InputError } from '../src/base/errors.ts'
 import {
   boolean,
   choice,
@@ -13,7 +13,7 @@ import {
   sizes,
   strings,
   text,
-} from '../src/settings.ts'
+} from '../src/base/settings.ts'
 import * as fc from './support/properties.ts'
 
 const declared = {

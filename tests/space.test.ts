@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../src/errors.ts'
+import { InputError } from '../src/base/errors.ts'
 import {
   box,
   choiceSizes,
@@ -9,7 +9,7 @@ import {
   spaceToJson,
   spaceType,
   spaceWidth,
-} from '../src/space.ts'
+} from '../src/base/space.ts'
 import * as fc from './support/properties.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY

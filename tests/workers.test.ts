@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { WorkerPool } from '../src/workers.ts'
+import { WorkerPool } from '../src/base/threads/workers.ts'
 
 const entry = new URL('./support/reward-worker.mjs', import.meta.url)
 const answerOf = (outcome: object): unknown => ('answer' in outcome ? outcome.answer : outcome)

@@ -5,8 +5,8 @@
  */
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
-import type { Tfjs, WasmBackend } from '../../src/devices/wasm/heap.ts'
-import { registerWasmKernels } from '../../src/devices/wasm/register.ts'
+import type { Tfjs, WasmBackend } from '../../src/policies/devices/wasm/heap.ts'
+import { registerWasmKernels } from '../../src/policies/devices/wasm/register.ts'
 import { check, checkClose, type Figure, figure, interleave, rates, ratio, secondsOf, type Wanted } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { perceptron, type Twin, transformer } from './networks.ts'

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { type Device, type DeviceName, startDeviceFrom } from '../../src/devices/device.ts'
+import { type Device, type DeviceName, startDeviceFrom } from '../../src/policies/devices/device.ts'
 import { check, checkClose, type Figure, figure, interleave, type Runner, rates, ratio } from '../measure.ts'
 import { perceptron, transformer } from './networks.ts'
 
@@ -55,7 +55,9 @@ export async function compareDevices(): Promise<{ figures: Figure[]; skipped: st
     try {
       device = await startDeviceFrom(from, name)
     } catch (error) {
-      skipped.push(`${(error as Error).message}; vitest run tests/devices/binding.test.ts makes one, if it can`)
+      skipped.push(
+        `${(error as Error).message}; vitest run tests/policies/devices/binding.test.ts makes one, if it can`,
+      )
       continue
     }
     console.log(`${name}: ${device.version}`)

@@ -1,8 +1,8 @@
 /** The games of several lanes as rows of the suite's table; docs/roles.svg. */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { drawCurves } from '../../src/curves.ts'
 import type { EnvironmentId } from '../../src/index.ts'
+import { drawCurves } from '../../src/telemetry/curves.ts'
 import type { Outcome, Row } from '../worlds/row.ts'
 import { type Opponent, playPerfectly, searchTwoPlies } from './opponents.ts'
 import { type Roles, rateRoles } from './roles.ts'

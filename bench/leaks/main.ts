@@ -3,7 +3,6 @@
  * their bytes differ from what they were after the first update; the process's memory is only shown.
  */
 
-import { startDevice } from '../../src/devices/device.ts'
 import {
   cartPolePosition,
   createTrainer,
@@ -13,6 +12,7 @@ import {
   ppo,
   recurrent,
 } from '../../src/index.ts'
+import { startDevice } from '../../src/policies/devices/device.ts'
 import { check, type Figure, figure } from '../measure.ts'
 import { alignColumns, reportRoom } from '../report.ts'
 

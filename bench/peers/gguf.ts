@@ -1,7 +1,7 @@
 /** A model of ours as a GGUF file, by the format's description of version 3: what llama.cpp reads. */
 import { open } from 'node:fs/promises'
+import { narrowF16 } from '../../src/base/half.ts'
 import type { TransformerModel } from '../../src/entries/text.ts'
-import { narrowF16 } from '../../src/half.ts'
 
 const ALIGNMENT = 32
 /** What values are, by the format's numbers. */

@@ -3,9 +3,9 @@
  * where it was stopped: what was measured with what the presets say now stands, seed by seed, in `bench/worlds/measured.jsonl`.
  * `WORLDS=Taxi-v3,Maze-v0` measures the rows of these environments, and all of them again.
  */
+import { unknownWord } from '../../src/base/errors.ts'
 import * as algorithms from '../../src/entries/algorithms.ts'
 import { createEnvironment } from '../../src/entries/environments.ts'
-import { unknownWord } from '../../src/errors.ts'
 import * as core from '../../src/index.ts'
 import { reportRoom } from '../report.ts'
 import { figuresOf, isTold, type Measured, nameOf, readRecords, recordOf, type Told, writeRecords } from './measured.ts'

@@ -2,7 +2,7 @@
 import { configureRun, createWorld, type EnvironmentId, reset } from '../../src/index.ts'
 
 const LANES = 2000
-/** What may lie on a field, as in `src/environments/grid-rooms.ts`. */
+/** What may lie on a field, as in `src/environments/grids/grid-rooms.ts`. */
 const Field = { empty: 0, goal: 2, key: 3, door: 4, open: 5 }
 const COLUMN = [1, 0, -1, 0] as const
 const ROW = [0, 1, 0, -1] as const

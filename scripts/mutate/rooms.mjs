@@ -16,8 +16,8 @@ export const rooms = {
     mutate: ['src/systems'],
     tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts'],
   },
-  cohorts: {
-    mutate: ['src/cohorts', 'src/world.ts', 'src/kinds.ts', 'src/tick.ts'],
+  world: {
+    mutate: ['src/world', 'src/systems/tick.ts'],
     tests: [
       'tests/systems',
       'tests/world.test.ts',
@@ -47,8 +47,8 @@ export const rooms = {
     ],
   },
   rewards: {
-    mutate: ['src/rewards'],
-    tests: ['tests/rewards'],
+    mutate: ['src/language/rewards'],
+    tests: ['tests/language/rewards'],
     withoutTests: ['code.test.ts', 'maths.test.ts'],
   },
   tables: { mutate: ['src/tables'], tests: ['tests/tables'] },
@@ -57,27 +57,31 @@ export const rooms = {
     without: ['.simd.ts', 'kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
     tests: ['tests/kernels'],
   },
-  gateway: { mutate: ['src/gateway'], tests: ['tests/gateway'], withoutTests: ['cli.test.ts', 'clients.test.ts'] },
+  gateway: {
+    mutate: ['src/agents/gateway'],
+    tests: ['tests/agents/gateway'],
+    withoutTests: ['cli.test.ts', 'clients.test.ts'],
+  },
   engines: {
     mutate: ['src/engines'],
     tests: [
       'tests/engines',
       'tests/training/tinker.test.ts',
       'tests/text-cohort.test.ts',
-      'tests/serving/server.test.ts',
+      'tests/agents/serving/server.test.ts',
     ],
   },
   // The page itself is tried in a browser, by tests/outside.
   dashboard: {
-    mutate: ['src/dashboard'],
+    mutate: ['src/telemetry/dashboard'],
     without: ['dashboard/page/'],
-    tests: ['tests/dashboard'],
+    tests: ['tests/telemetry/dashboard'],
     withoutTests: ['command.test.ts'],
   },
-  orchestration: { mutate: ['src/orchestration'], tests: ['tests/orchestration'] },
+  fleet: { mutate: ['src/fleet'], tests: ['tests/fleet'] },
   offPolicy: {
     mutate: [
-      ...['off-policy.ts', 'replay.ts', 'dqn.ts', 'sac.ts'].map((name) => `src/algorithms/${name}`),
+      ...['off-policy.ts', 'replay.ts', 'dqn.ts', 'sac.ts'].map((name) => `src/algorithms/off-policy/${name}`),
       ...['replay', 'values', 'loss/td.ts'].map((name) => `src/kernels/${name}`),
       ...['q-network.ts', 'sac-network.ts'].map((name) => `src/policies/${name}`),
     ],

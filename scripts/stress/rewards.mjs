@@ -4,8 +4,8 @@
 import { spawn } from 'node:child_process'
 import { availableParallelism, loadavg } from 'node:os'
 import { codeReward, mathAccuracyReward, withPolicy } from '../../dist/src/entries/rewards.js'
-import { compareAnswers } from '../../dist/src/rewards/comparison.js'
-import { runProgram } from '../../dist/src/rewards/interpreter.js'
+import { runProgram } from '../../dist/src/language/rewards/code/interpreter.js'
+import { compareAnswers } from '../../dist/src/language/rewards/comparison.js'
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */
 function uniform(seed) {

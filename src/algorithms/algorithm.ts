@@ -7,18 +7,18 @@
  * `ppo.gamma`), presets, help, `config.json` and the workers' part follow from it, for an algorithm of the registry as
  * for one that a module exports. Nobody above knows an algorithm by its name, but the presets.
  */
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
+import { checkMetrics, type Metrics } from '../base/metrics.ts'
+import type { Random } from '../base/random.ts'
+import type { Settings, SettingValues } from '../base/settings.ts'
+import type { Space } from '../base/space.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
-import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { checkGiven, InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { checkMetrics, type Metrics } from '../metrics.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
-import type { Random } from '../random.ts'
-import type { Settings, SettingValues } from '../settings.ts'
-import type { Space } from '../space.ts'
-import type { Staleness } from './staleness.ts'
+import type { Staleness } from './tokens/staleness.ts'
 
 /** What the maker of an algorithm returns. */
 export interface AlgorithmModel {

@@ -3,9 +3,9 @@
  * policy with a memory, one sequence, which is a stretch of one lane's rows with a burn-in before it. Blocks hold whole
  * units, at most `blockRows` rows.
  */
+import { InputError } from '../base/errors.ts'
 import { type Columns, column } from '../components/column.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
-import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { BLOCK_ROWS, type PolicyModel, type Sequence } from '../policies/policy.ts'
 

@@ -1,9 +1,9 @@
 /** Optimizers: the columns that each keeps beside the weights, and its step. */
+import { InputError } from '../base/errors.ts'
+import { choice, number, optionalNumber, type SettingValues } from '../base/settings.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Parameter } from '../policies/policy.ts'
-import { choice, number, optionalNumber, type SettingValues } from '../settings.ts'
 
 const BETA_1 = 0.9
 const BETA_2 = 0.999

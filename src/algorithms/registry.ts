@@ -1,11 +1,11 @@
 /** The algorithms that come with Colonnade for lanes that step; those of language models are in `training/text/`. */
-import { byId } from '../errors.ts'
-import { a2c } from './a2c.ts'
+import { byId } from '../base/errors.ts'
 import type { AlgorithmFactory } from './algorithm.ts'
-import { bc } from './bc.ts'
-import { dqn } from './dqn.ts'
-import { ppo } from './ppo.ts'
-import { sac } from './sac.ts'
+import { dqn } from './off-policy/dqn.ts'
+import { sac } from './off-policy/sac.ts'
+import { a2c } from './on-policy/a2c.ts'
+import { bc } from './on-policy/bc.ts'
+import { ppo } from './on-policy/ppo.ts'
 
 /** Every built-in algorithm's factory. */
 export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] as unknown as AlgorithmFactory[]

@@ -2,9 +2,9 @@
  * The gradient of a minibatch by all threads: it is cut into blocks, block b adds to slot b mod 16, and slots are summed
  * pairwise, so the sum's order is fixed by the data.
  */
-import { type Clock, Work } from '../clock.ts'
+import { type Clock, Work } from '../base/clock.ts'
+import { InputError } from '../base/errors.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import { InputError } from '../errors.ts'
 import { NUM_SLOTS } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'

@@ -1,5 +1,5 @@
 /** Weights in one array that an optimizer changes, with what goes on from one step to the next beside them. */
-import { InputError } from '../errors.ts'
+import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import {
   type OptimizerColumns,

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
+import { outliveReaders } from './show/streams.ts'
 /** The command line. */
-import { runCommand } from './command.ts'
-import { commandIsDone, tellStrayErrors } from './stray.ts'
-import { outliveReaders } from './streams.ts'
+import { runCommand } from './words/command.ts'
+import { commandIsDone, tellStrayErrors } from './words/stray.ts'
 
 outliveReaders()
 tellStrayErrors()

@@ -3,9 +3,9 @@
  * from another, and in between asks an environment. Here it is a `defineAgent`: each observation is a call of the model, so a
  * thousand agents advance in one batch, and what the model says is recorded by its ids. An agent returns what came of it.
  */
-import { type AgentResult, defineAgent } from '../environments/agent.ts'
+import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Example, Message, TextEnvironmentDefinition, Turn } from '../environments/text.ts'
-import { checkOptions, InputError, show } from '../errors.ts'
+import { type AgentResult, defineAgent } from '../environments/tools/agent.ts'
 import {
   type Abstraction,
   type CheckedService,

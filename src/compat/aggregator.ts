@@ -1,7 +1,7 @@
 /** One buffer of the episodes of several workers. */
-import { checkOptions, InputError, show } from '../errors.ts'
-import { EpisodeBuffer, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
-import type { TrajectoryColumns } from '../tables/trajectories.ts'
+import { checkOptions, InputError, show } from '../base/errors.ts'
+import { EpisodeBuffer, type StepColumns, type StepSequences } from '../tables/episodes/episode-buffer.ts'
+import type { TrajectoryColumns } from '../tables/trajectories/trajectories.ts'
 
 /** Whoever has episodes that have ended, and moves each of them once. */
 export interface EpisodeSource {

@@ -1,6 +1,6 @@
 /** Waits for what somebody else's function answers, for so long and no longer. */
-import { InputError } from '../errors.ts'
-import type { Time } from '../orchestration/time.ts'
+import { InputError } from '../base/errors.ts'
+import type { Time } from '../fleet/time.ts'
 
 /**
  * What `call` answers. It is told by a signal when nobody waits any longer.

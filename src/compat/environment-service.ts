@@ -3,9 +3,9 @@
  * answers with one object; its parts have names, so that an end and a cut stay apart. What such an object answers is checked, and
  * each answer has a deadline.
  */
-import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from '../environments/answer.ts'
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
-import { realTime, type Time } from '../orchestration/time.ts'
+import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from '../environments/bridges/answer.ts'
+import { realTime, type Time } from '../fleet/time.ts'
 import { answerInTime } from './deadline.ts'
 
 /** What an episode begins with. */

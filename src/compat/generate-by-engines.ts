@@ -2,11 +2,11 @@
  * A generate function over the engines that a backend was opened with: servers by their addresses, for `AsyncRolloutManager` and
  * `runRlTraining`. Each prompt is one turn. Turns go on while weights are delivered, and each token has the version that chose it.
  */
+import { Batcher, type Generation, type GenerationRequest, whole } from '../agents/serving/batcher.ts'
+import { checkOptions, InputError, show } from '../base/errors.ts'
 import { areOfSampling, type Engine } from '../engines/engine.ts'
 import { type Example, isMessage, type Message } from '../environments/text.ts'
-import { checkOptions, InputError, show } from '../errors.ts'
-import { Batcher, type Generation, type GenerationRequest, whole } from '../serving/batcher.ts'
-import { promptIds } from '../text/dialogue.ts'
+import { promptIds } from '../language/templates/dialogue.ts'
 import type { GeneratedSample, SamplePlace } from './generated-sample.ts'
 import type { GenerateFn } from './rollout-manager.ts'
 import type { OpenBackend } from './training-backend.ts'

@@ -1,7 +1,7 @@
 /** What a user's generate function answers for a prompt, and the sample that it becomes. */
+import { InputError, show, unknownWord } from '../base/errors.ts'
 import { isMessage, type Message, type StopReason } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
-import { checkSample, countLearned, type Sample, type Status, startSample } from '../tables/sample.ts'
+import { checkSample, countLearned, type Sample, type Status, startSample } from '../tables/trajectories/sample.ts'
 
 /**
  * A sample as a generate function answers it: its words and tokens, those of the prompt first, and whatever else it knows.

@@ -4,14 +4,14 @@
  * delivered or dropped whole, and each one once. Groups are delivered in the order in which their prompts were dealt, whoever is
  * done first. Groups that are more than the batch has room for go into the next one.
  */
-import type { DataBuffer, DealtPrompt, SavedBufferState } from '../datasets/data-buffer.ts'
-import { checkOptions, InputError, show } from '../errors.ts'
-import { Admission, type DeliveryOrder, type FailurePolicy, type Ticket } from '../orchestration/admission.ts'
-import { type RunningLoop, type SampledGroup, type SavedLoop, startLoop } from '../orchestration/loop.ts'
-import { realTime, type Time } from '../orchestration/time.ts'
-import type { FilterDecision } from '../rewards/filters.ts'
-import { convertToBatch, type RolloutBatch } from '../tables/rollout-batch.ts'
-import type { Sample } from '../tables/sample.ts'
+import { checkOptions, InputError, show } from '../base/errors.ts'
+import { Admission, type DeliveryOrder, type FailurePolicy, type Ticket } from '../fleet/admission.ts'
+import { type RunningLoop, type SampledGroup, type SavedLoop, startLoop } from '../fleet/loop.ts'
+import { realTime, type Time } from '../fleet/time.ts'
+import type { DataBuffer, DealtPrompt, SavedBufferState } from '../language/datasets/data-buffer.ts'
+import type { FilterDecision } from '../language/rewards/filters.ts'
+import { convertToBatch, type RolloutBatch } from '../tables/episodes/rollout-batch.ts'
+import type { Sample } from '../tables/trajectories/sample.ts'
 import { type GeneratedSample, type SamplePlace, sampleOf } from './generated-sample.ts'
 
 /**

@@ -2,9 +2,9 @@
  * One environment under one policy, step by step, both of them plain functions: what they do becomes turns of an episode buffer.
  * An episode that has not ended goes on in the next collection, and each one that has ended is given out once.
  */
-import { checkOptions, InputError, show } from '../errors.ts'
-import { realTime, type Time } from '../orchestration/time.ts'
-import { EpisodeBuffer } from '../tables/episode-buffer.ts'
+import { checkOptions, InputError, show } from '../base/errors.ts'
+import { realTime, type Time } from '../fleet/time.ts'
+import { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'
 import { answerInTime } from './deadline.ts'
 import { type CheckedService, checkedService, type EnvironmentService } from './environment-service.ts'
 import type { PolicyFn, RolloutStrategy } from './strategy.ts'

@@ -3,9 +3,9 @@
  * strategy is what it needs to be told, and the rest is one path: the policy is asked, the transition is checked, and becomes a
  * turn of an episode buffer.
  */
-import { algorithmPresets } from '../algorithms/loss-presets.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
-import type { EpisodeBuffer } from '../tables/episode-buffer.ts'
+import { algorithmPresets } from '../algorithms/losses/loss-presets.ts'
+import { InputError, show, unknownWord } from '../base/errors.ts'
+import type { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'
 
 /** A transition by the names of other systems: ids that were seen, ids that were chosen, and what came of them. */
 export interface TransitionData {

@@ -4,37 +4,37 @@
  * the one before are done in their order.
  */
 import { join } from 'node:path'
-import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses.ts'
-import { grpo } from '../algorithms/named-losses.ts'
+import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses/losses.ts'
+import { grpo } from '../algorithms/losses/named-losses.ts'
 import { checkOptimizer, learningRateOf, learningRateSetting, optimizerSettings } from '../algorithms/optimizer.ts'
-import { rlRates } from '../algorithms/rl.ts'
-import { sftRates } from '../algorithms/sft.ts'
-import { markLearned, packBatch } from '../algorithms/token-batch.ts'
-import { trainedOf } from '../algorithms/token-learner.ts'
-import { tokenUpdatePlan } from '../algorithms/token-thread.ts'
-import type { ConversationCohort } from '../cohorts/conversations.ts'
+import { rlRates } from '../algorithms/tokens/rl.ts'
+import { sftRates } from '../algorithms/tokens/sft.ts'
+import { markLearned, packBatch } from '../algorithms/tokens/token-batch.ts'
+import { trainedOf } from '../algorithms/tokens/token-learner.ts'
+import { tokenUpdatePlan } from '../algorithms/tokens/token-thread.ts'
+import { checkOptions, InputError, OptimizerRequiredError, show } from '../base/errors.ts'
+import { resolveSettings, type SettingValues } from '../base/settings.ts'
 import type { Engine, EngineDefinition, WeightsDelivery } from '../engines/engine.ts'
 import { poolEngine } from '../engines/pool.ts'
 import { defineTextEnvironment, type TextEnvironmentDefinition } from '../environments/text.ts'
-import { checkOptions, InputError, OptimizerRequiredError, show } from '../errors.ts'
 import { PolicySum, spansOf, TokenSum } from '../kernels/bind.ts'
-import { resolveSettings, type SettingValues } from '../settings.ts'
-import type { RolloutBatch } from '../tables/rollout-batch.ts'
-import { samplesToTrajectories } from '../tables/sample.ts'
-import { allRows } from '../tables/trajectories.ts'
-import type { LanguageModelDefinition } from '../text/language-model.ts'
+import type { LanguageModelDefinition } from '../language/language-model.ts'
+import type { RolloutBatch } from '../tables/episodes/rollout-batch.ts'
+import { samplesToTrajectories } from '../tables/trajectories/sample.ts'
+import { allRows } from '../tables/trajectories/trajectories.ts'
 import {
   type BackendCall,
   type BackendDefinition,
   differentiate,
   type TrainFuture,
   type TrainingBackend,
-} from '../training/backend.ts'
-import { localBackend } from '../training/text/local-backend.ts'
-import { microBatchRows } from '../training/text/plan.ts'
-import { evaluatorOf, settled } from '../training/text/rl-phase.ts'
-import { inOwnMemory, prepareUpdate } from '../training/text/token-update.ts'
-import { createWorld, type World } from '../world.ts'
+} from '../training/backends/backend.ts'
+import { localBackend } from '../training/backends/local-backend.ts'
+import { microBatchRows } from '../training/text/learn/plan.ts'
+import { evaluatorOf, settled } from '../training/text/learn/rl-phase.ts'
+import { inOwnMemory, prepareUpdate } from '../training/text/learn/token-update.ts'
+import type { ConversationCohort } from '../world/conversations/cohort.ts'
+import { createWorld, type World } from '../world/world.ts'
 
 /** A batch to learn from: samples with rewards, or, without `samples`, sequences that are learned by heart. */
 export type TrainingBatch =

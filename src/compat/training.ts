@@ -1,11 +1,11 @@
 /** The two training loops of other systems, over a backend: supervised steps, and steps from what a manager generates. */
 import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
-import { DataBuffer } from '../datasets/data-buffer.ts'
+import { checkGiven, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { appendText } from '../base/files/files.ts'
 import { deliverWeights, type Engine } from '../engines/engine.ts'
-import { checkGiven, checkOptions, InputError, show, unknownWord } from '../errors.ts'
-import { appendText } from '../files.ts'
-import type { RolloutBatch } from '../tables/rollout-batch.ts'
-import { type SftTrainingOptions, trainOnExamples } from '../training/text/sft-training.ts'
+import { DataBuffer } from '../language/datasets/data-buffer.ts'
+import type { RolloutBatch } from '../tables/episodes/rollout-batch.ts'
+import { type SftTrainingOptions, trainOnExamples } from '../training/text/learn/sft-training.ts'
 import type { AsyncRolloutManager } from './rollout-manager.ts'
 import type { BatchBackend } from './training-backend.ts'
 

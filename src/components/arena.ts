@@ -7,7 +7,7 @@
  * heap that overflows ends the process. Where there is no room, the error says what was asked, for what, and what there
  * is.
  */
-import { assert, checkGiven, InputError } from '../errors.ts'
+import { assert, checkGiven, InputError } from '../base/errors.ts'
 import {
   type Column,
   type Columns,

@@ -3,7 +3,7 @@
  * `ColumnSpec`; a `Plan` is an object whose leaves are specs. An arena turns a plan into the same object with typed
  * arrays for leaves, so whatever owns columns declares them once and names them once.
  */
-import { InputError, show } from '../errors.ts'
+import { InputError, show } from '../base/errors.ts'
 
 /** The typed array of each column type. */
 export interface ColumnArrays {

@@ -8,7 +8,7 @@
  * observations. A box action is there twice: `action` as the policy chose it, which is what it learns from, and
  * `appliedAction` as the environment was given it. Rows with `valid` = 0 are left out of advantages and minibatches.
  */
-import { type Space, spaceType, spaceWidth } from '../space.ts'
+import { type Space, spaceType, spaceWidth } from '../base/space.ts'
 import { type ColumnSpec, type Columns, column } from './column.ts'
 
 /** The columns of a rollout before they have memory. */

@@ -3,9 +3,9 @@
  * kept here, so that an engine says only how tokens come about. There are two ways. Either `advance` generates some of all open
  * turns when it is called; or `begin` starts each turn, and tokens come by themselves, as from a server that streams them.
  */
-import { InputError } from '../errors.ts'
-import { StopStrings } from '../text/stop-strings.ts'
-import type { Tokenizer } from '../text/tokenizer.ts'
+import { InputError } from '../base/errors.ts'
+import { StopStrings } from '../language/tokenizers/stop-strings.ts'
+import type { Tokenizer } from '../language/tokenizers/tokenizer.ts'
 import { Arrival } from './arrival.ts'
 import {
   checkTurn,
@@ -16,7 +16,7 @@ import {
   type TurnRequest,
   type WeightsDelivery,
 } from './engine.ts'
-import { PolledColumns } from './polled.ts'
+import { PolledColumns } from './servers/polled.ts'
 
 /** A turn under way, as the engine that generates it sees it. What is said of a turn that is over changes nothing. */
 export interface OpenTurn {

@@ -1,8 +1,8 @@
 /** Weights in a folder for servers: written once for all servers that a delivery goes to. */
-import { deliverFolder } from '../policies/transformer/delivery.ts'
-import { saveTransformer } from '../policies/transformer/folder.ts'
-import { saveLora } from '../policies/transformer/lora-folder.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
+import { deliverFolder } from '../language/transformer/delivery.ts'
+import { saveTransformer } from '../language/transformer/folder.ts'
+import { saveLora } from '../language/transformer/lora-folder.ts'
+import type { TransformerModel } from '../language/transformer/model.ts'
 import type { EngineContext, WeightsDelivery } from './engine.ts'
 import { WeightsSource } from './weight-deltas.ts'
 

@@ -1,8 +1,8 @@
 /** Engines by a name and settings, so that a run can be told to use one. */
 
-import { defineFactory } from '../definition.ts'
-import { checkGiven } from '../errors.ts'
-import type { Settings, SettingValues } from '../settings.ts'
+import { defineFactory } from '../base/definition.ts'
+import { checkGiven } from '../base/errors.ts'
+import type { Settings, SettingValues } from '../base/settings.ts'
 import type { EngineDefinition } from './engine.ts'
 
 /**

@@ -1,7 +1,7 @@
 /** What the size of an engine's columns depends on. */
-import type { WeightBits } from '../policies/transformer/forward-plan.ts'
-import type { LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
+import type { WeightBits } from '../language/transformer/forward-plan.ts'
+import type { LoraModel } from '../language/transformer/lora.ts'
+import type { TransformerModel } from '../language/transformer/model.ts'
 
 /** What the size of an engine's columns depends on. */
 export interface EngineShape {

@@ -8,17 +8,17 @@
  * callers' mistakes. Whoever waits for an engine has no time limit of its own: an engine that asks others ends a turn that takes
  * too long as `failed`.
  */
+import { InputError } from '../base/errors.ts'
+import type { Random } from '../base/random.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { LoraAdapter } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
-import type { BaseWeights } from '../policies/transformer/quantized.ts'
-import type { Sampling } from '../policies/transformer/sampling.ts'
-import type { Random } from '../random.ts'
-import type { Tokenizer } from '../text/tokenizer.ts'
+import type { Tokenizer } from '../language/tokenizers/tokenizer.ts'
+import type { LoraAdapter } from '../language/transformer/lora.ts'
+import type { TransformerModel } from '../language/transformer/model.ts'
+import type { BaseWeights } from '../language/transformer/quantized.ts'
+import type { Sampling } from '../language/transformer/sampling.ts'
 import type { EngineShape } from './engine-shape.ts'
-import type { DecodingColumns } from './local-columns.ts'
+import type { DecodingColumns } from './local/local-columns.ts'
 
 /**
  * Of which distribution an engine's log-probabilities are: `candidates`, of the one that the token was drawn from, after

@@ -3,9 +3,9 @@
  * used and has room; turns that a member cannot generate go to others. Weights are delivered to every member, and a member that does
  * not prove them is not used until it proves later ones: the user is told which and why.
  */
+import { checkOptions, InputError, show } from '../base/errors.ts'
+import { philox4x32 } from '../base/random.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import { checkOptions, InputError, show } from '../errors.ts'
-import { philox4x32 } from '../random.ts'
 import { Arrival } from './arrival.ts'
 import {
   checkTurn,

@@ -4,12 +4,12 @@
  * before, compressed by zstd, and the Adler-32 of what comes of it. Whoever pulls keeps a whole model of its own, and takes what it has missed.
  */
 import zlib from 'node:zlib'
-import { InputError, show } from '../errors.ts'
-import { isThere, listFolder, readJsonObject, readWhole, removeWhole, writeWhole } from '../files.ts'
-import { deliverFolder } from '../policies/transformer/delivery.ts'
-import { saveTransformer, transformerTensors } from '../policies/transformer/folder.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
-import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../safetensors.ts'
+import { InputError, show } from '../base/errors.ts'
+import { isThere, listFolder, readJsonObject, readWhole, removeWhole, writeWhole } from '../base/files/files.ts'
+import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../base/files/safetensors.ts'
+import { deliverFolder } from '../language/transformer/delivery.ts'
+import { saveTransformer, transformerTensors } from '../language/transformer/folder.ts'
+import type { TransformerModel } from '../language/transformer/model.ts'
 
 /** Deltas after which a whole model comes again: what a server has to read that has seen none of them. */
 const DELTAS_MAX = 16

@@ -14,18 +14,22 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from '../algorithms/algorithm.ts'
-export { defineTokenLoss, type TokenLossDefinition, type TokenLossFactory } from '../algorithms/define-token-loss.ts'
-export { dqn } from '../algorithms/dqn.ts'
-export type { GroupAdvantages, RewardedAnswer } from '../algorithms/group-advantages.ts'
-export { corrections, type LossId, type Preset } from '../algorithms/loss-presets.ts'
-export type { LossResult } from '../algorithms/loss-program.ts'
-export { type LossSettings, type TokenLossSettings, tokenLossSettings } from '../algorithms/loss-settings.ts'
+export {
+  defineTokenLoss,
+  type TokenLossDefinition,
+  type TokenLossFactory,
+} from '../algorithms/losses/define-token-loss.ts'
+export { corrections, type LossId, type Preset } from '../algorithms/losses/loss-presets.ts'
+export type { LossResult } from '../algorithms/losses/loss-program.ts'
+export { type LossSettings, type TokenLossSettings, tokenLossSettings } from '../algorithms/losses/loss-settings.ts'
 export {
   type AdvantageDescriptor,
   describeAdvantages,
   describeLoss,
   type LossDescriptor,
-} from '../algorithms/losses.ts'
+} from '../algorithms/losses/losses.ts'
+export { type RowLossColumns, rowLoss } from '../algorithms/losses/row-loss.ts'
+export { dqn } from '../algorithms/off-policy/dqn.ts'
 export {
   defineOffPolicyAlgorithm,
   type OffPolicyContext,
@@ -34,7 +38,8 @@ export {
   type OffPolicyOptions,
   offPolicySettings,
   type ReplayedBlock,
-} from '../algorithms/off-policy.ts'
+} from '../algorithms/off-policy/off-policy.ts'
+export { sac } from '../algorithms/off-policy/sac.ts'
 export {
   defineOnPolicyAlgorithm,
   type LossOfRows,
@@ -43,17 +48,16 @@ export {
   type OnPolicyLoss,
   type OnPolicyOptions,
   onPolicySettings,
-} from '../algorithms/on-policy.ts'
-export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
-export { sac } from '../algorithms/sac.ts'
-export { type Staleness, stalenessSettings } from '../algorithms/staleness.ts'
-export type { TokenBatch } from '../algorithms/token-batch.ts'
-export type { NamedTokenColumns } from '../algorithms/token-loss.ts'
-export { Expression, type Operand, where } from '../expression.ts'
+} from '../algorithms/on-policy/on-policy.ts'
+export type { GroupAdvantages, RewardedAnswer } from '../algorithms/tokens/group-advantages.ts'
+export { type Staleness, stalenessSettings } from '../algorithms/tokens/staleness.ts'
+export type { TokenBatch } from '../algorithms/tokens/token-batch.ts'
+export type { NamedTokenColumns } from '../algorithms/tokens/token-loss.ts'
+export { Expression, type Operand, where } from '../base/expressions/expression.ts'
 export type { ActionValuePolicy, ActionValueShape, SoftPolicy, SoftShape } from '../policies/policy.ts'
 export { qNetwork } from '../policies/q-network.ts'
 export { sacNetwork } from '../policies/sac-network.ts'
-export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/array-backend.ts'
+export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/backends/array-backend.ts'
 export type {
   BackendCall,
   BackendContext,
@@ -64,7 +68,7 @@ export type {
   PreparedBatchLoss,
   TrainFuture,
   TrainingBackend,
-} from '../training/backend.ts'
-export { type BackendWork, defineBackend } from '../training/define-backend.ts'
-export { replayTable } from '../training/replay-table.ts'
-export { type TinkerBackendOptions, tinkerBackend } from '../training/tinker-backend.ts'
+} from '../training/backends/backend.ts'
+export { type BackendWork, defineBackend } from '../training/backends/define-backend.ts'
+export { type TinkerBackendOptions, tinkerBackend } from '../training/backends/tinker-backend.ts'
+export { replayTable } from '../training/recorded/replay-table.ts'

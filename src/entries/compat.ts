@@ -4,7 +4,8 @@
  * @module colonnade/compat
  */
 
-export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
+export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/losses/named-losses.ts'
+export { OptimizerRequiredError } from '../base/errors.ts'
 export {
   type Agent,
   type AgentEnvironmentOptions,
@@ -90,8 +91,12 @@ export {
   openTrainingBackend,
   type TrainingBatch,
 } from '../compat/training-backend.ts'
-export { OptimizerRequiredError } from '../errors.ts'
-export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
+export {
+  EpisodeBuffer,
+  type EpisodeTurn,
+  type StepColumns,
+  type StepSequences,
+} from '../tables/episodes/episode-buffer.ts'
 export {
   type BatchMetadata,
   buildBatchMetadata,
@@ -100,7 +105,7 @@ export {
   extractSampleFields,
   type RolloutBatch,
   type SampleFields,
-} from '../tables/rollout-batch.ts'
+} from '../tables/episodes/rollout-batch.ts'
 export {
   appendResponseTokens,
   type ResponseTokens,
@@ -112,14 +117,14 @@ export {
   samplesToTrajectories,
   startSample,
   statuses,
-} from '../tables/sample.ts'
+} from '../tables/trajectories/sample.ts'
 export {
   exportSamplesToHuggingfaceFormat,
   exportSamplesToJsonl,
   type LoadSamplesOptions,
   loadSamplesFromJsonl,
-} from '../tables/sample-files.ts'
-export type { SftTrainingOptions } from '../training/text/sft-training.ts'
+} from '../tables/trajectories/sample-files.ts'
+export type { SftTrainingOptions } from '../training/text/learn/sft-training.ts'
 export {
   type AdvantageFn,
   type LossFn,
@@ -131,4 +136,4 @@ export {
   type TrainerParts,
   type TrainingColumns,
   type TrajectoryBuffer,
-} from '../training/text/token-trainer.ts'
+} from '../training/text/learn/token-trainer.ts'

@@ -5,7 +5,16 @@
  * @module colonnade/data
  */
 
-export { rolloutTable } from '../cohorts/rollout-table.ts'
+export {
+  readSafetensors,
+  type Safetensors,
+  type Tensor,
+  type TensorType,
+  type TensorValues,
+  tensorOf,
+  tensorValues,
+  writeSafetensors,
+} from '../base/files/safetensors.ts'
 export type { Action } from '../components/action.ts'
 export { type Arena, formatBytes, takeArena } from '../components/arena.ts'
 export {
@@ -22,7 +31,6 @@ export type { Episode } from '../components/episode.ts'
 export type { Observation } from '../components/observation.ts'
 export type { RolloutColumns } from '../components/rollout.ts'
 export type { Transition } from '../components/transition.ts'
-export { type Curve, type CurveLabels, type CurvePoint, drawCurves } from '../curves.ts'
 export {
   type BufferState,
   createBufferFromJsonl,
@@ -33,8 +41,8 @@ export {
   loadPromptsFromList,
   type PromptFileOptions,
   type SavedBufferState,
-} from '../datasets/data-buffer.ts'
-export { downloadDataset, type SplitOptions } from '../datasets/hub-dataset.ts'
+} from '../language/datasets/data-buffer.ts'
+export { downloadDataset, type SplitOptions } from '../language/datasets/hub-dataset.ts'
 export {
   type DatasetOptions,
   loadDatasetWithAnswers,
@@ -42,28 +50,18 @@ export {
   loadRlPrompts,
   loadSftDataset,
   type SftExample,
-} from '../datasets/load.ts'
-export { type ExportOptions, exportFormats, exportPolicy } from '../export/export.ts'
-export {
-  readSafetensors,
-  type Safetensors,
-  type Tensor,
-  type TensorType,
-  type TensorValues,
-  tensorOf,
-  tensorValues,
-  writeSafetensors,
-} from '../safetensors.ts'
+} from '../language/datasets/load.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from '../policies/export/export.ts'
 export { type CardContent, writeDatasetCard } from '../tables/dataset-card.ts'
-export { type LeRobotExport, type LeRobotOptions, writeLeRobot } from '../tables/lerobot.ts'
-export { type MinariExport, writeMinari } from '../tables/minari.ts'
+export { type LeRobotExport, type LeRobotOptions, writeLeRobot } from '../tables/episodes/lerobot.ts'
+export { type MinariExport, writeMinari } from '../tables/episodes/minari.ts'
+export { type EpisodeSpaces, readEpisodes } from '../tables/episodes/read-episodes.ts'
 export { type ModelCardContent, modelCard } from '../tables/model-card.ts'
 export { type ParquetOptions, writeParquet } from '../tables/parquet.ts'
-export { type EpisodeSpaces, readEpisodes } from '../tables/read-episodes.ts'
-export { type SampleForm, sampleForms, writeSamplesAs } from '../tables/sample-forms.ts'
 export type { Field } from '../tables/table.ts'
-export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
-export type { Trajectory } from '../tables/trajectory.ts'
+export { type SampleForm, sampleForms, writeSamplesAs } from '../tables/trajectories/sample-forms.ts'
+export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories/trajectories.ts'
+export type { Trajectory } from '../tables/trajectories/trajectory.ts'
 export {
   readTrajectories,
   type TextOrigin,
@@ -71,23 +69,29 @@ export {
   type TrajectoryWords,
   trajectoryTable,
   writeTrajectories,
-} from '../tables/trajectory-table.ts'
-export type { LoadOptions } from '../training/checkpoint.ts'
-export { listRollouts } from '../training/episode-run.ts'
-export { type EvaluateOfflineOptions, evaluateOffline, type OfflineEvaluation } from '../training/evaluate-offline.ts'
-export { type IfExists, ifExistsSetting } from '../training/if-exists.ts'
-export { recordedUpdates } from '../training/recorded-run.ts'
+} from '../tables/trajectories/trajectory-table.ts'
+export { type Curve, type CurveLabels, type CurvePoint, drawCurves } from '../telemetry/curves.ts'
+export {
+  type EvaluateOfflineOptions,
+  evaluateOffline,
+  type OfflineEvaluation,
+} from '../training/evaluate/evaluate-offline.ts'
+export type { LoadOptions } from '../training/folder/checkpoint.ts'
+export { type IfExists, ifExistsSetting } from '../training/folder/if-exists.ts'
 export {
   parseSeeds,
   type RunGroupOptions,
   type RunGroupSummary,
   trainSeeds,
-} from '../training/run-group.ts'
+} from '../training/groups/run-group.ts'
 export {
   resolveSweepKeys,
   type SweepOptions,
   type SweepSetting,
   type SweepSummary,
   trainSweep,
-} from '../training/sweep.ts'
-export { exportTrajectories, type TrajectoryFormat, trajectoryFormats } from '../training/text/export.ts'
+} from '../training/groups/sweep.ts'
+export { recordedUpdates } from '../training/recorded/recorded-run.ts'
+export { listRollouts } from '../training/run/episode-run.ts'
+export { exportTrajectories, type TrajectoryFormat, trajectoryFormats } from '../training/text/evaluate/export.ts'
+export { rolloutTable } from '../world/episodes/rollout-table.ts'

@@ -5,6 +5,19 @@
  * @module colonnade/engines
  */
 
+export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../agents/gateway/agent-runner.ts'
+export {
+  type Gateway,
+  type GatewayCounts,
+  type GatewayOptions,
+  type GatewaySession,
+  openGateway,
+} from '../agents/gateway/gateway.ts'
+export { type Agents, runAgents } from '../agents/gateway/run-agents.ts'
+export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../agents/gateway/sessions.ts'
+export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../agents/serving/faults.ts'
+export type { ServedModelOptions } from '../agents/serving/served-model.ts'
+export { type ModelServer, type ServeOptions, serveModel } from '../agents/serving/server.ts'
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export {
   type DecodingWorkers,
@@ -22,24 +35,11 @@ export {
 } from '../engines/engine.ts'
 export { defineEngineFactory } from '../engines/engine-factory.ts'
 export type { EngineShape } from '../engines/engine-shape.ts'
-export { type LlamaCppOptions, llamaCppEngine } from '../engines/llama-cpp.ts'
-export { openaiEngine } from '../engines/openai.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
-export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'
-export { type TinkerEngineOptions, tinkerEngine } from '../engines/tinker.ts'
-export { type VllmOptions, vllmEngine } from '../engines/vllm.ts'
-export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../gateway/agent-runner.ts'
-export {
-  type Gateway,
-  type GatewayCounts,
-  type GatewayOptions,
-  type GatewaySession,
-  openGateway,
-} from '../gateway/gateway.ts'
-export { type Agents, runAgents } from '../gateway/run-agents.ts'
-export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../gateway/sessions.ts'
-export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../serving/faults.ts'
-export type { ServedModelOptions } from '../serving/served-model.ts'
-export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'
-export { findEngine } from '../training/run-engines.ts'
+export { type LlamaCppOptions, llamaCppEngine } from '../engines/servers/llama-cpp.ts'
+export { openaiEngine } from '../engines/servers/openai.ts'
+export { type SglangOptions, sglangEngine } from '../engines/servers/sglang.ts'
+export { type VllmOptions, vllmEngine } from '../engines/servers/vllm.ts'
+export { type TinkerEngineOptions, tinkerEngine } from '../engines/tinker/tinker.ts'
+export { findEngine } from '../training/run/run-engines.ts'

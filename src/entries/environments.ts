@@ -6,11 +6,6 @@
  * @module colonnade/environments
  */
 
-export type { SelfPlayOptions } from '../cohorts/self-play.ts'
-export { Canvas } from '../environments/canvas.ts'
-export { type CheckOptions, type CheckResult, checkEnvironment, type EnvironmentReport } from '../environments/check.ts'
-export { type EnvironmentCheck, environmentChecks } from '../environments/checks.ts'
-export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export {
   type ColumnName,
   type ComponentColumn,
@@ -20,11 +15,20 @@ export {
   type GameFactory,
   type GameMemory,
   type ObservedColumns,
-} from '../environments/from-bitecs.ts'
-export { type FromGymnasiumOptions, fromGymnasium } from '../environments/from-gymnasium.ts'
-export { type FromObjectsOptions, fromObjects } from '../environments/from-objects.ts'
+} from '../environments/bridges/from-bitecs.ts'
+export { type FromGymnasiumOptions, fromGymnasium } from '../environments/bridges/from-gymnasium.ts'
+export { type FromObjectsOptions, fromObjects } from '../environments/bridges/from-objects.ts'
+export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/bridges/led.ts'
+export {
+  type CheckOptions,
+  type CheckResult,
+  checkEnvironment,
+  type EnvironmentReport,
+} from '../environments/checks/check.ts'
+export { type EnvironmentCheck, environmentChecks } from '../environments/checks/checks.ts'
+export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export { encodeGif } from '../environments/gif.ts'
-export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
+export { Canvas } from '../environments/minatar/canvas.ts'
 export { gridPicture, isGrid, type Picture, pictureColors } from '../environments/picture.ts'
 export {
   createEnvironment,
@@ -49,4 +53,5 @@ export {
   type MeasureOptions,
   measureEnvironment,
   recommendedNumLanes,
-} from '../training/measure-environment.ts'
+} from '../training/evaluate/measure-environment.ts'
+export type { SelfPlayOptions } from '../world/episodes/self-play.ts'

@@ -5,9 +5,9 @@
  * @module colonnade/loggers
  */
 
-export { type Dashboard, type DashboardOptions, openDashboard } from '../dashboard/dashboard.ts'
-export { csv } from '../loggers/csv.ts'
-export { jsonl } from '../loggers/jsonl.ts'
+export { type Dashboard, type DashboardOptions, openDashboard } from '../telemetry/dashboard/dashboard.ts'
+export { csv } from '../telemetry/loggers/csv.ts'
+export { jsonl } from '../telemetry/loggers/jsonl.ts'
 export {
   type Distribution,
   defineLogger,
@@ -16,8 +16,8 @@ export {
   type LoggedTraining,
   type Logger,
   type LoggerDefinition,
-} from '../loggers/logger.ts'
-export { mlflow } from '../loggers/mlflow.ts'
-export { prometheus } from '../loggers/prometheus.ts'
-export { tensorboard } from '../loggers/tensorboard.ts'
-export { trackio } from '../loggers/trackio.ts'
+} from '../telemetry/loggers/logger.ts'
+export { mlflow } from '../telemetry/loggers/mlflow.ts'
+export { prometheus } from '../telemetry/loggers/prometheus.ts'
+export { tensorboard } from '../telemetry/loggers/tensorboard.ts'
+export { trackio } from '../telemetry/loggers/trackio.ts'

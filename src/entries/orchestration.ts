@@ -14,7 +14,7 @@ export {
   RolloutStarvedError,
   type SavedAdmission,
   type Ticket,
-} from '../orchestration/admission.ts'
+} from '../fleet/admission.ts'
 export {
   type LoopOptions,
   type LoopParts,
@@ -22,7 +22,7 @@ export {
   type SampledGroup,
   type SavedLoop,
   type UpdateRecord,
-} from '../orchestration/loop.ts'
-export { drawSimulations } from '../orchestration/picture.ts'
-export { type Simulation, type SimulationSettings, simulate, simulationSettings } from '../orchestration/simulation.ts'
-export { realTime, type Time, VirtualTime } from '../orchestration/time.ts'
+} from '../fleet/loop.ts'
+export { drawSimulations } from '../fleet/picture.ts'
+export { type Simulation, type SimulationSettings, simulate, simulationSettings } from '../fleet/simulation.ts'
+export { realTime, type Time, VirtualTime } from '../fleet/time.ts'

@@ -4,7 +4,6 @@
  * @module colonnade/rewards
  */
 
-export { extractBoxedAnswer, extractFinalAnswer, extractFinalNumber, normalizeMathAnswer } from '../rewards/answers.ts'
 export {
   accuracyReward,
   computeF1Score,
@@ -12,9 +11,9 @@ export {
   formatReward,
   keywordReward,
   lengthReward,
-} from '../rewards/basic.ts'
-export { type CodeTest, codeReward, extractCode } from '../rewards/code.ts'
-export { composeRewards, type RewardPart } from '../rewards/compose.ts'
+} from '../language/rewards/basic.ts'
+export { type CodeTest, codeReward, extractCode } from '../language/rewards/code/code.ts'
+export { composeRewards, type RewardPart } from '../language/rewards/compose.ts'
 export {
   type Criterion,
   type Difficulty,
@@ -31,7 +30,7 @@ export {
   type TaskEvaluation,
   type TextGenerationTask,
   validateLearningProgress,
-} from '../rewards/evaluation.ts'
+} from '../language/rewards/evaluation.ts'
 export {
   admitGroup,
   checkAnySuccess,
@@ -48,9 +47,20 @@ export {
   type GroupSample,
   makeLengthFilter,
   makeThresholdFilter,
-} from '../rewards/filters.ts'
-export { type MathEquality, mathAccuracyReward, mathEqual } from '../rewards/maths.ts'
-export { createAsyncBatchProcessor, type RewardCounts, type RewardPolicy, withPolicy } from '../rewards/policy.ts'
+} from '../language/rewards/filters.ts'
+export {
+  extractBoxedAnswer,
+  extractFinalAnswer,
+  extractFinalNumber,
+  normalizeMathAnswer,
+} from '../language/rewards/maths/answers.ts'
+export { type MathEquality, mathAccuracyReward, mathEqual } from '../language/rewards/maths/maths.ts'
+export {
+  createAsyncBatchProcessor,
+  type RewardCounts,
+  type RewardPolicy,
+  withPolicy,
+} from '../language/rewards/policy.ts'
 export {
   clearRegistries,
   createConfiguredRewardFunction,
@@ -62,13 +72,13 @@ export {
   reward,
   type VerifierConfig,
   verifier,
-} from '../rewards/registry.ts'
+} from '../language/rewards/registry.ts'
 export {
   createRemoteRewardProcessor,
   type RemoteJudge,
   type RemoteRewardSettings,
   remoteReward,
-} from '../rewards/remote.ts'
+} from '../language/rewards/remote.ts'
 export {
   type BatchJudge,
   type BatchSize,
@@ -85,8 +95,8 @@ export {
   type RewardInput,
   type RewardOptions,
   type RewardValue,
-} from '../rewards/reward.ts'
-export { pairedTTest, type TTest, welchTTest } from '../rewards/statistics.ts'
+} from '../language/rewards/reward.ts'
+export { pairedTTest, type TTest, welchTTest } from '../language/rewards/statistics.ts'
 export {
   applyVerifiersToReward,
   coherenceVerifier,
@@ -104,4 +114,4 @@ export {
   type VerificationResult,
   type Verifier,
   type VerifierFactory,
-} from '../rewards/verifiers.ts'
+} from '../language/rewards/verifiers.ts'

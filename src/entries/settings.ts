@@ -5,9 +5,9 @@
  * @module colonnade/settings
  */
 
-export { type Command, defineCommand, type Invocation, readKeys, splitWords } from '../cli/invocation.ts'
-export type { DefinitionRecord, Factory, Part, Parts } from '../definition.ts'
-export type { Metric, Metrics, Reduction } from '../metrics.ts'
+export type { DefinitionRecord, Factory, Part, Parts } from '../base/definition.ts'
+export { type Command, defineCommand, type Invocation, readKeys, splitWords } from '../base/invocation.ts'
+export type { Metric, Metrics, Reduction } from '../base/metrics.ts'
 export {
   boolean,
   choice,
@@ -21,6 +21,6 @@ export {
   sizes,
   strings,
   text,
-} from '../settings.ts'
-export { resolveRunKeys, runKeys, runMetrics } from '../training/run.ts'
-export { type ForeignModule, type ModuleTrust, trustList, trustModule } from '../trust.ts'
+} from '../base/settings.ts'
+export { type ForeignModule, type ModuleTrust, trustList, trustModule } from '../base/trust.ts'
+export { resolveRunKeys, runKeys, runMetrics } from '../training/run/run.ts'

@@ -5,9 +5,16 @@
  * @module colonnade/text
  */
 
-export type { RlDefinition } from '../algorithms/rl.ts'
-export type { SftDefinition } from '../algorithms/sft.ts'
-export { type ConversationCohortOptions, loadAdapter } from '../cohorts/conversations.ts'
+export type { RlDefinition } from '../algorithms/tokens/rl.ts'
+export type { SftDefinition } from '../algorithms/tokens/sft.ts'
+export { type McpClient, type McpServer, type McpTools, mcpTools } from '../environments/bridges/mcp.ts'
+export {
+  type OpenEnvEnvironment,
+  type OpenEnvObservation,
+  type OpenEnvOptions,
+  openEnv,
+} from '../environments/bridges/open-env.ts'
+export type { Example, Message, PastTurn, RewardReduction } from '../environments/text.ts'
 export {
   type AgentContext,
   type AgentModel,
@@ -15,15 +22,7 @@ export {
   defineAgent,
   type ModelAnswer,
   type ModelCall,
-} from '../environments/agent.ts'
-export { type McpClient, type McpServer, type McpTools, mcpTools } from '../environments/mcp.ts'
-export {
-  type OpenEnvEnvironment,
-  type OpenEnvObservation,
-  type OpenEnvOptions,
-  openEnv,
-} from '../environments/open-env.ts'
-export type { Example, Message, PastTurn, RewardReduction } from '../environments/text.ts'
+} from '../environments/tools/agent.ts'
 export {
   callTool,
   defineTool,
@@ -31,34 +30,32 @@ export {
   type ToolResult,
   type ToolSchema,
   toolSchemas,
-} from '../environments/tool.ts'
-export type { ToolArguments, ToolCall } from '../environments/tool-calls.ts'
-export { type ToolFormat, templateFormat } from '../environments/tool-format.ts'
-export { type ToolUse, type ToolUsed, useTools } from '../environments/use-tools.ts'
-export type { TransformerConfig, TransformerShape } from '../policies/transformer/config.ts'
-export { loadTransformer, saveTransformer } from '../policies/transformer/folder.ts'
-export { type LoraModel, type LoraSettings, lora, mergeLora, unmergeLora } from '../policies/transformer/lora.ts'
-export { loadLora, saveLora } from '../policies/transformer/lora-folder.ts'
-export { type TransformerModel, transformer } from '../policies/transformer/model.ts'
-export { type BaseWeights, type QuantizedColumns, wholeWeights } from '../policies/transformer/quantized.ts'
-export { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
-export { type ByteTokenizer, byteTokenizer } from '../text/byte-tokenizer.ts'
-export type { ChatTemplate, RenderOptions } from '../text/chat-template.ts'
-export { checkTokenizer } from '../text/check-tokenizer.ts'
-export type { HeldOut } from '../text/held-out.ts'
-export { type DownloadProgress, downloadModel, type HubOptions } from '../text/hub.ts'
+} from '../environments/tools/tool.ts'
+export type { ToolArguments, ToolCall } from '../environments/tools/tool-calls.ts'
+export { type ToolFormat, templateFormat } from '../environments/tools/tool-format.ts'
+export { type ToolUse, type ToolUsed, useTools } from '../environments/tools/use-tools.ts'
+export type { HeldOut } from '../language/held-out.ts'
+export { type DownloadProgress, downloadModel, type HubOptions } from '../language/hub.ts'
 export {
   checkUpload,
   type Uploaded,
   type UploadOptions,
   type UploadProgress,
   uploadModel,
-} from '../text/hub-upload.ts'
-export type { LanguageModelDefinition } from '../text/language-model.ts'
-export { type LanguageModel, loadLanguageModel } from '../text/load-language-model.ts'
-export { loadTokenizer } from '../text/load-tokenizer.ts'
-export { StopStrings } from '../text/stop-strings.ts'
-export { type DecodeOptions, type EncodeOptions, saveTokenizer, type Tokenizer } from '../text/tokenizer.ts'
+} from '../language/hub-upload.ts'
+export type { LanguageModelDefinition } from '../language/language-model.ts'
+export { type LanguageModel, loadLanguageModel } from '../language/load-language-model.ts'
+export type { ChatTemplate, RenderOptions } from '../language/templates/chat-template.ts'
+export { type ByteTokenizer, byteTokenizer } from '../language/tokenizers/byte-tokenizer.ts'
+export { checkTokenizer } from '../language/tokenizers/check-tokenizer.ts'
+export { loadTokenizer } from '../language/tokenizers/load-tokenizer.ts'
+export { StopStrings } from '../language/tokenizers/stop-strings.ts'
+export {
+  type DecodeOptions,
+  type EncodeOptions,
+  saveTokenizer,
+  type Tokenizer,
+} from '../language/tokenizers/tokenizer.ts'
 export {
   type NextTurn,
   nextTurn,
@@ -67,17 +64,26 @@ export {
   type TrainingExample,
   trainingRows,
   turnIds,
-} from '../text/turn-ids.ts'
+} from '../language/tokenizers/turn-ids.ts'
+export type { TransformerConfig, TransformerShape } from '../language/transformer/config.ts'
+export { loadTransformer, saveTransformer } from '../language/transformer/folder.ts'
+export { type LoraModel, type LoraSettings, lora, mergeLora, unmergeLora } from '../language/transformer/lora.ts'
+export { loadLora, saveLora } from '../language/transformer/lora-folder.ts'
+export { type TransformerModel, transformer } from '../language/transformer/model.ts'
+export { type BaseWeights, type QuantizedColumns, wholeWeights } from '../language/transformer/quantized.ts'
+export { checkSampling, type Sampling } from '../language/transformer/sampling.ts'
+export { loadTrainedModel } from '../training/backends/trained-model.ts'
+export { transformerLogprobs, type ValidatedTransformer } from '../training/backends/transformer-logprobs.ts'
+export type { ConversationProgress } from '../training/loop/conversations.ts'
 export {
   type ConversationRunSummary,
   findTextEnvironment,
   type TextEnvironmentId,
-} from '../training/conversation-run.ts'
-export type { ConversationProgress } from '../training/conversations.ts'
-export type { ConversationRunDefinition } from '../training/run-definition.ts'
-export { exportTrainedModel } from '../training/text/export.ts'
-export { type Generated, type GenerateOptions, generateTokens } from '../training/text/generate.ts'
-export { type HeldOutResult, heldOutOf } from '../training/text/judged-run.ts'
+} from '../training/run/conversation-run.ts'
+export type { ConversationRunDefinition } from '../training/run/definition.ts'
+export { type Generated, type GenerateOptions, generateTokens } from '../training/text/collect/generate.ts'
+export { exportTrainedModel } from '../training/text/evaluate/export.ts'
+export { type HeldOutResult, heldOutOf } from '../training/text/evaluate/judged-run.ts'
 export {
   type LogprobCheck,
   type LogprobModel,
@@ -86,9 +92,8 @@ export {
   LogprobValidator,
   logprobChecks,
   validateLogprobImplementation,
-} from '../training/text/logprob-validator.ts'
-export { type MeasuredRun, measureRun } from '../training/text/measured-run.ts'
-export type { RlMetrics, TextMetrics } from '../training/text/metrics.ts'
-export type { TextRunPlan } from '../training/text/plan.ts'
-export { loadTrainedModel } from '../training/text/trained-model.ts'
-export { transformerLogprobs, type ValidatedTransformer } from '../training/text/transformer-logprobs.ts'
+} from '../training/text/evaluate/logprob-validator.ts'
+export { type MeasuredRun, measureRun } from '../training/text/evaluate/measured-run.ts'
+export type { RlMetrics, TextMetrics } from '../training/text/evaluate/metrics.ts'
+export type { TextRunPlan } from '../training/text/learn/plan.ts'
+export { type ConversationCohortOptions, loadAdapter } from '../world/conversations/cohort.ts'

@@ -2,10 +2,10 @@
  * An environment's step as arithmetic over columns. The function is called once, with an expression for each column, and gives
  * an expression for each that the step writes; what it says is then run over the lanes as one SIMD loop (`column-loop.ts`).
  */
+import { InputError, show, unknownWord } from '../base/errors.ts'
+import { columnOf, Expression, expressionOf, type Operand, where } from '../base/expressions/expression.ts'
+import { programOf } from '../base/expressions/expression-program.ts'
 import type { Column, ColumnType } from '../components/column.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
-import { columnOf, Expression, expressionOf, type Operand, where } from '../expression.ts'
-import { programOf } from '../expression-program.ts'
 import { type BoundLoop, bindColumnLoop, type LoopColumn, type LoopElement, type LoopType } from '../kernels/bind.ts'
 import type { Lanes, State, StateDeclaration } from './environment.ts'
 

@@ -4,6 +4,11 @@
  * They keep nothing else, so a definition can be made again in another thread, and a checkpoint of the columns is a
  * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
  */
+import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
+import { checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
+import type { Random } from '../base/random.ts'
+import type { Settings, SettingValue, SettingValues } from '../base/settings.ts'
+import { box, choiceSizes, discrete, multiDiscrete, type Space } from '../base/space.ts'
 import {
   type ColumnArrays,
   type ColumnSpec,
@@ -13,12 +18,7 @@ import {
   type Plan,
   saved,
 } from '../components/column.ts'
-import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { checkGiven, InputError, show, thrownBy } from '../errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Random } from '../random.ts'
-import type { Settings, SettingValue, SettingValues } from '../settings.ts'
-import { box, choiceSizes, discrete, multiDiscrete, type Space } from '../space.ts'
 import type { Picture } from './picture.ts'
 
 /** State columns by name: a column type, or a type and its width a lane. */

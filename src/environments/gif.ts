@@ -1,5 +1,5 @@
 /** Animated GIF files of pictures (GIF89a; Welch, "A Technique for High-Performance Data Compression", 1984). */
-import { checkGiven, InputError } from '../errors.ts'
+import { checkGiven, InputError } from '../base/errors.ts'
 import { type Picture, pictureColors } from './picture.ts'
 
 /** The palette has 16 colors: 4 bits a pixel. */

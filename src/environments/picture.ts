@@ -2,8 +2,8 @@
  * Pictures of what a lane sees, where that is a grid: a box of rows × columns × channels. A field is drawn in the color of its first
  * channel that is not 0. A channel that is 1 on every field tells of no field, like whose turn it is, and is not drawn.
  */
-import { checkGiven, InputError, show } from '../errors.ts'
-import type { BoxSpace, Space } from '../space.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
+import type { BoxSpace, Space } from '../base/space.ts'
 
 /** Red, green and blue, from 0 to 255: of the ground, and of the channels. */
 export const pictureColors: readonly (readonly [number, number, number])[] = [

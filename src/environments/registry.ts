@@ -1,22 +1,25 @@
 /** Environments by id: those that come with Colonnade (`colonnade` itself names some, the suite the rest), and those that a program registers. */
-import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
-import { readSettingTexts } from '../settings.ts'
-import { breakout } from './breakout.ts'
-import { cartPole } from './cart-pole.ts'
-import { cartPolePosition } from './cart-pole-position.ts'
+import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { readSettingTexts } from '../base/settings.ts'
+import { cartPole } from './classic/cart-pole.ts'
+import { cartPolePosition } from './classic/cart-pole-position.ts'
+import { pendulum } from './classic/pendulum.ts'
+import { recall } from './classic/recall.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from './environment.ts'
-import { pendulum } from './pendulum.ts'
-import { recall } from './recall.ts'
+import { ticTacToe } from './games/tic-tac-toe.ts'
+import { breakout } from './minatar/breakout.ts'
 import * as suite from './suite.ts'
-import { ticTacToe } from './tic-tac-toe.ts'
 
-const all = { cartPole, pendulum, breakout, cartPolePosition, recall, ticTacToe, ...suite }
+const first = { cartPole, pendulum, breakout, cartPolePosition, recall, ticTacToe }
 
 /** The ids of the built-in environments. */
-export type EnvironmentId = (typeof all)[keyof typeof all]['id']
+export type EnvironmentId = ((typeof first)[keyof typeof first] | (typeof suite)[keyof typeof suite])['id']
 
-/** Every built-in environment's factory, under the id that the field knows it by. */
-export const environments = Object.values(all) as unknown as readonly EnvironmentFactory[]
+/** Every built-in environment's factory: those of the first hour, then the suite by id, since a bundle changes the order of its exports. */
+export const environments = [
+  ...Object.values(first),
+  ...Object.values(suite).sort((a, b) => (a.id < b.id ? -1 : 1)),
+] as unknown as readonly EnvironmentFactory[]
 
 /** Environments of one's own, by id. */
 const registered = new Map<string, EnvironmentFactory>()

@@ -3,9 +3,9 @@
  * further messages, or with both. It deals in text only: what becomes tokens, and when, is the conversation's work, so that
  * ids are stored as sent and as sampled and no text is tokenized twice.
  */
-import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
-import type { Settings, SettingValues } from '../settings.ts'
+import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
+import { InputError, show } from '../base/errors.ts'
+import type { Settings, SettingValues } from '../base/settings.ts'
 
 /** One message of a conversation. Roles are those of the model's chat template: system, user, assistant, tool. */
 export interface Message {

@@ -4,9 +4,9 @@
  * environment shall write, or what it shall read. So it can be made again from its record, like the environment itself, and the
  * record of the whole is the environment's with those of its wrappers.
  */
-import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
-import type { Settings, SettingValues } from '../settings.ts'
+import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../base/definition.ts'
+import { InputError, show } from '../base/errors.ts'
+import type { Settings, SettingValues } from '../base/settings.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
 import type { Picture } from './picture.ts'
 

@@ -1,7 +1,7 @@
 /** The wrappers that come with Colonnade. */
-import { byId, InputError, show } from '../errors.ts'
-import { integer, number, optionalNumber } from '../settings.ts'
-import { type BoxSpace, box, spaceWidth } from '../space.ts'
+import { byId, InputError, show } from '../base/errors.ts'
+import { integer, number, optionalNumber } from '../base/settings.ts'
+import { type BoxSpace, box, spaceWidth } from '../base/space.ts'
 import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
 import { gridPicture, isGrid } from './picture.ts'
 import { defineWrapper, type WrapperFactory } from './wrapper.ts'

@@ -7,7 +7,7 @@
  *
  * @module colonnade/kernels
  */
-import { checkGiven, InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
 import { bestWebAssemblyBuild, bindCompiled, type ColumnLife } from './compiled.ts'
 import type { KernelBuild, Kernels } from './kernels.ts'
 import { type NativeReport, reportNative } from './native.ts'

@@ -4,8 +4,8 @@
  * the last rows, each operation is a loop over a register of some rows. Both leave the same bits: each operation rounds
  * once to f32, and none is fused with another. A call allocates nothing.
  */
-import { assert, checkGiven } from '../errors.ts'
-import type { ExpressionProgram } from '../expression-program.ts'
+import { assert, checkGiven } from '../base/errors.ts'
+import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
 import { type ColumnLoop, type LoopType, moduleOfLoop } from './column-module.ts'
 import { placesIn } from './compiled.ts'
 import type { Kernels } from './kernels.ts'

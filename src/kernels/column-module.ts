@@ -3,8 +3,8 @@
  * offsets in bytes, rows `from` to `to`, whose number is a multiple of 4 and not 0, and 1, which the compiler must not know: V8 would build every
  * constant anew at each use.
  */
-import { assert } from '../errors.ts'
-import type { ExpressionProgram } from '../expression-program.ts'
+import { assert } from '../base/errors.ts'
+import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
 
 const I32 = 0x7f
 const F32 = 0x7d

@@ -1,5 +1,5 @@
 /** Compiles kernels of one's own (`own.ts`) with AssemblyScript, which is an optional peer. */
-import { checkGiven, InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
 import { checkKernels } from './own.ts'
 
 /** How such a module has to be made: for a shared memory that it imports, and without data. */
@@ -31,13 +31,13 @@ export async function compileKernels(source: string, out: string): Promise<reado
     throw new InputError(`kernels ${source}`, got, 'a file of AssemblyScript')
   }
   const names = checkKernels(`kernels ${source}`, made)
-  const { writeWhole } = await import('../files.ts') // Kernels also run where there are no files.
+  const { writeWhole } = await import('../base/files/files.ts') // Kernels also run where there are no files.
   await writeWhole(out, [made])
   return names
 }
 
 async function loadCompiler(): Promise<typeof import('assemblyscript/asc')> {
-  const { importPackage } = await import('../packages.ts')
+  const { importPackage } = await import('../base/files/packages.ts')
   try {
     return await importPackage('assemblyscript/dist/asc.js')
   } catch (cause) {

@@ -6,8 +6,8 @@
  * `relaxed` is offered only where a multiply-add rounds once; where it rounds twice, as in Bun, the fastest build is
  * `simd`.
  */
-import { assert, InputError } from '../errors.ts'
-import { ownFile } from '../own-files.ts'
+import { assert, InputError } from '../base/errors.ts'
+import { ownFile } from '../base/files/own-files.ts'
 import type { At, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
 import { nativeBodies } from './native.ts'
 import { type Bodies, bindTwins, type Twins } from './twins.ts'

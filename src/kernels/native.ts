@@ -3,8 +3,8 @@
  * compiled ones, over the same memory. It has them at several levels of the processor, all of which leave the bits of the relaxed
  * build; the best that the machine has is taken. What has no native body, or too little work for one, is the relaxed build's.
  */
-import { InputError } from '../errors.ts'
-import { VERSION } from '../version.ts'
+import { InputError } from '../base/errors.ts'
+import { VERSION } from '../base/version.ts'
 import type { Bodies } from './twins.ts'
 
 /** What the addon exports (scripts/native-glue.mjs). */

@@ -6,7 +6,7 @@
  * The module imports its memory as `env.memory`, shared and of at most 4 GiB, and nothing else; it holds no data, since its
  * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
-import { checkGiven, InputError, show } from '../errors.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
 import { placesIn, readBytes } from './compiled.ts'
 import type { At, KernelBuild, Kernels } from './kernels.ts'
 

@@ -1,4 +1,4 @@
-import { checkGiven } from '../errors.ts'
+import { checkGiven } from '../base/errors.ts'
 
 /**
  * Where sequences lie in columns of tokens: those of sequence i are begin[i] … end[i] − 1. Sequences may lie anywhere and in

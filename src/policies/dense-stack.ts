@@ -1,8 +1,8 @@
 /** Dense layers one over another, at work on blocks of rows in one thread: what networks of values are made of. */
+import type { Random } from '../base/random.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Random } from '../random.ts'
 import { orthogonal } from './orthogonal.ts'
 import { BLOCK_ROWS, type Parameter, type ParameterViews } from './policy.ts'
 

@@ -2,10 +2,10 @@
  * The head of an actor: from the last layer's outputs to actions, their log-probabilities and entropies, and back. The
  * outputs are logits of choices, or means of a box action whose log standard deviations are parameters of their own.
  */
+import type { Random } from '../base/random.ts'
+import { choiceSizes, type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Random } from '../random.ts'
-import { choiceSizes, type Space, spaceWidth } from '../space.ts'
 import type { ActingLanes, Derivatives, Evaluated, Rows } from './policy.ts'
 
 /** What an action space asks of a head. */

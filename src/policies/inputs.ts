@@ -1,7 +1,7 @@
 /** Observations as a network takes them: as they are, or each of their numbers at mean 0 and deviation 1. */
+import { boolean } from '../base/settings.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { boolean } from '../settings.ts'
 import type { ParameterList } from './dense-stack.ts'
 import { BLOCK_ROWS, type ParameterViews } from './policy.ts'
 

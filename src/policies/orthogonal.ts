@@ -1,4 +1,4 @@
-import { type Random, Stream } from '../random.ts'
+import { type Random, Stream } from '../base/random.ts'
 
 /**
  * Fills a numInputs × numOutputs matrix with an orthogonal one times `gain` (Saxe, McClelland, Ganguli 2014): normals,

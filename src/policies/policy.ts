@@ -8,15 +8,15 @@
  * backpropagates. A masked logit is −10⁹, so its probability and its gradient are exactly 0. A policy with a memory is
  * trained on sequences, each from what was recorded at its start. A policy whose device answers later gives promises.
  */
+import type { DefinitionRecord } from '../base/definition.ts'
+import type { Random } from '../base/random.ts'
+import type { Space } from '../base/space.ts'
 import type { Action, ActionMask } from '../components/action.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { Episode } from '../components/episode.ts'
 import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
-import type { DefinitionRecord } from '../definition.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Random } from '../random.ts'
-import type { Space } from '../space.ts'
 
 /** Rows are evaluated and differentiated in blocks of at most this many, where a model does not say otherwise. */
 export const BLOCK_ROWS = 256

@@ -1,7 +1,7 @@
 /** The policies that come with Colonnade. */
-import type { Factory } from '../definition.ts'
-import { byId } from '../errors.ts'
-import type { Settings } from '../settings.ts'
+import type { Factory } from '../base/definition.ts'
+import { byId } from '../base/errors.ts'
+import type { Settings } from '../base/settings.ts'
 import { mlp } from './mlp.ts'
 import { convolutional, dense, recurrent } from './network/ready-made.ts'
 import type { PolicyDefinition } from './policy.ts'

@@ -3,8 +3,8 @@
  * an error before training starts. A run that begins with `weights=FILE` writes them as its checkpoint 0, so that a
  * resumed one needs no file again.
  */
-import { checkGiven, InputError, show } from '../errors.ts'
-import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
+import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../base/files/safetensors.ts'
 import type { Parameter, PolicyModel } from './policy.ts'
 
 /** The types that weights may have in a file. */

@@ -1,6 +1,6 @@
 /** The systems that come with Colonnade beside the four, which a cohort has where it is told so. */
-import type { SystemFactory } from '../cohorts/system.ts'
-import { byId } from '../errors.ts'
+import { byId } from '../base/errors.ts'
+import type { SystemFactory } from '../world/system.ts'
 import { clipRewards, normalizeRewards } from './rewards.ts'
 
 /** Every such system's factory. */

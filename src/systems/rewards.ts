@@ -1,7 +1,7 @@
 /** Systems that change what is learned from rewards. Returns of episodes are counted before, so they stay what the environment pays. */
-import { defineSystem, type SystemRollout } from '../cohorts/system.ts'
-import { InputError } from '../errors.ts'
-import { number } from '../settings.ts'
+import { InputError } from '../base/errors.ts'
+import { number } from '../base/settings.ts'
+import { defineSystem, type SystemRollout } from '../world/system.ts'
 
 /**
  * Divides rewards by the running deviation of the discounted return, so that returns are of about size 1 whatever the environment pays

@@ -1,11 +1,11 @@
 /** The four systems over a world's cohorts, each as its kind has it, and `bootstrap`, which closes a rollout. */
 
-import type { Cohort } from '../cohorts/cohort.ts'
-import type { ConversationCohort } from '../cohorts/conversations.ts'
-import type { EpisodeCohort } from '../cohorts/episodes.ts'
-import type { Systems } from '../cohorts/housing.ts'
-import { checkGiven } from '../errors.ts'
-import type { World } from '../world.ts'
+import { checkGiven } from '../base/errors.ts'
+import type { Cohort } from '../world/cohort.ts'
+import type { ConversationCohort } from '../world/conversations/cohort.ts'
+import type { EpisodeCohort } from '../world/episodes/cohort.ts'
+import type { Systems } from '../world/housing.ts'
+import type { World } from '../world/world.ts'
 import { inferConversations } from './conversations/infer.ts'
 import { resetConversations } from './conversations/reset.ts'
 import { stepConversations } from './conversations/step.ts'

@@ -1,6 +1,6 @@
 /** Plain objects as a table of apache-arrow, whose columns have the types of their values. */
 import type * as Arrow from 'apache-arrow'
-import { InputError, show } from '../errors.ts'
+import { InputError, show } from '../base/errors.ts'
 
 /**
  * Rows as a table: a column for each name that a row has, null where a row lacks it. Texts, numbers (as doubles), flags, lists and

@@ -3,10 +3,10 @@
  * ever, or read a list of two thousand million elements out of nothing. What passes here, the caller's thread can read.
  */
 import type * as Arrow from 'apache-arrow'
-import { InputError, show } from '../errors.ts'
-import { readWhole } from '../files.ts'
-import { serveReads } from '../guarded.ts'
-import { brokenSeal, checkSeal, hasTrace } from '../seal.ts'
+import { InputError, show } from '../base/errors.ts'
+import { readWhole } from '../base/files/files.ts'
+import { brokenSeal, checkSeal, hasTrace } from '../base/files/seal.ts'
+import { serveReads } from '../base/threads/guarded.ts'
 
 const arrow = await import('apache-arrow')
 const { Type } = arrow

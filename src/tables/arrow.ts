@@ -1,9 +1,9 @@
 /** Tables as Arrow: record batches over the same memory, and IPC files. apache-arrow is loaded where it is first used. */
 import type * as Arrow from 'apache-arrow'
+import { checkGiven, InputError, show } from '../base/errors.ts'
+import { ownFile } from '../base/files/own-files.ts'
+import type { ReadLimits } from '../base/threads/guarded.ts'
 import type { Column } from '../components/column.ts'
-import { checkGiven, InputError, show } from '../errors.ts'
-import type { ReadLimits } from '../guarded.ts'
-import { ownFile } from '../own-files.ts'
 import type { Field, Table } from './table.ts'
 
 /** A table of apache-arrow. */
@@ -42,8 +42,8 @@ export async function writeArrow(
   const { format = 'file' } = options
   if (format !== 'file' && format !== 'stream') throw new InputError('format', show(format), 'file or stream')
   const arrow = await import('apache-arrow')
-  const { writeWhole } = await import('../files.ts')
-  const { SEAL_KEY, sealOf, sealText } = await import('../seal.ts')
+  const { writeWhole } = await import('../base/files/files.ts')
+  const { SEAL_KEY, sealOf, sealText } = await import('../base/files/seal.ts')
   const whole = table instanceof arrow.Table ? table : await toArrow(table as Table)
   const Writer = format === 'file' ? arrow.RecordBatchFileWriter : arrow.RecordBatchStreamWriter
   const sealed = (checksum?: string): AsyncIterable<Uint8Array> => {
@@ -70,8 +70,8 @@ export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
 
 /** As `readArrow`, with limits of one's own. */
 export async function readArrowFiles(paths: readonly string[], limits?: ReadLimits): Promise<Arrow.Table> {
-  const { readGuarded } = await import('../guarded.ts')
-  const { SEAL_KEY } = await import('../seal.ts')
+  const { readGuarded } = await import('../base/threads/guarded.ts')
+  const { SEAL_KEY } = await import('../base/files/seal.ts')
   const loading = import('apache-arrow') // While the thread starts.
   const tables: Arrow.Table[] = []
   for (const path of paths) {

@@ -1,8 +1,8 @@
 /** The cards of datasets, as hubs show them: Markdown behind a head in YAML. */
 
 import { basename, dirname, extname, join } from 'node:path'
-import { checkGiven } from '../errors.ts'
-import { writeWhole } from '../files.ts'
+import { checkGiven } from '../base/errors.ts'
+import { writeWhole } from '../base/files/files.ts'
 
 /** What a card says. */
 export interface CardContent {

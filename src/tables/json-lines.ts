@@ -1,5 +1,5 @@
 /** JSON Lines: a JSON value a line. What is wrong with a line is said with its number. */
-import { InputError, show } from '../errors.ts'
+import { InputError, show } from '../base/errors.ts'
 
 /** A value, and the file and number (from 1) of the line on which it stands, as `path:number`. */
 export interface JsonLine {
@@ -14,7 +14,7 @@ const NEWLINE = 10
  * @throws InputError if the file cannot be read, and at a line that is not JSON in UTF-8.
  */
 export async function* readJsonLines(path: string): AsyncGenerator<JsonLine, void, undefined> {
-  const { readWhole } = await import('../files.ts')
+  const { readWhole } = await import('../base/files/files.ts')
   const bytes = await readWhole(path, 'a JSONL file that can be read')
   const decoder = new TextDecoder('utf-8', { fatal: true }) // Takes the mark of byte order away where a line begins with it.
   for (let from = 0, number = 1; from < bytes.length; number++) {
@@ -48,7 +48,7 @@ function parsed(line: string, place: string): unknown {
  * @throws InputError if the path cannot be written.
  */
 export async function writeJsonLines(path: string, values: Iterable<object>): Promise<void> {
-  const { writeWhole } = await import('../files.ts')
+  const { writeWhole } = await import('../base/files/files.ts')
   await writeWhole(path, lines(values))
 }
 

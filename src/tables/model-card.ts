@@ -1,5 +1,5 @@
 /** The cards of trained models, as hubs show them: Markdown behind a head in YAML. */
-import { checkGiven } from '../errors.ts'
+import { checkGiven } from '../base/errors.ts'
 import { cardTable, cell } from './dataset-card.ts'
 
 /** What a card says. */

@@ -4,8 +4,8 @@
  */
 import type * as Arrow from 'apache-arrow'
 import type { SchemaElement } from 'hyparquet'
-import { checkGiven, InputError, show } from '../errors.ts'
-import { writeWhole } from '../files.ts'
+import { checkGiven, InputError, show } from '../base/errors.ts'
+import { writeWhole } from '../base/files/files.ts'
 import { arrowPlain, toArrow } from './arrow.ts'
 import type { Table } from './table.ts'
 

@@ -2,11 +2,11 @@
  * A table is columns with names. A rollout's table is the rollout: its columns lie in the arena, in time-major rows, and
  * `toArrow` and `writeArrow` read them where they are. It is live: write it, or copy it, before the next update.
  */
+import type { DefinitionRecord } from '../base/definition.ts'
+import { type Space, spaceToJson, spaceWidth } from '../base/space.ts'
+import { VERSION } from '../base/version.ts'
 import type { Column } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
-import type { DefinitionRecord } from '../definition.ts'
-import { type Space, spaceToJson, spaceWidth } from '../space.ts'
-import { VERSION } from '../version.ts'
 
 /** A column under its name; `width` > 1 makes it a fixed-size list in Arrow. */
 export interface Field {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { type LossColumns, LossRun, traceLoss } from '../../src/algorithms/loss-program.ts'
-import { columnOf, type Expression, expressionOf, where } from '../../src/expression.ts'
+import { type LossColumns, LossRun, traceLoss } from '../../src/algorithms/losses/loss-program.ts'
+import { columnOf, type Expression, expressionOf, where } from '../../src/base/expressions/expression.ts'
 import * as fc from '../support/properties.ts'
 
 const names = ['x', 'y', 'given'] as const

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { algorithmPresets, corrections, type LossId, type Preset } from '../../src/algorithms/loss-presets.ts'
-import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
+import { algorithmPresets, corrections, type LossId, type Preset } from '../../src/algorithms/losses/loss-presets.ts'
+import type { LossSettings } from '../../src/algorithms/losses/loss-settings.ts'
 import {
   describeLoss,
   differentiateLoss,
@@ -11,8 +11,8 @@ import {
   type PreparedLoss,
   preparedLossPlan,
   prepareLoss,
-} from '../../src/algorithms/losses.ts'
-import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/named-losses.ts'
+} from '../../src/algorithms/losses/losses.ts'
+import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/losses/named-losses.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, Standing, spansOf } from '../../src/kernels/bind.ts'
 import { Numbers, strict } from '../kernels/calls.ts'

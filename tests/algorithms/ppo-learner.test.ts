@@ -4,16 +4,16 @@
  */
 import { describe, expect, test } from 'vitest'
 import type { Learner, LearnerMetrics } from '../../src/algorithms/algorithm.ts'
-import { ppo } from '../../src/algorithms/ppo.ts'
-import { Clock } from '../../src/clock.ts'
+import { ppo } from '../../src/algorithms/on-policy/ppo.ts'
+import { Clock } from '../../src/base/clock.ts'
+import { Random } from '../../src/base/random.ts'
+import { box, multiDiscrete } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { rolloutPlan } from '../../src/components/rollout.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import type { Policy, PolicyModel } from '../../src/policies/policy.ts'
-import { Random } from '../../src/random.ts'
-import { box, multiDiscrete } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 
 const NUM_STEPS = 16

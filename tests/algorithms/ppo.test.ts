@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { cartPole, createTrainer, createWorld, mlp, ppo, type UpdateMetrics } from '../../src/index.ts'
-import { savedTensors } from '../../src/training/snapshot.ts'
+import { savedTensors } from '../../src/training/folder/snapshot.ts'
 
 type PpoSettings = NonNullable<Parameters<typeof ppo>[0]>
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { ppoExpression, type RowCoefficients, vtraceExpression } from '../../bench/kernels/expressions.ts'
-import { type LossOfRows, onPolicySettings } from '../../src/algorithms/on-policy.ts'
-import { type RowLossColumns, rowLoss } from '../../src/algorithms/row-loss.ts'
+import { type RowLossColumns, rowLoss } from '../../src/algorithms/losses/row-loss.ts'
+import { type LossOfRows, onPolicySettings } from '../../src/algorithms/on-policy/on-policy.ts'
+import type { Settings } from '../../src/base/settings.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
-import type { Settings } from '../../src/settings.ts'
 import { Numbers } from '../kernels/calls.ts'
 import * as fc from '../support/properties.ts'
 

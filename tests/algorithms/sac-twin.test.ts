@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { boxMuller, philox4x32, Stream } from '../../src/base/random.ts'
 import { sac, sacNetwork } from '../../src/entries/algorithms.ts'
-import { boxMuller, philox4x32, Stream } from '../../src/random.ts'
 import { BOUNDS, drift } from '../support/drift.ts'
 import { holdToReplay, layersOf, type OffPolicyTwinSettings, type TwinBatch } from '../support/off-policy-twin.ts'
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import { sac, sacNetwork } from '../../dist/src/entries/algorithms.js'
 import { box, cartPole, createTrainer, createWorld, mlp, pendulum, type UpdateMetrics } from '../../dist/src/index.js'
-import { boxMuller, philox4x32, Stream } from '../../src/random.ts'
+import { boxMuller, philox4x32, Stream } from '../../src/base/random.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const HIDDEN = 5

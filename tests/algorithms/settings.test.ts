@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { lossSettings } from '../../src/algorithms/loss-settings.ts'
-import { describeLoss } from '../../src/algorithms/losses.ts'
+import { lossSettings } from '../../src/algorithms/losses/loss-settings.ts'
+import { describeLoss } from '../../src/algorithms/losses/losses.ts'
+import { ppo } from '../../src/algorithms/on-policy/ppo.ts'
 import {
   checkOptimizer,
   decayingParts,
   learningRateOf,
   type OptimizerSettings,
 } from '../../src/algorithms/optimizer.ts'
-import { ppo } from '../../src/algorithms/ppo.ts'
 import { algorithmFactory, algorithms } from '../../src/algorithms/registry.ts'
-import { rl, rlRates, rlSettings } from '../../src/algorithms/rl.ts'
-import { sft, sftSettings } from '../../src/algorithms/sft.ts'
+import { rl, rlRates, rlSettings } from '../../src/algorithms/tokens/rl.ts'
+import { sft, sftSettings } from '../../src/algorithms/tokens/sft.ts'
 import { above0, type Bounds, count, countOrNone, expectBounds, from0, from0to1, orNull } from '../support/bounds.ts'
 
 const above1: Bounds = [[1.001, 1e9], [1]]

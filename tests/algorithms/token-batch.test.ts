@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { conversationsOf, markLearned, minibatchOf, packBatch } from '../../src/algorithms/token-batch.ts'
+import { conversationsOf, markLearned, minibatchOf, packBatch } from '../../src/algorithms/tokens/token-batch.ts'
 import { spansOf } from '../../src/kernels/bind.ts'
 
 /** Sequences of 2, 4, 3, 2 and 3 tokens; token t is 10 + t. */

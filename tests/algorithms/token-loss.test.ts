@@ -6,9 +6,8 @@ import {
   sapoExpression,
   type TokenCoefficients,
 } from '../../bench/kernels/expressions.ts'
-import { defineTokenLoss } from '../../src/algorithms/define-token-loss.ts'
-import type { GroupAdvantages } from '../../src/algorithms/group-advantages.ts'
-import { type LossSettings, tokenLossSettings } from '../../src/algorithms/loss-settings.ts'
+import { defineTokenLoss } from '../../src/algorithms/losses/define-token-loss.ts'
+import { type LossSettings, tokenLossSettings } from '../../src/algorithms/losses/loss-settings.ts'
 import {
   describeLoss,
   differentiateLoss,
@@ -18,11 +17,12 @@ import {
   preparedLossPlan,
   prepareLoss,
   withAdvantages,
-} from '../../src/algorithms/losses.ts'
-import type { NamedTokenColumns } from '../../src/algorithms/token-loss.ts'
+} from '../../src/algorithms/losses/losses.ts'
+import type { GroupAdvantages } from '../../src/algorithms/tokens/group-advantages.ts'
+import type { NamedTokenColumns } from '../../src/algorithms/tokens/token-loss.ts'
+import { number } from '../../src/base/settings.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, spansOf } from '../../src/kernels/bind.ts'
-import { number } from '../../src/settings.ts'
 import { Numbers } from '../kernels/calls.ts'
 import * as fc from '../support/properties.ts'
 

@@ -4,7 +4,7 @@ import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { beforeEach, expect, test } from 'vitest'
-import { stalenessMetrics } from '../../src/training/metrics.ts'
+import { stalenessMetrics } from '../../src/training/loop/metrics.ts'
 import { colonnade, type Ended, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

@@ -94,11 +94,11 @@ describe('colonnade compile', () => {
   })
 
   test('says what to install where AssemblyScript is not', async () => {
-    vi.doMock('../../src/packages.ts', async (original) => {
-      const packages = await original<typeof import('../../src/packages.ts')>()
+    vi.doMock('../../src/base/files/packages.ts', async (original) => {
+      const packages = await original<typeof import('../../src/base/files/packages.ts')>()
       return { ...packages, importPackage: (name: string) => packages.importPackage(name, undefined, ['/']) }
     })
     await expect(compileKernels(await file(FALL), 'fall.wasm')).rejects.toThrow(/npm install --save-dev assemblyscript/)
-    vi.doUnmock('../../src/packages.ts')
+    vi.doUnmock('../../src/base/files/packages.ts')
   })
 })

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, expect, test } from 'vitest'
-import { defineCommand } from '../../src/cli/invocation.ts'
+import { defineCommand } from '../../src/base/invocation.ts'
 import { inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

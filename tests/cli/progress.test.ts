@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { progressLine } from '../../src/cli/progress.ts'
-import { Sparkline } from '../../src/cli/sparkline.ts'
-import { hasColors, shellWord } from '../../src/cli/terminal.ts'
+import { progressLine } from '../../src/cli/show/progress.ts'
+import { Sparkline } from '../../src/cli/show/sparkline.ts'
+import { hasColors, shellWord } from '../../src/cli/show/terminal.ts'
 
 function curveOf(values: readonly number[]): string {
   const curve = new Sparkline()

@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { readSafetensors } from '../../src/entries/data.ts'
 import { cartPole, loadWeights, mlp } from '../../src/index.ts'
+import { startHub } from '../language/hub-server.ts'
 import { colonnade, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
-import { startHub } from '../text/hub-server.ts'
 
 let here: string
 beforeAll(async () => {

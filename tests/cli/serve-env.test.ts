@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
-import { ColumnFile } from '../../src/column-file.ts'
+import { ColumnFile } from '../../src/base/files/column-file.ts'
 import { cartPole, collect, createWorld, mlp } from '../../src/index.ts'
 import { MAIN } from '../support/command.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { simulate } from '../../src/orchestration/simulation.ts'
+import { simulate } from '../../src/fleet/simulation.ts'
 import { inProcess, MAIN, start } from '../support/command.ts'
 import { parseSvg } from '../support/svg.ts'
 import { temporaryFolder } from '../support/temporary.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { saveTransformer } from '../../src/entries/text.ts'
-import { golden, goldenFolder } from '../policies/transformer/golden.ts'
+import { golden, goldenFolder } from '../language/transformer/golden.ts'
 import { colonnade, inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

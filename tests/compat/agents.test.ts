@@ -9,7 +9,7 @@ import {
 } from '../../src/compat/agent.ts'
 import { registerEnvironment } from '../../src/compat/environment-service.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
-import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
+import { byteTokenizer } from '../../src/language/tokenizers/byte-tokenizer.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 
 /** Tries until its environment says that it is right. */

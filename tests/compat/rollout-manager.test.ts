@@ -5,11 +5,11 @@ import {
   type RolloutConfig,
   type SavedRolloutManager,
 } from '../../src/compat/rollout-manager.ts'
-import { DataBuffer, getSamples } from '../../src/datasets/data-buffer.ts'
-import { RolloutStarvedError } from '../../src/orchestration/admission.ts'
-import { VirtualTime } from '../../src/orchestration/time.ts'
-import { checkRewardNonzeroStd } from '../../src/rewards/filters.ts'
-import type { RolloutBatch } from '../../src/tables/rollout-batch.ts'
+import { RolloutStarvedError } from '../../src/fleet/admission.ts'
+import { VirtualTime } from '../../src/fleet/time.ts'
+import { DataBuffer, getSamples } from '../../src/language/datasets/data-buffer.ts'
+import { checkRewardNonzeroStd } from '../../src/language/rewards/filters.ts'
+import type { RolloutBatch } from '../../src/tables/episodes/rollout-batch.ts'
 import * as fc from '../support/properties.ts'
 
 const prompts = ['a', 'b', 'c', 'd', 'e']

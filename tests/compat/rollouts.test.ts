@@ -11,13 +11,13 @@ import {
   type TransitionData,
   validateTransitionData,
 } from '../../src/compat/strategy.ts'
-import { cartPole } from '../../src/environments/cart-pole.ts'
-import { VirtualTime } from '../../src/orchestration/time.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
+import { VirtualTime } from '../../src/fleet/time.ts'
+import { languageModel } from '../../src/language/language-model.ts'
 import { mlp } from '../../src/policies/mlp.ts'
-import { EpisodeBuffer } from '../../src/tables/episode-buffer.ts'
-import type { TrajectoryColumns } from '../../src/tables/trajectories.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { Trainer } from '../../src/training/text/token-trainer.ts'
+import { EpisodeBuffer } from '../../src/tables/episodes/episode-buffer.ts'
+import type { TrajectoryColumns } from '../../src/tables/trajectories/trajectories.ts'
+import { Trainer } from '../../src/training/text/learn/token-trainer.ts'
 import { digits } from '../support/conversations.ts'
 import * as fc from '../support/properties.ts'
 

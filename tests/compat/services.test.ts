@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { makeEnvironment, registerEnvironment } from '../../src/compat/environment-service.ts'
-import { VirtualTime } from '../../src/orchestration/time.ts'
+import { VirtualTime } from '../../src/fleet/time.ts'
 
 describe('registered environments', () => {
   registerEnvironment('math', ({ right = 'four' }: { right?: string }) => ({

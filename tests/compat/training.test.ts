@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { grpo } from '../../src/algorithms/named-losses.ts'
+import { grpo } from '../../src/algorithms/losses/named-losses.ts'
 import { AsyncRolloutManager, type RolloutConfig, type SavedRolloutManager } from '../../src/compat/rollout-manager.ts'
 import {
   computeAdvantages,
@@ -14,13 +14,13 @@ import {
   syncWeightsToEngines,
 } from '../../src/compat/training.ts'
 import { type OpenBackendOptions, openTrainingBackend } from '../../src/compat/training-backend.ts'
-import { DataBuffer } from '../../src/datasets/data-buffer.ts'
 import type { WeightsDelivery } from '../../src/engines/engine.ts'
-import { samplesToTrajectories } from '../../src/tables/sample.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { evaluateText } from '../../src/training/text/evaluate.ts'
-import { Trainer } from '../../src/training/text/token-trainer.ts'
-import { createWorld } from '../../src/world.ts'
+import { DataBuffer } from '../../src/language/datasets/data-buffer.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { samplesToTrajectories } from '../../src/tables/trajectories/sample.ts'
+import { evaluateText } from '../../src/training/text/evaluate/evaluate.ts'
+import { Trainer } from '../../src/training/text/learn/token-trainer.ts'
+import { createWorld } from '../../src/world/world.ts'
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { InputError } from '../../src/base/errors.ts'
 import { arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
 import {
   type Column,
@@ -13,7 +14,6 @@ import {
   saved,
 } from '../../src/components/column.ts'
 import { takeArena as takePublicArena } from '../../src/entries/data.ts'
-import { InputError } from '../../src/errors.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
 import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import * as fc from '../support/properties.ts'

@@ -1,6 +1,7 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
+import { number } from '../../src/base/settings.ts'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
   areOfSampling,
@@ -10,12 +11,11 @@ import {
   type TurnRequest,
 } from '../../src/engines/engine.ts'
 import { defineEngineFactory } from '../../src/engines/engine-factory.ts'
-import type { LocalEngine } from '../../src/engines/local.ts'
-import { PolledColumns } from '../../src/engines/polled.ts'
+import type { LocalEngine } from '../../src/engines/local/local.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
+import { PolledColumns } from '../../src/engines/servers/polled.ts'
 import { tick } from '../../src/index.ts'
-import { number } from '../../src/settings.ts'
-import { languageModel } from '../../src/text/language-model.ts'
+import { languageModel } from '../../src/language/language-model.ts'
 import { digits, localEngineOf, talkUntil, talkWorld } from '../support/conversations.ts'
 import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
 

@@ -1,8 +1,8 @@
 /** Held to what Tinker's SDK 0.38 writes and reads (`tests/golden/record_tinker_protobuf.py`). */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { ProtoReader, ProtoWriter } from '../../src/engines/protobuf.ts'
-import { answerReader, encodeRequest } from '../../src/engines/tinker-codec.ts'
+import { ProtoReader, ProtoWriter } from '../../src/engines/tinker/protobuf.ts'
+import { answerReader, encodeRequest } from '../../src/engines/tinker/tinker-codec.ts'
 
 const golden = JSON.parse(readFileSync(new URL('../golden/tinker-protobuf.json', import.meta.url), 'utf8'))
 const bytesOf = (base64: string) => new Uint8Array(Buffer.from(base64, 'base64'))

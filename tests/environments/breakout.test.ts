@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { breakout } from '../../src/environments/breakout.ts'
+import { spaceWidth } from '../../src/base/space.ts'
 import type { Lanes } from '../../src/environments/environment.ts'
-import { spaceWidth } from '../../src/space.ts'
+import { breakout } from '../../src/environments/minatar/breakout.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 import * as fc from '../support/properties.ts'
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { cartPole } from '../../src/environments/cart-pole.ts'
-import { cartPolePosition } from '../../src/environments/cart-pole-position.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
+import { cartPolePosition } from '../../src/environments/classic/cart-pole-position.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 const NAMES = ['position', 'velocity', 'angle', 'angularVelocity'] as const

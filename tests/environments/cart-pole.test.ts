@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test } from 'vitest'
-import { cartPole } from '../../src/environments/cart-pole.ts'
+import { Random } from '../../src/base/random.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
 import type { Lanes } from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { ANGLE_LIMIT, cartPoleStep, POSITION_LIMIT } from '../../src/kernels/physics/cart-pole.ts'
-import { Random } from '../../src/random.ts'
 
 interface Episode {
   seed: number

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { colony } from '../../examples/colony.ts'
-import { checkEnvironment } from '../../src/environments/check.ts'
-import { where } from '../../src/environments/check-written.ts'
-import { type EnvironmentCheck, environmentChecks } from '../../src/environments/checks.ts'
+import { Stream } from '../../src/base/random.ts'
+import { box, discrete } from '../../src/base/space.ts'
+import { checkEnvironment } from '../../src/environments/checks/check.ts'
+import { where } from '../../src/environments/checks/check-written.ts'
+import { type EnvironmentCheck, environmentChecks } from '../../src/environments/checks/checks.ts'
 import { defineEnvironment, type EnvironmentModel, type State } from '../../src/environments/environment.ts'
-import { Stream } from '../../src/random.ts'
-import { box, discrete } from '../../src/space.ts'
 import { doors } from '../support/doors.ts'
 
 const STATE = { place: 'i32' } as const

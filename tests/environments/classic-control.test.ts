@@ -1,9 +1,9 @@
 /** Mountain cars and the acrobot beside Gymnasium; CartPole and Pendulum, whose steps are kernels, have files of their own. */
 import { describe, expect, test } from 'vitest'
-import { acrobot } from '../../src/environments/acrobot.ts'
+import { acrobot } from '../../src/environments/classic/acrobot.ts'
+import { mountainCar } from '../../src/environments/classic/mountain-car.ts'
+import { mountainCarContinuous } from '../../src/environments/classic/mountain-car-continuous.ts'
 import type { EnvironmentDefinition } from '../../src/environments/environment.ts'
-import { mountainCar } from '../../src/environments/mountain-car.ts'
-import { mountainCarContinuous } from '../../src/environments/mountain-car-continuous.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 import { compareEpisode, expectSpecification, recordingOf } from '../support/recorded.ts'
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { Expression, type Operand, where } from '../../src/base/expressions/expression.ts'
 import {
   type ColumnStepInputs,
   type ColumnStepOutputs,
@@ -6,7 +7,6 @@ import {
   columnStep,
 } from '../../src/entries/environments.ts'
 import type { Lanes, State } from '../../src/environments/environment.ts'
-import { Expression, type Operand, where } from '../../src/expression.ts'
 import { box, cartPole, defineEnvironment, discrete } from '../../src/index.ts'
 import { bindColumnLoop, createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import * as fc from '../support/properties.ts'

@@ -8,7 +8,7 @@ import {
   timeLimit,
   wrap,
 } from '../../src/entries/environments.ts'
-import { checkEnvironment } from '../../src/environments/check.ts'
+import { checkEnvironment } from '../../src/environments/checks/check.ts'
 import { environments } from '../../src/environments/registry.ts'
 import { breakout, cartPole, pendulum, ticTacToe } from '../../src/index.ts'
 import { assert, integer, property } from '../support/properties.ts'

@@ -13,7 +13,7 @@ import { orchard } from '../../dist/examples/orchard/train.js'
 import { checkEnvironment, fromBitecs } from '../../dist/src/entries/environments.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import { box, collect, createTrainer, createWorld, discrete, mlp, ppo, Random, Stream } from '../../dist/src/index.js'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })

@@ -1,9 +1,9 @@
 /** Python is asked for environments here by a program that stands for it; `tests/outside/vector-env.test.ts` asks Python itself. */
 import { fileURLToPath } from 'node:url'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { checkEnvironment, fromGymnasium } from '../../src/entries/environments.ts'
 import { collect, createWorld, type EnvironmentDefinition, type EpisodeCohort, mlp } from '../../src/index.ts'
-import { Random, Stream } from '../../src/random.ts'
 
 test.each([
   [{ id: '' }, 'fromGymnasium id: got "", expected a name'],

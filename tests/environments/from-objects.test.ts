@@ -13,7 +13,7 @@ import {
   Random,
   Stream,
 } from '../../dist/src/index.js'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const { forgetful, Wanderer, wanderer } = await import(new URL('../support/wanderer.mjs', import.meta.url).href)

@@ -1,11 +1,11 @@
 /** Rooms and mazes with a partial view. */
 import { describe, expect, test } from 'vitest'
-import { doorKey } from '../../src/environments/door-key.ts'
-import { emptyRoom } from '../../src/environments/empty-room.ts'
 import type { EnvironmentDefinition } from '../../src/environments/environment.ts'
-import { fourRooms } from '../../src/environments/four-rooms.ts'
-import { Field } from '../../src/environments/grid-rooms.ts'
-import { maze } from '../../src/environments/maze.ts'
+import { doorKey } from '../../src/environments/grids/door-key.ts'
+import { emptyRoom } from '../../src/environments/grids/empty-room.ts'
+import { fourRooms } from '../../src/environments/grids/four-rooms.ts'
+import { Field } from '../../src/environments/grids/grid-rooms.ts'
+import { maze } from '../../src/environments/grids/maze.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 type State = Record<'fields' | 'x' | 'y' | 'facing' | 'hasKey', Uint8Array>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { connectFour } from '../../src/environments/connect-four.ts'
-import { ticTacToeDuel } from '../../src/environments/tic-tac-toe-duel.ts'
+import { connectFour } from '../../src/environments/games/connect-four.ts'
+import { ticTacToeDuel } from '../../src/environments/games/tic-tac-toe-duel.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 interface State {

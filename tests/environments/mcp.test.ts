@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import { type McpClient, mcpTools } from '../../src/environments/mcp.ts'
-import { callTool } from '../../src/environments/tool.ts'
+import { type McpClient, mcpTools } from '../../src/environments/bridges/mcp.ts'
+import { callTool } from '../../src/environments/tools/tool.ts'
 
 const never = new AbortController().signal
 const VERSION = '1.32.2'

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
-import { asterix } from '../../src/environments/asterix.ts'
+import { Random, Stream } from '../../src/base/random.ts'
 import type { EnvironmentDefinition, Lanes } from '../../src/environments/environment.ts'
-import { freeway } from '../../src/environments/freeway.ts'
-import { seaquest } from '../../src/environments/seaquest.ts'
-import { spaceInvaders } from '../../src/environments/space-invaders.ts'
-import { Random, Stream } from '../../src/random.ts'
+import { asterix } from '../../src/environments/minatar/asterix.ts'
+import { freeway } from '../../src/environments/minatar/freeway.ts'
+import { seaquest } from '../../src/environments/minatar/seaquest.ts'
+import { spaceInvaders } from '../../src/environments/minatar/space-invaders.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 interface Episode {

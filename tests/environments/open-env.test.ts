@@ -1,7 +1,7 @@
 /** Environments of OpenEnv: as its server speaks, and as it must not. */
 import { describe, expect, test } from 'vitest'
-import { type OpenEnvOptions, openEnv } from '../../src/environments/open-env.ts'
-import { InputError } from '../../src/errors.ts'
+import { InputError } from '../../src/base/errors.ts'
+import { type OpenEnvOptions, openEnv } from '../../src/environments/bridges/open-env.ts'
 import { start } from '../support/command.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { openEnvServer, type Saying } from '../support/open-env-server.ts'

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test } from 'vitest'
+import { Random } from '../../src/base/random.ts'
+import { pendulum } from '../../src/environments/classic/pendulum.ts'
 import type { Lanes } from '../../src/environments/environment.ts'
-import { pendulum } from '../../src/environments/pendulum.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { pendulumStep, SPEED_LIMIT, TORQUE_LIMIT, wrap } from '../../src/kernels/physics/pendulum.ts'
-import { Random } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 interface Episode {

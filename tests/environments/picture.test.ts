@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { box, discrete } from '../../src/base/space.ts'
 import { encodeGif } from '../../src/environments/gif.ts'
 import { gridPicture, isGrid, type Picture, pictureColors } from '../../src/environments/picture.ts'
-import { box, discrete } from '../../src/space.ts'
 
 /** Reads an animated GIF, as the standard says it is read: pixels of each frame, and the delays in milliseconds. */
 function decodeGif(file: Uint8Array) {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { predatorPrey } from '../../src/environments/predator-prey.ts'
+import { predatorPrey } from '../../src/environments/games/predator-prey.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 interface Places {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { recall } from '../../src/environments/recall.ts'
+import { recall } from '../../src/environments/classic/recall.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 import * as fc from '../support/properties.ts'
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { createEnvironment, listEnvironments, registerEnvironment } from '../../src/entries/environments.ts'
 import { integer } from '../../src/entries/settings.ts'
 import { box, defineEnvironment, discrete, environments } from '../../src/index.ts'
-import { configureRun } from '../../src/training/run.ts'
+import { configureRun } from '../../src/training/run/run.ts'
 
 const define = (id: string) =>
   defineEnvironment({

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { snake } from '../../src/environments/snake.ts'
+import { snake } from '../../src/environments/grids/snake.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 type Columns = Record<'body' | 'tail' | 'facing' | 'food' | 'occupied', Uint8Array> & { length: Int32Array }

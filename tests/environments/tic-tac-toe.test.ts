@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { ticTacToe } from '../../src/environments/tic-tac-toe.ts'
+import { ticTacToe } from '../../src/environments/games/tic-tac-toe.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 import * as fc from '../support/properties.ts'
 

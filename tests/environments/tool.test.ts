@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { callTool, defineTool, toolSchemas } from '../../src/environments/tool.ts'
-import type { ToolArguments, ToolCall } from '../../src/environments/tool-calls.ts'
-import { templateFormat } from '../../src/environments/tool-format.ts'
+import { callTool, defineTool, toolSchemas } from '../../src/environments/tools/tool.ts'
+import type { ToolArguments, ToolCall } from '../../src/environments/tools/tool-calls.ts'
+import { templateFormat } from '../../src/environments/tools/tool-format.ts'
 
 const never = new AbortController().signal
 const number = { type: 'number' }

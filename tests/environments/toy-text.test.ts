@@ -1,14 +1,14 @@
 /** Environments of tables, and Blackjack, beside Gymnasium's. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { blackjack } from '../../src/environments/blackjack.ts'
-import { cliffTransitions, cliffWalking } from '../../src/environments/cliff-walking.ts'
+import { Random } from '../../src/base/random.ts'
+import { spaceWidth } from '../../src/base/space.ts'
 import type { EnvironmentDefinition, Lanes } from '../../src/environments/environment.ts'
-import { frozenLake, frozenLake8x8, lakeTransitions } from '../../src/environments/frozen-lake.ts'
-import { taxi, taxiTransitions } from '../../src/environments/taxi.ts'
-import { type Transitions, transitionModel } from '../../src/environments/transitions.ts'
-import { Random } from '../../src/random.ts'
-import { spaceWidth } from '../../src/space.ts'
+import { blackjack } from '../../src/environments/games/blackjack.ts'
+import { cliffTransitions, cliffWalking } from '../../src/environments/grids/cliff-walking.ts'
+import { frozenLake, frozenLake8x8, lakeTransitions } from '../../src/environments/grids/frozen-lake.ts'
+import { taxi, taxiTransitions } from '../../src/environments/grids/taxi.ts'
+import { type Transitions, transitionModel } from '../../src/environments/grids/transitions.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
 
 interface RecordedTable {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { philox4x32, Stream, unitFromWord } from '../../src/base/random.ts'
 import { dropElements as dropBody, scaleElements as scaleBody } from '../../src/kernels/transformer/adapter.ts'
-import { philox4x32, Stream, unitFromWord } from '../../src/random.ts'
 import { Numbers, strict } from './calls.ts'
 
 const [dropElements, scaleElements] = [strict(dropBody), strict(scaleBody)]

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import {
   categoricalBackward,
   categoricalEvaluate,
@@ -6,7 +7,6 @@ import {
   categoricalSample,
 } from '../../src/kernels/distribution/categorical.ts'
 import { drawUniform } from '../../src/kernels/distribution/draw.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 const sum = (x: ArrayLike<number>) => Array.from(x).reduce((total, value) => total + value, 0)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from '../../src/kernels/dense/dense.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 const UNTOUCHED = -77

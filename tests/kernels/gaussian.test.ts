@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { drawNormal } from '../../src/kernels/distribution/draw.ts'
 import {
   gaussianBackward,
@@ -6,7 +7,6 @@ import {
   gaussianMode,
   gaussianSample,
 } from '../../src/kernels/distribution/gaussian.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 const sum = (x: number[]) => x.reduce((total, value) => total + value, 0)

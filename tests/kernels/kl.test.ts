@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { klEstimates } from '../../src/kernels/loss/kl.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 function run(logprob: Float32Array, oldLogprob: Float32Array, numRows = logprob.length): [number, number, number] {

@@ -1,7 +1,7 @@
 /** Native bodies: what simd.test.ts does not say of them at each level. */
 import { readFile } from 'node:fs/promises'
 import { describe, expect, test } from 'vitest'
-import { cartPole } from '../../src/environments/cart-pole.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
 import { createTrainer, createWorld, ppo } from '../../src/index.ts'
 import {
   Activation,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { PpoSum, ppoLoss } from '../../src/kernels/loss/ppo.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY

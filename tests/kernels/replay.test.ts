@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { boxMuller, philox4x32, Random, Stream, unitFromWord } from '../../src/base/random.ts'
 import { createKernels, TdSum } from '../../src/kernels/bind.ts'
-import { boxMuller, philox4x32, Random, Stream, unitFromWord } from '../../src/random.ts'
 
 const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const { key0, key1 } = new Random(3)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { discountedReturns } from '../../src/kernels/advantage/returns.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 /** One row of one lane: reward, value of what follows, terminated, truncated, valid. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { gae } from '../../src/kernels/advantage/gae.ts'
 import { vtrace } from '../../src/kernels/advantage/vtrace.ts'
-import { Random, Stream } from '../../src/random.ts'
 import * as fc from '../support/properties.ts'
 
 interface Rollout {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { cartPole } from '../../src/environments/cart-pole.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
+import { pendulum } from '../../src/environments/classic/pendulum.ts'
 import type { EnvironmentDefinition } from '../../src/environments/environment.ts'
-import { pendulum } from '../../src/environments/pendulum.ts'
 import { bestKernelBuild, kernelBuildOf } from '../../src/kernels/bind.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import type { Evaluated } from '../../src/policies/policy.ts'
-import { tick } from '../../src/tick.ts'
-import { createWorld } from '../../src/world.ts'
+import { tick } from '../../src/systems/tick.ts'
+import { createWorld } from '../../src/world/world.ts'
 
 /** `native` takes the place of `relaxed`, whose bits it leaves. */
 const builds: readonly KernelBuild[] = [...new Set(['simd', bestKernelBuild()] as const)]

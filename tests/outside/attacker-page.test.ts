@@ -1,6 +1,6 @@
 /**
  * What a page of another site does in a real browser to servers of this machine: Chromium that is installed (COLONNADE_CHROMIUM, or
- * chromium on the path). Asked by `npm run test:page` alone; `tests/serving/attacks.test.ts` sends what a browser would.
+ * chromium on the path). Asked by `npm run test:page` alone; `tests/agents/serving/attacks.test.ts` sends what a browser would.
  */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { COMMIT, type HubServer, startHub } from '../language/hub-server.ts'
 import { colonnade, MAIN, skipLoudly, start } from '../support/command.ts'
 import { findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
-import { COMMIT, type HubServer, startHub } from '../text/hub-server.ts'
 
 const PULL = `
 import json, sys

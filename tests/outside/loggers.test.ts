@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { configureRun, startRun } from '../../src/training/run.ts'
+import { configureRun, startRun } from '../../src/training/run/run.ts'
 import { cached } from '../support/cache.ts'
 import { SMALL, type Started, skipLoudly, start } from '../support/command.ts'
 import { PYTHON_MS } from '../support/python.ts'

@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
+import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceType, spaceWidth } from '../../src/base/space.ts'
 import type { Action } from '../../src/components/action.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
@@ -6,8 +8,6 @@ import type { Episode } from '../../src/components/episode.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import { BLOCK_ROWS, type Evaluated, type LossOf, type Rows } from '../../src/policies/policy.ts'
-import { Random, Stream } from '../../src/random.ts'
-import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceType, spaceWidth } from '../../src/space.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 type Settings = NonNullable<Parameters<typeof mlp>[0]>

@@ -2,9 +2,6 @@
 import type { Tensor2D } from '@tensorflow/tfjs-core'
 import type { SymbolicTensor } from '@tensorflow/tfjs-layers'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
-import { type Device, type DeviceName, startDevice, startDeviceFrom } from '../../src/devices/device.ts'
-import type { Layers, Tf } from '../../src/devices/tfjs.ts'
 import { type NetworkFunction, network } from '../../src/entries/devices.ts'
 import {
   breakout,
@@ -22,8 +19,11 @@ import {
   ppo,
   recurrent,
 } from '../../src/index.ts'
+import { type Device, type DeviceName, startDevice, startDeviceFrom } from '../../src/policies/devices/device.ts'
+import type { Layers, Tf } from '../../src/policies/devices/tfjs.ts'
 import type { Evaluated, LossOf, PolicyDefinition, Rows } from '../../src/policies/policy.ts'
-import type { World } from '../../src/world.ts'
+import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
+import type { World } from '../../src/world/world.ts'
 import type { Made } from '../support/cache.ts'
 import { skipLoudly } from '../support/command.ts'
 import { doors } from '../support/doors.ts'

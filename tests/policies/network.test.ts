@@ -7,7 +7,7 @@ networkSuite('wasm')
 networkSuite('cpu')
 
 test('a world that was made without createWorld says that the device was not started', async () => {
-  const { World } = await import('../../src/world.ts')
+  const { World } = await import('../../src/world/world.ts')
   const policy = dense()
   const environment = cartPole()
   const model = policy.build(environment.observationSpace, environment.actionSpace)

@@ -1,8 +1,11 @@
 /** Observations at mean 0 and deviation 1: what the moments are, and what a network does with them. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { dqn } from '../../src/algorithms/dqn.ts'
-import { sac } from '../../src/algorithms/sac.ts'
+import { dqn } from '../../src/algorithms/off-policy/dqn.ts'
+import { sac } from '../../src/algorithms/off-policy/sac.ts'
+import { Random } from '../../src/base/random.ts'
+import { boolean } from '../../src/base/settings.ts'
+import type { Space } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import {
@@ -32,9 +35,6 @@ import type {
 } from '../../src/policies/policy.ts'
 import { qNetwork } from '../../src/policies/q-network.ts'
 import { sacNetwork } from '../../src/policies/sac-network.ts'
-import { Random } from '../../src/random.ts'
-import { boolean } from '../../src/settings.ts'
-import type { Space } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
+import { box, discrete, multiDiscrete } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import { qNetwork } from '../../src/entries/algorithms.ts'
 import { createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import type { ActionValuePolicy, Derivatives, Rows } from '../../src/policies/policy.ts'
-import { Random, Stream } from '../../src/random.ts'
-import { box, discrete, multiDiscrete } from '../../src/space.ts'
 
 const WIDTH = 3
 const NUM_ACTIONS = 4

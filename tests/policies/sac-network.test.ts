@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
+import { box, discrete, type Space } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import { sacNetwork } from '../../src/entries/algorithms.ts'
 import { createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import type { Evaluated, SoftPolicy } from '../../src/policies/policy.ts'
-import { Random, Stream } from '../../src/random.ts'
-import { box, discrete, type Space } from '../../src/space.ts'
 
 const LANES = 6
 const LOW = [-2, 0]

@@ -16,7 +16,7 @@ import {
   saveWeights,
   startRun,
 } from '../../src/index.ts'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { SMALL } from '../support/command.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'

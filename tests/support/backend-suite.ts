@@ -1,11 +1,11 @@
-/** What every training backend has to hold: the contract of `src/training/backend.ts`, as tests. */
+/** What every training backend has to hold: the contract of `src/training/backends/backend.ts`, as tests. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
+import { describeLoss, prepareLoss } from '../../src/algorithms/losses/losses.ts'
 import type { OptimizerSettings } from '../../src/algorithms/optimizer.ts'
-import { markLearned, minibatchOf, packBatch } from '../../src/algorithms/token-batch.ts'
-import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
-import { InputError } from '../../src/errors.ts'
+import { markLearned, minibatchOf, packBatch } from '../../src/algorithms/tokens/token-batch.ts'
+import { tokenUpdatePlan } from '../../src/algorithms/tokens/token-thread.ts'
+import { InputError } from '../../src/base/errors.ts'
 import { PolicySum, spansOf } from '../../src/kernels/bind.ts'
 import type { Kernels } from '../../src/kernels/kernels.ts'
 import {
@@ -13,8 +13,8 @@ import {
   differentiateBy,
   type PreparedBatchLoss,
   type TrainingBackend,
-} from '../../src/training/backend.ts'
-import { inOwnMemory } from '../../src/training/text/token-update.ts'
+} from '../../src/training/backends/backend.ts'
+import { inOwnMemory } from '../../src/training/text/learn/token-update.ts'
 import { temporaryFolder } from './temporary.ts'
 
 /** A backend whose model knows 8 tokens, and has no critic. */

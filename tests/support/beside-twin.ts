@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import type { AlgorithmFactory } from '../../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, mlp, type UpdateMetrics } from '../../src/index.ts'
 import type { Parameter } from '../../src/policies/policy.ts'
-import { episodeMetrics, metricsOfRun } from '../../src/training/metrics.ts'
+import { episodeMetrics, metricsOfRun } from '../../src/training/loop/metrics.ts'
 import type { Rollout, TwinMoments } from './on-policy-twin.ts'
 
 const NUM_LANES = 34

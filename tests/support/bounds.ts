@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { Settings } from '../../src/settings.ts'
+import type { Settings } from '../../src/base/settings.ts'
 
 /** Of a setting: values that it takes, at the ends of its range, and values beyond them that it refuses. */
 export type Bounds = readonly [accepted: readonly unknown[], refused: readonly unknown[]]

@@ -1,5 +1,5 @@
-import type { Tensor } from '../../src/safetensors.ts'
-import type { Manifest } from '../../src/training/checkpoint.ts'
+import type { Tensor } from '../../src/base/files/safetensors.ts'
+import type { Manifest } from '../../src/training/folder/checkpoint.ts'
 
 /** A tensor of bytes that are all the same. */
 export function tensor(fill: number, size = 64): Tensor {

@@ -111,7 +111,7 @@ export function inProcess(words: readonly string[], cwd = process.cwd()): Promis
 }
 
 async function runHere(words: readonly string[], cwd: string): Promise<Ended> {
-  const { runCommand } = await import('../../dist/src/cli/command.js')
+  const { runCommand } = await import('../../dist/src/cli/words/command.js')
   const text = { stdout: '', stderr: '' }
   const print = (name: keyof typeof text) => (what: string | Uint8Array) => {
     text[name] += typeof what === 'string' ? what : Buffer.from(what).toString()

@@ -1,12 +1,12 @@
 /** Worlds of conversations for tests: a tiny model, the built-in tasks or one's own. */
 
-import type { ConversationCohort, ConversationCohortOptions } from '../../src/cohorts/conversations.ts'
-import { LocalEngine } from '../../src/engines/local.ts'
+import { LocalEngine } from '../../src/engines/local/local.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { defineTextEnvironment, type TextEnvironmentModel } from '../../src/environments/text.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { tick } from '../../src/tick.ts'
-import { createWorld, type World } from '../../src/world.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { tick } from '../../src/systems/tick.ts'
+import type { ConversationCohort, ConversationCohortOptions } from '../../src/world/conversations/cohort.ts'
+import { createWorld, type World } from '../../src/world/world.ts'
 
 /** A small world of conversations; without an environment, of `text/reverse`. */
 export function talkWorld(

@@ -1,6 +1,6 @@
+import { boolean, integer, number } from '../../src/base/settings.ts'
+import { box, discrete } from '../../src/base/space.ts'
 import { defineEnvironment } from '../../src/environments/environment.ts'
-import { boolean, integer, number } from '../../src/settings.ts'
-import { box, discrete } from '../../src/space.ts'
 
 /**
  * Counts: what a lane sees is (steps so far + 1, lane number + 1), so every observation says whose it is. Lanes whose

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { disk } from '../../dist/src/files.js'
+import { disk } from '../../dist/src/base/files/files.js'
 import { configureRun, resumeRun, startRun } from '../../dist/src/index.js'
 
 const [, n, folder, environment, ...words] = process.argv.slice(2)

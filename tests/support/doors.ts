@@ -1,6 +1,6 @@
+import { integer } from '../../src/base/settings.ts'
+import { box, multiDiscrete } from '../../src/base/space.ts'
 import { defineEnvironment } from '../../src/environments/environment.ts'
-import { integer } from '../../src/settings.ts'
-import { box, multiDiscrete } from '../../src/space.ts'
 
 /**
  * Two doors of three: in each step one door of each dimension is locked, the one that the step and the lane name. What a

@@ -1,8 +1,8 @@
 /** What every engine has to hold: the contract of `src/engines/engine.ts`, as tests. */
 import { setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/base/errors.ts'
 import { deliverWeights, type Engine, logprobKinds, type TurnEnd, type TurnRequest } from '../../src/engines/engine.ts'
-import { InputError } from '../../src/errors.ts'
 
 /** An engine of at least 3 slots, each of at least 24 ids, that draws each turn's tokens by its ids and its key alone. */
 export interface EngineUnderTest {

@@ -1,5 +1,6 @@
 /** Policies of every kind that goes out, and what the original does on 10,000 observations. */
 import { expect } from 'vitest'
+import { choiceSizes, spaceWidth } from '../../src/base/space.ts'
 import {
   type BoxSpace,
   box,
@@ -12,7 +13,6 @@ import {
   tick,
 } from '../../src/index.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
-import { choiceSizes, spaceWidth } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 
 export const NUM_OBSERVATIONS = 10_000

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { disk } from '../../src/files.ts'
+import { disk } from '../../src/base/files/files.ts'
 import { configureRun, resumeRun, startRun } from '../../src/index.ts'
 import { SMALL } from './command.ts'
 

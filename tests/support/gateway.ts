@@ -1,10 +1,10 @@
 /** A gateway over an engine that says what a test wants, and keeps what it saw and chose. */
 import { join } from 'node:path'
 import { afterAll } from 'vitest'
+import { type Gateway, type GatewayOptions, openGateway } from '../../src/agents/gateway/gateway.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
-import { type Gateway, type GatewayOptions, openGateway } from '../../src/gateway/gateway.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
 import { temporaryFolder } from './temporary.ts'
 

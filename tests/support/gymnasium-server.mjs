@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto'
 import { closeSync, ftruncateSync, openSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ColumnFile, Doorbell, planFile } from '../../dist/src/column-file.js'
+import { ColumnFile, Doorbell, planFile } from '../../dist/src/base/files/column-file.js'
 
 const { id, kwargs, numLanes, timeoutSeconds } = JSON.parse(process.argv[3])
 const { size = 6, fault = '', actions = 'discrete', version = 1 } = kwargs

@@ -6,9 +6,9 @@
  */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import { vi } from 'vitest'
-import { lanesProgram } from '../../src/training/lanes-thread.ts'
-import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/team.ts'
-import { textProgram } from '../../src/training/text/thread.ts'
+import { textProgram } from '../../src/training/text/learn/thread.ts'
+import { lanesProgram } from '../../src/training/threads/lanes-thread.ts'
+import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/threads/team.ts'
 
 const { port1, port2 } = new MessageChannel()
 port1.unref()

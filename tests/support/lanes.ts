@@ -1,3 +1,5 @@
+import { Random } from '../../src/base/random.ts'
+import { spaceType, spaceWidth } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import {
@@ -7,8 +9,6 @@ import {
   statePlan,
 } from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
-import { Random } from '../../src/random.ts'
-import { spaceType, spaceWidth } from '../../src/space.ts'
 
 /** Columns for an environment's functions, without a world: what they must write is NaN before. */
 export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number, seed = 1): Lanes<S> {

@@ -1,8 +1,8 @@
 /** A task that is learned in a minute, as a training service is tried on it: the answer to a digit is the next one. */
-import { tinkerEngine } from '../../src/engines/tinker.ts'
+import { tinkerEngine } from '../../src/engines/tinker/tinker.ts'
 import { createTrainer, createWorld, rl } from '../../src/index.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { tinkerBackend } from '../../src/training/tinker-backend.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { tinkerBackend } from '../../src/training/backends/tinker-backend.ts'
 import { digits } from './conversations.ts'
 
 /** What follows the answer does not matter. */

@@ -3,10 +3,10 @@
  * priorities, networks are read off their named parameters, and gradients are difference quotients. Slow, so for tiny networks.
  */
 import { expect } from 'vitest'
+import { philox4x32, Stream, unitFromWord } from '../../src/base/random.ts'
 import { type AlgorithmFactory, replayTable } from '../../src/entries/algorithms.ts'
 import { createTrainer, createWorld, type EnvironmentDefinition } from '../../src/index.ts'
 import type { Parameter, PolicyDefinition } from '../../src/policies/policy.ts'
-import { philox4x32, Stream, unitFromWord } from '../../src/random.ts'
 import { step as descend, type StepSettings, type TwinMoments } from './on-policy-twin.ts'
 
 /** The settings that learning from a replay has. */

@@ -1,5 +1,5 @@
 /** Owns a run folder until it is killed, and says so. */
-import { Ownership } from '../../dist/src/training/owner.js'
+import { Ownership } from '../../dist/src/training/folder/owner.js'
 
 await Ownership.take(process.argv[2])
 console.log('owned')

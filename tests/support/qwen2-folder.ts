@@ -1,7 +1,7 @@
 import { cp } from 'node:fs/promises'
-import { saveTransformer } from '../../src/policies/transformer/folder.ts'
-import { transformer } from '../../src/policies/transformer/model.ts'
-import { Random } from '../../src/random.ts'
+import { Random } from '../../src/base/random.ts'
+import { saveTransformer } from '../../src/language/transformer/folder.ts'
+import { transformer } from '../../src/language/transformer/model.ts'
 
 /** Writes a new small model of the Qwen2 family into a folder, beside the recorded tokenizer of that family (2,048 ids). */
 export async function writeQwen2(folder: string, { vocabularySize = 2048, context = 128 } = {}): Promise<void> {

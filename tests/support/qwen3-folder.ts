@@ -1,8 +1,8 @@
 import { cp, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { saveTransformer } from '../../src/policies/transformer/folder.ts'
-import { transformer } from '../../src/policies/transformer/model.ts'
-import { Random } from '../../src/random.ts'
+import { Random } from '../../src/base/random.ts'
+import { saveTransformer } from '../../src/language/transformer/folder.ts'
+import { transformer } from '../../src/language/transformer/model.ts'
 
 /**
  * A chat template that does with messages what Qwen3's does, written anew from its behavior, without the part that tells of

@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
-import { VERSION } from '../../src/version.ts'
+import { VERSION } from '../../src/base/version.ts'
 
 /** A question and its answer; bytes that are no text as base64. */
 interface Exchange {

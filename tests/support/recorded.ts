@@ -1,8 +1,8 @@
 /** Recordings of environments of Gymnasium, and ours beside them. */
 import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
+import { spaceWidth } from '../../src/base/space.ts'
 import type { EnvironmentDefinition } from '../../src/environments/environment.ts'
-import { spaceWidth } from '../../src/space.ts'
 import { lanesOf } from './lanes.ts'
 
 /** An episode as `tests/golden/record_gymnasium.py` writes it: T + 1 states and observations, T actions and rewards. */

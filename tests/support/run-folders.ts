@@ -1,10 +1,10 @@
 /** Run folders with what a test says, and nothing that was trained. */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { Trajectories } from '../../src/tables/trajectories.ts'
-import { writeTrajectories } from '../../src/tables/trajectory-table.ts'
-import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
-import { TokenTexts } from '../../src/text/token-texts.ts'
+import { byteTokenizer } from '../../src/language/tokenizers/byte-tokenizer.ts'
+import { TokenTexts } from '../../src/language/tokenizers/token-texts.ts'
+import { Trajectories } from '../../src/tables/trajectories/trajectories.ts'
+import { writeTrajectories } from '../../src/tables/trajectories/trajectory-table.ts'
 import { trajectory } from './trajectories.ts'
 
 /** Lines of metrics.jsonl. */

@@ -1,5 +1,5 @@
 /** Saves checkpoints in a tight loop, pruning as a run does, and prints the number of each that is saved. */
-import { listCheckpoints, pruneCheckpoints, writeCheckpoint } from '../../dist/src/training/checkpoint.js'
+import { listCheckpoints, pruneCheckpoints, writeCheckpoint } from '../../dist/src/training/folder/checkpoint.js'
 
 const run = process.argv[2]
 const numbers = new Uint32Array(65_536)

@@ -1,7 +1,7 @@
 /** What tests of servers ask with, and a model that is small enough to be asked. */
 import { afterAll } from 'vitest'
-import { type ModelServer, type ServeOptions, serveModel } from '../../src/serving/server.ts'
-import { languageModel } from '../../src/text/language-model.ts'
+import { type ModelServer, type ServeOptions, serveModel } from '../../src/agents/serving/server.ts'
+import { languageModel } from '../../src/language/language-model.ts'
 
 /** A new small model that knows every byte, and its chat template. */
 export const smallModel = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })

@@ -12,8 +12,8 @@ import {
   ppo,
   type Trainer,
 } from '../../src/index.ts'
-import { listCheckpoints, type Manifest, sealManifest } from '../../src/training/checkpoint.ts'
-import { savedTensors } from '../../src/training/snapshot.ts'
+import { listCheckpoints, type Manifest, sealManifest } from '../../src/training/folder/checkpoint.ts'
+import { savedTensors } from '../../src/training/folder/snapshot.ts'
 import { SMALL } from './command.ts'
 
 /** A training of CartPole that takes no time: 64 steps an update. */

@@ -1,16 +1,16 @@
 /** Conversations of three turns under a template that takes thinking out of earlier ones, for tests. */
-import { rl } from '../../src/algorithms/rl.ts'
-import type { ConversationCohort } from '../../src/cohorts/conversations.ts'
+import { rl } from '../../src/algorithms/tokens/rl.ts'
 import {
   defineTextEnvironment,
   type TextEnvironmentDefinition,
   type TextEnvironmentModel,
   type Turn,
 } from '../../src/environments/text.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import type { TextMetrics } from '../../src/training/text/metrics.ts'
-import { createTrainer, type Trainer } from '../../src/training/trainer.ts'
-import { createWorld } from '../../src/world.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { createTrainer, type Trainer } from '../../src/training/loop/trainer.ts'
+import type { TextMetrics } from '../../src/training/text/evaluate/metrics.ts'
+import type { ConversationCohort } from '../../src/world/conversations/cohort.ts'
+import { createWorld } from '../../src/world/world.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
 
 /** Three turns, each of them asked for more; worth more the more letters a are in them. */

@@ -1,5 +1,5 @@
-/** What a service of Tinker's protocol does with protocol buffers: the other side of `src/engines/tinker-codec.ts`. */
-import { ProtoReader, ProtoWriter } from '../../src/engines/protobuf.ts'
+/** What a service of Tinker's protocol does with protocol buffers: the other side of `src/engines/tinker/tinker-codec.ts`. */
+import { ProtoReader, ProtoWriter } from '../../src/engines/tinker/protobuf.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: what travels is looked at where it is used.
 type Json = any

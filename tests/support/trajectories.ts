@@ -1,7 +1,7 @@
 /** Trajectories for tests. */
 
 import { stopReasons } from '../../src/environments/text.ts'
-import type { Trajectory } from '../../src/tables/trajectory.ts'
+import type { Trajectory } from '../../src/tables/trajectories/trajectory.ts'
 import * as fc from './properties.ts'
 
 /** A trajectory of two prompt tokens and two that version 0 of the weights chose. */

@@ -1,5 +1,5 @@
 /** A training backend of a few lines, which takes losses by their derivatives alone. */
-import { type ArrayModel, defineArrayBackend, visitTokens } from '../../src/training/array-backend.ts'
+import { type ArrayModel, defineArrayBackend, visitTokens } from '../../src/training/backends/array-backend.ts'
 
 function probabilities(logits: Float32Array, temperature: number): number[] {
   const weights = Array.from(logits, (logit) => Math.exp(logit / temperature))

@@ -1,7 +1,6 @@
 /** Batches of tokens for tests, and the columns in which they are worked on. */
-import type { TokenBatch } from '../../src/algorithms/token-batch.ts'
-import { markLearned } from '../../src/algorithms/token-batch.ts'
-import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
+import { markLearned, type TokenBatch } from '../../src/algorithms/tokens/token-batch.ts'
+import { tokenUpdatePlan } from '../../src/algorithms/tokens/token-thread.ts'
 import { takeArena } from '../../src/components/arena.ts'
 
 /** The columns of an update from this batch, with its tokens to learn from. */

@@ -1,7 +1,5 @@
 /** First and last lanes and elements, values at a bound, what lies beside it: where the systems of environments begin and end. */
 import { describe, expect, test, vi } from 'vitest'
-import type { EpisodeCohortOptions } from '../../src/cohorts/episode-options.ts'
-import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import {
   bootstrap,
   box,
@@ -15,6 +13,8 @@ import {
   restart,
   tick,
 } from '../../src/index.ts'
+import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
+import type { EpisodeCohortOptions } from '../../src/world/episodes/options.ts'
 import { counter } from '../support/counter.ts'
 import { doors } from '../support/doors.ts'
 import { later } from '../support/later.ts'

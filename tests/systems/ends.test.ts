@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import {
   bootstrap,
   box,
@@ -15,6 +14,7 @@ import {
 } from '../../src/index.ts'
 import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
+import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
 import { counter } from '../support/counter.ts'
 import { later } from '../support/later.ts'
 

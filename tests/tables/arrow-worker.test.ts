@@ -26,7 +26,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
-import { InputError } from '../../src/errors.ts'
+import { InputError } from '../../src/base/errors.ts'
 import { arrowRows, readArrow, writeArrow } from '../../src/tables/arrow.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -34,7 +34,7 @@ type Read = (task: object) => Promise<{ value: Uint8Array; moved: ArrayBuffer[] 
 const worker = vi.hoisted(() => ({ read: undefined as unknown as Read, leavesWork: undefined as boolean | undefined }))
 
 // The reader of the thread, in this one.
-vi.mock('../../src/guarded.ts', () => ({
+vi.mock('../../src/base/threads/guarded.ts', () => ({
   serveReads: (read: Read, { leavesWork }: { leavesWork: boolean }) => Object.assign(worker, { read, leavesWork }),
   readGuarded: async (_: URL, path: string, task: object, expected: string) => {
     const { value, moved } = await worker.read({ ...task, path, expected })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../../src/errors.ts'
-import { EpisodeBuffer, type EpisodeTurn } from '../../src/tables/episode-buffer.ts'
-import { groupNumbers, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
+import { InputError } from '../../src/base/errors.ts'
+import { EpisodeBuffer, type EpisodeTurn } from '../../src/tables/episodes/episode-buffer.ts'
+import { groupNumbers, type TrajectoryColumns } from '../../src/tables/trajectories/trajectories.ts'
 import * as fc from '../support/properties.ts'
 import { trajectory } from '../support/trajectories.ts'
 

@@ -1,6 +1,6 @@
 /** Whole episodes, laid side by side as rollouts. */
 import { expect, test } from 'vitest'
-import { isOfEpisodes, rolloutsOfEpisodes } from '../../src/tables/episode-rows.ts'
+import { isOfEpisodes, rolloutsOfEpisodes } from '../../src/tables/episodes/episode-rows.ts'
 import type { Field, Table } from '../../src/tables/table.ts'
 
 /** Three episodes of 3, 2 and 4 steps: the second is terminal, the others are cut off. Observations say which row they are of. */

@@ -2,7 +2,8 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { bc } from '../../src/algorithms/bc.ts'
+import { bc } from '../../src/algorithms/on-policy/bc.ts'
+import { Random } from '../../src/base/random.ts'
 import { readEpisodes, writeMinari } from '../../src/entries/data.ts'
 import {
   cartPole,
@@ -15,7 +16,6 @@ import {
   recordEpisodes,
   type Table,
 } from '../../src/index.ts'
-import { Random } from '../../src/random.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const cart = () => cartPole({ maxEpisodeSteps: 12 })

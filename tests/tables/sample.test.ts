@@ -1,28 +1,28 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../../src/errors.ts'
+import { InputError } from '../../src/base/errors.ts'
 import {
   buildBatchMetadata,
   computeResponseLengths,
   convertToBatch,
   extractSampleFields,
-} from '../../src/tables/rollout-batch.ts'
+} from '../../src/tables/episodes/rollout-batch.ts'
 import {
   appendResponseTokens,
   type Sample,
   samplesOf,
   samplesToTrajectories,
   startSample,
-} from '../../src/tables/sample.ts'
+} from '../../src/tables/trajectories/sample.ts'
 import {
   exportSamplesToHuggingfaceFormat,
   exportSamplesToJsonl,
   type LoadSamplesOptions,
   loadSamplesFromJsonl,
-} from '../../src/tables/sample-files.ts'
-import { Trajectories } from '../../src/tables/trajectories.ts'
-import type { Trajectory } from '../../src/tables/trajectory.ts'
+} from '../../src/tables/trajectories/sample-files.ts'
+import { Trajectories } from '../../src/tables/trajectories/trajectories.ts'
+import type { Trajectory } from '../../src/tables/trajectories/trajectory.ts'
 import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { box, discrete } from '../../src/base/space.ts'
 import type { FinalObservations, RolloutColumns } from '../../src/components/rollout.ts'
-import { box, discrete } from '../../src/space.ts'
 import { arrowRows, toArrow } from '../../src/tables/arrow.ts'
 import { type RolloutOrigin, type Table, tableOfRollout } from '../../src/tables/table.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../../src/errors.ts'
-import { groupNumbers, Trajectories } from '../../src/tables/trajectories.ts'
-import type { Trajectory } from '../../src/tables/trajectory.ts'
+import { InputError } from '../../src/base/errors.ts'
+import { groupNumbers, Trajectories } from '../../src/tables/trajectories/trajectories.ts'
+import type { Trajectory } from '../../src/tables/trajectories/trajectory.ts'
 import * as fc from '../support/properties.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 

@@ -2,17 +2,17 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Field, makeTable, RecordBatch, Schema, Struct, Table, tableToIPC } from 'apache-arrow'
 import { describe, expect, test } from 'vitest'
+import { VERSION } from '../../src/base/version.ts'
 import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
-import { samplesOfFile } from '../../src/tables/sample.ts'
-import { groupNumbers, Trajectories } from '../../src/tables/trajectories.ts'
+import { samplesOfFile } from '../../src/tables/trajectories/sample.ts'
+import { groupNumbers, Trajectories } from '../../src/tables/trajectories/trajectories.ts'
 import {
   readTrajectories,
   type TextOrigin,
   trajectoryTable,
   trajectoryTableOfFile,
   writeTrajectories,
-} from '../../src/tables/trajectory-table.ts'
-import { VERSION } from '../../src/version.ts'
+} from '../../src/tables/trajectories/trajectory-table.ts'
 import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'

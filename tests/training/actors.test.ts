@@ -28,7 +28,7 @@ import {
   type WorldOptions,
   writeArrow,
 } from '../../dist/src/index.js'
-import { metricsOfRun, stalenessMetrics } from '../../src/training/metrics.ts'
+import { metricsOfRun, stalenessMetrics } from '../../src/training/loop/metrics.ts'
 import * as fc from '../support/properties.ts'
 // @ts-expect-error: a module of somebody else, without types.
 import { sleepy } from '../support/sleepy.mjs'

@@ -2,16 +2,21 @@
 
 import { expect, test } from 'vitest'
 import { optimizerSettings } from '../../src/algorithms/optimizer.ts'
-import { tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
-import { Clock } from '../../src/clock.ts'
+import { tokenLearnerPlan } from '../../src/algorithms/tokens/token-learner.ts'
+import { Clock } from '../../src/base/clock.ts'
+import { Random } from '../../src/base/random.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
-import { transformer } from '../../src/policies/transformer/model.ts'
-import { Random } from '../../src/random.ts'
-import type { BackendCall, BackendContext, BackendDefinition, TrainFuture } from '../../src/training/backend.ts'
-import { defineBackend } from '../../src/training/define-backend.ts'
-import { localBackend } from '../../src/training/text/local-backend.ts'
+import { transformer } from '../../src/language/transformer/model.ts'
+import type {
+  BackendCall,
+  BackendContext,
+  BackendDefinition,
+  TrainFuture,
+} from '../../src/training/backends/backend.ts'
+import { defineBackend } from '../../src/training/backends/define-backend.ts'
+import { localBackend } from '../../src/training/backends/local-backend.ts'
 import { type BackendUnderTest, backendSuite } from '../support/backend-suite.ts'
 import { unigrams } from '../support/unigrams.ts'
 

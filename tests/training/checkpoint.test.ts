@@ -1,7 +1,7 @@
 import { cp, mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { disk } from '../../src/files.ts'
+import { disk } from '../../src/base/files/files.ts'
 import {
   cartPole,
   createTrainer,
@@ -20,7 +20,7 @@ import {
   pruneCheckpoints,
   readCheckpoint,
   writeCheckpoint,
-} from '../../src/training/checkpoint.ts'
+} from '../../src/training/folder/checkpoint.ts'
 import { manifest, tensor } from '../support/checkpoints.ts'
 import { advance, editManifest, sha256, smallRun, smallTrainer, stateOf } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'

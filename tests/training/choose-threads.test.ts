@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import { defineWrapper, wrap } from '../../src/environments/wrapper.ts'
 import { a2c, cartPole, defineSystem, mlp } from '../../src/index.ts'
-import { threadsOf } from '../../src/training/episode-run.ts'
-import { configureRun } from '../../src/training/run.ts'
-import type { EpisodeRunDefinition } from '../../src/training/run-definition.ts'
-import { chooseThreads, type Workload } from '../../src/training/threads.ts'
+import type { EpisodeRunDefinition } from '../../src/training/run/definition.ts'
+import { threadsOf } from '../../src/training/run/episode-run.ts'
+import { configureRun } from '../../src/training/run/run.ts'
+import { chooseThreads, type Workload } from '../../src/training/threads/threads.ts'
 import * as fc from '../support/properties.ts'
 
 /** Two tanh networks of 64-64 for CartPole, as `mlp()` makes them, in blocks of 256 rows. */

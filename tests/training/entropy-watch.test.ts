@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
-import { cartPole } from '../../src/environments/cart-pole.ts'
+import { cartPole } from '../../src/environments/classic/cart-pole.ts'
 import { createTrainer, createWorld, mlp, pendulum, ppo } from '../../src/index.ts'
+import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
 
 let said: string[]
 beforeEach(() => {

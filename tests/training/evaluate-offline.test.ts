@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { qNetwork } from '../../src/entries/algorithms.ts'
 import { evaluateOffline } from '../../src/entries/data.ts'
 import {
@@ -20,7 +21,6 @@ import {
   ticTacToe,
   writeArrow,
 } from '../../src/index.ts'
-import { Random, Stream } from '../../src/random.ts'
 import { inProcess } from '../support/command.ts'
 import { smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'

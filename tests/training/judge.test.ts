@@ -12,8 +12,8 @@ import {
   resumeRun,
   startRun,
 } from '../../src/index.ts'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
-import { Judge, type Judgment, judgeSeed } from '../../src/training/judge.ts'
+import { Judge, type Judgment, judgeSeed } from '../../src/training/evaluate/judge.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { fingerprint, smallRun, untimedMetrics } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

@@ -13,8 +13,8 @@ import {
   type TrainerOptions,
   type WorldOptions,
 } from '../../src/index.ts'
-import { savedTensors } from '../../src/training/snapshot.ts'
-import { Team } from '../../src/training/team.ts'
+import { savedTensors } from '../../src/training/folder/snapshot.ts'
+import { Team } from '../../src/training/threads/team.ts'
 import { type InProcessTeam, startTeamsInProcess } from '../support/in-process-team.ts'
 
 let teams: InProcessTeam[]

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { measureEnvironment, recommendedNumLanes } from '../../src/entries/environments.ts'
 import { box, cartPole, defineEnvironment, discrete, mlp } from '../../src/index.ts'
-import { type EnvironmentSpeed, fewestLanes } from '../../src/training/measure-environment.ts'
+import { type EnvironmentSpeed, fewestLanes } from '../../src/training/evaluate/measure-environment.ts'
 
 const pair = defineEnvironment({
   id: 'Pair-v0',

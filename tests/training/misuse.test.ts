@@ -2,7 +2,6 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../dist/src/cohorts/cohort.js'
 import {
   box,
   cartPole,
@@ -20,6 +19,7 @@ import {
   startRun,
   tick,
 } from '../../dist/src/index.js'
+import { asEpisodes } from '../../dist/src/world/cohort.js'
 
 let folder: string
 beforeAll(async () => {

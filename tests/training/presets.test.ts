@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { connectFour } from '../../src/environments/connect-four.ts'
+import { connectFour } from '../../src/environments/games/connect-four.ts'
 import { configureRun, type EnvironmentDefinition, type EnvironmentId, startRun } from '../../src/index.ts'
-import { reachedByPreset, reachedByTextPreset } from '../../src/training/presets.ts'
-import type { EpisodeRunDefinition } from '../../src/training/run-definition.ts'
+import type { EpisodeRunDefinition } from '../../src/training/run/definition.ts'
+import { reachedByPreset, reachedByTextPreset } from '../../src/training/run/presets.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }

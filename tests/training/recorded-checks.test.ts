@@ -20,6 +20,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow'
 import { describe, expect, test, vi } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import type { Column } from '../../src/components/column.ts'
 import { dqn, qNetwork, sac, sacNetwork } from '../../src/entries/algorithms.ts'
 import { evaluateOffline } from '../../src/entries/data.ts'
@@ -41,11 +42,10 @@ import {
   ticTacToe,
   toArrow,
 } from '../../src/index.ts'
-import { Random, Stream } from '../../src/random.ts'
 import { fromArrow } from '../../src/tables/arrow.ts'
 import type { Field } from '../../src/tables/table.ts'
-import { LogprobSums } from '../../src/training/logprob-sums.ts'
-import { RecordedRollouts } from '../../src/training/recorded-rollouts.ts'
+import { LogprobSums } from '../../src/training/recorded/logprob-sums.ts'
+import { RecordedRollouts } from '../../src/training/recorded/recorded-rollouts.ts'
 import * as fc from '../support/properties.ts'
 
 const NUM_LANES = 6

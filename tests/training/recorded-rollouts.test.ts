@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import * as built from '../../dist/src/index.js'
-import { bc } from '../../src/algorithms/bc.ts'
+import { bc } from '../../src/algorithms/on-policy/bc.ts'
 import {
   cartPole,
   createTrainer,
@@ -21,7 +21,7 @@ import {
   writeArrow,
 } from '../../src/index.ts'
 import { fromArrow } from '../../src/tables/arrow.ts'
-import { RecordedRollouts } from '../../src/training/recorded-rollouts.ts'
+import { RecordedRollouts } from '../../src/training/recorded/recorded-rollouts.ts'
 import { gradientOf, networkOf } from '../support/on-policy-twin.ts'
 import { ppoTwin, type TwinSettings } from '../support/ppo-twin.ts'
 import { temporaryFolder } from '../support/temporary.ts'

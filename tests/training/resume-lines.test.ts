@@ -2,7 +2,7 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { a2c, cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
-import { configureRun, resumeRun, startRun } from '../../src/training/run.ts'
+import { configureRun, resumeRun, startRun } from '../../src/training/run/run.ts'
 import { editManifest, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

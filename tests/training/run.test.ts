@@ -16,8 +16,8 @@ import {
   startRun,
 } from '../../src/index.ts'
 import { bestKernelBuild, kernelBuilds } from '../../src/kernels/bind.ts'
-import { type EpisodeRecord, listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
-import { kernelsAmong } from '../../src/training/recorded-kernels.ts'
+import { type EpisodeRecord, listCheckpoints, readCheckpoint } from '../../src/training/folder/checkpoint.ts'
+import { kernelsAmong } from '../../src/training/recorded/recorded-kernels.ts'
 import { counter } from '../support/counter.ts'
 import { editManifest, fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'

@@ -7,16 +7,16 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/base/errors.ts'
+import { Random } from '../../src/base/random.ts'
+import type { Setting } from '../../src/base/settings.ts'
+import { box } from '../../src/base/space.ts'
 import { type EnvironmentId, environments } from '../../src/environments/registry.ts'
 import { textEnvironments } from '../../src/environments/tasks/registry.ts'
-import { InputError } from '../../src/errors.ts'
 import { policies, policyFactory } from '../../src/policies/registry.ts'
-import { Random } from '../../src/random.ts'
-import type { Setting } from '../../src/settings.ts'
-import { box } from '../../src/space.ts'
-import type { TextEnvironmentId } from '../../src/training/conversation-run.ts'
-import { configureRun, type Run, runKeys, runTrainer, startRun } from '../../src/training/run.ts'
-import type { ConversationRunDefinition } from '../../src/training/run-definition.ts'
+import type { TextEnvironmentId } from '../../src/training/run/conversation-run.ts'
+import type { ConversationRunDefinition } from '../../src/training/run/definition.ts'
+import { configureRun, type Run, runKeys, runTrainer, startRun } from '../../src/training/run/run.ts'
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -550,8 +550,8 @@ describe('every setting of a run of a language model acts', () => {
   test('of the model', async () => {
     const adapted = { 'languageModel.loraRank': 2 }
     const table: Record<string, Shown> = {
-      'languageModel.folder': { shownBy: 'tests/text/language-model.test.ts: folder' },
-      'languageModel.adapter': { shownBy: 'tests/policies/transformer/lora.test.ts: adapter' },
+      'languageModel.folder': { shownBy: 'tests/language/language-model.test.ts: folder' },
+      'languageModel.adapter': { shownBy: 'tests/language/transformer/lora.test.ts: adapter' },
       'languageModel.context': { to: 4 },
       'languageModel.width': { to: 12 },
       'languageModel.loraAlpha': { with: adapted },
@@ -604,8 +604,8 @@ describe('every setting of a run of a language model acts', () => {
       'environment.messages': { shownBy: 'tests/training/text/rows.test.ts: messages' },
       'environment.text': { shownBy: 'tests/training/text/rows.test.ts: text' },
       'environment.reward': { to: 'length' },
-      'environment.retries': { shownBy: 'tests/rewards/reward.test.ts: retries' },
-      'environment.timeoutMs': { shownBy: 'tests/rewards/reward.test.ts: timeoutMs' },
+      'environment.retries': { shownBy: 'tests/language/rewards/reward.test.ts: retries' },
+      'environment.timeoutMs': { shownBy: 'tests/language/rewards/reward.test.ts: timeoutMs' },
     }
     expect(await idle(own, told, table, (texts) => outcomeIn('text/dataset', texts))).toEqual([])
   })

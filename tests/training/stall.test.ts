@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { configureRun, type Run, startRun } from '../../src/index.ts'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 /** A run whose first update is stuck in `step`, is told so, and then fails with what `failure` makes of the reason. */

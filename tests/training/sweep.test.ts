@@ -15,7 +15,7 @@ import {
   resumeRun,
   startRun,
 } from '../../src/index.ts'
-import { shareWorlds, whyApart } from '../../src/training/side-by-side.ts'
+import { shareWorlds, whyApart } from '../../src/training/groups/side-by-side.ts'
 import { inProcess } from '../support/command.ts'
 import { fingerprint } from '../support/small-training.ts'
 import { parseSvg } from '../support/svg.ts'

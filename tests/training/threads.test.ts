@@ -3,7 +3,6 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../dist/src/cohorts/cohort.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
   type AlgorithmDefinition,
@@ -23,7 +22,8 @@ import {
   type WorldOptions,
   writeArrow,
 } from '../../dist/src/index.js'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { asEpisodes } from '../../dist/src/world/cohort.js'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
 import { colonnade, MAIN, skipLoudly, start } from '../support/command.ts'
 import { fingerprint } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -245,6 +245,7 @@ describe('a training in which something goes wrong', () => {
   /** Node says 1 of a worker that is terminated, or 0 where it had nothing to do just then. */
   const terminated = (worker: string) =>
     expect.stringMatching(new RegExp(`^${worker.replaceAll(/[()]/g, '\\$&')} ended with code [01]$`))
+  const thrown = (what: string) => `environment Faulty-v0: got ${what} thrown by step, expected an Error where it fails`
   const notFinite = 'got NaN in observation[0] of lane 39 (episode 1, step 4) from step, expected finite numbers'
 
   test.each([
@@ -280,8 +281,12 @@ describe('a training in which something goes wrong', () => {
       { environment: { phase: 'step', kind: 'nan' } },
       `${second} failed: environment Faulty-v0: ${notFinite}`,
     ],
-    ['throws a text', { environment: { phase: 'step', kind: 'text' } }, `${second} failed: "boom in step"`],
-    ['throws null', { environment: { phase: 'step', kind: 'null' } }, `${second} failed: null`],
+    [
+      'throws a text',
+      { environment: { phase: 'step', kind: 'text' } },
+      `${second} failed: ${thrown('"boom in step"')}`,
+    ],
+    ['throws null', { environment: { phase: 'step', kind: 'null' } }, `${second} failed: ${thrown('null')}`],
     ['calls process.exit(3)', { environment: { phase: 'step', kind: 'exit' } }, `${second} ended with code 3`],
     ['is killed at work', { environment: { phase: 'step', kind: 'slow' }, terminate: 'midway' }, terminated(second)],
     ['is killed between updates', { terminate: 'between' }, terminated(second)],

@@ -6,18 +6,18 @@
  */
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
-import { markLearned, packBatch } from '../../src/algorithms/token-batch.ts'
-import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
-import type { ConversationCohort } from '../../src/cohorts/conversations.ts'
+import { describeLoss, prepareLoss } from '../../src/algorithms/losses/losses.ts'
+import { markLearned, packBatch } from '../../src/algorithms/tokens/token-batch.ts'
+import { tokenUpdatePlan } from '../../src/algorithms/tokens/token-thread.ts'
 import { createWorld } from '../../src/index.ts'
 import { spansOf } from '../../src/kernels/bind.ts'
 import type { Kernels } from '../../src/kernels/kernels.ts'
-import type { BackendDefinition, PreparedBatchLoss } from '../../src/training/backend.ts'
-import { localBackend } from '../../src/training/text/local-backend.ts'
-import { inOwnMemory } from '../../src/training/text/token-update.ts'
-import { tinkerBackend } from '../../src/training/tinker-backend.ts'
-import type { World } from '../../src/world.ts'
+import type { BackendDefinition, PreparedBatchLoss } from '../../src/training/backends/backend.ts'
+import { localBackend } from '../../src/training/backends/local-backend.ts'
+import { tinkerBackend } from '../../src/training/backends/tinker-backend.ts'
+import { inOwnMemory } from '../../src/training/text/learn/token-update.ts'
+import type { ConversationCohort } from '../../src/world/conversations/cohort.ts'
+import type { World } from '../../src/world/world.ts'
 import { SOURCE, start } from '../support/command.ts'
 import { nextDigit, policy, SEED, trainerAt } from '../support/next-digit.ts'
 import { recordService, replayService } from '../support/recorded-service.ts'
@@ -52,8 +52,8 @@ afterAll(async () => {
 
 /** The model as it is drawn by the seed, in a folder for others. */
 async function modelFolder(): Promise<string> {
-  const { saveTransformer } = await import('../../src/policies/transformer/folder.ts')
-  const { saveTokenizer } = await import('../../src/text/tokenizer.ts')
+  const { saveTransformer } = await import('../../src/language/transformer/folder.ts')
+  const { saveTokenizer } = await import('../../src/language/tokenizers/tokenizer.ts')
   const world = await createWorld({ environment: nextDigit, policy, numLanes: 1, seed: SEED })
   const { model, weights, tokenizer } = world.cohort()
   const folder = await temporaryFolder()

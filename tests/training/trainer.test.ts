@@ -3,10 +3,10 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../src/cohorts/cohort.ts'
-import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick, writeArrow } from '../../src/index.ts'
-import type { Trainer } from '../../src/training/trainer.ts'
+import type { Trainer } from '../../src/training/loop/trainer.ts'
+import { asEpisodes } from '../../src/world/cohort.ts'
+import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
 
 let folder: string
 beforeAll(async () => {

@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { describe, expect, test, vi } from 'vitest'
 import { cartPole, createTrainer, createWorld, type EpisodeCohort, mlp, ppo, type World } from '../../src/index.ts'
-import type { LanesOrder, WorkerFailure, WorkerOrder } from '../../src/training/team.ts'
+import type { LanesOrder, WorkerFailure, WorkerOrder } from '../../src/training/threads/team.ts'
 import { startTeamsInProcess } from '../support/in-process-team.ts'
 
 let workerData: WorkerOrder
@@ -22,7 +22,7 @@ async function live(order: WorkerOrder): Promise<void> {
   workerData = order
   posted = []
   vi.resetModules()
-  await import('../../src/training/worker.ts')
+  await import('../../src/training/threads/worker.ts')
 }
 
 const saysSo = () => vi.waitFor(() => expect(posted).toHaveLength(1), 20_000)
@@ -61,7 +61,7 @@ describe('a worker', () => {
     await vi.waitFor(() => expect(given.control[0]).toBe(1), 20_000) // It came to the first meeting.
     await new Promise((resolve) => setTimeout(resolve, 5))
     expect(posted).toEqual([])
-    const { refuseInWorker } = await import('../../src/training/team.ts')
+    const { refuseInWorker } = await import('../../src/training/threads/team.ts')
     expect(() => refuseInWorker('createTrainer')).toThrow('a module that a worker imports')
   })
 

@@ -2,7 +2,7 @@
  * Sums and differences of whole numbers, digit by digit. Half of the reward is for the right
  * number, half for each digit that is right in its place.
  */
-import { integer, type Settings } from '../../settings.ts'
+import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
 

@@ -1,5 +1,5 @@
 /** What the tasks on characters share: examples that are functions of their number, and a reward for each right place. */
-import { Random, Stream } from '../../random.ts'
+import { Random, Stream } from '../../base/random.ts'
 import type { Reply } from '../text.ts'
 
 /** Whole numbers that an example's seed and number give, one after another. */

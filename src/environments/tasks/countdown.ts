@@ -2,7 +2,7 @@
  * Countdown: make the target of all the numbers, each used once, with +, − and ×. There are several right answers, so the
  * reward computes what the answer comes to.
  */
-import { integer, type Settings } from '../../settings.ts'
+import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment } from '../text.ts'
 import { ExampleNumbers } from './characters.ts'
 

@@ -2,9 +2,9 @@
  * Guess a number: after each guess the model hears `<` where the number is less and `>` where it is greater. Whoever halves
  * what is left needs the fewest guesses. Each question is a range of its own, so that ranges can be held out.
  */
-import { integer, type Settings } from '../../settings.ts'
-import { defineAgent } from '../agent.ts'
+import { integer, type Settings } from '../../base/settings.ts'
 import type { Message } from '../text.ts'
+import { defineAgent } from '../tools/agent.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {

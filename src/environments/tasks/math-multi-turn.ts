@@ -2,8 +2,8 @@
  * Sums and differences with a second chance: whoever is wrong hears so and may try again, for less (AReaL's multi-turn
  * mathematics, without its fault of going on after a right answer).
  */
-import { integer, number, type Settings } from '../../settings.ts'
-import { defineAgent } from '../agent.ts'
+import { integer, number, type Settings } from '../../base/settings.ts'
+import { defineAgent } from '../tools/agent.ts'
 import { arithmeticExample } from './arithmetic.ts'
 
 const settings = {

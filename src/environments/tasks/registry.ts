@@ -1,5 +1,5 @@
 /** The text environments that come with Colonnade. */
-import { byId } from '../../errors.ts'
+import { byId } from '../../base/errors.ts'
 import type { TextEnvironmentFactory } from '../text.ts'
 import { arithmetic1, arithmetic2 } from './arithmetic.ts'
 import { countdown } from './countdown.ts'

@@ -2,8 +2,8 @@
  * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. Half of the
  * reward is for the whole answer, half for each place that is right.
  */
-import { InputError, show } from '../../errors.ts'
-import { integer, type Settings } from '../../settings.ts'
+import { InputError, show } from '../../base/errors.ts'
+import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
 

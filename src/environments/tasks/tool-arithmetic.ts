@@ -2,12 +2,12 @@
  * Arithmetic with a calculator: sums of a number of two digits and one of a single digit, which the model can learn to do alone, and
  * products of numbers of two digits, which it cannot and for which it has to learn to call its tool.
  */
-import { integer, number, type Settings } from '../../settings.ts'
-import { defineAgent } from '../agent.ts'
+import { integer, number, type Settings } from '../../base/settings.ts'
 import type { Example, Message } from '../text.ts'
-import { defineTool } from '../tool.ts'
-import type { ToolFormat } from '../tool-format.ts'
-import { useTools } from '../use-tools.ts'
+import { defineAgent } from '../tools/agent.ts'
+import { defineTool } from '../tools/tool.ts'
+import type { ToolFormat } from '../tools/tool-format.ts'
+import { useTools } from '../tools/use-tools.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {

@@ -2,7 +2,7 @@
  * Random numbers for the sampling of actions, keyed by (seed, lane, episode, step): numRows × width numbers into row 0 on,
  * for the lanes of rows `from` on. Four numbers come from one Philox block; a step owns ceil(width / 4) blocks.
  */
-import { boxMuller, philox4x32, Stream, unitFromWord } from '../../random.ts'
+import { boxMuller, philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 /** Uniform numbers in [0, 1). `words` (4) is workspace. */
 export function drawUniform(

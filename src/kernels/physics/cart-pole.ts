@@ -1,4 +1,4 @@
-import { philox4x32, Stream, unitFromWord } from '../../random.ts'
+import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 /**
  * One Euler step of the cart and pole (Barto, Sutton, Anderson 1983; equations with the friction left out as in Florian

@@ -3,7 +3,7 @@
  * 2 · leaves elements, leaves a power of two: element 1 is the sum of all priorities, element leaves + r that of row r. A row of
  * priority 0 is never drawn.
  */
-import { philox4x32, Stream, unitFromWord } from '../../random.ts'
+import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 /** Gives rows[i] the priority priority[i], for i < count. Returns by how many the rows of a priority above 0 have become more. */
 export function setPriorities(tree: Float64Array, rows: Uint32Array, priority: Float32Array, count: number): number {

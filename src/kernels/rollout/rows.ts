@@ -1,5 +1,5 @@
 /** Kernels that choose, order, gather and check rows. */
-import { philox4x32, Stream } from '../../random.ts'
+import { philox4x32, Stream } from '../../base/random.ts'
 
 /** Fills `rows` with the numbers of the valid rows, rising. Returns how many they are. */
 export function listValid(rows: Uint32Array, valid: Uint8Array, numRows: number): number {

@@ -5,7 +5,7 @@
  * holds multiple i, plus 8, in its lower half, and multiple i + 16 in its upper one. Rows and columns that fill up are zeros.
  */
 
-import { narrowF16 } from '../../half.ts'
+import { narrowF16 } from '../../base/half.ts'
 import { INPUT_BLOCK } from './integers.ts'
 import { matmul } from './matmul.ts'
 

@@ -1,5 +1,5 @@
 /** What adapters of low rank need beside matrix products. Plain bodies serve in every build, on arrays in any memory. */
-import { philox4x32, Stream, unitFromWord } from '../../random.ts'
+import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 /** x · factor, in place, of `length` elements. */
 export function scaleElements(x: Float32Array, factor: number, length: number): void {

@@ -6,7 +6,7 @@
  *
  * The environment's action is middle + half · a: log p of that is less by Σ log half.
  */
-import { boxMuller, philox4x32, Stream } from '../../random.ts'
+import { boxMuller, philox4x32, Stream } from '../../base/random.ts'
 
 const HALF_LOG_TWO_PI = 0.5 * Math.log(2 * Math.PI)
 const LOG_STD_MIN = -20

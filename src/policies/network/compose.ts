@@ -1,6 +1,6 @@
 /** How parts become whole networks: a trunk for the actor, one for the critic unless they share it, and their heads. */
-import type { LayerActivation } from '../../devices/layers.ts'
-import type { Tf } from '../../devices/tfjs.ts'
+import type { LayerActivation } from '../devices/layers.ts'
+import type { Tf } from '../devices/tfjs.ts'
 import type { HeadShape } from '../head.ts'
 import { LOG_STD, type Network } from './device-policy.ts'
 import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'

@@ -7,12 +7,12 @@
  * with the derivatives.
  */
 import type { NamedTensorMap, Scalar, Tensor, Tensor2D, Tensor3D, Variable } from '@tensorflow/tfjs-core'
+import { assert, InputError, show } from '../../base/errors.ts'
+import type { Random } from '../../base/random.ts'
+import { type Space, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
-import type { Device } from '../../devices/device.ts'
-import { assert, InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { Random } from '../../random.ts'
-import { type Space, spaceWidth } from '../../space.ts'
+import type { Device } from '../devices/device.ts'
 import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'
 import type {
   ActingLanes,

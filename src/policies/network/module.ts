@@ -2,8 +2,8 @@
  * The contract of networks on a device: parameters with names and shapes, and a function of tensors from what lanes see to
  * features. Heads, losses, weights and optimizers are the policy's and the algorithm's work, not the network's.
  */
-import type { Tensor, Tensor2D, Tensor3D, Tf } from '../../devices/tfjs.ts'
-import type { Random } from '../../random.ts'
+import type { Random } from '../../base/random.ts'
+import type { Tensor, Tensor2D, Tensor3D, Tf } from '../devices/tfjs.ts'
 
 /** A parameter of a network, and its starting values. */
 export interface NetworkParameter {

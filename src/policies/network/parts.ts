@@ -1,8 +1,8 @@
 /** The parts of which networks are made: dense and convolutional layers, recurrent cells, and one after another. */
 import type { Tensor2D, Tensor3D, Tensor4D } from '@tensorflow/tfjs-core'
-import { hasLayers, type LayerActivation, runBiasLayer, runDenseLayer } from '../../devices/layers.ts'
-import { type Cell, hasRecurrence, recurrence } from '../../devices/recurrent.ts'
-import type { Tf } from '../../devices/tfjs.ts'
+import { hasLayers, type LayerActivation, runBiasLayer, runDenseLayer } from '../devices/layers.ts'
+import { type Cell, hasRecurrence, recurrence } from '../devices/recurrent.ts'
+import type { Tf } from '../devices/tfjs.ts'
 import { orthogonal } from '../orthogonal.ts'
 import type { Features, Module, NetworkParameter, SeenSteps, Weights } from './module.ts'
 

@@ -1,9 +1,9 @@
-import type { ConversationCohort } from '../../cohorts/conversations.ts'
+import { InputError } from '../../base/errors.ts'
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import { areOfSampling, type GeneratedTokens, type TurnEnd } from '../../engines/engine.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
-import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 
 /**
  * The cohort's engine is asked for the turns that have begun, advances, and what it has generated is appended: of an engine that

@@ -1,7 +1,7 @@
 /** What a lane's next turn begins with, after a reply that asks for one. */
-import { type ConversationCohort, type Segment, segmentOf } from '../../cohorts/conversations.ts'
 import { type Message, type Reply, stopReasons } from '../../environments/text.ts'
-import { replyIds, spelledMessage } from '../../text/dialogue.ts'
+import { replyIds, spelledMessage } from '../../language/templates/dialogue.ts'
+import { type ConversationCohort, type Segment, segmentOf } from '../../world/conversations/cohort.ts'
 import { withoutEnd } from './turn.ts'
 
 /** The beginning of a turn. */

@@ -1,9 +1,9 @@
-import { type ConversationCohort, exampleAt } from '../../cohorts/conversations.ts'
 import { ConversationPhase } from '../../components/conversation.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { promptMessages } from '../../text/dialogue.ts'
-import { startOf } from '../../text/examples.ts'
-import { turnDrawing } from '../../text/turn-sampling.ts'
+import { startOf } from '../../language/examples.ts'
+import { promptMessages } from '../../language/templates/dialogue.ts'
+import { turnDrawing } from '../../language/turn-sampling.ts'
+import { type ConversationCohort, exampleAt } from '../../world/conversations/cohort.ts'
 
 /**
  * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,

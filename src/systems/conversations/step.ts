@@ -1,15 +1,15 @@
+import { show } from '../../base/errors.ts'
+import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
+import { isMessage, type Reply, reduceTurnRewards } from '../../environments/text.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { turnDrawing } from '../../language/turn-sampling.ts'
 import {
   type ConversationCohort,
   canGoOn,
   type PendingReply,
   type Segment,
   segmentOf,
-} from '../../cohorts/conversations.ts'
-import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
-import { isMessage, type Reply, reduceTurnRewards } from '../../environments/text.ts'
-import { show } from '../../errors.ts'
-import type { Kernels } from '../../kernels/kernels.ts'
-import { turnDrawing } from '../../text/turn-sampling.ts'
+} from '../../world/conversations/cohort.ts'
 import { nextTurnOf, rowThatStands } from './next-turn.ts'
 import { append } from './reset.ts'
 import { turnOf } from './turn.ts'

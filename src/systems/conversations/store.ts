@@ -1,6 +1,6 @@
-import { type ConversationCohort, segmentOf } from '../../cohorts/conversations.ts'
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import { type ConversationCohort, segmentOf } from '../../world/conversations/cohort.ts'
 
 /**
  * Keeps the conversations that are over as trajectories, a row for each of their segments, and frees their lanes. Where the log

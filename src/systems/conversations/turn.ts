@@ -1,8 +1,8 @@
 /** A lane's turns, as the environment is told of them: the one that is over, and those before it. */
-import { type ConversationCohort, type Segment, segmentOf } from '../../cohorts/conversations.ts'
+import { InputError } from '../../base/errors.ts'
 import { type PastTurn, stopReasons, type Turn } from '../../environments/text.ts'
-import { InputError } from '../../errors.ts'
-import type { Tokenizer } from '../../text/tokenizer.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import { type ConversationCohort, type Segment, segmentOf } from '../../world/conversations/cohort.ts'
 
 /** What the model said in lane n's turn, without the token that ended it. */
 export function completionOfTurn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {

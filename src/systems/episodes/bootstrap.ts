@@ -9,10 +9,10 @@
  * and goes onto the same list.
  */
 
-import type { EpisodeCohort } from '../../cohorts/episodes.ts'
-import { assert } from '../../errors.ts'
+import { assert } from '../../base/errors.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 
 /**
  * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final

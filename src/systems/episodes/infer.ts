@@ -2,11 +2,11 @@
  * How lanes get their actions. A policy that answers later gives a promise: its cohort rests until the answer is there,
  * others go on, and a tick is a promise only while an answer is owed.
  */
-import type { Answer, EpisodeCohort } from '../../cohorts/episodes.ts'
+import { InputError } from '../../base/errors.ts'
+import { spaceWidth } from '../../base/space.ts'
 import { Phase } from '../../components/episode.ts'
-import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { spaceWidth } from '../../space.ts'
+import type { Answer, EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { makeRoom } from './bootstrap.ts'
 import { inferLeague } from './league.ts'
 

@@ -1,6 +1,6 @@
-import type { EpisodeCohort } from '../../cohorts/episodes.ts'
-import { gatherLanes, type League, scatterLanes } from '../../cohorts/league.ts'
-import { InputError } from '../../errors.ts'
+import { InputError } from '../../base/errors.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import { gatherLanes, type League, scatterLanes } from '../../world/episodes/league.ts'
 
 /** Each set of weights acts in its lanes: one pass a set, over this thread's lanes. What comes of a lane does not depend on that. */
 export function inferLeague(cohort: EpisodeCohort, league: League): void {

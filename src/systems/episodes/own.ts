@@ -1,10 +1,10 @@
 /** Systems of one's own among the four: each before or after one of them, in the order in which the cohort has them. */
-import type { EpisodeCohort } from '../../cohorts/episodes.ts'
-import type { Systems } from '../../cohorts/housing.ts'
-import type { SystemName } from '../../cohorts/system.ts'
+import { InputError } from '../../base/errors.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
-import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { Systems } from '../../world/housing.ts'
+import type { SystemName } from '../../world/system.ts'
 import { where } from './reset.ts'
 
 /** The four systems with a cohort's own ones around them. */

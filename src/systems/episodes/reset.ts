@@ -1,11 +1,11 @@
-import { shareLanes } from '../../cohorts/episode-shares.ts'
-import { type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
+import { checkGiven, InputError, show, thrownBy } from '../../base/errors.ts'
+import type { BoxSpace } from '../../base/space.ts'
 import { Phase } from '../../components/episode.ts'
 import { refusedReturn } from '../../environments/environment.ts'
-import { checkGiven, InputError, show, thrownBy } from '../../errors.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { BoxSpace } from '../../space.ts'
+import { type EpisodeCohort, openRow } from '../../world/episodes/cohort.ts'
+import { shareLanes } from '../../world/episodes/shares.ts'
 import { listFinal, listToValue } from './bootstrap.ts'
 
 /**

@@ -3,14 +3,14 @@
  * all when `reset` and `step` return. What is not is an error that names the lane, its episode and step, and which of
  * the two wrote it.
  */
-import type { EpisodeCohort } from '../../cohorts/episodes.ts'
+import { InputError, thrownBy } from '../../base/errors.ts'
+import { spaceWidth } from '../../base/space.ts'
 import type { ActionMask } from '../../components/action.ts'
 import { Phase } from '../../components/episode.ts'
 import type { Observation } from '../../components/observation.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
-import { InputError, thrownBy } from '../../errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { spaceWidth } from '../../space.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
 
 /**

@@ -1,7 +1,7 @@
-import type { EpisodeCohort } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { listFinal, listToValue } from './bootstrap.ts'
 
 /**

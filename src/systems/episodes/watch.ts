@@ -6,7 +6,7 @@
  * Other threads rest while one is watched, so that a row of theirs that changes was changed by this one's environment; where they
  * cannot, as actors, a thread looks at the rows of its own share.
  */
-import type { EpisodeCohort, WatchedCalls } from '../../cohorts/episodes.ts'
+import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
 import {
@@ -22,9 +22,9 @@ import {
   watchCall,
   where,
   writtenOf,
-} from '../../environments/check-written.ts'
+} from '../../environments/checks/check-written.ts'
 import { type EnvironmentDefinition, type Lanes, refusedReturn } from '../../environments/environment.ts'
-import { InputError } from '../../errors.ts'
+import type { EpisodeCohort, WatchedCalls } from '../../world/episodes/cohort.ts'
 
 /** Bytes of copies after which a thread looks no more, so that large worlds wait for at most some tenths of a second. */
 const BYTES_MAX = 2 ** 29

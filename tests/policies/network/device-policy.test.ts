@@ -1,6 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { type Device, startDevice } from '../../../src/devices/device.ts'
-import type { WasmBackend } from '../../../src/devices/wasm/heap.ts'
+import { spaceWidth } from '../../../src/base/space.ts'
 import {
   breakout,
   cartPole,
@@ -12,11 +11,12 @@ import {
   ppo,
   recurrent,
 } from '../../../src/index.ts'
+import { type Device, startDevice } from '../../../src/policies/devices/device.ts'
+import type { WasmBackend } from '../../../src/policies/devices/wasm/heap.ts'
 import { headShape } from '../../../src/policies/head.ts'
 import { type TrunkOptions, trunk, withHeads } from '../../../src/policies/network/compose.ts'
 import { networkModel } from '../../../src/policies/network/device-policy.ts'
 import type { PolicyDefinition, Sequence } from '../../../src/policies/policy.ts'
-import { spaceWidth } from '../../../src/space.ts'
 import { doors } from '../../support/doors.ts'
 
 const plain: TrunkOptions = {

@@ -1,8 +1,8 @@
 /** Turns that their budget or the context cut off: what becomes of the conversation is a choice, and counted. */
 import { describe, expect, test } from 'vitest'
-import type { CutTurn } from '../../../src/cohorts/conversations.ts'
-import { languageModel } from '../../../src/text/language-model.ts'
-import { evaluateText } from '../../../src/training/text/evaluate.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import { evaluateText } from '../../../src/training/text/evaluate/evaluate.ts'
+import type { CutTurn } from '../../../src/world/conversations/cohort.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 /** Three turns of at most two tokens; the environment always has more to say. */

@@ -1,11 +1,11 @@
 /** What a lane's columns hold of a conversation of several turns, and what becomes of replies that are owed. */
 import { describe, expect, test, vi } from 'vitest'
-import { cancelReplies } from '../../../src/cohorts/conversations.ts'
 import { ConversationPhase } from '../../../src/components/conversation.ts'
 import type { TextEnvironmentModel, Turn } from '../../../src/environments/text.ts'
-import type { ChatTemplate } from '../../../src/text/chat-template.ts'
-import { languageModel } from '../../../src/text/language-model.ts'
-import { tick } from '../../../src/tick.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import type { ChatTemplate } from '../../../src/language/templates/chat-template.ts'
+import { tick } from '../../../src/systems/tick.ts'
+import { cancelReplies } from '../../../src/world/conversations/cohort.ts'
 import { digits, localEngineOf, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const small = { width: 16, heads: 2, layers: 1 }

@@ -1,10 +1,10 @@
 /** What several threads say together, and what stays in the cache: the same tokens as one thread says alone. */
 import { expect, test, vi } from 'vitest'
+import { Random } from '../../../src/base/random.ts'
 import { ConversationPhase } from '../../../src/components/conversation.ts'
 import type { DecodingWorkers } from '../../../src/engines/engine.ts'
-import { type DecodingThread, decodeShare } from '../../../src/engines/local.ts'
-import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
-import { Random } from '../../../src/random.ts'
+import { type DecodingThread, decodeShare } from '../../../src/engines/local/local.ts'
+import { TransformerDecoder } from '../../../src/language/transformer/decoder.ts'
 import { infer, reset } from '../../../src/systems/systems.ts'
 import { digits, localEngineOf, talkUntil, talkWorld } from '../../support/conversations.ts'
 

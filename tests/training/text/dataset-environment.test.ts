@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { Turn } from '../../../src/environments/text.ts'
-import { defineReward, judgesTogether } from '../../../src/rewards/reward.ts'
-import { dataset } from '../../../src/training/text/dataset-environment.ts'
+import { defineReward, judgesTogether } from '../../../src/language/rewards/reward.ts'
+import { dataset } from '../../../src/training/text/collect/dataset-environment.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const turn: Turn = {

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { configureRun, resumeRun, startRun } from '../../../src/training/run.ts'
+import { configureRun, resumeRun, startRun } from '../../../src/training/run/run.ts'
 import { talkServer } from '../../support/server-engines.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
@@ -92,7 +92,7 @@ describe('a run on servers', () => {
       path,
       `import { defineEngine } from ${src('engines/define-engine.ts')}
 import { defineEngineFactory } from ${src('engines/engine-factory.ts')}
-import { integer } from ${src('settings.ts')}
+import { integer } from ${src('base/settings.ts')}
 export const mine = defineEngineFactory({
   id: 'mine',
   settings: { first: integer(0, 'the id that it begins with', { min: 0 }) },

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import type { Reply, Turn } from '../../../src/environments/text.ts'
-import { languageModel } from '../../../src/text/language-model.ts'
-import { converse } from '../../../src/training/text/converse.ts'
-import { evaluateText } from '../../../src/training/text/evaluate.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import { converse } from '../../../src/training/text/collect/converse.ts'
+import { evaluateText } from '../../../src/training/text/evaluate/evaluate.ts'
 import { digits } from '../../support/conversations.ts'
 
 const policy = languageModel({ width: 16, layers: 1, heads: 2 })

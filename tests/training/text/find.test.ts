@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { TextEnvironmentModel } from '../../../src/environments/text.ts'
-import { findTextEnvironment } from '../../../src/training/conversation-run.ts'
+import { findTextEnvironment } from '../../../src/training/run/conversation-run.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 test('a text environment is found by its id, or by the path of the module that exports it', async () => {

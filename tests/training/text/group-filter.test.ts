@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { Trajectories } from '../../../src/tables/trajectories.ts'
-import type { Tokenizer } from '../../../src/text/tokenizer.ts'
-import { refusalOf, rowsOfGroup } from '../../../src/training/text/group-filter.ts'
+import type { Tokenizer } from '../../../src/language/tokenizers/tokenizer.ts'
+import { Trajectories } from '../../../src/tables/trajectories/trajectories.ts'
+import { refusalOf, rowsOfGroup } from '../../../src/training/text/collect/group-filter.ts'
 import { trajectory } from '../../support/trajectories.ts'
 
 const tokenizer = { decode: (ids: readonly number[]) => ids.join(' ') } as unknown as Tokenizer

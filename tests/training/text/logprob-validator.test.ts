@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../../../src/errors.ts'
-import { lora } from '../../../src/policies/transformer/lora.ts'
-import { Random } from '../../../src/random.ts'
+import { InputError } from '../../../src/base/errors.ts'
+import { Random } from '../../../src/base/random.ts'
+import { lora } from '../../../src/language/transformer/lora.ts'
+import { transformerLogprobs } from '../../../src/training/backends/transformer-logprobs.ts'
 import {
   type LogprobModel,
   LogprobValidator,
   logprobChecks,
   validateLogprobImplementation,
-} from '../../../src/training/text/logprob-validator.ts'
-import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
-import { builds, families, golden } from '../../policies/transformer/golden.ts'
+} from '../../../src/training/text/evaluate/logprob-validator.ts'
+import { builds, families, golden } from '../../language/transformer/golden.ts'
 
 const BITS = { tolerances: { logprob: 0 } }
 

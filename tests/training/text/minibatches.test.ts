@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { rl } from '../../../src/algorithms/rl.ts'
-import { createTrainer } from '../../../src/training/trainer.ts'
+import { rl } from '../../../src/algorithms/tokens/rl.ts'
+import { createTrainer } from '../../../src/training/loop/trainer.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
 
 /** Answers of different lengths, whose rewards differ within each group. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { languageModel } from '../../../src/text/language-model.ts'
-import { evaluateText } from '../../../src/training/text/evaluate.ts'
-import { trainOnExamples } from '../../../src/training/text/sft-training.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import { evaluateText } from '../../../src/training/text/evaluate/evaluate.ts'
+import { trainOnExamples } from '../../../src/training/text/learn/sft-training.ts'
 import { digits } from '../../support/conversations.ts'
 
 const small = { width: 32, layers: 1, heads: 2, anyText: true }

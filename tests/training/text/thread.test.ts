@@ -1,6 +1,5 @@
 /** Threads over a language model's lanes and micro-batches, all of them in this process. */
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import {
   createTrainer,
   createWorld,
@@ -10,9 +9,10 @@ import {
   type Trainer,
   textEnvironmentFactory,
 } from '../../../src/index.ts'
-import { savedTensors } from '../../../src/training/snapshot.ts'
-import { Team } from '../../../src/training/team.ts'
-import { TextCommand } from '../../../src/training/text/thread.ts'
+import { savedTensors } from '../../../src/training/folder/snapshot.ts'
+import { TextCommand } from '../../../src/training/text/learn/thread.ts'
+import { Team } from '../../../src/training/threads/team.ts'
+import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
 import { digits } from '../../support/conversations.ts'
 import { type InProcessTeam, port, startTeamsInProcess } from '../../support/in-process-team.ts'
 

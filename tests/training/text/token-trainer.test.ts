@@ -1,14 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import { describeLoss } from '../../../src/algorithms/losses.ts'
-import { grpo, gspo } from '../../../src/algorithms/named-losses.ts'
+import { describeLoss } from '../../../src/algorithms/losses/losses.ts'
+import { grpo, gspo } from '../../../src/algorithms/losses/named-losses.ts'
+import { InputError, OptimizerRequiredError } from '../../../src/base/errors.ts'
 import { RolloutCoordinator } from '../../../src/compat/rollout-coordinator.ts'
 import { copy } from '../../../src/environments/tasks/sequences.ts'
-import { InputError, OptimizerRequiredError } from '../../../src/errors.ts'
-import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
-import { wholeWeights } from '../../../src/policies/transformer/quantized.ts'
-import { EpisodeBuffer } from '../../../src/tables/episode-buffer.ts'
-import { Trajectories, type TrajectoryColumns } from '../../../src/tables/trajectories.ts'
-import { languageModel } from '../../../src/text/language-model.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import { loadLora } from '../../../src/language/transformer/lora-folder.ts'
+import { wholeWeights } from '../../../src/language/transformer/quantized.ts'
+import { EpisodeBuffer } from '../../../src/tables/episodes/episode-buffer.ts'
+import { Trajectories, type TrajectoryColumns } from '../../../src/tables/trajectories/trajectories.ts'
+import { transformerLogprobs } from '../../../src/training/backends/transformer-logprobs.ts'
 import {
   type LossFn,
   selectAllData,
@@ -16,8 +17,7 @@ import {
   Trainer,
   type TrainerParts,
   type TrainingColumns,
-} from '../../../src/training/text/token-trainer.ts'
-import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
+} from '../../../src/training/text/learn/token-trainer.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { InputError } from '../../../src/errors.ts'
-import { Trajectories } from '../../../src/tables/trajectories.ts'
-import { packTrajectories, unpackTrajectories } from '../../../src/training/text/trajectory-snapshot.ts'
+import { InputError } from '../../../src/base/errors.ts'
+import { Trajectories } from '../../../src/tables/trajectories/trajectories.ts'
+import { packTrajectories, unpackTrajectories } from '../../../src/training/text/collect/trajectory-snapshot.ts'
 import { plain, trajectory } from '../../support/trajectories.ts'
 
 const rows = [

@@ -1,0 +1,211 @@
+/** Anthropic's Messages, as chat completions: requests one way, answers and streams the other. */
+import { randomUUID } from 'node:crypto'
+import type { Body, RequestError } from '../../base/http/server.ts'
+import { badField, checkFields, type KnownFields, objectField, textsField } from '../serving/fields.ts'
+import { type ChatAnswered, type ChatChunk, type Dialect, finishOf } from './dialect.ts'
+
+const MESSAGES: KnownFields = {
+  taken: ['messages', 'system', 'max_tokens', 'tools', 'tool_choice', 'stop_sequences', 'stream'],
+  ignored: [
+    'model',
+    'metadata',
+    'service_tier',
+    'temperature',
+    'top_p',
+    'top_k',
+    'thinking',
+    'output_config',
+    'container',
+  ],
+  refused: { mcp_servers: [[]], context_management: [{}] },
+}
+
+/** What a call ends with. */
+const STOPS: Readonly<Record<string, string>> = { length: 'max_tokens', tool_calls: 'tool_use' }
+
+/** Anthropic's API. */
+export const anthropic: Dialect = {
+  toChat(body) {
+    checkFields(body, MESSAGES)
+    return {
+      messages: [...systemOf(body.system), ...messagesOf(body.messages)],
+      ...(body.max_tokens === undefined ? {} : { max_completion_tokens: body.max_tokens }),
+      ...toolsOf(body),
+      stop: textsField(body, 'stop_sequences', 16),
+    }
+  },
+  answer: ({ model, choices, usage }) => {
+    const [choice] = choices
+    return {
+      ...headOf(model),
+      content: contentOf(choice!),
+      ...stopOf(choice!),
+      usage: usageOf(usage, usage.completion_tokens),
+    }
+  },
+  async *events(chunks) {
+    let index = -1
+    let isText = false
+    let end: object = { stop_reason: 'end_turn', stop_sequence: null }
+    const close = function* () {
+      if (index >= 0) yield { type: 'content_block_stop', index }
+    }
+    let isBegun = false
+    let usage: ChatAnswered['usage'] | null = null
+    for await (const chunk of chunks) {
+      if (!isBegun) {
+        const message = { ...headOf(chunk.model), content: [], stop_reason: null, stop_sequence: null }
+        yield { type: 'message_start', message: { ...message, usage: usageOf(null, 0) } }
+        isBegun = true
+      }
+      usage = chunk.usage ?? usage
+      const [choice] = chunk.choices
+      if (choice === undefined) continue
+      const { content = '', tool_calls: calls = [] } = choice.delta
+      if (content !== '') {
+        if (!isText) {
+          yield* close()
+          yield { type: 'content_block_start', index: ++index, content_block: { type: 'text', text: '' } }
+          isText = true
+        }
+        yield { type: 'content_block_delta', index, delta: { type: 'text_delta', text: content } }
+      }
+      for (const { id, function: called } of calls) {
+        yield* close()
+        isText = false
+        const block = { type: 'tool_use', id, name: called.name, input: {} }
+        yield { type: 'content_block_start', index: ++index, content_block: block }
+        const delta = { type: 'input_json_delta', partial_json: called.arguments }
+        yield { type: 'content_block_delta', index, delta }
+      }
+      if (choice.finish_reason !== null) end = stopOf(choice)
+    }
+    yield* close()
+    yield { type: 'message_delta', delta: end, usage: usageOf(usage, usage?.completion_tokens ?? 0) }
+    yield { type: 'message_stop' }
+  },
+  errorBody: ({ status, message }: RequestError) => ({ type: 'error', error: { type: kindOf(status), message } }),
+}
+
+function kindOf(status: number): string {
+  const kinds: Record<number, string> = {
+    ...{ 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 413: 'request_too_large' },
+    ...{ 429: 'rate_limit_error', 503: 'overloaded_error' },
+  }
+  return kinds[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error')
+}
+
+function headOf(model: string): object {
+  return { id: `msg_${randomUUID().replaceAll('-', '')}`, type: 'message', role: 'assistant', model }
+}
+
+function usageOf(usage: ChatAnswered['usage'] | null, outputTokens: number): object {
+  const cached = usage?.prompt_tokens_details.cached_tokens ?? 0
+  return {
+    input_tokens: (usage?.prompt_tokens ?? 0) - cached,
+    ...{ cache_creation_input_tokens: 0, cache_read_input_tokens: cached, output_tokens: outputTokens },
+  }
+}
+
+function stopOf(choice: ChatAnswered['choices'][number] | ChatChunk['choices'][number]): object {
+  const reason = finishOf(choice)
+  const stop = choice.stop_reason ?? null
+  if (reason === 'stop' && stop !== null) return { stop_reason: 'stop_sequence', stop_sequence: stop }
+  return { stop_reason: STOPS[reason] ?? 'end_turn', stop_sequence: null }
+}
+
+function contentOf({ message }: ChatAnswered['choices'][number]): object[] {
+  const { content, tool_calls: calls = [] } = message
+  return [
+    ...(content === null || content === '' ? [] : [{ type: 'text', text: content }]),
+    ...calls.map(({ id, function: { name, arguments: given } }) => {
+      return { type: 'tool_use', id, name, input: JSON.parse(given) as object }
+    }),
+  ]
+}
+
+function toolsOf(body: Body): object {
+  const { tools = null } = body
+  const { type: choice = 'auto', disable_parallel_tool_use: isAlone = false } = objectField(body, 'tool_choice')
+  if ((choice !== 'auto' && choice !== 'none') || isAlone === true) {
+    throw badField('tool_choice', body.tool_choice, 'type auto or none: a call is not forced, nor the number of calls')
+  }
+  if (tools === null) return {}
+  if (!Array.isArray(tools)) throw badField('tools', tools, 'a list')
+  return {
+    tool_choice: choice,
+    tools: tools.map((tool) => {
+      const { name, description, input_schema: parameters, type = 'custom' } = (tool ?? {}) as Record<string, unknown>
+      if (type !== 'custom' || typeof name !== 'string' || typeof parameters !== 'object') {
+        throw badField('tools', tool, 'one like { "name": …, "input_schema": … }: tools of the client alone')
+      }
+      return { type: 'function', function: { name, ...(description === undefined ? {} : { description }), parameters } }
+    }),
+  }
+}
+
+function systemOf(system: unknown): object[] {
+  if (system === undefined || system === null) return []
+  return [{ role: 'system', content: typeof system === 'string' ? system : textOf(system, 'system') }]
+}
+
+/** The text of blocks. */
+function textOf(blocks: unknown, param: string): string {
+  if (typeof blocks === 'string') return blocks
+  if (!Array.isArray(blocks)) throw badField(param, blocks, 'a text, or a list of blocks')
+  return blocks
+    .map((block) => {
+      const { type, text } = (block ?? {}) as { type?: unknown; text?: unknown }
+      if (type === 'text' && typeof text === 'string') return text
+      throw badField(param, block, 'blocks of type text')
+    })
+    .join('')
+}
+
+function messagesOf(messages: unknown): object[] {
+  if (!Array.isArray(messages)) throw badField('messages', messages, 'a list')
+  return messages.flatMap((message, i) => {
+    const param = `messages[${i}].content`
+    const { role, content } = (message ?? {}) as { role?: unknown; content?: unknown }
+    if (typeof content === 'string') return [{ role, content }]
+    if (!Array.isArray(content)) throw badField(param, content, 'a text, or a list of blocks')
+    return role === 'assistant' ? [assistantOf(content, param)] : userOf(content, role, param)
+  })
+}
+
+function assistantOf(blocks: readonly unknown[], param: string): object {
+  const ofType = (type: string) => blocks.filter((block) => (block as { type?: unknown } | null)?.type === type)
+  const [texts, uses] = [ofType('text'), ofType('tool_use')]
+  const thoughts = [...ofType('thinking'), ...ofType('redacted_thinking')]
+  if (texts.length + uses.length + thoughts.length < blocks.length) {
+    throw badField(param, blocks, 'blocks of type text and tool_use')
+  }
+  const calls = uses.map((use) => {
+    const { id, name, input } = use as { id: unknown; name: unknown; input: unknown }
+    return { id, type: 'function', function: { name, arguments: JSON.stringify(input) } }
+  })
+  const said = textOf(texts, param)
+  if (calls.length === 0) return { role: 'assistant', content: said }
+  return { role: 'assistant', content: said === '' ? null : said, tool_calls: calls }
+}
+
+/** What tools answered, and what the user says: a message each. */
+function userOf(blocks: readonly unknown[], role: unknown, param: string): object[] {
+  const said: object[] = []
+  let words: unknown[] = []
+  const speak = () => {
+    if (words.length > 0) said.push({ role, content: textOf(words, param) })
+    words = []
+  }
+  for (const block of blocks) {
+    const { type, tool_use_id: id, content = '' } = (block ?? {}) as Record<string, unknown>
+    if (type !== 'tool_result') {
+      words.push(block)
+      continue
+    }
+    speak()
+    said.push({ role: 'tool', tool_call_id: id, content: textOf(content, `${param}, tool_result`) })
+  }
+  speak()
+  return said
+}

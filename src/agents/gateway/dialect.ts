@@ -1,0 +1,44 @@
+/** The contract of dialects: another API's requests as chat completions, and their answers as that API tells them. */
+import type { Body, RequestError } from '../../base/http/server.ts'
+import type { ToolCall } from '../serving/tools.ts'
+
+/** A chat completion, as far as dialects read it. */
+export interface ChatAnswered {
+  readonly model: string
+  readonly choices: readonly {
+    readonly message: { readonly content: string | null; readonly tool_calls?: readonly ToolCall[] }
+    readonly finish_reason: string | null
+    readonly stop_reason?: string | null
+  }[]
+  readonly usage: {
+    readonly prompt_tokens: number
+    readonly completion_tokens: number
+    readonly prompt_tokens_details: { readonly cached_tokens: number }
+  }
+}
+
+/** A chunk of its stream. */
+export interface ChatChunk {
+  readonly model: string
+  readonly choices: readonly {
+    readonly delta: { readonly content?: string; readonly tool_calls?: readonly ToolCall[] }
+    readonly finish_reason: string | null
+    readonly stop_reason?: string | null
+  }[]
+  readonly usage?: ChatAnswered['usage']
+}
+
+/** An API. `asked` is its request's body. */
+export interface Dialect {
+  /** @throws RequestError for what cannot be done. */
+  toChat(body: Body): Body
+  answer(answered: ChatAnswered, asked: Body): object
+  /** The events of a stream, each with its `type`. */
+  events(chunks: AsyncIterable<ChatChunk>, asked: Body): AsyncIterable<object>
+  readonly errorBody?: (error: RequestError) => object
+}
+
+/** Why an answer ended: `stop`, `length` or `tool_calls`. */
+export function finishOf({ finish_reason: reason }: { readonly finish_reason: string | null }): string {
+  return reason ?? 'stop'
+}

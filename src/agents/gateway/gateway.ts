@@ -1,0 +1,470 @@
+/**
+ * A gateway between agents that nobody has changed and an engine that is trained: agents ask in the shapes of OpenAI or Anthropic,
+ * and what the engine saw and chose is kept as ids, with log-probabilities and versions of weights, until somebody says what the
+ * session was worth. An agent needs another base URL and another key, nothing else.
+ *
+ * How tokens are drawn is the gateway's to say, not the agents': what is learned has to come from one distribution. Words of a
+ * session are seen by whoever has its key or its id; to make sessions and to reward them takes the operator's key, which
+ * agents do not have.
+ */
+import { randomBytes } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import { checkOptions, InputError, show } from '../../base/errors.ts'
+import {
+  type Body,
+  type EventStream,
+  listen,
+  RequestError,
+  type RequestHead,
+  type Route,
+  type RouteAnswer,
+} from '../../base/http/server.ts'
+import { isMessage, type Message } from '../../environments/text.ts'
+import type { Trajectories } from '../../tables/trajectories/trajectories.ts'
+import { chat } from '../serving/chat.ts'
+import { complete } from '../serving/completions.ts'
+import { checkFields, integerField } from '../serving/fields.ts'
+import { closing } from '../serving/server.ts'
+import { anthropic } from './anthropic.ts'
+import type { CallCounts } from './call-tree.ts'
+import type { ChatAnswered, ChatChunk, Dialect } from './dialect.ts'
+import { responses } from './responses.ts'
+import { SessionArchive, type SessionEnd } from './session-archive.ts'
+import {
+  checkReward,
+  type EndedSession,
+  SESSION_LIMITS,
+  Secret,
+  type Session,
+  type SessionLimits,
+  type SessionPlace,
+  type SessionReward,
+  Sessions,
+} from './sessions.ts'
+import { drawingFields, type SourceOptions, sourceFrom } from './source.ts'
+
+/** What `openGateway` is told: a world whose engine answers, or a model. */
+export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
+  /** Where it listens; default 127.0.0.1, which other machines do not reach. */
+  readonly host?: string
+  /** Default 0: any that is free. */
+  readonly port?: number
+  /** Bytes of a request's body, at most; default 4 MiB. */
+  readonly maxBodyBytes?: number
+  /** What makes and rewards sessions, at least 16 characters; default a random one. */
+  readonly operatorKey?: string
+  /** Where each session that was made over HTTP is written when it ends, before that is answered; default nowhere. */
+  readonly folder?: string
+}
+
+const OPTIONS: readonly (keyof GatewayOptions)[] = [
+  ...(['world', 'engine', 'sampling', 'name', 'host', 'port', 'maxBodyBytes', 'operatorKey', 'folder'] as const),
+  ...(['policy', 'weights', 'adapter', 'environment', 'seed', 'slots', 'queue', 'context'] as const),
+  ...(Object.keys(SESSION_LIMITS) as (keyof SessionLimits)[]),
+]
+
+/** A session that a program opened. */
+export interface GatewaySession {
+  readonly number: number
+  readonly id: string
+  readonly key: string
+  /** Base URLs for clients of OpenAI and of Anthropic. */
+  readonly openaiUrl: string
+  readonly anthropicUrl: string
+  /** What was said over HTTP that it is worth; null where nobody has. */
+  readonly said: Required<SessionReward> | null
+  /** The last answer's words; null before the first. */
+  readonly completion: string | null
+  /** Ends it: its rows with what it was worth. */
+  end(reward: SessionReward): EndedSession
+}
+
+/** What went through a gateway. */
+export interface GatewayCounts extends CallCounts {
+  readonly open: number
+  readonly ended: number
+  /** Of those that ended: nobody said in time what they were worth. */
+  readonly abandoned: number
+  /** Of those that are open: they are over, and their files could not be written yet. */
+  readonly unwritten: number
+}
+
+/** A gateway that listens. */
+export interface Gateway {
+  /** Like `http://127.0.0.1:8001`, without an end slash. */
+  readonly url: string
+  readonly name: string
+  readonly operatorKey: string
+  /** Rows of the sessions that were made over HTTP and have ended. */
+  readonly trajectories: Trajectories
+  readonly counts: GatewayCounts
+  /** What of the model's files was left out, a sentence each. */
+  readonly notes: readonly string[]
+  /** Opens a session for a program, which ends it. It is never abandoned. */
+  openSession(place?: Partial<SessionPlace>): GatewaySession
+  /** Holds all answers where they are, and settles when the engine is at rest; they go on with `resume`. */
+  pause(): Promise<void>
+  resume(): void
+  /**
+   * Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. Sessions that were made over HTTP and
+   * are open are abandoned.
+   * @throws InputError where files of sessions cannot be written.
+   */
+  close(options?: { readonly now?: boolean }): Promise<void>
+}
+
+/**
+ * Opens a gateway: OpenAI's chat completions, completions and Responses and Anthropic's Messages in, the engine of a world or of a model
+ * out.
+ * @throws InputError where options, model and engine do not fit, the engine's log-probabilities are not of the distribution that tokens are
+ * drawn from, or nothing can listen there.
+ * @example
+ * const gateway = await openGateway({ world })
+ * const session = gateway.openSession()
+ * const client = new OpenAI({ baseURL: session.openaiUrl, apiKey: session.key })
+ */
+export async function openGateway(options: GatewayOptions): Promise<Gateway> {
+  checkOptions('openGateway', options, OPTIONS)
+  const { world, host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, folder } = options
+  const operatorKey = options.operatorKey ?? randomBytes(24).toString('base64url')
+  if (typeof operatorKey !== 'string' || operatorKey.length < 16) {
+    throw new InputError('operatorKey', `${String(operatorKey).length} characters`, 'at least 16')
+  }
+  const limits = checkedLimits(options)
+  const { sourceOf, notes } = await sourceFrom(options)
+  const operator = new Secret(operatorKey)
+  const archive = new SessionArchive(folder ?? null, sourceOf)
+  const sessions = new Sessions(limits, await archive.nextNumber())
+  let totals: Omit<GatewayCounts, 'open' | 'unwritten'> = { ...NO_CALLS, ended: 0, abandoned: 0 }
+
+  const forget = (session: Session, { counts }: EndedSession, isAbandoned: boolean): void => {
+    sessions.remove(session)
+    const { ended, abandoned } = totals
+    totals = { ...added(totals, counts), ended: ended + 1, abandoned: abandoned + (isAbandoned ? 1 : 0) }
+  }
+  /** Ends a session that a program opened. */
+  const end = (session: Session, worth: SessionReward): EndedSession => {
+    const ended = session.close(checkReward(`session ${session.number}`, worth))
+    forget(session, ended, false)
+    return ended
+  }
+  /** Ends a session that was made over HTTP, and keeps its rows. */
+  const keep = async (session: Session, sessionEnd: SessionEnd): Promise<EndedSession> => {
+    const ended = await archive.keep(session, sessionEnd)
+    forget(session, ended, sessionEnd.isAbandoned)
+    return ended
+  }
+  const abandon = (session: Session, error: string): Promise<unknown> => {
+    return keep(session, { worth: { reward: null, components: {}, error }, isAbandoned: true })
+  }
+  /** Ends those that nobody ends any more, and tries again to write those that could not be written. */
+  const sweep = async (): Promise<void> => {
+    const unwritten = [...archive.unwritten]
+    const others = [...sessions.abandoned(Date.now())].filter(([session]) => !archive.unwritten.has(session))
+    const work = [
+      ...unwritten.map(([session, sessionEnd]) => keep(session, sessionEnd)),
+      ...others.flatMap(([session, error]) => (session.isHeld ? [] : [abandon(session, error)])),
+    ]
+    await Promise.allSettled(work) // The archive tells of those that fail, and has them tried again.
+  }
+  const sweeping = setInterval(() => void sweep(), 1000)
+  sweeping.unref()
+
+  const admitOperator = ({ headers }: RequestHead): void => {
+    if (!operator.is(secretOf(headers))) throw new RequestError(401, "this takes the operator's key", UNKNOWN_KEY)
+  }
+  const sessionOf = ({ headers, params: { id } }: RequestHead): Session => {
+    const session = id === undefined ? sessions.byKey(secretOf(headers)) : sessions.byId(id)
+    if (session !== null) return session
+    if (id !== undefined) throw new RequestError(404, 'there is no such session, or it is over', { code: 'no_session' })
+    throw new RequestError(401, 'no session has this key, or it is over', UNKNOWN_KEY)
+  }
+  const asking = (
+    answer: (session: Session, body: Body, signal: AbortSignal, number: number) => Promise<RouteAnswer>,
+  ) => {
+    return async ({ body, signal, ...head }: Parameters<Route>[0]): Promise<RouteAnswer> => {
+      const session = sessionOf(head)
+      const number = session.begin()
+      const over = () => session.end(Date.now())
+      let answered: RouteAnswer
+      try {
+        answered = await answer(session, body, AbortSignal.any([signal, session.signal]), number)
+        if (!session.isOpen) throw new RequestError(410, 'the session is over', { code: 'session_over' })
+      } catch (error) {
+        over()
+        throw error
+      }
+      if (answered === null || !('events' in answered)) {
+        over()
+        return answered
+      }
+      const stream = answered as EventStream
+      return { ...stream, events: finishing(stream.events, over) }
+    }
+  }
+  const asChat = (session: Session, body: Body, signal: AbortSignal, number: number) => {
+    const source = sourceOf()
+    return chat(source.served, source.naming, { ...body, ...drawingFields(source, session, number) }, signal, session)
+  }
+  const translated = (dialectOf: (session: Session, body: Body) => Dialect, keepAs?: (session: Session) => Keeper) =>
+    asking(async (session, body, signal, number) => {
+      const dialect = dialectOf(session, body)
+      const asked = dialect.toChat(body)
+      const keeper = keepAs?.(session)
+      if (body.stream !== true) {
+        const answered = (await asChat(session, asked, signal, number)) as unknown as ChatAnswered
+        const told = dialect.answer(answered, body)
+        keeper?.(told, body, asked)
+        return told
+      }
+      const streamed = { ...asked, stream: true, stream_options: { include_usage: true } }
+      const { events } = (await asChat(session, streamed, signal, number)) as EventStream
+      const told = dialect.events(events as AsyncIterable<ChatChunk>, body)
+      return {
+        events: keeper === undefined ? told : kept(told, (answer) => keeper(answer, body, asked)),
+        isNamed: true,
+      }
+    })
+
+  const created = Math.floor(Date.now() / 1000)
+  const messagesRoute: Route = Object.assign(
+    translated(() => anthropic),
+    { errorBody: anthropic.errorBody! },
+  )
+  const countRoute: Route = Object.assign(
+    async ({ body, ...head }: Parameters<Route>[0]) => {
+      const session = sessionOf(head)
+      const { messages, tools } = anthropic.toChat(body) as { messages: Message[]; tools?: readonly object[] }
+      return { input_tokens: session.promptOf(checkedMessages(messages), tools).ids.length }
+    },
+    { errorBody: anthropic.errorBody! },
+  )
+  const model: [string, Route][] = [
+    [
+      'GET /v1/models',
+      () => {
+        const { served } = sourceOf()
+        const { name: id, context: max_model_len } = served
+        return { object: 'list', data: [{ id, object: 'model', created, owned_by: 'colonnade', max_model_len }] }
+      },
+    ],
+    ['POST /v1/chat/completions', asking((session, body, ...rest) => asChat(session, chatFields(body), ...rest))],
+    [
+      'POST /v1/completions',
+      asking((session, body, signal, number) => {
+        const source = sourceOf()
+        const asked = { ...body, ...drawingFields(source, session, number) }
+        return complete(source.served, source.naming, asked, signal, session)
+      }),
+    ],
+    ['POST /v1/responses', translated(responsesOf, (session) => keepResponse(session))],
+    ['POST /v1/messages', messagesRoute],
+    ['POST /v1/messages/count_tokens', countRoute],
+  ]
+  const operating: [string, Route][] = [
+    [
+      'POST /sessions',
+      ({ body }) => {
+        checkFields(body, { taken: PLACE, ignored: [], refused: {} })
+        archive.checkWritten()
+        const { served, name } = sourceOf()
+        const session = sessions.open(placeOf(body), served, name, Date.now())
+        return { id: session.id, key: session.key, number: session.number, ...urlsOf(listening.url, session) }
+      },
+    ],
+    [
+      'GET /sessions/:id',
+      (head) => {
+        const session = sessionOf(head)
+        const { number, place, calls } = session
+        return { number, ...place, ...calls.counts, tokens: calls.numTokens }
+      },
+    ],
+    [
+      'POST /sessions/:id/reward',
+      async ({ body, ...head }) => {
+        checkFields(body, { taken: ['reward', 'components', 'error'], ignored: [], refused: {} })
+        const session = sessionOf(head)
+        const worth = checkReward(`session ${session.number}`, body as unknown as SessionReward)
+        if (session.isHeld) {
+          session.said = worth // Whoever opened it ends it.
+          return { number: session.number, ...session.calls.counts }
+        }
+        const { number, rows, counts } = await keep(session, { worth, isAbandoned: false })
+        return { number, rows: rows.length, ...counts }
+      },
+    ],
+  ]
+  const routes = new Map<string, Route>([
+    ...admitting([...model, ...model.map(underSession)], sessionOf),
+    ...admitting(operating, admitOperator),
+    [
+      'GET /health',
+      () => {
+        const { batcher } = sourceOf().served
+        if (batcher.state === 'stopping') throw new RequestError(503, 'the gateway is stopping', { code: 'stopping' })
+        archive.checkWritten()
+        return { status: 'ok', state: batcher.state, running: batcher.numRunning, waiting: batcher.numWaiting }
+      },
+    ],
+  ])
+  const listening = await listen(routes, { host, port, maxBodyBytes })
+  return {
+    ...{ url: listening.url, operatorKey, notes, trajectories: archive.trajectories, name: options.name ?? 'model' },
+    get counts() {
+      let counts: CallCounts = totals
+      for (const { calls } of sessions) counts = added(counts, calls.counts)
+      const { ended, abandoned } = totals
+      return { ...counts, open: sessions.size, ended, abandoned, unwritten: archive.unwritten.size }
+    },
+    openSession(place = {}) {
+      const { served, name } = sourceOf()
+      const session = sessions.open(place, served, name, Date.now(), true)
+      const { openai_base_url: openaiUrl, anthropic_base_url: anthropicUrl } = urlsOf(listening.url, session)
+      return {
+        ...{ number: session.number, id: session.id, key: session.key, openaiUrl, anthropicUrl },
+        get said() {
+          return session.said
+        },
+        get completion() {
+          return session.calls.completion
+        },
+        end: (worth) => end(session, worth),
+      }
+    },
+    pause() {
+      const { batcher } = sourceOf().served
+      batcher.set('frozen')
+      return batcher.still()
+    },
+    resume() {
+      const { batcher } = sourceOf().served
+      if (batcher.state === 'frozen') batcher.set('open')
+    },
+    async close(how) {
+      clearInterval(sweeping)
+      await closing(listening, sourceOf().served.batcher, { ownsEngine: world === undefined })(how)
+      await sweep()
+      const left = [...sessions].filter((session) => !session.isHeld && !archive.unwritten.has(session))
+      await Promise.allSettled(left.map((session) => abandon(session, 'abandoned: the gateway was closed')))
+      archive.checkAllWritten()
+    },
+  }
+}
+
+/** The same routes for those whom `admit` lets in. */
+function admitting(routes: readonly [string, Route][], admit: (head: RequestHead) => unknown): [string, Route][] {
+  return routes.map(([key, route]) => [
+    key,
+    Object.assign(((request) => route(request)) as Route, { errorBody: route.errorBody, admit }),
+  ])
+}
+
+/** A route under the id of a session. */
+function underSession([key, route]: [string, Route]): [string, Route] {
+  return [key.replace(' /', ' /sessions/:id/'), route]
+}
+
+const UNKNOWN_KEY = { code: 'invalid_api_key' }
+const PLACE = ['prompt_id', 'group', 'member', 'epoch']
+const NO_CALLS: CallCounts = { calls: 0, continued: 0, rewritten: 0, retokenized: 0, repeated: 0 }
+
+function added(a: CallCounts, b: CallCounts): CallCounts {
+  return {
+    calls: a.calls + b.calls,
+    continued: a.continued + b.continued,
+    rewritten: a.rewritten + b.rewritten,
+    retokenized: a.retokenized + b.retokenized,
+    repeated: a.repeated + b.repeated,
+  }
+}
+
+function checkedLimits(options: GatewayOptions): SessionLimits {
+  const limits = { ...SESSION_LIMITS }
+  for (const name of Object.keys(SESSION_LIMITS) as (keyof SessionLimits)[]) {
+    const value = options[name]
+    if (value === undefined) continue
+    const isFine = name.endsWith('Seconds')
+      ? value > 0 && Number.isFinite(value)
+      : Number.isSafeInteger(value) && value >= 1
+    if (!isFine)
+      throw new InputError(name, show(value), name.endsWith('Seconds') ? 'seconds above 0' : 'a whole number ≥ 1')
+    Object.assign(limits, { [name]: value })
+  }
+  return limits
+}
+
+function placeOf(body: Body): Partial<SessionPlace> {
+  const place = {
+    promptId: integerField(body, 'prompt_id', undefined, 0, 2 ** 31 - 1),
+    group: integerField(body, 'group', undefined, 0, 2 ** 31 - 1),
+    member: integerField(body, 'member', undefined, 0, 2 ** 31 - 1),
+    epoch: integerField(body, 'epoch', undefined, 0, 2 ** 31 - 1),
+  }
+  return Object.fromEntries(Object.entries(place).filter(([, value]) => value !== undefined))
+}
+
+function urlsOf(url: string, { id }: Session) {
+  return { openai_base_url: `${url}/sessions/${id}/v1`, anthropic_base_url: `${url}/sessions/${id}` }
+}
+
+/** The key of a request: OpenAI's clients send a bearer token, Anthropic's a header of its own. */
+function secretOf(headers: IncomingHttpHeaders): string {
+  const { authorization = '' } = headers
+  const key = headers['x-api-key']
+  return typeof key === 'string' ? key : authorization.replace(/^Bearer /i, '')
+}
+
+/** Fields of chat completions, with roles as chat templates know them. */
+function chatFields(body: Body): Body {
+  const { messages } = body
+  if (!Array.isArray(messages)) return body
+  return {
+    ...body,
+    messages: messages.map((message) => (message?.role === 'developer' ? { ...message, role: 'system' } : message)),
+  }
+}
+
+function checkedMessages(messages: readonly Message[]): readonly Message[] {
+  if (messages.length > 0 && messages.every(isMessage)) return messages
+  throw new RequestError(400, 'messages: expected messages with words', { param: 'messages', code: 'bad_field' })
+}
+
+/** The events, and `over` when nobody reads any more. */
+async function* finishing(events: AsyncIterable<object>, over: () => void): AsyncGenerator<object> {
+  try {
+    yield* events
+  } finally {
+    over()
+  }
+}
+
+/** Keeps an answer to Responses for requests that go on with it. */
+type Keeper = (told: object, body: Body, asked: Body) => void
+
+/** The events, of which the last tells the whole answer. */
+async function* kept(events: AsyncIterable<object>, keep: (answer: object) => void): AsyncGenerator<object> {
+  for await (const event of events) {
+    const { response } = event as { response?: { status?: string } }
+    if (response !== undefined && response.status !== 'in_progress') keep(response)
+    yield event
+  }
+}
+
+function responsesOf({ responses: known }: Session, { previous_response_id: id = null }: Body): Dialect {
+  if (id === null) return responses([])
+  const messages = typeof id === 'string' ? known.get(id) : undefined
+  if (messages !== undefined) return responses(messages)
+  throw new RequestError(404, 'previous_response_id: the session has had no such response', {
+    ...{ param: 'previous_response_id', code: 'previous_response_not_found' },
+  })
+}
+
+function keepResponse({ responses: known }: Session): Keeper {
+  return (told, body, asked) => {
+    const { id, output } = told as { id: string; output: readonly Record<string, unknown>[] }
+    const before = (asked.messages as Message[]).slice(typeof body.instructions === 'string' ? 1 : 0)
+    const answered = responses([]).toChat({ input: output }).messages as Message[]
+    known.set(id, [...before, ...answered])
+  }
+}

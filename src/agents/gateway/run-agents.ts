@@ -1,0 +1,59 @@
+/**
+ * Agents that are run for a training. Several have the same task, a group, and what each was worth is compared within it.
+ */
+import { Trajectories } from '../../tables/trajectories/trajectories.ts'
+import type { CollectorDefinition } from '../../training/loop/collector.ts'
+import { AgentCollector } from './agent-collector.ts'
+import { type AgentCounts, AgentRunner, placeOf, type RunAgentsOptions } from './agent-runner.ts'
+import type { EndedSession, SessionPlace } from './sessions.ts'
+
+/** Agents, as a source of conversations. */
+export interface Agents {
+  /** For `createTrainer(world, rl(…), { collector })`. */
+  readonly collector: CollectorDefinition
+  readonly counts: AgentCounts
+  /** Runs the next groups, and gives their rows: for a `Trainer` from parts. */
+  collect(): Promise<Trajectories>
+}
+
+/**
+ * Runs agents through a gateway.
+ * @throws InputError for options that do not fit.
+ * @example
+ * const agents = runAgents({ gateway, tasks, run: async ({ task, openaiUrl, apiKey }) => solve(task, openaiUrl, apiKey) })
+ * const trainer = createTrainer(world, rl({ updates: 50 }), { collector: agents.collector })
+ */
+export function runAgents(options: RunAgentsOptions): Agents {
+  const runner = new AgentRunner(options)
+  let next = 0
+  return {
+    collector: (world, cohort, rl) => new AgentCollector(world, cohort, rl, runner),
+    get counts() {
+      return { ...runner.counts }
+    },
+    async collect() {
+      const { tasks, groupSize, groups } = runner
+      const first = next
+      next += groups
+      const places = Array.from({ length: groups * groupSize }, (_, i) => {
+        const group = first + Math.floor(i / groupSize)
+        return placeOf(group, i % groupSize, tasks.length)
+      })
+      const waiting = [...places]
+      const ended = new Map<Partial<SessionPlace>, EndedSession>()
+      const stop = new AbortController()
+      const work = async () => {
+        for (let place = waiting.shift(); place !== undefined; place = waiting.shift()) {
+          ended.set(place, await runner.run(place, stop.signal))
+        }
+      }
+      await Promise.all(Array.from({ length: Math.min(runner.maxAgents, places.length) }, work))
+      const trajectories = new Trajectories()
+      for (const place of places) {
+        const { rows } = ended.get(place)!
+        if (rows.length > 0) trajectories.appendConversation(rows)
+      }
+      return trajectories
+    },
+  }
+}

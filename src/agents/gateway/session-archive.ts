@@ -1,0 +1,114 @@
+/**
+ * Sessions that were made over HTTP and are over: their rows in memory and, where there is a folder, each session's in a file of its own.
+ * Nothing is lost in silence: a session whose file cannot be written stays, is tried again each second, and until it is written
+ * the gateway takes no new ones.
+ */
+import { InputError } from '../../base/errors.ts'
+import { listFolder } from '../../base/files/files.ts'
+import { RequestError } from '../../base/http/server.ts'
+import { TokenTexts } from '../../language/tokenizers/token-texts.ts'
+import { Trajectories } from '../../tables/trajectories/trajectories.ts'
+import { writeTrajectories } from '../../tables/trajectories/trajectory-table.ts'
+import type { EndedSession, Session, SessionReward } from './sessions.ts'
+import type { Source } from './source.ts'
+
+/** What a session was worth, and whether nobody said so in time. */
+export interface SessionEnd {
+  readonly worth: Required<SessionReward>
+  readonly isAbandoned: boolean
+}
+
+const FILE = /^session-(\d{6,})\.arrow$/
+
+export class SessionArchive {
+  /** Rows of the sessions that are kept, in the order in which they were. */
+  readonly trajectories = new Trajectories()
+  /** Sessions whose files could not be written, with their ends. */
+  readonly unwritten = new Map<Session, SessionEnd>()
+  readonly #folder: string | null
+  readonly #sourceOf: () => Source
+  /** Sessions that are being written. */
+  readonly #writing = new Set<Session>()
+  /** Why the last file that could not be written was not. */
+  #why = ''
+
+  constructor(folder: string | null, sourceOf: () => Source) {
+    this.#folder = folder
+    this.#sourceOf = sourceOf
+  }
+
+  /**
+   * The number of the next session: behind those whose files lie in the folder, since a gateway that is begun anew replaces none of them.
+   * @throws InputError where the folder cannot be read.
+   */
+  async nextNumber(): Promise<number> {
+    if (this.#folder === null) return 0
+    const numbers = (await listFolder(this.#folder)).map((name) => Number(FILE.exec(name)?.[1] ?? -1))
+    return Math.max(-1, ...numbers) + 1
+  }
+
+  /**
+   * Ends a session and keeps its rows; with a folder they are on the disk when this settles.
+   * @throws RequestError 409 where that is under way, 500 where the file cannot be written: then the session is among `unwritten`.
+   */
+  async keep(session: Session, end: SessionEnd): Promise<EndedSession> {
+    if (this.#writing.has(session)) {
+      throw new RequestError(409, 'the session is being ended', { code: 'session_ending', retryAfter: 1 })
+    }
+    this.#writing.add(session)
+    try {
+      const ended = session.close(end.worth)
+      if (ended.rows.length > 0) {
+        if (this.#folder !== null) await this.#write(this.#folder, session, ended)
+        this.trajectories.appendConversation(ended.rows)
+      }
+      this.unwritten.delete(session)
+      return ended
+    } catch (error) {
+      this.#why = (error as Error).message
+      if (!this.unwritten.has(session)) {
+        console.error(
+          `colonnade: session ${session.number} is not written, and is tried again each second: ${this.#why}`,
+        )
+      }
+      this.unwritten.set(session, end)
+      throw this.#notWritten(500)
+    } finally {
+      this.#writing.delete(session)
+    }
+  }
+
+  /** @throws RequestError 503 while a session is not written. */
+  checkWritten(): void {
+    if (this.unwritten.size > 0) throw this.#notWritten(503)
+  }
+
+  /** @throws InputError where a session is not written, for whoever ends the gateway. */
+  checkAllWritten(): void {
+    if (this.unwritten.size === 0) return
+    const numbers = [...this.unwritten.keys()].map(({ number }) => number)
+    throw new InputError(
+      `sessions ${numbers.join(', ')}`,
+      `rows that are lost: ${this.#why}`,
+      'a folder that takes them',
+    )
+  }
+
+  #notWritten(status: number): RequestError {
+    const message = `${this.unwritten.size} sessions are not written, and are tried again each second: ${this.#why}`
+    return new RequestError(status, message, { code: 'not_written', retryAfter: 1 })
+  }
+
+  async #write(folder: string, session: Session, ended: EndedSession): Promise<void> {
+    const rows = new Trajectories()
+    rows.appendConversation(ended.rows)
+    const { tokenizer, name } = this.#sourceOf().served
+    const texts = new TokenTexts(tokenizer)
+    await writeTrajectories(`${folder}/session-${String(ended.number).padStart(6, '0')}.arrow`, rows, {
+      ...{ environment: 'gateway', model: name, tokenizer: tokenizer.id, algorithm: 'none', seed: 0 },
+      promptOf: () => JSON.stringify(session.calls.prompt),
+      decode: (ids) => tokenizer.decode(ids),
+      textsOf: (ids) => texts.of(ids),
+    })
+  }
+}

@@ -1,0 +1,279 @@
+/**
+ * Sessions of agents: who may ask, how much, and for how long. A session is reached by its key, as a client's API key, or by its id
+ * in the path; both are random, kept as hashes alone, and compared in a time that does not tell how much of them is right. Nothing of a
+ * session is found, or looked up, by anybody but who has one of the two.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { InputError, show } from '../../base/errors.ts'
+import { RequestError } from '../../base/http/server.ts'
+import { philox4x32 } from '../../base/random.ts'
+import type { Message } from '../../environments/text.ts'
+import type { Tools } from '../../language/tokenizers/turn-ids.ts'
+import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
+import type { ClientAnswer, ClientPrompt, ClientTurns } from '../serving/client-turns.ts'
+import { checkRoom } from '../serving/naming.ts'
+import type { ServedModel } from '../serving/served-model.ts'
+import { type CallCounts, CallTree } from './call-tree.ts'
+
+/** How much a session may have. */
+export interface SessionLimits {
+  /** Sessions that are open at once. */
+  readonly maxSessions: number
+  /** Calls of a session. */
+  readonly maxCalls: number
+  /** Tokens that the model chooses in a session, and in one answer. */
+  readonly maxTokens: number
+  readonly maxTurnTokens: number
+  /** Seconds after which a session is abandoned that asks nothing, and that is not ended. */
+  readonly idleSeconds: number
+  readonly sessionSeconds: number
+}
+
+export const SESSION_LIMITS: SessionLimits = {
+  ...{ maxSessions: 1024, maxCalls: 256, maxTokens: 2 ** 20, maxTurnTokens: 2 ** 20 },
+  ...{ idleSeconds: 600, sessionSeconds: 3600 },
+}
+
+/** Where a session's rows stand in the table. */
+export interface SessionPlace {
+  readonly source: string
+  readonly promptId: number
+  readonly group: number
+  readonly member: number
+  readonly epoch: number
+}
+
+/** What a session was worth: null where that cannot be told, and why. */
+export interface SessionReward {
+  readonly reward: number | null
+  readonly components?: Readonly<Record<string, number | null>>
+  readonly error?: string | null
+}
+
+/** A session that is over. */
+export interface EndedSession {
+  /** Sessions are numbered in the order in which they were made. */
+  readonly number: number
+  readonly place: SessionPlace
+  readonly worth: Required<SessionReward>
+  /** Empty where the model said nothing. */
+  readonly rows: readonly Trajectory[]
+  readonly counts: CallCounts
+}
+
+/** Checks what somebody says that a session was worth. @throws InputError for anything but finite numbers and null. */
+export function checkReward(subject: string, said: SessionReward): Required<SessionReward> {
+  const { reward, components = {}, error = null } = said ?? {}
+  const isValue = (value: unknown) => value === null || Number.isFinite(value)
+  const expected = 'a finite number, or null where it could not be told'
+  if (!isValue(reward)) throw new InputError(`${subject}, reward`, show(reward), expected)
+  if (typeof components !== 'object' || components === null || Array.isArray(components)) {
+    throw new InputError(`${subject}, components`, show(components), 'numbers by name')
+  }
+  for (const [name, value] of Object.entries(components)) {
+    if (!isValue(value)) throw new InputError(`${subject}, components.${name}`, show(value), expected)
+  }
+  if (error !== null && typeof error !== 'string') throw new InputError(`${subject}, error`, show(error), 'a text')
+  return { reward, components, error: error ?? (reward === null ? 'nobody told a reward' : null) }
+}
+
+/** One agent's calls. */
+export class Session implements ClientTurns {
+  readonly number: number
+  readonly place: SessionPlace
+  /** A program of ours ends it: it is never abandoned, and its place alone keys what is drawn, so that a training can be repeated. */
+  readonly isHeld: boolean
+  /** In the path, and as the API key: told once, to who made the session. */
+  readonly id: string
+  readonly key: string
+  readonly calls: CallTree
+  /** Messages of answers to OpenAI's Responses, by their ids: what a request may say that it goes on with. */
+  readonly responses = new Map<string, readonly Message[]>()
+  /** When it has to be ended, and when its last call was over, in ms: in the middle of a call it is not idle. */
+  readonly deadline: number
+  lastAsked: number
+  /** What somebody said that it was worth before it ended. */
+  said: Required<SessionReward> | null = null
+  #numAsked = 0
+  #numUnderWay = 0
+  readonly #served: ServedModel
+  readonly #limits: SessionLimits
+  readonly #stop = new AbortController()
+
+  constructor(
+    number: number,
+    place: SessionPlace,
+    isHeld: boolean,
+    served: ServedModel,
+    limits: SessionLimits,
+    now: number,
+  ) {
+    this.number = number
+    this.place = place
+    this.isHeld = isHeld
+    this.id = randomBytes(24).toString('base64url')
+    this.key = `sk-colonnade-${randomBytes(24).toString('base64url')}`
+    this.calls = new CallTree(served.tokenizer)
+    this.#served = served
+    this.#limits = limits
+    this.lastAsked = now
+    this.deadline = now + 1000 * limits.sessionSeconds
+  }
+
+  /** Its turns are its own: others are not told what the engine keeps of them. */
+  get owner(): object {
+    return this
+  }
+
+  get isOpen(): boolean {
+    return !this.#stop.signal.aborted
+  }
+
+  /** Aborts when the session is over. */
+  get signal(): AbortSignal {
+    return this.#stop.signal
+  }
+
+  get isAsking(): boolean {
+    return this.#numUnderWay > 0
+  }
+
+  /** Numbers a call that begins. @throws RequestError where the session is over, or may not ask any more. */
+  begin(): number {
+    this.#checkOpen()
+    const { maxCalls, maxTokens } = this.#limits
+    if (this.#numAsked >= maxCalls) throw spent(`${maxCalls} calls`)
+    if (this.calls.numTokens >= maxTokens) throw spent(`${maxTokens} tokens`)
+    this.#numUnderWay++
+    return this.#numAsked++
+  }
+
+  /** A call is over, however it ended. */
+  end(now: number): void {
+    this.#numUnderWay--
+    this.lastAsked = now
+  }
+
+  /** What keys the tokens of a call: a hash, below 2⁵³, that no two calls share. */
+  seedOf(call: number): number {
+    const { group, member, epoch } = this.place
+    const words = new Uint32Array(4)
+    philox4x32(words, group, member, call, epoch, this.isHeld ? 0 : this.number + 1, 0)
+    return words[0]! * 2 ** 21 + (words[1]! >>> 11)
+  }
+
+  promptOf(messages: readonly Message[], tools: Tools | undefined): ClientPrompt {
+    return this.calls.promptOf(messages, tools)
+  }
+
+  /** Agents ask for more than there is room for: they get what there is. */
+  budgetOf(ids: Int32Array, asked: number | null, param: string): number {
+    const room = checkRoom(ids, null, param, this.#served)
+    const { maxTokens, maxTurnTokens } = this.#limits
+    return Math.min(room, asked ?? room, maxTurnTokens, maxTokens - this.calls.numTokens)
+  }
+
+  answered(answer: ClientAnswer): void {
+    this.#checkOpen()
+    this.calls.add(answer)
+  }
+
+  #checkOpen(): void {
+    if (!this.isOpen) throw new RequestError(410, 'the session is over', { code: 'session_over' })
+  }
+
+  /** Ends it: calls under way are broken off, and no other begins. */
+  close(worth: Required<SessionReward>): EndedSession {
+    this.#stop.abort()
+    const { number, place, calls } = this
+    return { number, place, worth, rows: calls.rows({ ...place, ...worth }), counts: calls.counts }
+  }
+}
+
+function spent(what: string): RequestError {
+  // Not 429, which clients take for a reason to ask again.
+  return new RequestError(403, `the session has had its ${what}`, { code: 'session_limit' })
+}
+
+function hashOf(secret: string): Buffer {
+  return createHash('sha256').update(secret).digest()
+}
+
+/** Whether a secret is the one of this hash, in a time that does not depend on how much of it is. */
+export class Secret {
+  readonly #hash: Buffer
+
+  constructor(secret: string) {
+    this.#hash = hashOf(secret)
+  }
+
+  is(said: string): boolean {
+    return timingSafeEqual(this.#hash, hashOf(said))
+  }
+}
+
+/** Sessions that are open. */
+export class Sessions {
+  readonly #limits: SessionLimits
+  /** By the hash of the id, and of the key; they are found by what nobody can choose, so the time tells nothing of others. */
+  readonly #byId = new Map<string, { readonly secret: Secret; readonly session: Session }>()
+  readonly #byKey = new Map<string, { readonly secret: Secret; readonly session: Session }>()
+  #nextNumber: number
+
+  constructor(limits: SessionLimits, firstNumber: number) {
+    this.#limits = limits
+    this.#nextNumber = firstNumber
+  }
+
+  get size(): number {
+    return this.#byId.size
+  }
+
+  [Symbol.iterator](): Iterator<Session> {
+    return [...this.#byId.values()].map(({ session }) => session)[Symbol.iterator]()
+  }
+
+  /** @throws RequestError 429 where as many are open as may be. */
+  open(place: Partial<SessionPlace>, served: ServedModel, source: string, now: number, isHeld = false): Session {
+    const { maxSessions } = this.#limits
+    if (this.size >= maxSessions) {
+      throw new RequestError(429, `${maxSessions} sessions are open`, { code: 'too_many_sessions', retryAfter: 1 })
+    }
+    const number = this.#nextNumber++
+    const whole = { source, promptId: 0, group: number, member: 0, epoch: 0, ...place }
+    const session = new Session(number, whole, isHeld, served, this.#limits, now)
+    this.#byId.set(hashOf(session.id).toString('hex'), { secret: new Secret(session.id), session })
+    this.#byKey.set(hashOf(session.key).toString('hex'), { secret: new Secret(session.key), session })
+    return session
+  }
+
+  byId(id: string): Session | null {
+    return found(this.#byId, id)
+  }
+
+  byKey(key: string): Session | null {
+    return found(this.#byKey, key)
+  }
+
+  /** Forgets it: nobody finds it any more. */
+  remove({ id, key }: Session): void {
+    this.#byId.delete(hashOf(id).toString('hex'))
+    this.#byKey.delete(hashOf(key).toString('hex'))
+  }
+
+  /** Those that nobody ends any more, and why. */
+  *abandoned(now: number): Generator<readonly [Session, string]> {
+    const { idleSeconds, sessionSeconds } = this.#limits
+    for (const session of this) {
+      if (now >= session.deadline) yield [session, `abandoned: not ended after ${sessionSeconds} s`]
+      else if (!session.isAsking && now - session.lastAsked >= 1000 * idleSeconds) {
+        yield [session, `abandoned: it asked nothing for ${idleSeconds} s`]
+      }
+    }
+  }
+}
+
+function found(sessions: ReadonlyMap<string, { secret: Secret; session: Session }>, said: string): Session | null {
+  const entry = sessions.get(hashOf(said).toString('hex'))
+  return entry?.secret.is(said) === true ? entry.session : null
+}

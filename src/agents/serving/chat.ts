@@ -1,0 +1,224 @@
+/** OpenAI's chat completions, by the model's chat template. */
+import { randomUUID } from 'node:crypto'
+import { jsonOrText } from '../../base/files/files.ts'
+import { type Body, RequestError, type RouteAnswer } from '../../base/http/server.ts'
+import { isMessage, type Message } from '../../environments/text.ts'
+import type { Tools } from '../../language/tokenizers/turn-ids.ts'
+import { type GeneratedToken, type Generation, whole } from './batcher.ts'
+import {
+  besides,
+  type Choice,
+  choicesOf,
+  DRAWING,
+  IGNORED,
+  pieces,
+  REFUSED,
+  readTelling,
+  seconds,
+  spelling,
+  TELLING,
+  tokenized,
+  turnsOf,
+  usageOf,
+} from './choices.ts'
+import { anyClient, type ClientTurns, tellAnswer } from './client-turns.ts'
+import { badField, booleanField, checkFields, integerField, type KnownFields, textField } from './fields.ts'
+import type { Naming } from './naming.ts'
+import type { ServedModel } from './served-model.ts'
+import { callsIn, type ToolCall, tellsTools } from './tools.ts'
+
+const CHAT: KnownFields = {
+  taken: [
+    ...[...DRAWING, ...TELLING, 'messages', 'max_tokens', 'max_completion_tokens'],
+    ...['top_logprobs', 'tools', 'tool_choice'],
+  ],
+  ignored: IGNORED,
+  refused: {
+    ...REFUSED,
+    ...{ response_format: [{ type: 'text' }], modalities: [['text']], parallel_tool_calls: [true] },
+    ...{ chat_template_kwargs: [{}], add_generation_prompt: [true], continue_final_message: [false] },
+    ...{ functions: [[]], function_call: ['none'], audio: [], prediction: [], reasoning_effort: [], verbosity: [] },
+    ...{ web_search_options: [] },
+  },
+}
+
+/** Answers a conversation; `client` keeps what was said before, where somebody does. */
+export async function chat(
+  served: ServedModel,
+  naming: Naming,
+  body: Body,
+  signal: AbortSignal,
+  client: ClientTurns = anyClient(served),
+): Promise<RouteAnswer> {
+  checkFields(body, CHAT)
+  const { tokenizer } = served
+  const wantsLogprobs = booleanField(body, 'logprobs', false)
+  const numTop = integerField(body, 'top_logprobs', 0, 0, 20)
+  if (numTop > 0 && !wantsLogprobs) throw badField('top_logprobs', numTop, '0 without logprobs')
+  const telling = readTelling(body, naming, wantsLogprobs ? numTop : null)
+  const { tools, names } = toolsOf(served, body)
+  const messages = messagesOf(body.messages)
+  const prompt = tokenized('messages', () => client.promptOf(messages, tools))
+  const { ids } = prompt
+  const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
+  const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, client.owner)
+  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
+  const mayCall = names.length > 0
+  const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
+  const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }
+  const spell = spelling(served, telling)
+  const promptTold = telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {}
+  const logprobs = (tokens: readonly GeneratedToken[]) => {
+    const entry = (id: number, logprob: number) => ({
+      token: spell(id),
+      logprob,
+      bytes: bytesOf(tokenizer.decode([id])),
+    })
+    if (telling.numTop === null) return null
+    const content = tokens.map(({ id, logprob, top }) => ({
+      ...entry(id, logprob),
+      top_logprobs: top.map(([each, value]) => entry(each, value)),
+    }))
+    return { content, refusal: null }
+  }
+  const read = (choice: Choice, text: string) => {
+    if (!mayCall) return { content: text, calls: [] }
+    const { content, calls } = callsIn(text, names, () => `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`)
+    const stop = choice.text.stopString
+    if (calls.length > 0) return { content, calls }
+    const said = tokenizer.decode(wordsOf(choice.turn, tokenizer.endIds), { skipSpecial: true })
+    return { content: stop === null ? said : text, calls }
+  }
+  const finish = (choice: Choice, calls: readonly ToolCall[]) => (calls.length > 0 ? 'tool_calls' : choice.finishReason)
+  const reply = (content: string, calls: readonly ToolCall[]): Message => ({
+    role: 'assistant',
+    content: calls.length > 0 && content === '' ? null : content,
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+  })
+  if (!telling.isStream) {
+    await whole(group, signal)
+    const texts = choices.map((choice) => choice.take()?.text ?? '')
+    return {
+      ...{ ...head, object: 'chat.completion' },
+      choices: choices.map((choice, index) => {
+        const { content, calls } = read(choice, texts[index]!)
+        const message = reply(content, calls)
+        tellAnswer(client, { prompt, turn: choice.turn, message }, signal)
+        return {
+          index,
+          message: { ...message, refusal: null },
+          ...{ logprobs: logprobs(choice.turn.tokens), finish_reason: finish(choice, calls) },
+          ...besides(choice, choice.turn.tokens, telling, naming),
+        }
+      }),
+      usage: usageOf(choices),
+      ...promptTold,
+    }
+  }
+  async function* events() {
+    const chunk = (index: number, delta: object, more: object = {}) => ({
+      ...{ ...head, object: 'chat.completion.chunk' },
+      choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }],
+    })
+    for (const { index } of choices) yield { ...chunk(index, { role: 'assistant', content: '' }), ...promptTold }
+    const held = choices.map(() => '')
+    const said = choices.map(() => '')
+    for await (const { choice, tokens, text } of pieces(group, choices, signal)) {
+      const { index } = choice
+      held[index] += text
+      // Where the model may call tools, its words are told when it is clear which of them are calls.
+      const isTold = !mayCall || choice.isOver
+      const { content, calls } = isTold ? read(choice, mayCall ? held[index]! : text) : { content: '', calls: [] }
+      said[index] += content
+      if (choice.isOver) {
+        tellAnswer(client, { prompt, turn: choice.turn, message: reply(said[index]!, calls) }, signal)
+      }
+      yield chunk(
+        index,
+        {
+          ...(content === '' ? {} : { content }),
+          ...(calls.length === 0 ? {} : { tool_calls: calls.map((call, place) => ({ index: place, ...call })) }),
+        },
+        {
+          ...{ logprobs: logprobs(tokens), finish_reason: finish(choice, calls) },
+          ...besides(choice, tokens, telling, naming),
+        },
+      )
+    }
+    if (telling.includesUsage) yield { ...head, object: 'chat.completion.chunk', choices: [], usage: usageOf(choices) }
+  }
+  return { events: events() }
+}
+
+/** The tools that the model is told of, and their names; none with `tool_choice: none`. */
+function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: Tools | undefined; names: string[] } {
+  const { tools: given = null, tool_choice: choice = null } = body
+  if (choice !== null && choice !== 'auto' && choice !== 'none') {
+    throw badField('tool_choice', choice, '"auto" or "none": this server does not force a call')
+  }
+  if (given === null || (Array.isArray(given) && given.length === 0) || choice === 'none')
+    return { tools: undefined, names: [] }
+  const names = (Array.isArray(given) ? given : [null]).map((tool) => {
+    const { type, function: called } = (tool ?? {}) as { type?: unknown; function?: { name?: unknown } }
+    if (type === 'function' && typeof called?.name === 'string' && called.name !== '') return called.name
+    throw badField('tools', given, 'a list like [{ "type": "function", "function": { "name": … } }]')
+  })
+  const tools = given as readonly object[]
+  if (!writesCalls || !tokenized('tools', () => tellsTools(tokenizer, tools))) {
+    throw new RequestError(
+      400,
+      "tools: the model's chat template tells of no tools, or writes no calls that can be read",
+      {
+        param: 'tools',
+        code: 'unsupported_field',
+      },
+    )
+  }
+  return { tools, names }
+}
+
+/** The messages of a chat: contents in parts become one text, and arguments of calls what their JSON says. */
+function messagesOf(given: unknown): Message[] {
+  if (!Array.isArray(given) || given.length === 0) throw badField('messages', given, 'a list of messages, not empty')
+  return given.map((each, i) => {
+    const { content, tool_calls: calls, ...rest } = (each ?? {}) as Record<string, unknown>
+    const message = {
+      ...rest,
+      content: textOf(content ?? null, `messages[${i}].content`),
+      ...(Array.isArray(calls) ? { tool_calls: calls.map(withArguments) } : {}),
+    }
+    if (isMessage(message)) return message
+    throw badField(`messages[${i}]`, each, 'one like { "role": "user", "content": "2+2=" }')
+  })
+}
+
+function textOf(content: unknown, param: string): string | null {
+  if (content === null || typeof content === 'string') return content
+  if (!Array.isArray(content)) throw badField(param, content, 'a text, or a list of parts')
+  return content
+    .map((part) => {
+      const { type, text } = (part ?? {}) as { type?: unknown; text?: unknown }
+      if (type === 'text' && typeof text === 'string') return text
+      throw badField(param, part, 'parts of type text')
+    })
+    .join('')
+}
+
+/** A call with its arguments as templates take them: an object. */
+function withArguments(call: unknown): unknown {
+  const { function: called, ...rest } = (call ?? {}) as { function?: { arguments?: unknown } }
+  if (typeof called?.arguments !== 'string') return call
+  // What the model wrote, also where it is no JSON.
+  return { ...rest, function: { ...called, arguments: jsonOrText(called.arguments) } }
+}
+
+/** The ids of a turn without the token that ended it. */
+function wordsOf({ tokens }: Generation, endIds: readonly number[]): number[] {
+  const ids = tokens.map(({ id }) => id)
+  return endIds.includes(ids.at(-1)!) ? ids.slice(0, -1) : ids
+}
+
+/** The bytes of a token's text; null where it is a part of a character. */
+function bytesOf(text: string): number[] | null {
+  return text.includes('\u{fffd}') ? null : Array.from(new TextEncoder().encode(text))
+}

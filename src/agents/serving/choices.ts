@@ -1,0 +1,199 @@
+/** What completions and chats have in common: turns of a request, its choices as they come, and what is told of them. */
+import { randomInt } from 'node:crypto'
+import { InputError } from '../../base/errors.ts'
+import { type Body, RequestError } from '../../base/http/server.ts'
+import { type GeneratedToken, type Generation, type GenerationGroup, type GenerationRequest, steps } from './batcher.ts'
+import { booleanField, checkFields, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
+import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
+import type { ServedModel } from './served-model.ts'
+import { TextStream } from './text-stream.ts'
+
+/** The fields of both. */
+export const DRAWING = [
+  'model',
+  'n',
+  'seed',
+  'stop',
+  'stream',
+  'stream_options',
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+]
+export const TELLING = ['logprobs', 'return_token_ids', 'return_weight_versions', 'return_tokens_as_token_ids']
+export const IGNORED = [
+  'user',
+  'metadata',
+  'store',
+  'service_tier',
+  'safety_identifier',
+  'prompt_cache_key',
+  'request_id',
+]
+export const REFUSED = {
+  ...{ frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1], logit_bias: [{}] },
+  ...{ min_tokens: [0], ignore_eos: [false], stop_token_ids: [[]], include_stop_str_in_output: [false] },
+  ...{ skip_special_tokens: [true], prompt_logprobs: [], echo: [false], priority: [0], cache_salt: [] },
+}
+
+/** What a request's answer tells beside words. */
+export interface Telling {
+  readonly model: string
+  /** Null where log-probabilities are not asked for. */
+  readonly numTop: number | null
+  readonly tokenIds: boolean
+  readonly versions: boolean
+  /** Tokens are spelled `token_id:N`. */
+  readonly spellsIds: boolean
+  readonly stopStrings: readonly string[]
+  readonly isStream: boolean
+  readonly includesUsage: boolean
+}
+
+/** What both kinds of request have in common. */
+export function readTelling(body: Body, naming: Naming, numTop: number | null): Telling {
+  const model = checkModel(body, naming)
+  const isStream = booleanField(body, 'stream', false)
+  const options = objectField(body, 'stream_options')
+  checkFields(
+    options,
+    { taken: ['include_usage'], ignored: ['include_obfuscation'], refused: { continuous_usage_stats: [false] } },
+    'stream_options.',
+  )
+  return {
+    ...{ model, numTop, isStream },
+    tokenIds: booleanField(body, 'return_token_ids', false),
+    versions: booleanField(body, 'return_weight_versions', false),
+    spellsIds: booleanField(body, 'return_tokens_as_token_ids', false),
+    stopStrings: textsField(body, 'stop', MOST_STOPS),
+    includesUsage: booleanField(options, 'include_usage', false),
+  }
+}
+
+/** The turns of a request: each prompt `n` times. */
+export function turnsOf(
+  prompts: readonly Int32Array[],
+  body: Body,
+  maxTokensOf: (ids: Int32Array) => number,
+  { stopStrings, numTop }: Telling,
+  owner?: object,
+): GenerationRequest[] {
+  const n = integerField(body, 'n', 1, 1, MOST_CHOICES)
+  const seed = integerField(body, 'seed', randomInt(2 ** 47), Number.MIN_SAFE_INTEGER)
+  const drawing = drawingOf(body)
+  return prompts.flatMap((ids, p) =>
+    Array.from({ length: n }, (_, i) => ({
+      ...drawing,
+      ...{ ids, stopStrings, numTop: numTop ?? 0, maxTokens: maxTokensOf(ids) },
+      key: keyOfSeed(seed, p * n + i),
+      ...(owner === undefined ? {} : { owner }),
+    })),
+  )
+}
+
+/** A choice as it comes. */
+export class Choice {
+  readonly index: number
+  readonly turn: Generation
+  readonly ids: Int32Array
+  readonly text: TextStream
+  /** Tokens that were told, and whether the end was. */
+  #told = 0
+  isOver = false
+
+  constructor(index: number, turn: Generation, ids: Int32Array, text: TextStream) {
+    this.index = index
+    this.turn = turn
+    this.ids = ids
+    this.text = text
+  }
+
+  /** What came since the last call; null where nothing did. */
+  take(): { readonly tokens: readonly GeneratedToken[]; readonly text: string; readonly from: number } | null {
+    const { tokens, end } = this.turn
+    if (this.isOver || (tokens.length === this.#told && end === null)) return null
+    const from = this.#told
+    const fresh = tokens.slice(from)
+    this.#told = tokens.length
+    let text = fresh.map(({ id }) => this.text.push(id)).join('')
+    if (end !== null) {
+      text += this.text.end()
+      this.isOver = true
+    }
+    return { tokens: fresh, text, from }
+  }
+
+  /** OpenAI's word for its end; vLLM's `abort` where it was broken off. */
+  get finishReason(): string | null {
+    if (!this.isOver) return null
+    return this.turn.end === 'aborted' ? 'abort' : this.turn.end
+  }
+}
+
+/** Generates, and gives the pieces of all choices as they come; who goes away ends it. */
+export async function* pieces(group: GenerationGroup, choices: readonly Choice[], signal: AbortSignal) {
+  for await (const _ of steps(group, signal)) {
+    for (const choice of choices) {
+      const piece = choice.take()
+      if (piece !== null) yield { choice, ...piece }
+    }
+  }
+}
+
+/** The choices of a request's turns. */
+export function choicesOf(
+  group: GenerationGroup,
+  requests: readonly GenerationRequest[],
+  { tokenizer }: ServedModel,
+  skipSpecial = true,
+): Choice[] {
+  return group.turns.map((turn, index) => {
+    const { ids, stopStrings } = requests[index]!
+    return new Choice(index, turn, ids, new TextStream(tokenizer, stopStrings, skipSpecial))
+  })
+}
+
+/** The numbers of tokens. */
+export function usageOf(choices: readonly Pick<Choice, 'ids' | 'turn'>[]): object {
+  const prompts = new Set(choices.map(({ ids }) => ids))
+  const prompt = [...prompts].reduce((sum, { length }) => sum + length, 0)
+  const completion = choices.reduce((sum, { turn }) => sum + turn.tokens.length, 0)
+  const cached = choices.reduce((sum, { turn }) => sum + turn.numCached, 0)
+  return {
+    ...{ prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
+    prompt_tokens_details: { cached_tokens: Math.min(prompt, cached) },
+  }
+}
+
+/** What stands beside the words of a choice. */
+export function besides(choice: Choice, tokens: readonly GeneratedToken[], telling: Telling, naming: Naming): object {
+  const isWhole = tokens.length === choice.turn.tokens.length && choice.isOver
+  return {
+    ...(telling.tokenIds ? { token_ids: tokens.map(({ id }) => id) } : {}),
+    ...(telling.versions && (isWhole || choice.isOver)
+      ? { weight_versions: versionSpans(choice.turn.tokens, naming) }
+      : {}),
+    ...(choice.isOver ? { stop_reason: choice.text.stopString } : {}),
+  }
+}
+
+/** What the tokenizer or its template refuses is an error of the field. */
+export function tokenized<T>(param: string, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error
+    throw new RequestError(400, `${param}: ${error.message}`, { param, code: 'bad_field' })
+  }
+}
+
+/** How tokens are told: as their text, or by their ids. */
+export function spelling({ tokenizer }: ServedModel, { spellsIds }: Telling): (id: number) => string {
+  return (id) => (spellsIds ? `token_id:${id}` : tokenizer.decode([id]))
+}
+
+/** The time as OpenAI's API tells it. */
+export function seconds(): number {
+  return Math.floor(Date.now() / 1000)
+}

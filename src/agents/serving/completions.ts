@@ -1,0 +1,115 @@
+/** OpenAI's completions. */
+import { randomUUID } from 'node:crypto'
+import type { Body, RouteAnswer } from '../../base/http/server.ts'
+import { promptIds } from '../../language/tokenizers/turn-ids.ts'
+import { type GeneratedToken, whole } from './batcher.ts'
+import {
+  besides,
+  type Choice,
+  choicesOf,
+  DRAWING,
+  IGNORED,
+  pieces,
+  REFUSED,
+  readTelling,
+  seconds,
+  spelling,
+  TELLING,
+  tokenized,
+  turnsOf,
+  usageOf,
+} from './choices.ts'
+import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from './client-turns.ts'
+import { badField, checkFields, idsField, integerField, type KnownFields, textField } from './fields.ts'
+import type { Naming } from './naming.ts'
+import type { ServedModel } from './served-model.ts'
+
+const COMPLETION: KnownFields = {
+  taken: [...DRAWING, ...TELLING, 'prompt', 'max_tokens'],
+  ignored: IGNORED,
+  refused: { ...REFUSED, best_of: [1], suffix: [] },
+}
+
+/** Goes on with texts, or with ids; `client` is told of the answers. */
+export async function complete(
+  served: ServedModel,
+  naming: Naming,
+  body: Body,
+  signal: AbortSignal,
+  client: ClientTurns = anyClient(served),
+): Promise<RouteAnswer> {
+  checkFields(body, COMPLETION)
+  const { tokenizer } = served
+  const telling = readTelling(body, naming, integerField(body, 'logprobs', null, 0, 20))
+  const maxTokens = integerField(body, 'max_tokens', 16, 1)
+  const prompts = promptsOf(served, body.prompt)
+  const requests = turnsOf(prompts, body, (ids) => client.budgetOf(ids, maxTokens, 'prompt'), telling, client.owner)
+  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
+  const choices = choicesOf(group, requests, served)
+  const head = { id: `cmpl-${randomUUID()}`, object: 'text_completion', created: seconds(), model: telling.model }
+  const spell = spelling(served, telling)
+  const logprobs = (tokens: readonly GeneratedToken[], offset: number) => {
+    if (telling.numTop === null) return null
+    const offsets = [offset]
+    for (const { id } of tokens) offsets.push(offsets.at(-1)! + tokenizer.decode([id]).length)
+    return {
+      tokens: tokens.map(({ id }) => spell(id)),
+      token_logprobs: tokens.map(({ logprob }) => logprob),
+      top_logprobs: tokens.map(({ top }) => Object.fromEntries(top.map(([id, logprob]) => [spell(id), logprob]))),
+      text_offset: offsets.slice(0, -1),
+    }
+  }
+  const asked = (ids: Int32Array) => (telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {})
+  if (!telling.isStream) {
+    await whole(group, signal)
+    const texts = choices.map((choice) => choice.take()?.text ?? '')
+    for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
+    return {
+      ...head,
+      choices: choices.map((choice, index) => ({
+        ...{ index, text: texts[index], logprobs: logprobs(choice.turn.tokens, 0), finish_reason: choice.finishReason },
+        ...besides(choice, choice.turn.tokens, telling, naming),
+        ...asked(choice.ids),
+      })),
+      usage: usageOf(choices),
+    }
+  }
+  async function* events() {
+    const offsets = choices.map(() => 0)
+    const said = choices.map(() => '')
+    for await (const { choice, tokens, text, from } of pieces(group, choices, signal)) {
+      const { index } = choice
+      said[index] += text
+      if (choice.isOver) tellAnswer(client, answerOf(choice, said[index]!), signal)
+      yield {
+        ...head,
+        choices: [
+          {
+            ...{ index, text, logprobs: logprobs(tokens, offsets[index]!), finish_reason: choice.finishReason },
+            ...besides(choice, tokens, telling, naming),
+            ...(from === 0 ? asked(choice.ids) : {}),
+          },
+        ],
+      }
+      offsets[index] = tokens.reduce((sum, { id }) => sum + tokenizer.decode([id]).length, offsets[index]!)
+    }
+    if (telling.includesUsage) yield { ...head, choices: [], usage: usageOf(choices) }
+  }
+  return { events: events() }
+}
+
+function answerOf({ ids, turn }: Choice, content: string): ClientAnswer {
+  return { prompt: { ids, messages: null, tools: undefined }, turn, message: { role: 'assistant', content } }
+}
+
+/** The prompts of a completion: texts or ids, one or several. */
+function promptsOf({ tokenizer, vocabularySize }: ServedModel, prompt: unknown): Int32Array[] {
+  const one = (each: unknown): Int32Array => {
+    if (typeof each !== 'string') return idsField('prompt', each, vocabularySize)
+    const ids = Int32Array.from(tokenized('prompt', () => promptIds(tokenizer, each)))
+    if (ids.length === 0) throw badField('prompt', each, 'at least one token')
+    return ids
+  }
+  const isList = Array.isArray(prompt) && prompt.length > 0 && typeof prompt[0] !== 'number'
+  return isList ? prompt.map(one) : [one(prompt)]
+}

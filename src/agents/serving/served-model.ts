@@ -1,0 +1,157 @@
+/** A language model that is served: its weights in memory, an engine over them, and the names that requests call them by. */
+import { InputError, show } from '../../base/errors.ts'
+import { Random } from '../../base/random.ts'
+import { takeArena } from '../../components/arena.ts'
+import { column, type Plan } from '../../components/column.ts'
+import type { EngineContext, EngineDefinition } from '../../engines/engine.ts'
+import { LocalEngine } from '../../engines/local/local.ts'
+import { localEnginePlan } from '../../engines/local/local-columns.ts'
+import { defineTextEnvironment, type TextEnvironmentDefinition } from '../../environments/text.ts'
+import { bestKernelBuild, createKernels } from '../../kernels/bind.ts'
+import type { LanguageModelDefinition } from '../../language/language-model.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import {
+  type BaseWeights,
+  quantizedPlan,
+  quantizeTransformer,
+  setWeights,
+} from '../../language/transformer/quantized.ts'
+import { Batcher } from './batcher.ts'
+import { ServedWeights } from './served-weights.ts'
+import { writesCalls } from './tools.ts'
+
+/** Which model is served, and how many turns at once. */
+export interface ServedModelOptions {
+  readonly policy: LanguageModelDefinition
+  /** In place of the policy's own: those of the model, and of its adapter. */
+  readonly weights?: Float32Array
+  readonly adapter?: Float32Array | null
+  /** The task that a new model was made for, whose characters its tokenizer knows. */
+  readonly environment?: TextEnvironmentDefinition
+  /** Keys the weights of a new model. */
+  readonly seed?: number
+  /** Turns at once; default 8. Further ones wait. */
+  readonly slots?: number
+  /** Turns that may wait; default 256. Others are refused. */
+  readonly queue?: number
+  /** Tokens of a prompt and its answer; default and at most those of the policy. */
+  readonly context?: number
+}
+
+/** What answers are made with: an engine behind a queue, and how its model's words become ids. */
+export interface ServedModel {
+  readonly name: string
+  readonly tokenizer: Tokenizer
+  readonly writesCalls: boolean
+  /** Tokens of a prompt and its answer. */
+  readonly context: number
+  readonly vocabularySize: number
+  readonly batcher: Batcher
+}
+
+/** A model that was opened to be served. */
+export interface OpenedModel extends ServedModel {
+  /** What of the model's files was left out, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** One whose engine computes here. */
+export interface OpenedLocalModel extends OpenedModel {
+  readonly weights: ServedWeights
+}
+
+/** Stands in for a task: the model's tokenizer knows every byte, or is its folder's. */
+const noTask = defineTextEnvironment({
+  id: 'served',
+  settings: {},
+  make: () => ({ numExamples: 1, example: () => ({ prompt: 'x' }), respond: () => ({ reward: null }) }),
+})
+
+/**
+ * Opens a model and makes an engine over it that computes here.
+ * @throws InputError where model, weights and numbers do not fit.
+ */
+export async function openServedModel(name: string, options: ServedModelOptions): Promise<OpenedLocalModel> {
+  const { context, takes, weights, ...model } = await openModel(options, localEnginePlan)
+  const engine = new LocalEngine(context)
+  const batcher = new Batcher(engine, context.numSlots, takes.queue)
+  return {
+    ...{ name, ...model, batcher },
+    context: context.context,
+    weights: new ServedWeights(name, engine, { model: context.model, weights, adapter: context.adapter }),
+  }
+}
+
+/**
+ * Opens a model whose tokens another engine chooses, like a server's.
+ * @throws InputError where model, weights and numbers do not fit.
+ */
+export async function openModelOf(
+  name: string,
+  definition: EngineDefinition,
+  options: ServedModelOptions,
+): Promise<OpenedModel> {
+  const { context, takes, weights: _, ...model } = await openModel(options, (shape) => definition.plan?.(shape) ?? {})
+  const batcher = new Batcher(definition.create(context), context.numSlots, takes.queue)
+  return { ...{ name, ...model, batcher }, context: context.context }
+}
+
+/** Reads a model, and makes what an engine is made of. */
+async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
+  const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
+  for (const [subject, value, least] of [
+    ['slots', slots, 1],
+    ['queue', queue, 0],
+  ] as const) {
+    if (Number.isSafeInteger(value) && value >= least) continue
+    throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
+  }
+  const { model, tokenizer, adapter: lora, weightBits, context: most, readWeights } = await policy.open(environment)
+  const { context = most } = options
+  if (!(Number.isSafeInteger(context) && context >= 2 && context <= most)) {
+    throw new InputError('context', show(context), `a whole number from 2 to ${most}, as the policy has`)
+  }
+  const begins = await readWeights()
+  const shape = { model, adapter: lora, weightBits, numSlots: slots, context, threads: 1 }
+  const { arena, columns } = takeArena({
+    weights: column('f32', weightBits === 32 ? model.numParameters : 0),
+    quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
+    adapter: column('f32', lora?.numParameters ?? 0),
+    ids: column('i32', slots * context),
+    engine: plan(shape),
+  })
+  const random = new Random(seed)
+  const weights = (weightBits < 32 ? columns.quantized : columns.weights) as BaseWeights
+  const whole = weights instanceof Float32Array ? weights : new Float32Array(model.numParameters)
+  if (begins.weights === null) model.initialize(whole, random, 0)
+  else whole.set(begins.weights)
+  if (!(weights instanceof Float32Array)) quantizeTransformer(weights, model, whole)
+  if (options.weights !== undefined) setWeights(weights, model, options.weights)
+  if (lora !== null)
+    takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))
+  else if ((options.adapter ?? null) !== null) throw new InputError('adapter', 'one', 'none, as the policy has')
+  const adapter = lora === null ? null : { lora, weights: columns.adapter, random }
+  const engineContext: EngineContext = {
+    ...{ model, tokenizer, numSlots: slots, context },
+    ...{ sampling: { temperature: 1, topK: 0, topP: 1, minP: 0 }, explore: true, stopStrings: [] },
+    ...{ columns: columns.engine, ids: columns.ids, weights },
+    ...{ adapter, kernels: createKernels(arena.memory, bestKernelBuild()), random },
+    tell: (message) => console.error(message),
+  }
+  return {
+    ...{ tokenizer, notes: begins.notes, weights, context: engineContext, takes: { queue } },
+    writesCalls: writesCalls(tokenizer),
+    vocabularySize: model.shape.vocabularySize,
+  }
+}
+
+function takeAdapter(own: Float32Array, given: Float32Array | null, initialize: () => void): void {
+  if (given === null) {
+    initialize()
+    return
+  }
+  if (given.length !== own.length) {
+    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
+  }
+  own.set(given)
+}

@@ -1,0 +1,163 @@
+/**
+ * The weights that are served: their version, the name of the adapter that is loaded, and others that take their place from a
+ * folder. A folder with `delivery.json` is held to the checksums that it names.
+ */
+import { createHash } from 'node:crypto'
+import { InputError } from '../../base/errors.ts'
+import { RequestError } from '../../base/http/server.ts'
+import type { LocalEngine } from '../../engines/local/local.ts'
+import { checkDelivered } from '../../language/transformer/delivery.ts'
+import { loadTransformer } from '../../language/transformer/folder.ts'
+import type { LoraAdapter } from '../../language/transformer/lora.ts'
+import { loadLoraWeights } from '../../language/transformer/lora-folder.ts'
+import type { TransformerModel } from '../../language/transformer/model.ts'
+import { type BaseWeights, bitsOf, setWeights } from '../../language/transformer/quantized.ts'
+import type { Naming } from './naming.ts'
+
+/** Takes weights that were read, by this label or a new one, and returns the label. */
+type Take = (label: string | null) => string
+
+/** What the server began with is called this, as vLLM and SGLang call it. */
+const FIRST_LABEL = 'default'
+
+/** The weights of a server. */
+export class ServedWeights implements Naming {
+  readonly #name: string
+  readonly #engine: LocalEngine
+  readonly #model: TransformerModel
+  readonly #weights: BaseWeights
+  readonly #adapter: LoraAdapter | null
+  /** What the adapter was when the server began, and is again when a loaded one is unloaded. */
+  readonly #firstAdapter: Float32Array | null
+  #adapterName: string | null = null
+  /** Of each version of the engine. */
+  readonly #labels: string[] = [FIRST_LABEL]
+  /** Told of each version of the engine when its weights stand. */
+  onChange: ((version: number) => void) | null = null
+
+  constructor(
+    name: string,
+    engine: LocalEngine,
+    { model, weights, adapter }: { model: TransformerModel; weights: BaseWeights; adapter: LoraAdapter | null },
+  ) {
+    this.#name = name
+    this.#engine = engine
+    this.#model = model
+    this.#weights = weights
+    this.#adapter = adapter
+    this.#firstAdapter = adapter?.weights.slice() ?? null
+  }
+
+  /** The one name that is served: of the adapter that is loaded, or else of the model. There is one set of weights. */
+  names(): string[] {
+    return [this.#adapterName ?? this.#name]
+  }
+
+  labelOf(version: number): string {
+    return this.#labels[version]!
+  }
+
+  currentLabel(): string {
+    return this.labelOf(this.#engine.version)
+  }
+
+  /**
+   * Reads weights of the whole model.
+   * @throws InputError where the folder holds none of this model, or not those that its delivery names.
+   */
+  async readModel(folder: string): Promise<Take> {
+    await checkDelivered(folder)
+    const { model, weights } = await loadTransformer(folder, { valueHead: this.#model.hasValueHead })
+    if (JSON.stringify(model.shape) !== JSON.stringify(this.#model.shape)) {
+      throw new InputError(
+        `${folder}/config.json`,
+        JSON.stringify(model.shape),
+        `${JSON.stringify(this.#model.shape)}, as the model that is served`,
+      )
+    }
+    return (label) => {
+      setWeights(this.#weights, this.#model, weights)
+      return this.#changed(label)
+    }
+  }
+
+  /**
+   * Reads an adapter for this model, which requests then call `name`.
+   * @throws InputError where the server was begun without an adapter, or with one of another rank, alpha or targets, or the folder
+   * holds none.
+   */
+  async readAdapter(name: string, folder: string): Promise<Take> {
+    const adapter = this.#adapter
+    if (adapter === null) {
+      throw new InputError(
+        `adapter ${name}`,
+        'a server without adapters',
+        'one that was begun with one, or with loraRank=',
+      )
+    }
+    await checkDelivered(folder)
+    const weights = await loadLoraWeights(folder, adapter.lora)
+    return (label) => {
+      adapter.weights.set(weights)
+      this.#adapterName = name
+      return this.#changed(label)
+    }
+  }
+
+  /** Serves the model as it began. @throws RequestError 404 where no adapter of this name is loaded. */
+  unloadAdapter(name: string): void {
+    if (this.#adapterName !== name) {
+      throw new RequestError(404, `no adapter ${name} is loaded`, { param: 'lora_name', code: 'model_not_found' })
+    }
+    this.#adapter!.weights.set(this.#firstAdapter!)
+    this.#adapterName = null
+    this.#changed(null)
+  }
+
+  /** A copy of what can be trained: the adapter's numbers, or the model's. */
+  copy(): Float32Array {
+    const own = this.#adapter?.weights ?? this.#weights
+    if (own instanceof Float32Array) return own.slice()
+    throw new InputError('weights', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
+  }
+
+  /** Has these numbers again, as `copy` gave them, under the label that is current, or another. */
+  putBack(numbers: Float32Array, label = this.currentLabel()): void {
+    ;((this.#adapter?.weights ?? this.#weights) as Float32Array).set(numbers)
+    this.#changed(label)
+  }
+
+  /** Calls the weights, as they are, by another label from the next token on. */
+  relabel(label: string): string {
+    return this.#changed(label)
+  }
+
+  /** SHA-256 of each parameter's numbers, in f32; of weights in 8 or 4 bits, of all together. */
+  checksums(): Record<string, string> {
+    const sums: Record<string, string> = {}
+    const hash = (values: ArrayBufferView) =>
+      createHash('sha256')
+        .update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
+        .digest('hex')
+    const add = (parameters: TransformerModel['parameters'], values: Float32Array, prefix: string) => {
+      for (const { name, offset, shape } of parameters) {
+        const size = shape.reduce((product, length) => product * length, 1)
+        sums[prefix + name] = hash(values.subarray(offset, offset + size))
+      }
+    }
+    if (this.#weights instanceof Float32Array) add(this.#model.parameters, this.#weights, '')
+    else for (const [name, values] of Object.entries(this.#weights)) sums[`quantized.${name}`] = hash(values)
+    if (this.#adapter !== null) add(this.#adapter.lora.parameters, this.#adapter.weights, 'adapter.')
+    return sums
+  }
+
+  /** The numbers have changed in place: the engine's next tokens are of a new version. */
+  #changed(label: string | null): string {
+    const version = this.#labels.length
+    this.#labels.push(label ?? String(version))
+    const own = this.#adapter?.weights ?? this.#weights
+    this.#engine.setWeights({ version, weights: own as Float32Array })
+    this.onChange?.(version)
+    return this.currentLabel()
+  }
+}

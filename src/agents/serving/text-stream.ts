@@ -1,0 +1,56 @@
+/** Text of tokens as they come: cut at a stop string, and held back where the next token may still change what it says. */
+import { TextOfIds } from '../../language/tokenizers/token-texts.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+
+/** Turns the ids of one turn into text, piece by piece. */
+export class TextStream {
+  readonly #endIds: readonly number[]
+  readonly #stopStrings: readonly string[]
+  readonly #text: TextOfIds
+  /** Text that may be the beginning of a stop string. */
+  #held = ''
+  /** The stop string that ended it, if one did. */
+  stopString: string | null = null
+
+  constructor(tokenizer: Tokenizer, stopStrings: readonly string[], skipSpecial: boolean) {
+    this.#endIds = tokenizer.endIds
+    this.#stopStrings = stopStrings
+    this.#text = new TextOfIds(tokenizer, { skipSpecial })
+  }
+
+  /** The text that is certain with this id; an end token has none. */
+  push(id: number): string {
+    return this.#endIds.includes(id) ? '' : this.#release(this.#text.push(id))
+  }
+
+  /** What is left when no more ids come. */
+  end(): string {
+    return this.#release(this.#text.end(), true)
+  }
+
+  #release(text: string, isLast = false): string {
+    if (this.stopString !== null) return ''
+    const all = this.#held + text
+    let at = Infinity
+    for (const stop of this.#stopStrings) {
+      const found = all.indexOf(stop)
+      if (found < 0 || found >= at) continue
+      at = found
+      this.stopString = stop
+    }
+    const keep = this.stopString !== null ? all.length - at : isLast ? 0 : this.#beginning(all)
+    this.#held = this.stopString === null ? all.slice(all.length - keep) : ''
+    return all.slice(0, all.length - keep)
+  }
+
+  /** How many of a text's last characters are the beginning of a stop string. */
+  #beginning(text: string): number {
+    let most = 0
+    for (const stop of this.#stopStrings) {
+      for (let length = Math.min(stop.length - 1, text.length); length > most; length--) {
+        if (text.endsWith(stop.slice(0, length))) most = length
+      }
+    }
+    return most
+  }
+}

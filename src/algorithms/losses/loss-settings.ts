@@ -1,0 +1,179 @@
+/**
+ * What losses of tokens can be told. Advantages, corrections and sums are the same for all; the surrogate, its ratio and the
+ * KL penalty are of the losses that come with Colonnade (`losses.ts`), and a loss of one's own has settings of its own in
+ * their place.
+ */
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import {
+  boolean,
+  choice,
+  integer,
+  number,
+  optionalNumber,
+  type Setting,
+  type SettingValues,
+} from '../../base/settings.ts'
+
+/**
+ * How the losses of tokens become one: Σ over the tokens, divided by
+ *
+ *     token-mean             all tokens of the batch                                        DAPO
+ *     sequence-mean          the tokens of the sequence, then the number of sequences       GRPO
+ *     sequence-sum           the number of sequences
+ *     constant-length        the number of sequences · maxLength                            Dr. GRPO
+ *     constant-length-sum    maxLength                                                      Dr. GRPO as verl has it
+ */
+export const aggregations = [
+  'token-mean',
+  'sequence-mean',
+  'sequence-sum',
+  'constant-length',
+  'constant-length-sum',
+] as const
+export type Aggregation = (typeof aggregations)[number]
+
+/** What a loss can be told; the defaults are what holds where neither project nor loss says otherwise. */
+export const lossSettings = {
+  advantage: choice(
+    'group',
+    ['group', 'returns', 'critic', 'none'],
+    'what advantages are taken of: rewards within the group, discounted returns, GAE with a critic; none: there are none',
+  ),
+  baseline: choice(
+    'mean',
+    ['mean', 'leave-one-out'],
+    'what is taken from a reward: the mean of its group, or of the others',
+  ),
+  scale: choice(
+    'group',
+    ['none', 'group', 'batch', 'mean'],
+    'what that is divided by: a deviation, or the mean of the group',
+  ),
+  unbiased: boolean(true, 'deviations with n − 1 in the denominator, not n'),
+  epsilon: number(1e-6, 'added to what is divided by', { min: 0 }),
+  lone: choice(
+    'mask',
+    ['mask', 'reward'],
+    'a trajectory alone in its group is left out, or has its reward as advantage',
+  ),
+  whiten: boolean(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
+  gamma: number(1, 'discount factor, of returns and critic', { min: 0, max: 1 }),
+  gaeLambda: number(1, 'mixing factor of generalized advantage estimation, with a critic', { min: 0, max: 1 }),
+  rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
+  overlongCache: optionalNumber(null, 'tokens below maxLength from which on length costs reward; null: it does not', {
+    above: 0,
+  }),
+  overlongFactor: number(1, 'what an answer of maxLength tokens loses', { min: 0 }),
+  surrogate: choice('clip', ['clip', 'cispo', 'sapo', 'cross-entropy'], 'the loss of a token'),
+  ratio: choice(
+    'token',
+    ['token', 'sequence', 'sequence-token', 'hybrid', 'product'],
+    'of what the ratio of probabilities is taken',
+  ),
+  sequencePart: number(0.5, "α, the sequence's part of a hybrid ratio", { min: 0 }),
+  tokenPart: number(0.5, "β, the token's part of a hybrid ratio", { min: 0 }),
+  clipLow: optionalNumber(0.2, 'how far the ratio may fall below 1; null: to 0', { min: 0, max: 1 }),
+  clipHigh: optionalNumber(0.2, 'how far the ratio may rise above 1; null: as far as it likes', { min: 0 }),
+  dualClip: optionalNumber(null, 'a negative advantage costs no more than this many times itself; null: no bound', {
+    above: 1,
+  }),
+  ratioMax: optionalNumber(null, 'δ, bound of the unclipped ratio; null: none', { above: 1 }),
+  tauPositive: number(1, 'temperature of sapo for positive advantages', { above: 0 }),
+  tauNegative: number(1.05, 'temperature of sapo for other advantages', { above: 0 }),
+  logRatioMax: optionalNumber(null, 'how far logarithms of ratios may go from 0; null: as far as they like', {
+    above: 0,
+  }),
+  kl: choice('k3', ['k1', 'k2', 'k3', 'k3+'], 'estimator of the KL to the reference; k3+: k3 with the gradient of k2'),
+  klCoef: number(0, 'weight of the KL to the reference in the loss; 0: no reference is needed', { min: 0 }),
+  klCorrected: boolean(false, 'multiply the KL by the ratio, which makes it unbiased off-policy'),
+  klMax: optionalNumber(null, "how far a token's KL may go from 0; null: as far as it likes", { above: 0 }),
+  entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
+  correction: choice(
+    'none',
+    ['none', 'token-truncate', 'token-mask', 'sequence-truncate', 'sequence-mask'],
+    'what is done with the ratio of recomputed to recorded probabilities: nothing, or truncate it or mask beyond bounds',
+  ),
+  correctionLow: number(0, 'lower bound of that ratio', { min: 0 }),
+  correctionHigh: optionalNumber(null, 'upper bound of that ratio; null: none', { above: 0 }),
+  countsRejected: boolean(true, 'tokens masked by the correction stay in the denominator'),
+  aggregation: choice('token-mean', aggregations, 'what the sum over tokens is divided by'),
+  countsEmpty: boolean(false, 'sequences without a token to learn from count as sequences'),
+  maxLength: optionalWhole('tokens of the longest possible answer'),
+  valueCoef: number(1, "weight of the critic's loss", { min: 0 }),
+  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
+}
+
+function optionalWhole(description: string) {
+  const some = integer(1, description, { min: 1 })
+  const expected = `${some.expected}, or null`
+  return {
+    default: null as number | null,
+    description,
+    expected,
+    accepts: (v: unknown) => v === null || some.accepts(v),
+  }
+}
+
+/** The settings of a loss. */
+export type LossSettings = SettingValues<typeof lossSettings>
+
+/** The settings that say what advantages are. */
+export const advantageSettings = [
+  'advantage',
+  'baseline',
+  'scale',
+  'unbiased',
+  'epsilon',
+  'lone',
+  'whiten',
+  'gamma',
+  'gaeLambda',
+] as const
+
+/** Those that act in a loss of one's own as in every other one. */
+const sharedSettings = [
+  ...advantageSettings,
+  'rewardKlCoef',
+  'overlongCache',
+  'overlongFactor',
+  'correction',
+  'correctionLow',
+  'correctionHigh',
+  'countsRejected',
+  'aggregation',
+  'countsEmpty',
+  'maxLength',
+  'valueCoef',
+  'clipValue',
+] as const
+
+type SharedName = (typeof sharedSettings)[number]
+
+/** The settings that every loss of tokens declares. */
+export type TokenLossSettings = Pick<typeof lossSettings, SharedName>
+
+/**
+ * The settings that a loss of one's own has beside those that it declares itself: how advantages are taken, what becomes of the
+ * ratio to the sampler's probabilities, and what the sum is divided by.
+ * @throws InputError for a default that is none of these settings, or out of range.
+ * @example settings: { ...tokenLossSettings({ aggregation: 'sequence-mean' }), clipCoef: number(0.2, 'how far …') }
+ */
+export function tokenLossSettings(defaults: Partial<SettingValues<TokenLossSettings>> = {}): TokenLossSettings {
+  checkGiven('defaults of tokenLossSettings', defaults, [])
+  const declared: Record<string, Setting> = Object.fromEntries(sharedSettings.map((key) => [key, lossSettings[key]]))
+  for (const [key, value] of Object.entries(defaults)) {
+    const setting = Object.hasOwn(declared, key) ? declared[key] : undefined
+    if (setting === undefined) throw unknownWord('setting of every loss', key, sharedSettings)
+    if (!setting.accepts(value)) throw new InputError(`tokenLossSettings ${key}`, show(value), setting.expected)
+    declared[key] = { ...setting, default: value }
+  }
+  return declared as unknown as TokenLossSettings
+}
+
+/** Of the values of a loss of one's own those that act in every loss. */
+export function sharedValues(values: SettingValues<TokenLossSettings>): SettingValues<TokenLossSettings> {
+  return Object.fromEntries(sharedSettings.map((key) => [key, values[key]])) as never
+}
+
+/** The names of those settings. */
+export const sharedSettingNames: readonly string[] = sharedSettings

@@ -1,0 +1,428 @@
+/**
+ * Losses of language models as descriptors: what a loss is called, at which level it takes its ratio, which columns it
+ * reads, how it sums tokens, and its settings. The formulas are the kernels' (`kernels/advantage/`, `kernels/loss/`); a
+ * preset is how a paper or another library sets them (`loss-presets.ts`).
+ *
+ * A batch is prepared whole: advantages, corrections and the denominator do not depend on how it is then cut into
+ * micro-batches, so the micro-batches' losses and gradients add up to the batch's.
+ *
+ * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
+ */
+import { assert, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { resolveSettings } from '../../base/settings.ts'
+import { type Columns, column } from '../../components/column.ts'
+import {
+  type PolicyLossInputs,
+  type PolicyLossOutputs,
+  type PolicyLossSettings,
+  Standing,
+  type TokenSpans,
+} from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { type GroupAdvantages, writeGroupAdvantages } from '../tokens/group-advantages.ts'
+import { TokenLossRun } from '../tokens/token-loss.ts'
+import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
+import type { LossProgram } from './loss-program.ts'
+import { type Aggregation, advantageSettings, type LossSettings, lossSettings } from './loss-settings.ts'
+
+/** A loss over columns of tokens, sequences and groups. */
+export interface LossDescriptor {
+  readonly id: string
+  /** Whose settings it has; null of a loss of one's own. */
+  readonly preset: Preset | null
+  /** Where ratios and clips are taken. */
+  readonly level: 'token' | 'sequence'
+  /** What it reads of a batch, besides spans and lossMask. */
+  readonly columns: readonly OptionalColumn[]
+  readonly aggregation: Aggregation
+  readonly settings: LossSettings
+  /** What a loss of one's own computes for each token, in place of surrogate, ratio, KL and entropy; null of all others. */
+  readonly program: LossProgram | null
+  /** How a loss of one's own makes advantages of a group's rewards; null where its settings say how. It stays in this thread. */
+  readonly advantages: GroupAdvantages | null
+}
+
+/**
+ * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
+ * one row a token in the others, wherever `spans` says that they lie. Token columns are aligned: logprob[t] is that of token t.
+ */
+export interface LossBatch {
+  /** Where each trajectory's tokens lie; no two overlap. */
+  readonly spans: TokenSpans
+  /** 1 for tokens to learn from: those that the policy chose. */
+  readonly lossMask: Uint8Array
+  readonly reward?: Float64Array
+  /** 0 where the reward could not be told. */
+  readonly known?: Uint8Array
+  /** Which group a trajectory belongs to, from 0. */
+  readonly group?: Int32Array
+  /** Under the weights before the update, by the trainer. */
+  readonly oldLogprob?: Float32Array
+  /** As recorded when the token was sampled. */
+  readonly behaviorLogprob?: Float32Array
+  readonly referenceLogprob?: Float32Array
+  /** The critic's values before the update. */
+  readonly value?: Float32Array
+}
+
+type OptionalColumn = Exclude<keyof LossBatch, 'spans' | 'lossMask'>
+
+/**
+ * Describes a loss.
+ *
+ * @param id which loss: `grpo`, `gspo`, `sft` …
+ * @param preset whose settings: `paper`, or a library's, where it has the loss
+ * @param overrides settings that differ from the preset's
+ * @throws InputError if there is no such loss, preset or setting, or a setting is missing that others need
+ * @example describeLoss('dr-grpo', 'trl', { maxLength: 256 })
+ */
+export function describeLoss(
+  id: LossId,
+  preset: Preset = 'paper',
+  overrides: Partial<LossSettings> = {},
+): LossDescriptor {
+  if (!Object.hasOwn(algorithmPresets, id)) throw unknownWord('loss', id, Object.keys(algorithmPresets))
+  const { base, presets }: AlgorithmPresets = algorithmPresets[id]
+  if (typeof overrides !== 'object' || overrides === null) {
+    throw new InputError(`settings of ${id}`, show(overrides), 'an object of settings')
+  }
+  const own = presets[preset]
+  if (own === undefined) throw unknownWord(`preset of ${id}`, preset, Object.keys(presets))
+  const given = { ...projectSettings[preset], ...base, ...own, ...overrides }
+  const settings = resolveSettings(id, lossSettings, given)
+  checkSettings(id, settings)
+  const level = settings.ratio === 'token' ? 'token' : 'sequence'
+  const { aggregation } = settings
+  const columns = columnsOf(settings, null)
+  return { id, preset, level, columns, aggregation, settings, program: null, advantages: null }
+}
+
+/** @throws InputError for settings that do not go together. */
+export function checkSettings(id: string, settings: LossSettings): void {
+  const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = settings
+  if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
+    const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`
+    throw new InputError(`${id}.maxLength`, 'null', `the tokens of the longest possible answer, for ${why}`)
+  }
+  if (maxLength !== null && overlongCache !== null && overlongCache > maxLength) {
+    throw new InputError(`${id}.overlongCache`, show(overlongCache), `at most maxLength, ${maxLength}`)
+  }
+  if (correction !== 'none' && correctionHigh !== null && correctionHigh < correctionLow) {
+    throw new InputError(`${id}.correctionHigh`, show(correctionHigh), `at least correctionLow, ${correctionLow}`)
+  }
+}
+
+/** The columns that a loss reads by these settings, and by its program. */
+export function columnsOf(settings: LossSettings, program: LossProgram | null): OptionalColumn[] {
+  const { advantage, surrogate, correction, klCoef, rewardKlCoef } = settings
+  const columns: OptionalColumn[] = []
+  if (advantage !== 'none') columns.push('reward', 'known')
+  if (advantage === 'group') columns.push('group')
+  if (surrogate !== 'cross-entropy') columns.push('oldLogprob')
+  if (correction !== 'none') columns.push('behaviorLogprob')
+  const readsReference = program !== null && Object.hasOwn(program.columns, 'referenceLogprob')
+  if (klCoef > 0 || rewardKlCoef > 0 || readsReference) columns.push('referenceLogprob')
+  if (advantage === 'critic') columns.push('value')
+  return columns
+}
+
+/** How advantages are taken of rewards, apart from the loss that they go into. */
+export interface AdvantageDescriptor {
+  readonly settings: Pick<LossSettings, (typeof advantageSettings)[number]>
+}
+
+/** The advantages of a loss, to go into another. @example describeAdvantages(describeLoss('rloo')) */
+export function describeAdvantages(loss: LossDescriptor): AdvantageDescriptor {
+  checkGiven('loss of describeAdvantages', loss, ['settings'])
+  return { settings: Object.fromEntries(advantageSettings.map((key) => [key, loss.settings[key]])) as never }
+}
+
+/** The loss with these advantages in place of its own; null: with those that its caller writes into `tokenAdvantage`. */
+export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescriptor | null): LossDescriptor {
+  const none = { advantage: 'none', whiten: false, rewardKlCoef: 0, overlongCache: null } as const
+  const settings = { ...loss.settings, ...(advantages === null ? none : advantages.settings) }
+  return { ...loss, settings, columns: columnsOf(settings, loss.program), advantages: null }
+}
+
+/** What `prepareLoss` writes. */
+export type PreparedLoss = Columns<ReturnType<typeof preparedLossPlan>>
+
+/** Plans the columns of a batch of at most so many trajectories, tokens and groups. */
+export function preparedLossPlan(numTrajectories: number, numTokens: number, numGroups: number) {
+  return {
+    /** The reward after penalties, one row a trajectory; so are the next two. */
+    shapedReward: column('f64', numTrajectories),
+    advantage: column('f64', numTrajectories),
+    /** What became of the trajectory: a `Standing`. */
+    standing: column('u8', numTrajectories),
+    /** How many known rewards a group has, their mean and deviation. */
+    groupSize: column('u32', numGroups),
+    groupMean: column('f64', numGroups),
+    groupDeviation: column('f64', numGroups),
+    /** 1 for tokens that are learned from and counted. One row a token; so are the others. */
+    counted: column('u8', numTokens),
+    tokenAdvantage: column('f32', numTokens),
+    /** The weight of the correction; only where there is one. */
+    weight: column('f32', numTokens),
+    /** Rewards token by token, and the critic's targets; only for returns and critic. */
+    tokenReward: column('f32', numTokens),
+    returns: column('f32', numTokens),
+  }
+}
+
+/** What a batch comes to. */
+export interface LossTotals {
+  /** What every micro-batch's sum is divided by. */
+  readonly denominator: number
+  /** Tokens and sequences that count. */
+  readonly numTokens: number
+  readonly numSequences: number
+  /** Trajectories left out because their reward is unknown, or nobody shares their prompt. */
+  readonly numUnknown: number
+  readonly numAlone: number
+  /** Trajectories without advantage because the rewards of their group are equal. */
+  readonly numEqual: number
+  /** Tokens masked by the correction. */
+  readonly numRejected: number
+}
+
+/**
+ * Prepares a whole batch: writes who learns, the tokens' advantages, and the weights of the correction.
+ * @throws InputError if a column that the descriptor names is missing or of another length, a known reward is not finite, or
+ * a group's number is out of range
+ */
+export function prepareLoss(
+  descriptor: LossDescriptor,
+  batch: LossBatch,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): LossTotals {
+  const { settings } = descriptor
+  const { spans, lossMask } = batch
+  const { counted } = prepared
+  const count = spans.begin.length
+  checkBatch(descriptor, batch, prepared)
+  if (settings.advantage === 'none') countAll(counted, lossMask, spans)
+  else if (settings.advantage === 'group') groupAdvantages(descriptor, batch as Required<LossBatch>, prepared, kernels)
+  else tokenAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
+  if (settings.whiten) kernels.whitenTokens(prepared.tokenAdvantage, counted, spans, count)
+
+  let numRejected = 0
+  if (settings.correction !== 'none') {
+    const { correction, correctionLow, correctionHigh, countsRejected } = settings
+    const { oldLogprob, behaviorLogprob } = batch as Required<LossBatch>
+    const high = correctionHigh ?? Number.POSITIVE_INFINITY
+    numRejected = kernels.correctionWeights(
+      prepared.weight,
+      counted,
+      oldLogprob,
+      behaviorLogprob,
+      spans,
+      correction,
+      correctionLow,
+      high,
+      countsRejected,
+      count,
+    )
+  }
+  return totalsOf(descriptor, prepared, spans, 0, count, numRejected)
+}
+
+function countAll(counted: Uint8Array, lossMask: Uint8Array, { begin, end }: TokenSpans): void {
+  for (let i = 0; i < begin.length; i++) for (let t = begin[i]!; t < end[i]!; t++) counted[t] = lossMask[t]!
+}
+
+/**
+ * What the trajectories `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. `spans` are those that
+ * the batch was prepared with: the segments of a conversation as one.
+ */
+export function totalsOf(
+  { settings, aggregation }: LossDescriptor,
+  { counted, standing }: PreparedLoss,
+  { begin, end }: TokenSpans,
+  from: number,
+  to: number,
+  numRejected: number,
+): LossTotals {
+  const totals = { numTokens: 0, numSequences: 0, numUnknown: 0, numAlone: 0, numEqual: 0, numRejected }
+  for (let i = from; i < to; i++) {
+    let tokens = 0
+    for (let t = begin[i]!; t < end[i]!; t++) tokens += counted[t]!
+    totals.numTokens += tokens
+    if (tokens > 0 || settings.countsEmpty) totals.numSequences++
+    if (settings.advantage === 'none') continue
+    if (standing[i] === Standing.unknown) totals.numUnknown++
+    if (standing[i] === Standing.alone) totals.numAlone++
+    if (standing[i] === Standing.equal) totals.numEqual++
+  }
+  return { ...totals, denominator: denominatorOf(aggregation, settings.maxLength, totals) }
+}
+
+/**
+ * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `PolicySum`) and writes its derivatives.
+ * The inputs are columns of a prepared batch, and its sequences' spans; `totals` are those of the batch.
+ */
+export function differentiateLoss(
+  { settings, aggregation, program }: LossDescriptor,
+  outputs: PolicyLossOutputs,
+  inputs: PolicyLossInputs,
+  { denominator }: LossTotals,
+  from: number,
+  to: number,
+  kernels: Kernels,
+): void {
+  const perSequence = aggregation === 'sequence-mean'
+  if (program !== null) {
+    runOf(program).differentiate(outputs, inputs, perSequence, denominator, from, to)
+    return
+  }
+  const { surrogate } = settings
+  if (surrogate !== 'cross-entropy') {
+    kernels.policyLoss(outputs, inputs, settings as PolicyLossSettings, perSequence, denominator, from, to)
+    return
+  }
+  const { dLogprob, dEntropy, sums } = outputs
+  const { logprob, counted, spans, wholeTokens } = inputs
+  for (let i = from; i < to; i++) dEntropy.fill(0, spans.begin[i], spans.end[i])
+  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, spans, wholeTokens, perSequence, denominator, from, to)
+}
+
+const runs = new WeakMap<LossProgram, TokenLossRun>()
+
+/** This thread's registers for a program. */
+function runOf(program: LossProgram): TokenLossRun {
+  const found = runs.get(program) ?? new TokenLossRun(program)
+  runs.set(program, found)
+  return found
+}
+
+/**
+ * Adds the critic's loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `TokenSum`) and writes dValue; 0
+ * where the descriptor has no critic. `spans` and `wholeTokens` are those of the batch's sequences.
+ */
+export function differentiateCritic(
+  { settings, aggregation }: LossDescriptor,
+  dValue: Float32Array,
+  sums: Float64Array,
+  value: Float32Array,
+  oldValue: Float32Array | null,
+  prepared: PreparedLoss,
+  { spans, wholeTokens }: Pick<PolicyLossInputs, 'spans' | 'wholeTokens'>,
+  { denominator }: LossTotals,
+  from: number,
+  to: number,
+  kernels: Kernels,
+): void {
+  if (settings.advantage !== 'critic') {
+    for (let i = from; i < to; i++) dValue.fill(0, spans.begin[i], spans.end[i])
+    return
+  }
+  assert(oldValue !== null, 'a critic without its old values')
+  const perSequence = aggregation === 'sequence-mean'
+  kernels.valueLoss(
+    dValue,
+    sums,
+    value,
+    oldValue,
+    prepared,
+    spans,
+    wholeTokens,
+    settings,
+    perSequence,
+    denominator,
+    from,
+    to,
+  )
+}
+
+function groupAdvantages(
+  { id, settings: { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }, advantages }: LossDescriptor,
+  { reward, known, group, oldLogprob, referenceLogprob, lossMask, spans }: Required<LossBatch>,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): void {
+  const count = spans.begin.length
+  const { shapedReward, advantage, standing, groupSize } = prepared
+  shapedReward.set(reward)
+  if (overlongCache !== null) {
+    kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
+  }
+  if (rewardKlCoef > 0) {
+    kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, spans, rewardKlCoef, count)
+  }
+  kernels.groupAdvantage(prepared, shapedReward, known, group, settings, count, groupSize.length)
+  if (advantages !== null) {
+    writeGroupAdvantages(id, advantages, prepared, { shapedReward, known, group, lossMask, spans })
+  }
+  kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, spans, count)
+}
+
+function tokenAdvantages(
+  { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
+  { reward, known, oldLogprob, referenceLogprob, value, lossMask, spans }: Required<LossBatch>,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): void {
+  const count = spans.begin.length
+  const { shapedReward, advantage, standing, counted, tokenAdvantage, tokenReward, returns } = prepared
+  shapedReward.set(reward)
+  if (overlongCache !== null) {
+    kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
+  }
+  for (let i = 0; i < count; i++) standing[i] = known[i] === 0 ? Standing.unknown : Standing.learns
+  kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, spans, count)
+  const reference = rewardKlCoef > 0 ? referenceLogprob : null
+  kernels.tokenRewards(tokenReward, shapedReward, oldLogprob, reference, counted, spans, rewardKlCoef, count)
+  const [critic, lambda] = settings.advantage === 'critic' ? [value, settings.gaeLambda] : [null, 1]
+  kernels.tokenGae(tokenAdvantage, returns, tokenReward, critic, counted, spans, settings.gamma, lambda, count)
+}
+
+function denominatorOf(
+  aggregation: Aggregation,
+  maxLength: number | null,
+  { numTokens, numSequences }: { numTokens: number; numSequences: number },
+): number {
+  switch (aggregation) {
+    case 'token-mean':
+      return numTokens
+    case 'sequence-mean':
+    case 'sequence-sum':
+      return numSequences
+    case 'constant-length':
+      return numSequences * maxLength!
+    case 'constant-length-sum':
+      return maxLength!
+  }
+}
+
+function checkBatch({ id, columns }: LossDescriptor, batch: LossBatch, prepared: PreparedLoss): void {
+  const { spans, lossMask, reward, known, group } = batch
+  const { begin, end } = spans
+  const count = begin.length
+  let numTokens = 0
+  for (let i = 0; i < count; i++) {
+    if (!(begin[i]! >= 0 && begin[i]! <= end[i]!)) {
+      throw new InputError(`${id}.spans`, `${begin[i]} to ${end[i]}`, 'a begin from 0, and an end that is not less')
+    }
+    numTokens = Math.max(numTokens, end[i]!)
+  }
+  const rows = { reward: count, known: count, group: count }
+  for (const name of ['lossMask', ...columns] as const) {
+    const got = batch[name]?.length
+    if (got !== undefined && (name in rows ? got === count : got >= numTokens)) continue
+    const expected = name in rows ? `${count} rows` : `at least ${numTokens} rows`
+    throw new InputError(`${id}.${name}`, got === undefined ? 'no column' : `${got} rows`, `a column of ${expected}`)
+  }
+  assert(prepared.standing.length >= count && prepared.counted.length >= numTokens, 'a batch is larger than planned')
+  for (let i = 0; i < count; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) assert(lossMask[t]! <= 1, 'a loss mask of other than 0 and 1')
+  }
+  if (!columns.includes('reward')) return
+  const numGroups = prepared.groupSize.length
+  for (let i = 0; i < count; i++) {
+    if (known![i] !== 0 && !Number.isFinite(reward![i]))
+      throw new InputError(`${id}.reward`, `${reward![i]} of trajectory ${i}`, 'a finite number, or known = 0')
+    if (columns.includes('group') && !(group![i]! >= 0 && group![i]! < numGroups))
+      throw new InputError(`${id}.group`, `${group![i]} of trajectory ${i}`, `0 to ${numGroups - 1}`)
+  }
+}

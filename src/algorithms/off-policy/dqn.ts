@@ -1,0 +1,112 @@
+import { InputError } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { boolean, number, optionalNumber, type SettingValues } from '../../base/settings.ts'
+import type { ActionValuePolicy, Derivatives, Evaluated, ParameterViews } from '../../policies/policy.ts'
+import {
+  defineOffPolicyAlgorithm,
+  type OffPolicyContext,
+  type OffPolicyLoss,
+  offPolicySettings,
+  type ReplayedBlock,
+} from './off-policy.ts'
+
+const settings = {
+  ...offPolicySettings(),
+  double: boolean(true, 'the weights choose the next action, and the target values it; else the target does both'),
+  huberDelta: optionalNumber(1, 'error from which on the loss grows in a straight line; null: it is half the square', {
+    above: 0,
+  }),
+  explorationFinal: number(0.05, 'probability of an action at random in the end, which is 1 at first', {
+    min: 0,
+    max: 1,
+  }),
+  explorationFraction: number(0.5, 'part of totalSteps in which it falls to that, in a straight line', {
+    min: 0,
+    max: 1,
+  }),
+}
+
+/** In the order of `TdSum`. */
+const metrics = {
+  tdLoss: { unit: null, description: "weighted loss of a row's error", reduction: 'rowMean' },
+  tdError: { unit: null, description: "size of a row's error", reduction: 'rowMean' },
+  actionValue: { unit: null, description: "value of a row's action", reduction: 'rowMean' },
+} as const satisfies Metrics
+
+/**
+ * Deep Q-learning (Mnih et al. 2015), with double Q-learning (van Hasselt, Guez, Silver 2016), returns of several steps (Sutton
+ * 1988, uncorrected as in Rainbow: Hessel et al. 2018) and draws by priority (Schaul et al. 2016), for a policy whose outputs are
+ * values of actions: `qNetwork`, whose `dueling` is that of Wang et al. 2016. Where an environment has masks, only legal actions are
+ * chosen, and a state is worth what its best legal action is.
+ *
+ * @example dqn({ replayRows: 10_000, nStep: 3, priorityExponent: 0.6 })
+ */
+export const dqn = defineOffPolicyAlgorithm({
+  id: 'dqn',
+  module: import.meta.url,
+  settings,
+  metrics,
+  obeysMasks: true,
+  check({ model }) {
+    if (model.actionValues !== undefined) return
+    throw new InputError('dqn policy', 'one without values of actions', 'one whose outputs they are: qNetwork')
+  },
+  loss: (parameters, context) => new DqnLoss(parameters, context),
+})
+
+class DqnLoss implements OffPolicyLoss {
+  readonly #parameters: SettingValues<typeof settings>
+  readonly #context: OffPolicyContext
+  readonly #policy: ActionValuePolicy
+  readonly #target: ActionValuePolicy
+  readonly #huberDelta: number
+  /** The block at work, and where its sums go. */
+  #block: ReplayedBlock | undefined
+  #sums: Float64Array | undefined
+  #sumsFrom = 0
+
+  constructor(parameters: SettingValues<typeof settings>, context: OffPolicyContext) {
+    this.#parameters = parameters
+    this.#context = context
+    this.#policy = context.policy as ActionValuePolicy
+    this.#target = context.target as ActionValuePolicy
+    this.#huberDelta = parameters.huberDelta ?? Number.POSITIVE_INFINITY
+  }
+
+  ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
+    const { kernels, model } = this.#context
+    const { nextObservation, nextActionMask, nextValue, rows, count } = block
+    const { numActions } = model.actionValues!
+    const values = this.#target.actionValues(nextObservation, 0, count)
+    const judged = this.#parameters.double ? this.#policy.actionValues(nextObservation, 0, count) : values
+    if (nextActionMask.length > 0) kernels.maskLogits(judged, nextActionMask, count, numActions, 0)
+    kernels.valueOfBest(nextValue, values, judged, count, numActions, 0)
+    this.#block = block
+    this.#sums = sums
+    this.#sumsFrom = sumsFrom
+    this.#policy.differentiate(rows, 0, count, this.#lossOf, gradient)
+  }
+
+  advance(progress: number): void {
+    const { weights, model } = this.#context
+    const { explorationFinal, explorationFraction } = this.#parameters
+    const fallen = explorationFraction === 0 ? 1 : Math.min(1, progress / explorationFraction)
+    weights[model.actionValues!.exploration] = 1 - fallen * (1 - explorationFinal)
+  }
+
+  readonly #lossOf = ({ value }: Evaluated, { dValue }: Derivatives): void => {
+    const block = this.#block!
+    const { count, scale, error } = block
+    this.#context.kernels.tdLoss(
+      dValue,
+      error,
+      this.#sums!,
+      value,
+      block,
+      this.#huberDelta,
+      scale,
+      count,
+      this.#sumsFrom,
+    )
+  }
+}

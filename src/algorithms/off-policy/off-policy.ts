@@ -1,0 +1,400 @@
+/**
+ * What algorithms share that learn from a replay, whoever collected its rows: each update takes a rollout in, and makes gradient steps
+ * from minibatches that are drawn from all that is kept. The gradient of a minibatch is that of `slots.ts`, by all threads. Each
+ * algorithm gives its loss, and may use a second set of weights, the target, which follows the first.
+ */
+import { Work } from '../../base/clock.ts'
+import { checkGiven, InputError } from '../../base/errors.ts'
+import { type Metrics, MetricTotals } from '../../base/metrics.ts'
+import { choice, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
+import { spaceType, spaceWidth } from '../../base/space.ts'
+import { type Columns, column, type Plan, saved } from '../../components/column.ts'
+import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
+import {
+  type AlgorithmFactory,
+  checkLossDeclaration,
+  defineAlgorithm,
+  type Learner,
+  type LearnerContext,
+  type LearnerMetrics,
+  type LearnerShape,
+  type LossKind,
+} from '../algorithm.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizer.ts'
+import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
+import { Slots, slotsPlan } from '../slots.ts'
+import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
+
+/** Defaults in which such algorithms differ. */
+export interface OffPolicyDefaults {
+  readonly learningRate?: number
+  readonly learningRateSchedule?: Schedule
+  readonly batchSize?: number
+  readonly targetRate?: number
+  readonly targetInterval?: number
+  readonly maxGradNorm?: number
+}
+
+/** The settings that all of them declare. */
+export function offPolicySettings(given: OffPolicyDefaults = {}) {
+  checkGiven('options of offPolicySettings', given, [])
+  const {
+    learningRate = 2.5e-4,
+    learningRateSchedule = 'constant',
+    batchSize = 128,
+    targetRate = 1,
+    targetInterval = 200,
+    maxGradNorm = 10,
+  } = given
+  return {
+    numSteps: integer(4, 'steps of each lane between two updates', { min: 1 }),
+    gradientSteps: integer(4, 'steps of the optimizer in an update, each from a minibatch of its own', { min: 1 }),
+    batchSize: integer(batchSize, 'rows of a minibatch', { min: 1 }),
+    replayRows: integer(50_000, 'rows that the replay keeps', { min: 1 }),
+    learningStarts: integer(1000, 'rows that are collected before the first gradient step', { min: 0 }),
+    nStep: integer(1, 'steps whose rewards are added up before a value takes their place', { min: 1 }),
+    priorityExponent: number(0, 'how much rows of larger errors are drawn more often; 0: all alike', { min: 0 }),
+    priorityCorrection: number(0.4, 'how much that is weighed against at first; it rises to 1 over totalSteps', {
+      min: 0,
+      max: 1,
+    }),
+    targetRate: number(targetRate, 'how much of the weights the target takes over', { above: 0, max: 1 }),
+    targetInterval: integer(targetInterval, 'gradient steps after which it does', { min: 1 }),
+    learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
+    learningRateSchedule: choice(
+      learningRateSchedule,
+      schedules,
+      'how learningRate falls to 0 over totalSteps; constant: it does not',
+    ),
+    warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+      min: 0,
+      max: 1,
+    }),
+    gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
+    maxGradNorm: number(maxGradNorm, 'global norm to which gradients are clipped', { above: 0 }),
+    ...optimizerSettings(1e-8),
+  }
+}
+
+type OffPolicySettings = ReturnType<typeof offPolicySettings>
+type OffPolicyValues = SettingValues<OffPolicySettings>
+
+/** The metrics that all of them tell, beside those of their losses. */
+const offPolicyMetrics = {
+  gradNorm: {
+    unit: null,
+    description: 'global norm of the gradient before it was clipped',
+    reduction: 'minibatchMean',
+  },
+  learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
+  drawableRows: { unit: null, description: 'rows of the replay that can be drawn', reduction: 'last' },
+} as const satisfies Metrics
+
+const OFF_POLICY: LossKind = {
+  settingsOf: 'offPolicySettings',
+  settings: offPolicySettings(),
+  metrics: offPolicyMetrics,
+}
+
+/** A block of a minibatch, gathered: `count` rows from row 0 on. Written by the learner, but where it says otherwise. */
+export interface ReplayedBlock {
+  count: number
+  /** Place of the first row in the minibatch. */
+  first: number
+  /** Gradient steps before this one. */
+  step: number
+  /** What the policy is handed to evaluate them. */
+  readonly rows: Rows
+  /** What the lane saw `nStep` steps later, or where its episode was truncated before. */
+  readonly nextObservation: Float32Array
+  /** What was legal there: a byte an action, 1 = legal; no elements where every action is. */
+  readonly nextActionMask: Uint8Array
+  /** Sum of the discounted rewards until then, and what the value of `nextObservation` counts: 0 after a terminal state. */
+  readonly return: Float32Array
+  readonly discount: Float32Array
+  /** One, or where rows are drawn by priority what makes up for that. */
+  readonly weight: Float32Array
+  /** The value of `nextObservation`. Written by the loss. */
+  readonly nextValue: Float32Array
+  /** Size of the row's error, by which it is drawn in time to come. Written by the loss. */
+  readonly error: Float32Array
+  /** Weight of a row: one over the minibatch's rows. */
+  scale: number
+}
+
+/** A loss at work in one thread. */
+export interface OffPolicyLoss {
+  /** Adds the gradient of a block's loss to `gradient`, and the sum of each metric to `sums`, from element `sumsFrom` on. */
+  ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void
+  /** Called by one thread after each update, with the part of the training that is done: for what changes by a schedule. */
+  advance?(progress: number): void
+}
+
+/** What a loss works with. */
+export interface OffPolicyContext extends LearnerContext {
+  /** The same network over the target's weights. */
+  readonly target: Policy
+  /** Rows of a block, at most. */
+  readonly blockRows: number
+  /** Room for as much as `scratchWidth` numbers a row of a block. */
+  readonly scratch: Float32Array
+}
+
+/** Such an algorithm, to be defined. */
+export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
+  readonly id: string
+  readonly module?: string
+  /** Those of `offPolicySettings`, and its own. */
+  readonly settings: S
+  /** What its loss adds up over rows; `gradNorm`, `learningRate` and `drawableRows` come behind by themselves. */
+  readonly metrics: M
+  /** Whether its loss obeys `nextActionMask`. Default false: environments with masks of actions are refused. */
+  readonly obeysMasks?: boolean
+  /** Numbers a row of a block for which its loss needs room. Default 0. */
+  scratchWidth?(shape: LearnerShape): number
+  /** Refuses what it cannot learn: throws InputError. */
+  check(shape: LearnerShape): void
+  /** Its loss, for one thread. */
+  loss(parameters: SettingValues<S>, context: OffPolicyContext): OffPolicyLoss
+}
+
+/**
+ * Defines an algorithm that learns from a replay by its loss: the replay, draws by priority, returns of several steps, the
+ * target, threads, checkpoints and the optimizer are seen to.
+ *
+ * @throws InputError where a setting of `offPolicySettings` is missing, or a metric is no mean over rows.
+ */
+export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M extends Metrics>(
+  options: OffPolicyOptions<S, M>,
+): AlgorithmFactory<S, M & typeof offPolicyMetrics> {
+  checkGiven('options of defineOffPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'check'])
+  const { id, module, settings } = options
+  checkLossDeclaration(options, OFF_POLICY)
+  const metrics = { ...options.metrics, ...offPolicyMetrics }
+  return defineAlgorithm({
+    id,
+    module,
+    settings,
+    metrics,
+    make(parameters) {
+      const values = parameters as unknown as OffPolicyValues
+      checkOptimizer(id, values)
+      const { numSteps, gamma } = values
+      const sums = Object.keys(options.metrics)
+      return {
+        numSteps,
+        gamma,
+        plan(shape: LearnerShape): Plan {
+          checkShape(options, shape)
+          options.check(shape)
+          return offPolicyPlan(values, sums.length, options.scratchWidth?.(shape) ?? 0, shape)
+        },
+        bind: (context: LearnerContext): Learner =>
+          new OffPolicyLearner({ id, values, metrics, sums }, context, (whole) => options.loss(parameters, whole)),
+      }
+    },
+  })
+}
+
+function checkShape(
+  { id, obeysMasks = false }: { readonly id: string; readonly obeysMasks?: boolean },
+  { actionMaskWidth, model }: LearnerShape,
+): void {
+  if (actionMaskWidth > 0 && !obeysMasks) {
+    throw new InputError(`${id} environment`, 'one with masks of actions', 'one in which every action is legal')
+  }
+  if ((model.memoryWidth ?? 0) > 0) throw new InputError(`${id} policy`, 'one with a memory', 'one without')
+  if (model.answersLater) throw new InputError(`${id} policy`, 'one that answers later', 'one that answers at once')
+}
+
+/** Rows of a block: few, so that threads share a minibatch. */
+const REPLAYED_ROWS = BLOCK_ROWS / 4
+
+function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: number, shape: LearnerShape) {
+  const { model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
+  const { batchSize } = values
+  const width = spaceWidth(observationSpace)
+  const blockRows = Math.min(REPLAYED_ROWS, batchSize)
+  const threadPlan = () => ({
+    observation: column('f32', blockRows, width),
+    action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
+    actionMask: column('u8', blockRows, actionMaskWidth),
+    memory: column('f32', 0),
+    continues: column('u8', 0),
+    nextObservation: column('f32', blockRows, width),
+    nextActionMask: column('u8', blockRows, actionMaskWidth),
+    return: column('f32', blockRows),
+    discount: column('f32', blockRows),
+    next: column('u32', blockRows),
+    isFinal: column('u8', blockRows),
+    weight: column('f32', blockRows),
+    nextValue: column('f32', blockRows),
+    error: column('f32', blockRows),
+    scratch: column('f32', blockRows, scratchWidth),
+    target: model.workspace(),
+  })
+  return {
+    optimizer: optimizerPlan(values, model.numParameters),
+    replay: replayPlan({ ...values, ...shape }),
+    target: saved(column('f32', model.numParameters)),
+    ...slotsPlan(model.numParameters, Math.ceil(batchSize / blockRows), numSums),
+    /** The rows of a minibatch, what makes up for how often they are drawn, and the sizes of their errors. */
+    drawn: column('u32', batchSize),
+    weight: column('f32', batchSize),
+    error: column('f32', batchSize),
+    words: column('u32', 4),
+    /** Gradient steps so far. */
+    gradientSteps: saved(column('f64', 1)),
+    /** Whether this update has gradient steps: what thread 0 tells the others. */
+    learns: column('u8', 1),
+    threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
+  } satisfies Plan
+}
+
+/** What an algorithm gives its learner. */
+interface OffPolicyParts {
+  readonly id: string
+  readonly values: OffPolicyValues
+  readonly metrics: Metrics
+  /** The metrics that the loss adds up, in their order. */
+  readonly sums: readonly string[]
+}
+
+/** What is added to errors, so that a row without one is drawn again. */
+const LEAST_ERROR = 1e-6
+
+class OffPolicyLearner implements Learner {
+  readonly #parts: OffPolicyParts
+  readonly #context: LearnerContext
+  readonly #columns: Columns<ReturnType<typeof offPolicyPlan>>
+  readonly #own: Columns<ReturnType<typeof offPolicyPlan>['threads'][string]>
+  readonly #loss: OffPolicyLoss
+  readonly #target: Policy
+  readonly #totals: MetricTotals<Metrics>
+  readonly #slots: Slots
+  readonly #block: ReplayedBlock
+  readonly #blockRows: number
+
+  constructor(parts: OffPolicyParts, context: LearnerContext, lossOf: (context: OffPolicyContext) => OffPolicyLoss) {
+    const { model, thread, kernels, random } = context
+    this.#parts = parts
+    this.#context = context
+    this.#columns = context.columns as unknown as Columns<ReturnType<typeof offPolicyPlan>>
+    this.#own = this.#columns.threads[`thread${thread}`]!
+    this.#target = model.bind(this.#columns.target, this.#own.target as Columns<Plan>, kernels, random)
+    this.#blockRows = this.#own.return.length
+    const { scratch } = this.#own
+    this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
+    this.#totals = new MetricTotals(parts.metrics)
+    this.#slots = new Slots(this.#columns, parts.sums.length, context)
+    this.#block = { ...this.#own, rows: this.#own, first: 0, count: 0, step: 0, scale: 1 / parts.values.batchSize }
+    if (thread !== 0) return
+    startOptimizer(this.#columns.optimizer)
+    startReplay(this.#columns.replay)
+  }
+
+  *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
+    const { thread, clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
+    const { values, sums } = this.#parts
+    const { replay, gradientSteps, learns, target } = this.#columns
+    const totals = this.#totals
+    const isFirst = thread === 0
+    const { learningRateSchedule, warmupFraction } = values
+    const rate = values.learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
+    totals.clear()
+    if (isFirst) {
+      // What observations are like is no estimate of a policy: the target takes them as the policy does.
+      const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
+      target.set(weights.subarray(first), first)
+      takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
+      const numDrawable = replay.counts[ReplayCount.drawable]!
+      const isEnough = replay.counts[ReplayCount.steps]! * numLanes >= values.learningStarts
+      learns[0] = numDrawable > 0 && isEnough ? 1 : 0
+      clock.mark(Work.gather)
+      if (learns[0]) this.#draw(update / numUpdates)
+    }
+    yield // The replay and the first minibatch are there.
+    for (let i = 0; i < values.gradientSteps && learns[0]; i++) {
+      this.#slots.begin(Math.ceil(values.batchSize / this.#blockRows))
+      const pending = this.#slots.differentiate(this.#differentiateBlock)
+      if (pending !== undefined) yield pending
+      yield // The gradients of all slots are there.
+      const norm = yield* this.#slots.descend(this.#parts.id, values, this.#columns.optimizer, weights, rate)
+      if (isFirst) {
+        totals.add('gradNorm', norm)
+        for (let s = 0; s < sums.length; s++) totals.add(sums[s]!, this.#columns.sums[s]!, values.batchSize)
+        this.#follow()
+        if (i + 1 < values.gradientSteps) this.#draw(update / numUpdates)
+        clock.mark(Work.optimizer)
+      }
+      yield // The next weights and the next minibatch are there.
+      policy.refresh?.()
+      this.#target.refresh?.()
+    }
+    if (isFirst) this.#loss.advance?.((update + 1) / numUpdates)
+    totals.add('learningRate', rate)
+    totals.add('drawableRows', replay.counts[ReplayCount.drawable]!)
+    return totals.values()
+  }
+
+  /** Draws a minibatch. */
+  #draw(progress: number): void {
+    const { kernels, random } = this.#context
+    const { drawn, weight, words, replay, gradientSteps } = this.#columns
+    const { batchSize, priorityExponent, priorityCorrection } = this.#parts.values
+    const correction = priorityExponent === 0 ? 0 : priorityCorrection + (1 - priorityCorrection) * progress
+    const numRows = replay.counts[ReplayCount.drawable]!
+    const { key0, key1 } = random
+    const step = gradientSteps[0]!
+    kernels.drawByPriority(drawn, weight, replay.tree, words, numRows, correction, batchSize, step, key0, key1)
+  }
+
+  /** What comes after an optimizer step: priorities of the rows by their errors, and the target. */
+  #follow(): void {
+    const { kernels, weights } = this.#context
+    const { drawn, error, replay, gradientSteps, target } = this.#columns
+    const { batchSize, priorityExponent, targetRate, targetInterval } = this.#parts.values
+    if (priorityExponent > 0) {
+      let highest = replay.counts[ReplayCount.highest]!
+      for (let i = 0; i < batchSize; i++) {
+        error[i] = Math.exp(priorityExponent * Math.log(error[i]! + LEAST_ERROR))
+        highest = Math.max(highest, error[i]!)
+      }
+      replay.counts[ReplayCount.highest] = highest
+      kernels.setPriorities(replay.tree, drawn, error, batchSize)
+    }
+    gradientSteps[0] = gradientSteps[0]! + 1
+    if (gradientSteps[0]! % targetInterval !== 0) return
+    if (targetRate === 1) target.set(weights)
+    else for (let i = 0; i < target.length; i++) target[i] = target[i]! + targetRate * (weights[i]! - target[i]!)
+  }
+
+  /** Gathers a block of the minibatch, and adds its gradient. */
+  readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
+    const { kernels, clock, numLanes, actionMaskWidth } = this.#context
+    const { drawn, weight, error, replay, sums, gradientSteps } = this.#columns
+    const { batchSize, gamma, nStep } = this.#parts.values
+    const block = this.#block
+    const own = this.#own
+    const first = b * this.#blockRows
+    const count = Math.min(this.#blockRows, batchSize - first)
+    const { rows, finalObservation, finalActionMask } = replay
+    const numRows = rows.reward.length
+    const width = rows.observation.length / numRows
+    block.first = first
+    block.count = count
+    block.step = gradientSteps[0]!
+    kernels.gatherRows(own.observation, rows.observation, drawn, first, count, width)
+    kernels.gatherRows(own.action, rows.action, drawn, first, count, rows.action.length / numRows)
+    kernels.multiStepReturns(own, rows, drawn, first, count, gamma, nStep, numLanes, numRows)
+    kernels.gatherNext(own.nextObservation, rows.observation, finalObservation, own, count, width)
+    if (actionMaskWidth > 0) {
+      kernels.gatherRows(own.actionMask, rows.actionMask, drawn, first, count, actionMaskWidth)
+      kernels.gatherNext(own.nextActionMask, rows.actionMask, finalActionMask, own, count, actionMaskWidth)
+    }
+    for (let i = 0; i < count; i++) own.weight[i] = weight[first + i]!
+    clock.mark(Work.gather)
+    this.#loss.ofBlock(block, gradient, sums, sumsFrom)
+    for (let i = 0; i < count; i++) error[first + i] = own.error[i]!
+  }
+}

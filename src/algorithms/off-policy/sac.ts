@@ -1,0 +1,161 @@
+import { InputError } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { optionalNumber, type SettingValues } from '../../base/settings.ts'
+import type { ParameterViews, SoftPolicy } from '../../policies/policy.ts'
+import {
+  defineOffPolicyAlgorithm,
+  type OffPolicyContext,
+  type OffPolicyLoss,
+  offPolicySettings,
+  type ReplayedBlock,
+} from './off-policy.ts'
+
+const settings = {
+  ...offPolicySettings({
+    ...{ learningRate: 1e-3, batchSize: 256, targetRate: 0.005, targetInterval: 1, maxGradNorm: 100 },
+  }),
+  temperature: optionalNumber(
+    null,
+    'weight of the entropy; null: it is learned, so that the entropy comes to targetEntropy',
+    {
+      above: 0,
+    },
+  ),
+  targetEntropy: optionalNumber(null, 'of actions within ±1, in nats; null: one below 0 for each number of an action'),
+}
+
+/** In the order of `SacSum`. */
+const metrics = {
+  criticLoss: {
+    unit: null,
+    description: "weighted half the squared errors of a row's values, of both critics",
+    reduction: 'rowMean',
+  },
+  actorLoss: { unit: null, description: 'temperature · log π − value, of an action drawn anew', reduction: 'rowMean' },
+  tdError: { unit: null, description: "size of a row's error, the mean of both critics'", reduction: 'rowMean' },
+  actionValue: {
+    unit: null,
+    description: "value of a row's action, the lesser of both critics'",
+    reduction: 'rowMean',
+  },
+  entropy: { unit: 'nats', description: '−log π of an action drawn anew, within ±1', reduction: 'rowMean' },
+  temperature: { unit: null, description: 'weight of the entropy', reduction: 'rowMean' },
+} as const satisfies Metrics
+
+const SacSum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3, entropy: 4, temperature: 5 } as const
+
+/** What normal numbers of a minibatch are for. */
+const Use = { next: 1, own: 2 } as const
+
+/**
+ * Soft actor-critic (Haarnoja et al. 2018, with two critics, a learned temperature and squashed actions), for `sacNetwork`. Actor,
+ * critics and temperature take their steps together, from one gradient.
+ *
+ * @example sac({ learningRate: 1e-3, gradientSteps: 4 })
+ */
+export const sac = defineOffPolicyAlgorithm({
+  id: 'sac',
+  module: import.meta.url,
+  settings,
+  metrics,
+  scratchWidth: ({ model }) => (model.soft?.actionWidth ?? 0) + 2,
+  check({ model }) {
+    if (model.soft !== undefined) return
+    throw new InputError('sac policy', 'one without critics of actions', 'one that has two: sacNetwork')
+  },
+  loss: (parameters, context) => new SacLoss(parameters, context),
+})
+
+class SacLoss implements OffPolicyLoss {
+  readonly #parameters: SettingValues<typeof settings>
+  readonly #context: OffPolicyContext
+  readonly #policy: SoftPolicy
+  readonly #target: SoftPolicy
+  readonly #targetEntropy: number
+  readonly #normal: Float32Array
+  readonly #logprob: Float32Array
+  readonly #dValue: Float32Array
+  readonly #words = new Uint32Array(4)
+  readonly #temperature: number
+
+  constructor(parameters: SettingValues<typeof settings>, context: OffPolicyContext) {
+    const { actionWidth, logTemperature } = context.model.soft!
+    this.#parameters = parameters
+    this.#context = context
+    this.#policy = context.policy as SoftPolicy
+    this.#target = context.target as SoftPolicy
+    this.#targetEntropy = parameters.targetEntropy ?? -actionWidth
+    this.#temperature = context.model.parameters[logTemperature]!.offset
+    const { blockRows, scratch } = context
+    this.#normal = scratch.subarray(0, blockRows * actionWidth)
+    this.#logprob = scratch.subarray(blockRows * actionWidth, blockRows * (actionWidth + 1))
+    this.#dValue = scratch.subarray(blockRows * (actionWidth + 1), blockRows * (actionWidth + 2))
+  }
+
+  ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
+    const { weights, model } = this.#context
+    const { count, scale } = block
+    const logprob = this.#logprob
+    const temperature = this.#parameters.temperature ?? Math.exp(weights[this.#temperature]!)
+    this.#valueNext(block, temperature)
+    this.#differentiateCritics(block, gradient, sums, sumsFrom)
+
+    const { observation } = block.rows
+    this.#drawNormal(block, Use.own)
+    const least = this.#policy.judge(
+      observation,
+      0,
+      this.#policy.draw(observation, 0, this.#normal, logprob, count),
+      count,
+    )
+    let distance = 0
+    for (let row = 0; row < count; row++) {
+      const loss = temperature * logprob[row]! - least[row]!
+      sums[sumsFrom + SacSum.actorLoss] = sums[sumsFrom + SacSum.actorLoss]! + loss
+      sums[sumsFrom + SacSum.entropy] = sums[sumsFrom + SacSum.entropy]! - logprob[row]!
+      distance += logprob[row]! + this.#targetEntropy
+    }
+    this.#policy.differentiateActor(observation, 0, this.#normal, temperature, scale, count, gradient)
+    // Loss of the temperature: −log temperature · (log π + targetEntropy), equation 18 there with its logarithm in place.
+    const dTemperature = gradient[model.soft!.logTemperature]!
+    if (this.#parameters.temperature === null) dTemperature[0] = dTemperature[0]! - scale * distance
+    sums[sumsFrom + SacSum.temperature] = sums[sumsFrom + SacSum.temperature]! + count * temperature
+  }
+
+  /** What comes next is worth the target's lesser value of an action drawn anew, and its entropy. */
+  #valueNext(block: ReplayedBlock, temperature: number): void {
+    const { nextObservation, nextValue, count } = block
+    this.#drawNormal(block, Use.next)
+    const unit = this.#policy.draw(nextObservation, 0, this.#normal, this.#logprob, count)
+    const least = this.#target.judge(nextObservation, 0, unit, count)
+    for (let row = 0; row < count; row++) nextValue[row] = least[row]! - temperature * this.#logprob[row]!
+  }
+
+  #differentiateCritics(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
+    const { rows, count, scale, weight, error, return: returns, discount, nextValue } = block
+    const policy = this.#policy
+    const least = policy.judge(rows.observation, 0, policy.shrink(rows.action as Float32Array, 0, count), count)
+    error.fill(0, 0, count)
+    for (const critic of [0, 1] as const) {
+      const values = policy.criticValues[critic]
+      for (let row = 0; row < count; row++) {
+        const delta = returns[row]! + discount[row]! * nextValue[row]! - values[row]!
+        this.#dValue[row] = -weight[row]! * scale * delta
+        error[row] = error[row]! + Math.abs(delta) / 2
+        sums[sumsFrom + SacSum.criticLoss] = sums[sumsFrom + SacSum.criticLoss]! + 0.5 * weight[row]! * delta * delta
+      }
+      policy.differentiateCritic(critic, this.#dValue, count, gradient)
+    }
+    for (let row = 0; row < count; row++) {
+      sums[sumsFrom + SacSum.tdError] = sums[sumsFrom + SacSum.tdError]! + error[row]!
+      sums[sumsFrom + SacSum.actionValue] = sums[sumsFrom + SacSum.actionValue]! + least[row]!
+    }
+  }
+
+  #drawNormal({ first, count, step }: ReplayedBlock, use: number): void {
+    const { kernels, random, model } = this.#context
+    const { key0, key1 } = random
+    const { actionWidth } = model.soft!
+    kernels.drawReplayNormal(this.#normal, this.#words, step, use, first, key0, key1, count, actionWidth)
+  }
+}

@@ -1,0 +1,48 @@
+import { integer, number } from '../../base/settings.ts'
+import { rowLoss } from '../losses/row-loss.ts'
+import { defineOnPolicyAlgorithm, onPolicySettings } from './on-policy.ts'
+
+const settings = {
+  ...onPolicySettings({ learningRate: 1e-3, learningRateSchedule: 'constant', gaeLambda: 1 }),
+  updateEpochs: integer(1, 'passes over each rollout', { min: 1 }),
+  numMinibatches: integer(4, 'minibatches a pass', { min: 1 }),
+  beta: number(
+    0,
+    'how much more is learned of actions with an advantage: weights e^(β · advantage); 0: of all the same',
+    {
+      min: 0,
+    },
+  ),
+  weightMax: number(20, 'bound of those weights', { above: 0 }),
+}
+
+const metrics = {
+  policyLoss: { unit: 'nats', description: '−log π of the recorded action, by its weight', reduction: 'rowMean' },
+  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  logprob: { unit: 'nats', description: 'log π of the recorded action', reduction: 'rowMean' },
+} as const
+
+/**
+ * Behavior cloning: makes the recorded actions more likely, for tables of somebody else's rows (`trainer.learn`). With `beta` above
+ * 0 it is advantage-weighted (MARWIL: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data"),
+ * and the critic learns the recorded returns beside it.
+ *
+ * @example for await (const { logprob } of trainer.learn(await readArrow('expert.arrow'), { epochs: 10 })) console.log(logprob)
+ */
+export const bc = defineOnPolicyAlgorithm({
+  id: 'bc',
+  module: import.meta.url,
+  settings,
+  metrics,
+  needsTable: true, // Of its own rows there is nothing to imitate.
+  loss: rowLoss(
+    ({ logprob, entropy, value, advantage, return: returns }, { beta, weightMax, valueCoef, entropyCoef }) => {
+      const weight = beta === 0 ? 1 : advantage.times(beta).exp().min(weightMax)
+      const policyLoss = logprob.times(weight).negative()
+      const valueLoss = value.minus(returns).square().times(0.5)
+      const loss = policyLoss.plus(valueLoss.times(valueCoef)).minus(entropy.times(entropyCoef))
+      return { loss, policyLoss, valueLoss, entropy, logprob }
+    },
+  ),
+})

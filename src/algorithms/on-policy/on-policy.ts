@@ -1,0 +1,524 @@
+/**
+ * What algorithms share that learn from each rollout with the weights that have just collected it: advantages, minibatches of
+ * rows or sequences, the gradient by all threads, and the optimizer's step. Each of them gives its loss.
+ *
+ * A minibatch is prepared whole, then cut into blocks; slots are summed pairwise, so the sum's order is fixed by the
+ * data. Without minibatches the rollout is learned from at once, in its own order. `examples/custom-algorithm.ts` is a
+ * loss of a user's own.
+ */
+import { Work } from '../../base/clock.ts'
+import { checkGiven, InputError } from '../../base/errors.ts'
+import { type Metrics, MetricTotals } from '../../base/metrics.ts'
+import { boolean, choice, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
+import { spaceType, spaceWidth } from '../../base/space.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { RecordedRows } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { Derivatives, Evaluated, ParameterViews, Rows } from '../../policies/policy.ts'
+import {
+  type AdvantageContext,
+  type AlgorithmFactory,
+  checkLossDeclaration,
+  defineAlgorithm,
+  type EstimateAdvantages,
+  type Learner,
+  type LearnerContext,
+  type LearnerMetrics,
+  type LearnerShape,
+  type LossKind,
+} from '../algorithm.ts'
+import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
+import { checkOptimizer, type OptimizerName, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizer.ts'
+import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
+import { Slots, slotsPlan } from '../slots.ts'
+import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
+
+/** Defaults in which such algorithms differ. */
+export interface OnPolicyDefaults {
+  readonly numSteps?: number
+  readonly learningRate?: number
+  readonly learningRateSchedule?: Schedule
+  readonly gaeLambda?: number
+  readonly normalizeAdvantage?: boolean
+  readonly valueCoef?: number
+  readonly optimizer?: OptimizerName
+}
+
+/** The settings that all of them declare. Defaults that are not given are those of `ppo`. */
+export function onPolicySettings(given: OnPolicyDefaults = {}) {
+  checkGiven('options of onPolicySettings', given, [])
+  const {
+    numSteps = 128,
+    learningRate = 2.5e-4,
+    learningRateSchedule = 'linear',
+    gaeLambda = 0.95,
+    normalizeAdvantage = true,
+    valueCoef = 0.5,
+    optimizer = 'adam',
+  } = given
+  return {
+    numSteps: integer(numSteps, 'steps of each lane between two updates', { min: 1 }),
+    learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
+    learningRateSchedule: choice(
+      learningRateSchedule,
+      schedules,
+      'how learningRate falls to 0 over totalSteps; constant: it does not',
+    ),
+    warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+      min: 0,
+      max: 1,
+    }),
+    gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
+    gaeLambda: number(gaeLambda, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
+    normalizeAdvantage: boolean(normalizeAdvantage, 'give the advantages of each minibatch mean 0 and deviation 1'),
+    entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
+    valueCoef: number(valueCoef, 'weight of the value loss', { min: 0 }),
+    maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),
+    ...optimizerSettings(1e-5, optimizer), // As in openai/baselines, and Stable-Baselines3's A2C.
+  }
+}
+
+type OnPolicySettings = ReturnType<typeof onPolicySettings>
+
+/**
+ * Values of those settings, of the two that an algorithm declares where it learns from more than the whole rollout once, and of
+ * those where it learns from stale rollouts.
+ */
+type OnPolicyValues = SettingValues<OnPolicySettings> &
+  Partial<Staleness> & {
+    readonly updateEpochs?: number
+    readonly numMinibatches?: number
+  }
+
+/** The metrics that all of them tell, beside those of their losses. */
+const onPolicyMetrics = {
+  explainedVariance: {
+    unit: null,
+    description: 'of the returns, by the values before the update; NaN where the returns do not vary',
+    reduction: 'last',
+  },
+  gradNorm: {
+    unit: null,
+    description: 'global norm of the gradient before it was clipped',
+    reduction: 'minibatchMean',
+  },
+  learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
+} as const satisfies Metrics
+
+const ON_POLICY: LossKind = { settingsOf: 'onPolicySettings', settings: onPolicySettings(), metrics: onPolicyMetrics }
+
+/** What holds for all rows of a minibatch. */
+export interface MinibatchNumbers {
+  /** Mean of the advantages, which is to be taken from each; 0 where they are left as they are. */
+  readonly advantageMean: number
+  /** One over their deviation, by which the rest is to be multiplied; 1 where they are left as they are. */
+  readonly advantageScale: number
+  /** Weight of a row: one over the minibatch's rows. */
+  readonly weight: number
+}
+
+/** A loss at work in one thread. */
+export interface OnPolicyLoss {
+  /** Called before each update: what a schedule decides. `update` counts from 0 and is below `numUpdates`. */
+  begin?(update: number, numUpdates: number): void
+  /**
+   * The loss of `numRows` rows: a sum over rows, each times `minibatch.weight`. Writes its derivatives by what the policy
+   * says of row 0 … numRows, from `evaluated`; the recorded columns of these rows begin at row `from`. Adds the sum of each
+   * metric to `sums`, from element `sumsFrom` on, in the order in which they are declared.
+   */
+  ofRows(
+    derivatives: Derivatives,
+    sums: Float64Array,
+    evaluated: Evaluated,
+    recorded: RecordedRows,
+    minibatch: MinibatchNumbers,
+    numRows: number,
+    from: number,
+    sumsFrom: number,
+  ): void
+  /** Whether the update ends here, after a pass over the rollout with these sums of the metrics over so many rows. */
+  stopsAfter?(sums: Float64Array, numRows: number): boolean
+}
+
+/** Such an algorithm, to be defined. */
+export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
+  readonly id: string
+  readonly module?: string
+  /**
+   * Those of `onPolicySettings`, and its own. It may declare `updateEpochs` (passes over each rollout) and `numMinibatches`
+   * (minibatches a pass, shuffled anew in each); without them it learns from the whole rollout at once, and once. With those of
+   * `stalenessSettings` rollouts can be collected while it learns from others.
+   */
+  readonly settings: S
+  /** What its loss adds up over rows; `explainedVariance`, `gradNorm` and `learningRate` come behind by themselves. */
+  readonly metrics: M
+  /** Its loss, for one thread: derivatives by hand, or `rowLoss(…)`. */
+  readonly loss: LossOfRows<S>
+  /** Whether it learns only from tables (`trainer.learn`). Default false. */
+  readonly needsTable?: boolean
+  /** Makes the advantages from its settings; default generalized advantage estimation. */
+  advantages?(parameters: SettingValues<S>): EstimateAdvantages
+}
+
+/** Makes a loss for one thread; told for whom: the algorithm's id, and the metrics that the loss adds up, in their order. */
+export type LossOfRows<S extends Settings> = (
+  parameters: SettingValues<S>,
+  kernels: Kernels,
+  algorithm: { readonly id: string; readonly metrics: readonly string[] },
+) => OnPolicyLoss
+
+/**
+ * Defines an algorithm by its loss: advantages by generalized advantage estimation (Schulman et al. 2016), minibatches,
+ * threads, memories, masks, checkpoints and the optimizer are seen to.
+ *
+ * @throws InputError where a setting of `onPolicySettings` is missing, or a metric is no mean over rows.
+ * @example
+ * export const reinforce = defineOnPolicyAlgorithm({
+ *   id: 'reinforce',
+ *   module: import.meta.url,
+ *   settings: onPolicySettings({ gaeLambda: 1 }),
+ *   metrics: { policyLoss: { unit: null, description: '−A log π of a row', reduction: 'rowMean' } },
+ *   loss: () => ({
+ *     ofRows({ dLogprob, dEntropy, dValue }, sums, { logprob }, { advantage }, { weight }, numRows, from, sumsFrom) {
+ *       for (let row = 0; row < numRows; row++) {
+ *         dLogprob[row] = -weight * advantage[from + row]
+ *         dEntropy[row] = dValue[row] = 0
+ *         sums[sumsFrom] -= advantage[from + row] * logprob[row]
+ *       }
+ *     },
+ *   }),
+ * })
+ */
+export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M extends Metrics>(
+  options: OnPolicyOptions<S, M>,
+): AlgorithmFactory<S, M & typeof onPolicyMetrics> {
+  checkGiven('options of defineOnPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'loss'])
+  const { id, module, settings } = options
+  checkLossDeclaration(options, ON_POLICY)
+  const metrics = { ...options.metrics, ...onPolicyMetrics }
+  return defineAlgorithm({
+    id,
+    module,
+    settings,
+    metrics,
+    make(parameters) {
+      const values = parameters as unknown as OnPolicyValues
+      checkOptimizer(id, values)
+      const { numSteps, gamma, numMinibatches = 1 } = values
+      const sums = Object.keys(options.metrics)
+      return {
+        numSteps,
+        gamma,
+        numMinibatches,
+        takesAdvantages: true,
+        needsTable: options.needsTable ?? false,
+        staleness: stalenessOf(values),
+        plan(shape: LearnerShape): Plan {
+          if (shape.model.actionValues !== undefined || shape.model.soft !== undefined) {
+            throw new InputError(`${id} policy`, 'one that values actions', 'one of probabilities, like mlp')
+          }
+          return onPolicyPlan(values, sums.length, shape)
+        },
+        bind: (context: LearnerContext): Learner => {
+          const estimate = options.advantages?.(parameters) ?? estimateGae
+          const loss = options.loss(parameters, context.kernels, { id, metrics: sums })
+          return new OnPolicyLearner({ id, values, metrics, sums, loss, estimate }, context)
+        },
+      }
+    },
+  })
+}
+
+/** Generalized advantage estimation. */
+const estimateGae: EstimateAdvantages = (rollout, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) =>
+  kernels.gae(rollout, carry, gamma, gaeLambda, numSteps, numLanes)
+
+function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerShape) {
+  const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
+  const cut = cutOf({ numMinibatches: 1, ...values, numLanes }, model)
+  const { seenRows, blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
+  const isolated = sequence === null
+  const learnedRows = isolated ? 0 : blockRows
+  const threadPlan = () => ({
+    cut: cutPlan(cut),
+    /** The block at work, gathered: what the policy is handed, … */
+    rows: {
+      observation: column('f32', seenRows, spaceWidth(observationSpace)),
+      action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
+      actionMask: column('u8', blockRows, actionMaskWidth),
+      memory: column('f32', isolated ? 0 : seenRows, model.memoryWidth ?? 0),
+    },
+    /** … and of the rows of which it learns, what the loss needs. */
+    logprob: column('f32', blockRows),
+    value: column('f32', blockRows),
+    advantage: column('f32', blockRows),
+    return: column('f32', blockRows),
+    /** What the policy says of these rows, and the loss of that, where it evaluates other rows too. */
+    learned: {
+      logprob: column('f32', learnedRows),
+      entropy: column('f32', learnedRows),
+      value: column('f32', learnedRows),
+      dLogprob: column('f32', learnedRows),
+      dEntropy: column('f32', learnedRows),
+      dValue: column('f32', learnedRows),
+    },
+    /** The whole minibatch's advantages, and their mean and deviation. */
+    advantages: column('f32', minibatchRows),
+    moments: column('f64', 2),
+  })
+  return {
+    optimizer: optimizerPlan(values, model.numParameters),
+    /** numLanes sums of the advantage kernel. */
+    carry: column('f32', numLanes),
+    /** The rollout's units (valid rows, or sequences), in the order of this epoch. */
+    order: column('u32', numUnits),
+    words: column('u32', 4),
+    /** Gradients and loss sums of the slots. */
+    ...slotsPlan(model.numParameters, numBlocks, numSums),
+    /** What thread 0 tells the others: see `Told`. */
+    told: column('u32', 2),
+    threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
+  } satisfies Plan
+}
+
+/** Words of the `told` column: how many units there are, and whether the update stops early. */
+const Told = { numUnits: 0, stops: 1 } as const
+
+/** What an algorithm gives its learner. */
+interface OnPolicyParts {
+  readonly id: string
+  readonly values: OnPolicyValues
+  readonly metrics: Metrics
+  /** The metrics that the loss adds up, in their order. */
+  readonly sums: readonly string[]
+  readonly loss: OnPolicyLoss
+  readonly estimate: EstimateAdvantages
+}
+
+class OnPolicyLearner implements Learner {
+  readonly #id: string
+  readonly #values: OnPolicyValues
+  readonly #loss: OnPolicyLoss
+  readonly #estimate: EstimateAdvantages
+  /** What advantages are made of. */
+  readonly #advantageContext: AdvantageContext
+  readonly #sums: readonly string[]
+  readonly #totals: MetricTotals<Metrics>
+  readonly #context: LearnerContext
+  readonly #columns: Columns<ReturnType<typeof onPolicyPlan>>
+  readonly #own: Columns<ReturnType<typeof onPolicyPlan>['threads'][string]>
+  readonly #cut: Cut
+  /** The block at work, as the policy is handed it. */
+  readonly #rows: Rows
+  readonly #slots: Slots
+  readonly #observationWidth: number
+  readonly #actionWidth: number
+  /** The minibatch at work: its units order[first … first + count). */
+  readonly #minibatch = { first: 0, count: 0 }
+  /** What its loss needs. */
+  readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
+    advantageMean: 0,
+    advantageScale: 1,
+    weight: 0,
+  }
+  /** The block at work: how many of its rows are learned from, and where its sums go. */
+  readonly #block = { numRows: 0, sumsFrom: 0 }
+  /** What the loss has added up in the pass at work, over how many rows. */
+  readonly #pass: { readonly sums: Float64Array; numRows: number }
+
+  constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
+    const { model, thread, numLanes } = context
+    this.#id = id
+    this.#values = values
+    this.#loss = loss
+    this.#estimate = estimate
+    this.#sums = sums
+    this.#totals = new MetricTotals(metrics)
+    this.#pass = { sums: new Float64Array(sums.length), numRows: 0 }
+    this.#context = context
+    this.#columns = context.columns as unknown as Columns<ReturnType<typeof onPolicyPlan>>
+    this.#own = this.#columns.threads[`thread${thread}`]!
+    const { gamma, gaeLambda, numSteps } = values
+    const { kernels } = context
+    this.#advantageContext = { gamma, gaeLambda, numSteps, numLanes, carry: this.#columns.carry, kernels }
+    this.#cut = cutOf({ numMinibatches: 1, ...values, numLanes }, model)
+    this.#rows = { ...this.#own.rows, continues: this.#own.cut.continues }
+    if (thread === 0) startOptimizer(this.#columns.optimizer)
+    this.#observationWidth = spaceWidth(context.observationSpace)
+    this.#actionWidth = spaceWidth(context.actionSpace)
+    this.#slots = new Slots(this.#columns, sums.length, context)
+  }
+
+  *learn(
+    update: number,
+    numUpdates: number,
+    estimate: EstimateAdvantages = this.#estimate,
+  ): Generator<void | Promise<void>, LearnerMetrics> {
+    const { kernels, rollout, random, thread, clock, policy, numLanes, weights } = this.#context
+    const { updateEpochs = 1, numMinibatches } = this.#values
+    const { learningRate, learningRateSchedule, warmupFraction } = this.#values
+    const { order, words, told } = this.#columns
+    const totals = this.#totals
+    const pass = this.#pass
+    const isFirst = thread === 0
+    const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
+    this.#loss.begin?.(update, numUpdates)
+    totals.clear()
+    if (isFirst) {
+      estimate(rollout, this.#advantageContext)
+      told[Told.numUnits] = listUnits(order, this.#cut, numLanes, rollout, kernels)
+      told[Told.stops] = 0
+      clock.mark(Work.advantage)
+    }
+    for (let epoch = 0; epoch < updateEpochs; epoch++) {
+      if (isFirst && numMinibatches !== undefined && !told[Told.stops]) {
+        kernels.shuffleRows(order, words, told[Told.numUnits]!, update, epoch, random.key0, random.key1)
+        clock.mark(Work.shuffle)
+      }
+      yield // The order of this epoch is there.
+      if (told[Told.stops]) break
+      const numUnits = told[Told.numUnits]!
+      const parts = numMinibatches ?? 1
+      pass.sums.fill(0)
+      pass.numRows = 0
+      for (let m = 0; m < parts; m++) {
+        const first = Math.floor((m * numUnits) / parts)
+        const count = Math.floor(((m + 1) * numUnits) / parts) - first
+        const numRows = this.#openMinibatch(first, count)
+        if (numRows === 0) continue // Fewer valid rows than minibatches.
+        const pending = this.#slots.differentiate(this.#differentiateBlock)
+        if (pending !== undefined) yield pending
+        yield // The gradients of all slots are there.
+        const norm = yield* this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate)
+        if (isFirst) {
+          totals.add('gradNorm', norm)
+          this.#account(numRows)
+          clock.mark(Work.optimizer)
+        }
+        yield // The weights of the next minibatch are there.
+        policy.refresh?.()
+      }
+      if (isFirst && this.#loss.stopsAfter?.(pass.sums, pass.numRows)) told[Told.stops] = 1
+    }
+    totals.add('learningRate', rate)
+    if (isFirst) {
+      const { value, return: returns, valid } = rollout
+      totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
+    }
+    return totals.values()
+  }
+
+  /** Takes in what the loss added up over a minibatch, which is in slot 0 of `sums`. */
+  #account(numRows: number): void {
+    const { sums } = this.#columns
+    const pass = this.#pass
+    for (let i = 0; i < this.#sums.length; i++) {
+      this.#totals.add(this.#sums[i]!, sums[i]!, numRows)
+      pass.sums[i] = pass.sums[i]! + sums[i]!
+    }
+    pass.numRows += numRows
+  }
+
+  /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */
+  #openMinibatch(first: number, count: number): number {
+    const { kernels, rollout, numLanes } = this.#context
+    const { order } = this.#columns
+    const { advantages, moments, cut } = this.#own
+    const { sequence, unitsPerBlock } = this.#cut
+    const numRows =
+      sequence === null ? count : listLearned(cut.minibatch, order, first, count, sequence, numLanes, rollout)
+    const numBlocks = Math.ceil(count / unitsPerBlock)
+    this.#minibatch.first = first
+    this.#minibatch.count = count
+    this.#numbers.weight = 1 / numRows
+    if (numRows === 0) return 0
+    if (this.#values.normalizeAdvantage) {
+      if (sequence === null) kernels.gatherRows(advantages, rollout.advantage, order, first, count, 1)
+      else kernels.gatherRows(advantages, rollout.advantage, cut.minibatch, 0, numRows, 1)
+      kernels.meanAndDeviation(moments, advantages, numRows)
+      this.#numbers.advantageMean = moments[0]!
+      this.#numbers.advantageScale = 1 / (moments[1]! + 1e-8)
+    }
+    this.#slots.begin(numBlocks)
+    return numRows
+  }
+
+  /** Adds the gradient of a block of the minibatch. */
+  readonly #differentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number): void | Promise<void> => {
+    const { policy, clock } = this.#context
+    const { first, count } = this.#minibatch
+    const { unitsPerBlock } = this.#cut
+    const from = block * unitsPerBlock
+    this.#block.sumsFrom = sumsFrom
+    const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
+    clock.mark(Work.gather)
+    return policy.differentiate(this.#rows, 0, numRows, this.#lossOf, gradient) // The loss marks the forward pass.
+  }
+
+  /** Gathers the units order[first … first + count) into this thread's block. Returns how many rows are evaluated. */
+  #gather(first: number, count: number): number {
+    const { kernels, numLanes, rollout, model } = this.#context
+    const { order } = this.#columns
+    const { cut, rows } = this.#own
+    const { sequence } = this.#cut
+    if (sequence === null) {
+      kernels.gatherRows(rows.observation, rollout.observation, order, first, count, this.#observationWidth)
+      this.#gatherActions(order, first, count)
+      this.#gatherLearned(order, first, count)
+      return count
+    }
+    const numLearned = listBlock(cut, order, first, count, sequence, numLanes, rollout)
+    const numSeen = count * (sequence.burnIn + sequence.length)
+    kernels.gatherRows(rows.observation, rollout.observation, cut.seen, 0, numSeen, this.#observationWidth)
+    kernels.gatherRows(rows.memory, rollout.memory, cut.seen, 0, numSeen, model.memoryWidth ?? 0)
+    this.#gatherActions(cut.evaluated, 0, count * sequence.length)
+    this.#gatherLearned(cut.learned, 0, numLearned)
+    return count * sequence.length
+  }
+
+  #gatherActions(list: Uint32Array, first: number, count: number): void {
+    const { kernels, rollout, actionMaskWidth } = this.#context
+    const { rows } = this.#own
+    kernels.gatherRows(rows.action, rollout.action, list, first, count, this.#actionWidth)
+    if (actionMaskWidth === 0) return
+    kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
+  }
+
+  /** Gathers what the loss needs of the rows of which the policy learns. */
+  #gatherLearned(list: Uint32Array, first: number, count: number): void {
+    const { kernels, rollout } = this.#context
+    const { logprob, value, advantage, return: returns } = this.#own
+    kernels.gatherRows(logprob, rollout.logprob, list, first, count, 1)
+    kernels.gatherRows(value, rollout.value, list, first, count, 1)
+    kernels.gatherRows(advantage, rollout.advantage, list, first, count, 1)
+    kernels.gatherRows(returns, rollout.return, list, first, count, 1)
+    this.#block.numRows = count
+  }
+
+  readonly #lossOf = (evaluated: Evaluated, derivatives: Derivatives, from: number, count: number): void => {
+    const { kernels, clock } = this.#context
+    const { sequence } = this.#cut
+    clock.mark(Work.forward)
+    if (sequence === null) this.#lossOfLearned(evaluated, derivatives, from)
+    else {
+      const { cut, learned } = this.#own
+      const { numRows } = this.#block
+      for (const name of ['logprob', 'entropy', 'value'] as const) {
+        kernels.gatherRows(learned[name], evaluated[name], cut.places, 0, numRows, 1)
+      }
+      this.#lossOfLearned(learned, learned, 0)
+      for (const name of ['dLogprob', 'dEntropy', 'dValue'] as const) {
+        derivatives[name].fill(0, 0, count)
+        kernels.scatterValues(derivatives[name], cut.places, learned[name], numRows)
+      }
+    }
+    clock.mark(Work.loss)
+  }
+
+  /** The loss of the rows of which the policy learns, which begin at row `from` of this thread's columns. */
+  #lossOfLearned(evaluated: Evaluated, derivatives: Derivatives, from: number): void {
+    const { numRows, sumsFrom } = this.#block
+    const { sums } = this.#columns
+    this.#loss.ofRows(derivatives, sums, evaluated, this.#own, this.#numbers, numRows, from, sumsFrom)
+  }
+}

@@ -1,0 +1,60 @@
+import type { Metrics } from '../../base/metrics.ts'
+import { choice, integer, number, optionalNumber, type SettingValues } from '../../base/settings.ts'
+import { type PpoLossSettings, PpoSum } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { scheduleFactor, schedules } from '../schedule.ts'
+import { stalenessSettings } from '../tokens/staleness.ts'
+import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'
+
+const settings = {
+  ...onPolicySettings(),
+  updateEpochs: integer(4, 'passes over each rollout', { min: 1 }),
+  numMinibatches: integer(4, 'minibatches a pass', { min: 1 }),
+  clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
+  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it does not'),
+  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
+  targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
+    above: 0,
+  }),
+  ...stalenessSettings(),
+}
+
+/** In the order of `PpoSum`. */
+const metrics = {
+  policyLoss: { unit: null, description: 'clipped surrogate of a row', reduction: 'rowMean' },
+  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  approxKl: { unit: 'nats', description: "KL(old ‖ new) by Schulman's k3", reduction: 'rowMean' },
+  clipFraction: { unit: null, description: 'part of the rows whose ratio was beyond the clip', reduction: 'rowMean' },
+} as const satisfies Metrics
+
+/**
+ * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
+ * minibatches in keyed order and Adam (or another optimizer); the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
+ * With `maxStaleness` above 0 it is the decoupled PPO (Hilton et al. 2021): the clip is around the weights as they are before the
+ * update, and advantages are weighed by how likely these would have chosen the same as the older ones.
+ *
+ * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
+ */
+export const ppo = defineOnPolicyAlgorithm({ id: 'ppo', module: import.meta.url, settings, metrics, loss: ppoLossOf })
+
+function ppoLossOf(parameters: SettingValues<typeof settings>, kernels: Kernels): OnPolicyLoss {
+  const { clipCoef, clipCoefSchedule, entropyCoef, valueCoef, targetKl } = parameters
+  const clipValue = parameters.clipValue ?? Number.POSITIVE_INFINITY
+  const numbers: { -readonly [name in keyof PpoLossSettings]: number } = {
+    ...{ advantageMean: 0, advantageScale: 1, weight: 0 },
+    ...{ clipCoef, clipValue, entropyCoef, valueCoef },
+  }
+  return {
+    begin(update, numUpdates) {
+      numbers.clipCoef = clipCoef * scheduleFactor(clipCoefSchedule, 0, update, numUpdates)
+    },
+    ofRows(derivatives, sums, evaluated, recorded, minibatch, numRows, from, sumsFrom) {
+      numbers.advantageMean = minibatch.advantageMean
+      numbers.advantageScale = minibatch.advantageScale
+      numbers.weight = minibatch.weight
+      kernels.ppoLoss(derivatives, sums, evaluated, recorded, numbers, numRows, from, sumsFrom)
+    },
+    stopsAfter: (sums, numRows) => targetKl !== null && sums[PpoSum.approxKl]! / numRows > targetKl,
+  }
+}

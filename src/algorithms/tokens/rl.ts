@@ -1,0 +1,173 @@
+/**
+ * Reinforcement learning of a language model: groups of conversations are sampled, their rewards compared, and the model is
+ * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
+ */
+import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../../base/definition.ts'
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import {
+  choice,
+  integer,
+  number,
+  part,
+  resolveSettings,
+  type SettingValue,
+  type SettingValues,
+  strings,
+} from '../../base/settings.ts'
+import { type GroupFilter, groupFilterIds, groupFilterOf } from '../../language/rewards/filters.ts'
+import type { TokenLossFactory } from '../losses/define-token-loss.ts'
+import { algorithmPresets, type LossId, type Preset, projectSettings } from '../losses/loss-presets.ts'
+import type { LossSettings } from '../losses/loss-settings.ts'
+import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizer.ts'
+import { schedules } from '../schedule.ts'
+import { rlMetrics } from './text-metrics.ts'
+
+const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
+
+/** That of a loaded model is TRL's, of adapters what PEFT's guides have. */
+export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
+
+export const rlSettings = {
+  loss: part('loss', 'grpo', `which loss (${lossIds.join(', ')}, or the path of a module that exports one)`),
+  preset: choice(
+    'paper',
+    Object.keys(projectSettings) as Preset[],
+    "whose settings it has; a loss of one's own has those of its module",
+  ),
+  updates: integer(100, 'updates', { min: 0 }),
+  groupsPerUpdate: integer(16, 'groups of an update', { min: 1 }),
+  groupSize: integer(8, 'conversations sampled for one prompt', { min: 1 }),
+  filter: part(
+    'filter',
+    'none',
+    `which groups are learned from (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); others are sampled in place of those that are dropped`,
+  ),
+  filterSettings: strings(
+    [],
+    'its settings, like threshold=0.3, or each by a key of its own (rl.filter.threshold=0.3)',
+  ),
+  dropsMax: integer(1000, 'groups dropped for one update, at most', { min: 0 }),
+  maxStaleness: integer(
+    0,
+    'η: updates that may lie between the weights that chose a token and those that learn from it; 0: nobody samples while an update is made',
+    { min: 0 },
+  ),
+  overSampling: number(1, 'groups begun for each that is wanted: more make up for those that are dropped', { min: 1 }),
+  order: choice('number', ['number', 'arrival'], 'learn from groups in the order in which they began, or were whole'),
+  failure: choice(
+    'keep',
+    ['keep', 'drop', 'throw'],
+    'what becomes of a group in which the engine could not generate a conversation: it stays, without that one’s reward; it is dropped; or the training ends',
+  ),
+  weightSwap: choice(
+    'in-place',
+    ['in-place', 'interrupt'],
+    'how turns under way get new weights: from their next token on, or they are broken off and go on behind what they had',
+  ),
+  staleLoss: choice(
+    'bounded',
+    ['bounded', 'any'],
+    'with maxStaleness above 0: a loss that clips its ratio or corrects it, or any',
+  ),
+  updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
+  numMinibatches: integer(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
+    min: 1,
+  }),
+  learningRate: learningRateSetting(rlRates),
+  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
+  temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),
+  topK: integer(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
+  topP: number(1, 'tokens are drawn from the fewest that have this probability together', { above: 0, max: 1 }),
+  minP: number(0, 'tokens are drawn from those with this part of the highest probability', { min: 0, max: 1 }),
+  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
+}
+
+/** The values of `rlSettings`. */
+export type RlSettings = SettingValues<typeof rlSettings>
+
+/** Reinforcement learning with its settings. */
+export interface RlDefinition extends DefinitionRecord {
+  readonly settings: RlSettings
+  readonly loss: LossDescriptor
+  /** What it tells of each update. */
+  readonly metrics: Metrics
+  /** Null where all groups are learned from. */
+  readonly filter: GroupFilter | null
+  /** The loss and the filter that were given, as parts. */
+  readonly parts: Parts
+}
+
+/**
+ * Reinforcement learning of a language model. A loss or a filter of one's own is given as a part.
+ * @throws InputError for a setting or a filter that is unknown, a setting that is out of range, and a loss that compares rewards in groups of one.
+ * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
+ * @example rl({}, { filter: defineGroupFilter('two', (group) => group.filter(({ reward }) => reward === 1).length >= 2) })
+ */
+export function rl(
+  parameters: Partial<RlSettings> & {
+    lossSettings?: Readonly<Record<string, SettingValue>> | Partial<LossSettings>
+  } = {},
+  parts: Parts = {},
+): RlDefinition {
+  if (typeof parameters !== 'object' || parameters === null) {
+    throw new InputError('rl', show(parameters), 'an object of settings')
+  }
+  const { lossSettings = {}, ...given } = parameters
+  const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, parts))
+  const filter = groupFilterOf(parts.filter ?? settings.filter, settings.filterSettings)
+  checkOptimizer('rl', settings)
+  const loss = lossOf(settings, lossSettings, ownLoss(parts))
+  const comparesGroup = loss.settings.advantage === 'group' && loss.advantages === null
+  if (comparesGroup && loss.settings.lone === 'mask' && settings.groupSize === 1) {
+    throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
+  }
+  checkStaleLoss(settings, loss)
+  const conversations = settings.groupsPerUpdate * settings.groupSize
+  if (settings.numMinibatches > conversations) {
+    const expected = `at most ${conversations}, the conversations of an update`
+    throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
+  }
+  const travelling = { id: 'rl', parameters: { ...saidOf(settings), lossSettings }, module: import.meta.url }
+  return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts, metrics: rlMetrics })
+}
+
+rl.metrics = rlMetrics
+
+/** Settings that older runs do not have: a definition says them where they are not the default. */
+const NEWER = ['filterSettings', 'maxStaleness', 'overSampling', 'order', 'failure', 'weightSwap', 'staleLoss'] as const
+
+function saidOf(settings: RlSettings): Partial<RlSettings> {
+  const isDefault = (key: (typeof NEWER)[number]) => show(settings[key]) === show(rlSettings[key].default)
+  const left = new Set<string>(NEWER.filter(isDefault))
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => !left.has(key)))
+}
+
+/** Refuses to learn from tokens of older weights by a loss whose ratio may be anything. */
+function checkStaleLoss({ maxStaleness, staleLoss }: RlSettings, { id, program, settings }: LossDescriptor): void {
+  if (maxStaleness === 0 || staleLoss === 'any' || settings.correction !== 'none') return
+  const { surrogate, clipHigh } = settings
+  const isClipped = program === null && (surrogate === 'sapo' || (surrogate !== 'cross-entropy' && clipHigh !== null))
+  if (isClipped) return
+  const got = `${maxStaleness}, with loss ${id}, ${program === null ? 'whose ratio is not clipped' : 'which may clip nothing'}`
+  throw new InputError('rl.maxStaleness', got, 'a loss that is clipped, a correction of it, or rl.staleLoss any')
+}
+
+/** The loss among the parts, if one is given. @throws InputError where it was not made by `defineTokenLoss`. */
+export function ownLoss(parts: Parts): TokenLossFactory | undefined {
+  const { loss } = parts as { readonly loss?: Parts[string] & Partial<TokenLossFactory> }
+  if (loss === undefined || Object.hasOwn(loss, 'settings')) return loss as TokenLossFactory | undefined
+  throw new InputError('rl.loss', show(loss), 'a loss made by defineTokenLoss')
+}
+
+function lossOf({ loss, preset }: RlSettings, lossSettings: object, own: TokenLossFactory | undefined): LossDescriptor {
+  if (own === undefined) {
+    if (!(lossIds as string[]).includes(loss)) throw unknownWord('rl.loss', loss, lossIds)
+    return describeLoss(loss as LossId, preset, lossSettings)
+  }
+  if (preset === 'paper') return own(lossSettings)
+  throw new InputError('rl.preset', preset, `none: ${loss} has the settings of its module`)
+}

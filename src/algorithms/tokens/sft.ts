@@ -1,0 +1,41 @@
+/** Supervised fine-tuning: cross-entropy of the answers' tokens, the examples in an order of each epoch's own. */
+import { type DefinitionRecord, defineFactory, type Factory } from '../../base/definition.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { choice, integer, number, type SettingValues } from '../../base/settings.ts'
+import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizer.ts'
+import { schedules } from '../schedule.ts'
+import { sftMetrics } from './text-metrics.ts'
+
+/** That of a loaded model is TRL's, of adapters what TRL's guides have. */
+export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
+
+export const sftSettings = {
+  updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
+  batchSize: integer(64, 'examples of a step', { min: 1 }),
+  learningRate: learningRateSetting(sftRates),
+  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
+  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
+}
+
+/** Supervised fine-tuning with its settings. */
+export interface SftDefinition extends DefinitionRecord {
+  readonly settings: SettingValues<typeof sftSettings>
+  readonly loss: LossDescriptor
+  /** What it tells of each step. */
+  readonly metrics: Metrics
+}
+
+const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
+  'algorithm',
+  { id: 'sft', module: import.meta.url, settings: sftSettings },
+  (settings) => {
+    checkOptimizer('sft', settings)
+    return { settings, loss: describeLoss('sft'), metrics: sftMetrics }
+  },
+)
+
+/** Supervised fine-tuning. @example sft({ updates: 200, learningRate: 1e-3 }) */
+export const sft = Object.assign(factory, { metrics: sftMetrics })

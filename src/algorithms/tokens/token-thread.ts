@@ -1,0 +1,277 @@
+/**
+ * One thread of a learner of tokens: it takes micro-batches of a batch that all threads were told, evaluates or differentiates
+ * them, and writes into columns that all share. What comes of it does not depend on which thread took which: micro-batch p
+ * adds to gradient slot p mod (number of slots), a slot belongs to one thread from its first micro-batch to its last, and
+ * every token has a place of its own.
+ *
+ * There are 2 to 16 slots, by what is trained and never by the number of threads; a micro-batch has 128 rows or the
+ * longest conversation, so that there are some for each.
+ */
+import { type Clock, Work } from '../../base/clock.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import { PolicySum, type TokenSpans, TokenSum } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { LoraAdapter } from '../../language/transformer/lora.ts'
+import type { TransformerModel } from '../../language/transformer/model.ts'
+import {
+  PackedTransformer,
+  type packedPlan,
+  type TokenDerivatives,
+  type TokenLossOf,
+  type TokensEvaluated,
+} from '../../language/transformer/packed.ts'
+import type { BaseWeights } from '../../language/transformer/quantized.ts'
+import type { ParameterViews } from '../../policies/policy.ts'
+import {
+  differentiateCritic,
+  differentiateLoss,
+  type LossDescriptor,
+  type LossTotals,
+  preparedLossPlan,
+} from '../losses/losses.ts'
+import type { TokenBatch } from './token-batch.ts'
+
+/** What a loss reads of each token beside what the batch says. */
+export interface TokenLossColumns {
+  readonly oldLogprob: Float32Array
+  readonly referenceLogprob: Float32Array | null
+  /** The critic's before the update; null where there is none. */
+  readonly oldValue: Float32Array | null
+  /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
+  readonly wholeTokens: Int32Array | null
+}
+
+/** What a forward pass says of each token; the critic's has no elements without one. */
+export interface TokensSaid {
+  readonly logprob: Float32Array
+  readonly entropy: Float32Array
+  readonly value: Float32Array
+}
+
+/** Of how many rows and tokens an update may be. */
+export interface UpdateSize {
+  readonly rows: number
+  readonly tokens: number
+}
+
+/**
+ * Plans what an update works out of a batch: a row a token, at the place of the token in the columns that the batch was made of,
+ * or a row a sequence. All threads write there.
+ */
+export function tokenUpdatePlan({ rows, tokens }: UpdateSize, hasCritic: boolean) {
+  const each = () => column('f32', tokens)
+  const critics = () => column('f32', hasCritic ? tokens : 0)
+  return {
+    /** What the forward pass says, and the loss's derivatives by it. */
+    logprob: each(),
+    entropy: each(),
+    value: critics(),
+    dLogprob: each(),
+    dEntropy: each(),
+    dValue: critics(),
+    /** Under the weights before the update, and under the reference's. */
+    oldLogprob: each(),
+    oldValue: critics(),
+    referenceLogprob: each(),
+    /** 1 for tokens to learn from, before it is known which rewards are. */
+    learned: column('u8', tokens),
+    prepared: preparedLossPlan(rows, tokens, rows),
+    /** A row a sequence: the counted tokens of its conversation. */
+    wholeTokens: column('i32', rows),
+    /** Sums of each micro-batch: those of `PolicySum`, then those of `TokenSum`. */
+    sums: column('f64', rows, SUMS),
+    /** How many slots, or micro-batches, threads have taken. */
+    taken: column('i32', 1),
+  } satisfies Plan
+}
+
+/** Such columns: those of a trainer in its arena, those of a batch from elsewhere in the heap. */
+export type TokenUpdateColumns = Columns<ReturnType<typeof tokenUpdatePlan>>
+
+/** What all threads work on at once. It travels as a message: what threads read and write lies in shared memory. */
+export type TokenWork = {
+  readonly batch: TokenBatch
+  readonly temperature: number
+  readonly taken: Int32Array
+} & (
+  | { readonly kind: 'evaluate'; readonly whose: 'policy' | 'reference'; readonly said: TokensSaid }
+  | {
+      readonly kind: 'differentiate'
+      /** The optimizer's step, which keys an adapter's dropout. */
+      readonly step: number
+      readonly loss: LossDescriptor
+      readonly totals: LossTotals
+      readonly given: TokenLossColumns
+      readonly update: TokenUpdateColumns
+    }
+)
+
+/** Sums of a micro-batch. */
+export const SUMS = PolicySum.length + TokenSum.length
+
+/** Makes the derivatives of micro-batch `part`'s loss. */
+export type PartLoss = (part: number, evaluated: TokensEvaluated, derivatives: TokenDerivatives) => void
+
+/** The columns of a learner that a thread works in. */
+export interface TokenThreadColumns {
+  /** Its own. */
+  readonly packed: Columns<ReturnType<typeof packedPlan>>
+  /** Shared: the gradient slots, one after another, and what is trained as the reference has it. */
+  readonly gradient: Float32Array
+  readonly reference: Float32Array
+}
+
+/** One thread's part of a learner of tokens. */
+export class TokenThread {
+  readonly #kernels: Kernels
+  readonly #clock: Clock
+  readonly #policy: PackedTransformer
+  readonly #reference: PackedTransformer | null
+  readonly #slots: readonly { readonly column: Float32Array; readonly views: ParameterViews }[]
+  /** The micro-batch under way, its loss and that loss's sums: kept here, so that nothing is made for each. */
+  #part = 0
+  #partLoss: PartLoss = () => {}
+  readonly #derive: TokenLossOf = (evaluated, derivatives) => {
+    this.#clock.charge(Work.forward)
+    this.#partLoss(this.#part, evaluated, derivatives)
+    this.#clock.charge(Work.loss)
+  }
+  readonly #policySums = new Float64Array(PolicySum.length)
+  readonly #valueSums = new Float64Array(TokenSum.length)
+
+  constructor(
+    model: TransformerModel,
+    weights: BaseWeights,
+    { packed, gradient, reference }: TokenThreadColumns,
+    kernels: Kernels,
+    adapter: LoraAdapter | null,
+    clock: Clock,
+  ) {
+    this.#kernels = kernels
+    this.#clock = clock
+    this.#policy = new PackedTransformer(model, weights, packed, kernels, adapter)
+    if (reference.length === 0) this.#reference = null
+    else if (adapter === null) this.#reference = new PackedTransformer(model, reference, packed, kernels)
+    else this.#reference = new PackedTransformer(model, weights, packed, kernels, { ...adapter, weights: reference })
+    const { numParameters } = adapter?.lora ?? model
+    this.#slots = Array.from({ length: gradient.length / numParameters }, (_, slot) => {
+      const column = gradient.subarray(slot * numParameters, (slot + 1) * numParameters)
+      return { column, views: this.#policy.view(column) }
+    })
+  }
+
+  /** How many gradient slots a batch uses. */
+  slotsOf({ parts }: TokenBatch): number {
+    return Math.min(this.#slots.length, parts.length - 1)
+  }
+
+  /** Does of the work what no other thread has taken. */
+  run(work: TokenWork): void {
+    if (work.kind === 'evaluate') this.#evaluate(work, work.whose === 'policy' ? this.#policy : this.#reference!)
+    else this.differentiate(work, this.#lossOf(work), work.step)
+  }
+
+  #evaluate(
+    { batch, temperature, taken, said }: TokenWork & { readonly kind: 'evaluate' },
+    packed: PackedTransformer,
+  ): void {
+    const { token, spans, parts, candidates } = batch
+    for (let part = take(taken); part + 1 < parts.length; part = take(taken)) {
+      const from = parts[part]!
+      const to = parts[part + 1]!
+      const evaluated = packed.evaluate(packed.pack(token, spans, from, to, candidates), temperature)
+      rowsToTokens(said.logprob, evaluated.logprob, spans, from, to)
+      rowsToTokens(said.entropy, evaluated.entropy, spans, from, to)
+      if (said.value.length > 0) rowsToTokens(said.value, evaluated.value, spans, from, to)
+      this.#clock.charge(Work.forward)
+    }
+  }
+
+  /** Takes gradient slots, one after another, and fills each with the gradients of its micro-batches. */
+  differentiate(
+    { batch, temperature, taken }: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>,
+    lossOf: PartLoss,
+    step: number,
+  ): void {
+    const { token, spans, parts, candidates } = batch
+    this.#partLoss = lossOf
+    for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
+      const { column, views } = this.#slots[slot]!
+      this.#kernels.clear(column, column.length)
+      for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
+        this.#part = part
+        const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)
+        this.#clock.charge(Work.gather)
+        this.#policy.differentiate(rows, this.#derive, views, temperature, step)
+        this.#clock.charge(Work.backward)
+      }
+    }
+  }
+
+  #lossOf({ batch, loss, totals, given, update }: TokenWork & { readonly kind: 'differentiate' }): PartLoss {
+    const { spans, parts } = batch
+    const { prepared, dLogprob, dEntropy, dValue, value, sums } = update
+    const inputs = {
+      ...given,
+      spans,
+      logprob: update.logprob,
+      entropy: update.entropy,
+      advantage: prepared.tokenAdvantage,
+      weight: loss.settings.correction === 'none' ? null : prepared.weight,
+      counted: prepared.counted,
+    }
+    const [policySums, valueSums] = [this.#policySums, this.#valueSums]
+    const outputs = { dLogprob, dEntropy, sums: policySums }
+    const { oldValue } = given
+    return (part, evaluated, derivatives) => {
+      const from = parts[part]!
+      const to = parts[part + 1]!
+      policySums.fill(0)
+      valueSums.fill(0)
+      rowsToTokens(inputs.logprob, evaluated.logprob, spans, from, to)
+      rowsToTokens(inputs.entropy, evaluated.entropy, spans, from, to)
+      differentiateLoss(loss, outputs, inputs, totals, from, to, this.#kernels)
+      tokensToRows(derivatives.dLogprob, dLogprob, spans, from, to)
+      tokensToRows(derivatives.dEntropy, dEntropy, spans, from, to)
+      if (value.length > 0) {
+        rowsToTokens(value, evaluated.value, spans, from, to)
+        differentiateCritic(loss, dValue, valueSums, value, oldValue, prepared, inputs, totals, from, to, this.#kernels)
+        tokensToRows(derivatives.dValue, dValue, spans, from, to)
+      }
+      for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!
+      for (let i = 0; i < TokenSum.length; i++) sums[part * SUMS + PolicySum.length + i] = valueSums[i]!
+    }
+  }
+}
+
+/** The next slot or micro-batch that no thread has taken. */
+function take(taken: Int32Array): number {
+  return Atomics.add(taken, 0, 1)
+}
+
+/** Rows of packed sequences `from` to `to` go to the tokens that they predict. */
+function rowsToTokens(
+  tokens: Float32Array,
+  rows: Float32Array,
+  { begin, end }: TokenSpans,
+  from: number,
+  to: number,
+): void {
+  let row = 0
+  for (let i = from; i < to; i++) {
+    tokens[begin[i]!] = 0
+    for (let t = begin[i]! + 1; t < end[i]!; t++) tokens[t] = rows[row++]!
+  }
+}
+
+/** What stands at the tokens of sequences `from` to `to` goes to the packed rows that predict them. */
+export function tokensToRows(
+  rows: Float32Array,
+  tokens: Float32Array,
+  { begin, end }: TokenSpans,
+  from: number,
+  to: number,
+): void {
+  let row = 0
+  for (let i = from; i < to; i++) for (let t = begin[i]! + 1; t < end[i]!; t++) rows[row++] = tokens[t]!
+}

@@ -1,0 +1,361 @@
+/**
+ * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
+ * stays until the new file is complete, whatever interrupts the writing.
+ *
+ * Everything of a run is written and read by the operations of `disk`, which a test replaces to let the n-th fail.
+ */
+import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { checkGiven, InputError, show } from '../errors.ts'
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
+/** How files are opened: no link is followed, and no pipe is waited for. */
+const FLAGS = {
+  w: O_WRONLY | O_CREAT | O_TRUNC,
+  wx: O_WRONLY | O_CREAT | O_EXCL,
+  a: O_WRONLY | O_CREAT | O_APPEND,
+}
+const PLAIN = O_NOFOLLOW | O_NONBLOCK
+/** Flags that append to a file and follow no link. */
+export const APPENDING = FLAGS.a | PLAIN
+
+/** The most bytes that are read whole: of a text that is a string of V8, and of bytes. */
+const [TEXT_BYTES, BYTES] = [2 ** 29 - 2 ** 20, 2 ** 31 - 1]
+/** The most bytes of a JSON file that says what a run is, or what came of it. */
+export const RECORD_BYTES = 2 ** 26
+
+/**
+ * The operations of the file system by which runs write and read everything that they have. A test replaces them, to let
+ * the n-th one fail.
+ */
+export const disk = {
+  /** Opens a folder, or a file to be written; not one that is a link. */
+  open: (path: string, flags: 'r' | keyof typeof FLAGS): Promise<FileHandle> =>
+    open(path, flags === 'r' ? flags : FLAGS[flags] | PLAIN),
+  /** Resolves to the number of bytes written, which may be fewer than asked. */
+  write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
+    (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
+  /** By its number: the handles of Yarn's Plug'n'Play cannot sync. */
+  sync: (handle: FileHandle): Promise<void> => promisify(fsync)(handle.fd),
+  close: (handle: FileHandle): Promise<void> => handle.close(),
+  /** Appends to a plain file, which no link is. */
+  append: (path: string, data: string | Uint8Array): void => {
+    const file = openSync(path, APPENDING)
+    try {
+      if (!fstatSync(file).isFile()) throw new Error(`EINVAL: no plain file, append '${path}'`)
+      const bytes = Buffer.from(data as Uint8Array)
+      for (let done = 0; done < bytes.byteLength; ) done += writeSync(file, bytes, done)
+    } finally {
+      closeSync(file)
+    }
+  },
+  makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
+  list: (path: string): Promise<string[]> => readdir(path),
+  /** The bytes of a plain file: of no link, unless links are followed. */
+  read: async (path: string, bytesMax = BYTES, followsLinks = false): Promise<Uint8Array> => {
+    const { handle, size } = await openPlain(path, followsLinks)
+    try {
+      if (size > bytesMax) throw new Error(`a file of ${size} bytes, more than the ${bytesMax} that are read`)
+      return await handle.readFile()
+    } finally {
+      await handle.close()
+    }
+  },
+  /** What there is at a path: of a link, the link. Null where there is nothing. */
+  kind: async (path: string): Promise<'file' | 'folder' | 'other' | null> => {
+    try {
+      const found = await lstat(path)
+      return found.isFile() ? 'file' : found.isDirectory() ? 'folder' : 'other'
+    } catch (cause) {
+      if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code!)) return null
+      throw cause
+    }
+  },
+  rename: (from: string, to: string): Promise<void> => rename(from, to),
+  /** Removes a file, or a folder and what is in it; nothing where there is none. */
+  remove: (path: string): Promise<void> => rm(path, { recursive: true, force: true }),
+  isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
+}
+
+/**
+ * Opens a plain file for reading. A link is followed only where that is said; a device, a pipe or a socket is refused at once.
+ * @throws Error with the system's reason, or that it is no plain file.
+ */
+export async function openPlain(path: string, followsLinks = false): Promise<{ handle: FileHandle; size: number }> {
+  const handle = await open(path, followsLinks ? O_RDONLY | O_NONBLOCK : O_RDONLY | PLAIN).catch((cause) => {
+    throw (cause as NodeJS.ErrnoException).code === 'ELOOP' ? new Error('a symbolic link', { cause }) : cause
+  })
+  const found = await handle.stat()
+  if (found.isFile()) return { handle, size: found.size }
+  await handle.close()
+  throw new Error(found.isDirectory() ? 'a folder' : 'no plain file')
+}
+
+/**
+ * The path of something in a folder that may be a stranger's, like a run. The folder may be a link; nothing on the way from it may
+ * be one, nor a device, a pipe or a socket, so that nothing elsewhere is read, written or deleted. What is not there is no error.
+ * @throws InputError that names the first such thing.
+ */
+export async function within(folder: string, ...names: readonly string[]): Promise<string> {
+  checkGiven('folder', folder, 'a text')
+  const parts = names.flatMap((name) => name.split('/'))
+  if (parts.some((part) => ['', '.', '..'].includes(part) || /[\0\\]/.test(part)))
+    throw new InputError(`file of ${folder}`, show(names.join('/')), 'a way to a file below it')
+  let path = folder
+  for (const [i, part] of parts.entries()) {
+    path = join(path, part)
+    const kind = await disk.kind(path).catch((cause: Error) => {
+      throw new InputError(path, cause.message, 'files that can be read', { cause })
+    })
+    if (kind === null) break
+    if (kind === 'other')
+      throw new InputError(path, 'a link or a special file', 'a plain file or folder, as everything in a run is')
+    if (kind === 'file' && i + 1 < parts.length) throw new InputError(path, 'a file', 'a folder')
+  }
+  return join(folder, ...parts)
+}
+
+/** Writes chunks to a file that appears, or is replaced, at once and whole. */
+export async function writeWhole(
+  path: string,
+  chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`
+  try {
+    await makeFolder(dirname(path))
+    await writeSynced(temporary, chunks)
+    await disk.rename(temporary, path)
+    await syncFolder(dirname(path))
+  } catch (cause) {
+    await disk.remove(temporary).catch(() => undefined) // The first error is the one to report.
+    throw cannotWrite(path, cause)
+  }
+}
+
+/** Writes a file that is not there yet. Returns false where it is: of several processes that begin at once one writes it. */
+export async function writeNew(path: string, text: string): Promise<boolean> {
+  try {
+    const handle = await disk.open(path, 'wx')
+    await disk.write(handle, Buffer.from(text), 0).finally(() => disk.close(handle))
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw cannotWrite(path, cause)
+  }
+}
+
+/**
+ * A file's bytes. `expected` is what the reader would have accepted.
+ * @throws InputError with the system's reason where it cannot be read.
+ */
+export async function readWhole(path: string, expected: string): Promise<Uint8Array> {
+  try {
+    return await disk.read(path, BYTES, true)
+  } catch (cause) {
+    throw new InputError(path, (cause as Error).message, expected, { cause })
+  }
+}
+
+/**
+ * The JSON object in a file. `expected` is what the reader would have accepted.
+ * @throws InputError where it cannot be read, or is something else.
+ */
+export async function readJsonObject(
+  path: string,
+  expected = 'a JSON file that can be read',
+): Promise<Record<string, unknown>> {
+  return parseJsonObject(path, await readWhole(path, expected))
+}
+
+/** The JSON object that some bytes are; `subject` names them in errors. */
+export function parseJsonObject(subject: string, bytes: Uint8Array): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(new TextDecoder().decode(bytes))
+  } catch (cause) {
+    throw new InputError(subject, `a file that is not JSON (${(cause as Error).message})`, 'a JSON object', { cause })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InputError(subject, show(value), 'a JSON object')
+  }
+  return value as Record<string, unknown>
+}
+
+/** Objects and lists in one another that a file of ours has at most: what walks them would overflow its stack by far more. */
+const DEPTH = 200
+
+/** @throws InputError for what JSON.parse has made whose objects and lists are nested too deeply. */
+export function refuseDeep(subject: string, value: unknown): void {
+  let level = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > DEPTH) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'fewer objects in one another')
+    level = level.flatMap((each) => (typeof each === 'object' && each !== null ? Object.values(each) : []))
+  }
+}
+
+/** True if there is something at a path. Throws InputError where that cannot be seen. */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await disk.isFolder(path)
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw new InputError(path, (cause as Error).message, 'a place that can be read', { cause })
+  }
+}
+
+/** Writes chunks to a file and forces them to disk. */
+export async function writeSynced(
+  path: string,
+  chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  const handle = await disk.open(path, 'w')
+  try {
+    for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
+    await disk.sync(handle)
+  } finally {
+    await disk.close(handle)
+  }
+}
+
+async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  let done = 0
+  while (done < bytes.byteLength) done += await disk.write(handle, bytes, done)
+}
+
+/** Adds text to the end of a file. @throws InputError if it cannot be written. */
+export function appendText(path: string, text: string): void {
+  try {
+    disk.append(path, text)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/** Adds bytes to the end of a file. @throws InputError if it cannot be written. */
+export function appendBytes(path: string, chunks: readonly Uint8Array[]): void {
+  try {
+    disk.append(path, Buffer.concat(chunks))
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/**
+ * The names in a folder, none where there is no folder.
+ * @throws InputError where it cannot be read: what cannot be read must not be taken for nothing.
+ */
+export async function listFolder(path: string): Promise<string[]> {
+  return unlessMissing(path, disk.list(path), [])
+}
+
+/**
+ * The text of a plain file, '' where there is none.
+ * @throws InputError where it cannot be read, is a link, or has more bytes than this.
+ */
+export async function readText(path: string, bytesMax = TEXT_BYTES): Promise<string> {
+  return Buffer.from(await unlessMissing(path, disk.read(path, bytesMax), new Uint8Array())).toString()
+}
+
+function unlessMissing<T>(path: string, reading: Promise<T>, none: T): Promise<T> {
+  return reading.catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === 'ENOENT') return none
+    throw new InputError(path, cause.message, 'files that can be read', { cause })
+  })
+}
+
+/** Removes a file, or a folder with what is in it, if it is there. @throws InputError if it cannot be removed. */
+export async function removeWhole(path: string): Promise<void> {
+  try {
+    await disk.remove(path)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/**
+ * Makes a folder and those above it that are missing. (Node's own recursive mkdir never returns where a parent is there
+ * and refuses the child with ENOENT, as /proc does.)
+ */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await disk.makeFolder(path)
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    const parent = dirname(path)
+    if (code === 'EEXIST' && (await disk.isFolder(path))) return
+    if (code !== 'ENOENT' || parent === path) throw cause
+    const parentIsThere = await disk.isFolder(parent).then(
+      () => true,
+      () => false,
+    )
+    if (!parentIsThere) await makeFolder(parent)
+    await disk.makeFolder(path).catch((second: NodeJS.ErrnoException) => {
+      if (second.code !== 'EEXIST') throw second // Else somebody was faster.
+    })
+  }
+}
+
+/** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
+export async function syncFolder(path: string): Promise<void> {
+  await sync(await disk.open(path, 'r'))
+}
+
+/** Forces what was appended to a file to disk. */
+export async function syncFile(path: string): Promise<void> {
+  try {
+    await sync(await disk.open(path, 'a'))
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+async function sync(handle: FileHandle): Promise<void> {
+  try {
+    await disk.sync(handle)
+  } finally {
+    await disk.close(handle)
+  }
+}
+
+/** The error for a path that cannot be written, with the system's reason. */
+export function cannotWrite(path: string, cause: unknown): Error {
+  if (cause instanceof InputError) return cause
+  const { code, message } = cause as NodeJS.ErrnoException
+  const reasons: Record<string, string> = {
+    ENOSPC: 'a disk that is full',
+    EDQUOT: 'a disk quota that is used up',
+    EACCES: 'a folder without permission to write',
+    EPERM: 'a folder without permission to write',
+    EROFS: 'a file system that is read-only',
+    ENOTDIR: 'a path through something that is not a folder',
+    ENOENT: 'a folder that cannot be made',
+    EEXIST: 'a path that is taken by something else',
+  }
+  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', {
+    cause,
+  })
+}
+
+/** The JSON object that a text is; null for every other text, which the caller says or counts. */
+export function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    return null
+  }
+}
+
+/** JSON as what it says (`false`, `3`, `"3"`), and any other text as itself. */
+export function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,23 @@
+import { type Command, readKeys, readTexts } from '../../base/invocation.ts'
+import { isPair } from '../../base/pair.ts'
+import { openDashboard } from '../../entries/loggers.ts'
+import { integer, text } from '../../entries/settings.ts'
+import { stopped } from '../show/signals.ts'
+
+export const dashboardKeys = {
+  port: integer(6060, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
+  host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+}
+
+/** colonnade dashboard [runs] [port=6060] */
+export const dashboardCommand: Command = async ({ words, json, quiet }) => {
+  const [first = '', ...rest] = words
+  const isFolder = first !== '' && !isPair(first)
+  const folder = isFolder ? first : 'runs'
+  const dashboard = await openDashboard({ folder, ...readKeys(dashboardKeys, readTexts(isFolder ? rest : words)) })
+  const { url, numRuns } = dashboard
+  const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
+  say(`${numRuns === 1 ? '1 run' : `${numRuns} runs`} of ${folder} at ${url}; Ctrl-C stops it`)
+  await stopped(() => dashboard.close())
+  return { folder, url, numRuns }
+}

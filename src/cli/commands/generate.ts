@@ -1,0 +1,53 @@
+import { printable } from '../../base/errors.ts'
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { boolean, integer, type ModuleTrust, number, text } from '../../entries/settings.ts'
+import { generateTokens, loadTrainedModel } from '../../entries/text.ts'
+import { InputError, kindOfRun, languageModel } from '../../index.ts'
+import { askForModule, trustKeys } from '../words/trust.ts'
+
+export const generateKeys = {
+  prompt: text('', 'what is answered'),
+  chat: boolean(
+    false,
+    "as a message of the user's, through the model's chat template; else the model goes on with the text",
+  ),
+  samples: integer(1, 'how many answers', { min: 1 }),
+  maxTokens: integer(64, 'tokens of an answer, at most', { min: 1 }),
+  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as they take', { min: 0 }),
+  temperature: number(1, 'logits are divided by it', { above: 0 }),
+  topK: integer(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
+  topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
+  explore: boolean(true, 'draw tokens instead of taking the most probable'),
+  seed: integer(0, 'keys what is drawn', { min: 0 }),
+  ...trustKeys,
+}
+
+/** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
+export const generateCommand: Command = async ({ words, json }) => {
+  const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
+  const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
+  if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
+  const model = await findModel(subject, { allowModule: askForModule(trust) })
+  const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
+  const sampling = { temperature, topK, topP }
+  const size = context === 0 ? {} : { context }
+  const answers = await generateTokens({ ...model, ...options, ...size, prompts, sampling })
+  if (!json)
+    for (const { completion } of answers) console.log(process.stdout.isTTY ? printable(completion) : completion)
+  return { subject, prompt, answers }
+}
+
+/** The adapter that a model of a folder gets. */
+interface LoraKeys {
+  readonly loraRank?: number
+  readonly loraAlpha?: number
+  readonly loraTargets?: readonly string[]
+}
+
+/** The language model that a run, a folder or an id of the hub names: what of it answers are made with. */
+export async function findModel(subject: string, modules: ModuleTrust, lora: LoraKeys = {}) {
+  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...lora }) }
+  if ((lora.loraRank ?? 0) > 0) throw new InputError('loraRank', `${lora.loraRank}, for a run`, '0: a run has its own')
+  const { environment, policy, weights, adapter } = await loadTrainedModel(subject, modules)
+  return { environment, policy, weights, adapter }
+}

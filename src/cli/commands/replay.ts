@@ -1,0 +1,116 @@
+import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { InputError } from '../../base/errors.ts'
+import { writeWhole } from '../../base/files/files.ts'
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { group } from '../../base/metrics.ts'
+import { encodeGif, gridPicture, isGrid, type Picture, pictureColors } from '../../entries/environments.ts'
+import { boolean, integer, optionalNumber } from '../../entries/settings.ts'
+import { kindOfRun, loadPolicy, recordEpisodes } from '../../index.ts'
+import { replayPage } from '../show/replay-page.ts'
+import { askForModule, trustKeys } from '../words/trust.ts'
+
+export const replayKeys = {
+  seed: integer(30_000, 'keys the episode', { min: 0 }),
+  from: optionalNumber(null, 'the number of the checkpoint; null: the newest', { min: 0 }),
+  explore: boolean(false, 'sample actions instead of taking the most probable'),
+  delayMs: integer(100, 'milliseconds that each step is shown', { min: 20, max: 10_000 }),
+  ...trustKeys,
+}
+
+/** Digits of a return that is shown. */
+const RETURN_DIGITS = 5
+
+/** colonnade replay <run> [out=FILE.gif|FILE.html]: an episode of the trained policy as pictures, also in a terminal that has room for them. */
+export const replayCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'a run folder')
+  const { out = join(subject, 'replay.gif'), ...rest } = texts
+  if (!/\.(gif|html)$/.test(out)) throw new InputError('out', out, 'a name that ends in .gif or .html')
+  const { trust, from, delayMs, ...keys } = readKeys(replayKeys, rest)
+  const episode = await pictureEpisode(subject, keys, {
+    allowModule: askForModule(trust),
+    from: from ?? undefined,
+  })
+  const { pictures, episodeReturn, update, environment, actions } = episode
+  const hasRoom = 2 * pictures[0]!.columns <= process.stdout.columns && pictures[0]!.rows < process.stdout.rows
+  if (process.stdout.isTTY && hasRoom && !json && !quiet) await play(pictures, delayMs)
+  const shownReturn = Number(episodeReturn.toPrecision(RETURN_DIGITS))
+  const title = `${environment}, update ${update}, return ${shownReturn}`
+  await writeWhole(out, [
+    out.endsWith('.gif') ? encodeGif(pictures, { delayMs }) : replayPage({ ...episode, title }, delayMs),
+  ])
+  if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${shownReturn} → ${out}`)
+  return { run: subject, out, update, steps: actions.length, episodeReturn }
+}
+
+/**
+ * An episode of the trained policy as pictures: as the environment draws them, and how it ended; else what was seen before each step, of a
+ * game by its first lane.
+ * @throws InputError for a run of a language model, and for an environment that draws nothing and whose observations are no grid.
+ */
+export async function pictureEpisode(
+  run: string,
+  keys: { readonly seed: number; readonly explore: boolean },
+  options: Parameters<typeof loadPolicy>[1],
+) {
+  if ((await kindOfRun(run)) === 'conversations') {
+    throw new InputError('run', `${run}, of a language model`, 'one whose lanes step')
+  }
+  const { environment, policy, systems, weights, shared, update } = await loadPolicy(run, options)
+  const { observationSpace, numAgents = 1, draw, id } = environment
+  const isDrawn = draw !== undefined
+  if (!isDrawn && !isGrid(observationSpace)) {
+    throw new InputError(
+      `environment ${id}`,
+      'no draw, and observations that are no grid',
+      'draw(state, n), which gives a picture',
+    )
+  }
+  const pictures: Picture[] = []
+  const table = await recordEpisodes({
+    ...{ environment, policy, systems, weights, shared, episodes: numAgents, ...keys },
+    ...(isDrawn && {
+      watch({ environmentLanes, episode, t }) {
+        // An episode that is over is drawn once more: how it ended.
+        if (episode.episode[0] === 0 && pictures.length === t) pictures.push(draw(environmentLanes.state, 0))
+      },
+    }),
+  })
+  const columnOf = (name: string) => table.fields.find((field) => field.name === name)!
+  const { column: lanes } = columnOf('lane')
+  const { column: observation, width } = columnOf('observation')
+  const { column: action, width: actionWidth } = columnOf('action')
+  const { column: reward } = columnOf('reward')
+  const actions: string[] = []
+  const rewards: number[] = []
+  for (let row = 0; row < table.numRows && lanes[row] === lanes[0]; row++) {
+    const seen = observation.subarray(row * width, (row + 1) * width)
+    if (!isDrawn) pictures.push(gridPicture(observationSpace, seen as Float32Array))
+    const chosen = Array.from(action.subarray(row * actionWidth, (row + 1) * actionWidth) as Float32Array)
+    actions.push(chosen.map((value) => String(Number(value.toPrecision(4)))).join(', '))
+    rewards.push(Number(reward[row]))
+  }
+  const episodeReturn = rewards.reduce((sum, each) => sum + each, 0)
+  return { environment: id, pictures: pictures.slice(0, actions.length + 1), actions, rewards, episodeReturn, update }
+}
+
+async function play(pictures: readonly Picture[], delayMs: number): Promise<void> {
+  for (const text of terminalTexts(pictures)) {
+    process.stdout.write(text)
+    await wait(delayMs)
+  }
+}
+
+/** Pictures as a terminal draws them, one over the other. A field is two spaces: together about as wide as they are high. */
+export function terminalTexts(pictures: readonly Picture[]): string[] {
+  return pictures.map(({ rows, columns, fields }, i) => {
+    const lines = Array.from({ length: rows }, (_, row) =>
+      Array.from(
+        fields.subarray(row * columns, (row + 1) * columns),
+        (field) => `\x1b[48;2;${pictureColors[field]!.join(';')}m  `,
+      ).join(''),
+    )
+    const back = i === 0 ? '' : `\x1b[${rows}A`
+    return back + lines.map((line) => `${line}\x1b[0m\n`).join('')
+  })
+}

@@ -1,0 +1,30 @@
+import { printable } from '../../base/errors.ts'
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { integer, parseSetting } from '../../base/settings.ts'
+import { resumeRun } from '../../index.ts'
+import { follow, tellPlan, tellWarnings } from '../show/follow.ts'
+import { askForModule, trustKeys } from '../words/trust.ts'
+
+export const resumeKeys = {
+  from: integer(0, 'the number of the checkpoint to go on from, where not from the newest; what is younger goes', {
+    min: 0,
+  }),
+}
+
+/** colonnade resume <run> [trust=MODULE] [from=N] [totalSteps=…] [rl.updates=…] */
+export const resumeCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'a run folder')
+  const { from: number, trust: modules, ...settings } = texts
+  const { trust } = readKeys(trustKeys, modules === undefined ? {} : { trust: modules })
+  const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
+  const options = { from, settings, allowModule: askForModule(trust) }
+  const run = await resumeRun(subject, options, tellPlan(quiet))
+  tellWarnings(run.warnings)
+  if (run.ended !== null && !quiet) {
+    const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'
+    process.stderr.write(
+      `${printable(subject)} is ${run.ended}: there is nothing to do; to go further, give it more (${further})\n`,
+    )
+  }
+  return follow(run, { json, quiet })
+}

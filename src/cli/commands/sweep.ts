@@ -1,0 +1,91 @@
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { group } from '../../base/metrics.ts'
+import { type IfExists, ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../../entries/data.ts'
+import { text } from '../../entries/settings.ts'
+import type { Run } from '../../index.ts'
+import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from '../show/follow.ts'
+import { progressLine, returnFormat } from '../show/progress.ts'
+import { alignWords } from '../show/table.ts'
+import { shellWord } from '../show/terminal.ts'
+
+/** What is of the command, and no setting of its runs. */
+export const sweepKeys = {
+  ifExists: ifExistsSetting,
+  seeds: text('1..3', 'train a run of each setting for each of these seeds, like 1..5 or 3,7'),
+}
+
+/** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */
+export const sweepCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
+  const { out, ...all } = texts
+  const isOwn = ([key]: [string, string]) => Object.hasOwn(sweepKeys, key)
+  const { seeds, ifExists } = readKeys(sweepKeys, Object.fromEntries(Object.entries(all).filter(isOwn)))
+  const others = Object.fromEntries(Object.entries(all).filter((entry) => !isOwn(entry)))
+  const interrupt = interruption({ log: () => {} }, quiet, 'this update') // A run that learns alone has a log.
+  let progress: ReturnType<typeof progressLine> | undefined
+  try {
+    const summary = await trainSweep(subject, others, parseSeeds(seeds), {
+      out,
+      ifExists: ifExists as IfExists,
+      tell: (line) => tellLine(quiet, line),
+      signal: interrupt.signal,
+      train(run: Run) {
+        tellWarnings(run.warnings)
+        if (run.ended !== null) return run.train() // It learned side by side with others.
+        interrupt.forget() // From here on each run has its own.
+        return follow(run, { json: true, quiet })
+      },
+      onUpdate(lines, totalSteps) {
+        const { update, steps } = lines[0]!
+        if (update === 1) {
+          progress?.end() // Of the world before.
+          const learns = `${lines.length} runs of ${subject} learn side by side, ${group(totalSteps)} steps each`
+          tellLine(quiet, learns)
+          progress = progressLine(totalSteps, 'steps of each', quiet)
+        }
+        const returns = lines.map(({ episodeReturn }) => episodeReturn).filter((value) => !Number.isNaN(value))
+        const best = Math.max(...returns)
+        const figures = returns.length === 0 ? [] : [`best return ${returnFormat(best)(best)}`]
+        progress!.update(steps, figures, best, { value: lines[0]!.stepsPerSecond, unit: 'steps/s' })
+      },
+    })
+    if (!json) console.log(describe(summary))
+    return summary
+  } finally {
+    progress?.end()
+    interrupt.forget()
+  }
+}
+
+type Spread = SweepSummary['settings'][number]['figures'][string]
+
+/** What came of a sweep: a row for each setting, which of them is best, and what was written. */
+function describe({ status, folder, seeds, settings, best, files }: SweepSummary): string {
+  const keys = Object.keys(settings[0]?.varied ?? {})
+  const isTimed = settings.some(({ apart }) => apart !== null) // Of a world's time each run has an equal share.
+  const names = [...new Set(settings.flatMap(({ figures }) => Object.keys(figures)))].filter(
+    (name) => isTimed || !TIMES.includes(name),
+  )
+  const cell = ({ mean, std, count }: Spread) =>
+    `${short(mean)} ± ${short(std)}${count < seeds.length ? ` (${count} of ${seeds.length})` : ''}`
+  const rows = settings.map(({ varied, figures }, i) => [
+    ...keys.map((key) => varied[key]!),
+    ...names.map((name) => (name in figures ? cell(figures[name]!) : '–')),
+    i === best?.setting ? `best by ${best.figure}` : '',
+  ])
+  const apart = new Set(settings.flatMap((setting) => (setting.apart === null ? [] : [setting.apart])))
+  return [
+    ...alignWords([[...keys, ...names, ''], ...rows], keys.length),
+    ...[...apart].map((reason) => `trained one run after another: ${reason}`),
+    ...labeled(picturesFirst(files), process.stdout),
+    ...(status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []),
+    ...nextOfRuns(folder, best === null ? undefined : `${settings[best.setting]!.folder}/seed-${seeds[0]}`),
+  ].join('\n')
+}
+
+/** Figures that say how long a run took. */
+const TIMES = ['stepsPerSecond', 'seconds']
+
+function short(value: number): string {
+  return String(Number(value.toPrecision(4)))
+}

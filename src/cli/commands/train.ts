@@ -1,0 +1,75 @@
+import { dirname } from 'node:path'
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { type IfExists, ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '../../entries/data.ts'
+import { type Dashboard, openDashboard } from '../../entries/loggers.ts'
+import { boolean, text } from '../../entries/settings.ts'
+import { configureRun, type Run, startRun } from '../../index.ts'
+import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWarnings } from '../show/follow.ts'
+import { alignWords } from '../show/table.ts'
+import { shellWord } from '../show/terminal.ts'
+
+/** What is of the command, and no setting of the run. */
+export const trainKeys = {
+  ifExists: ifExistsSetting,
+  seeds: text(
+    '',
+    'train a run for each of these seeds, like 1..5 or 3,7, and put together what came of them; empty: one run',
+  ),
+  dashboard: boolean(false, 'show the run, and those beside it, on a page while it trains'),
+}
+
+/** colonnade train <environment> [out=DIR] [seeds=1..5] [dashboard=true] [key=value …] */
+export const trainCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
+  const { out, ...others } = texts
+  const ofTrain = ([key]: [string, string]) => Object.hasOwn(trainKeys, key)
+  const { dashboard, seeds, ifExists } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
+  const given = Object.fromEntries(Object.entries(others).filter((entry) => !ofTrain(entry)))
+  let page: Dashboard | null = null
+  const train = async (run: Run, isQuiet: boolean) => {
+    tellWarnings(run.warnings)
+    if (dashboard) page ??= await openPage(dirname(run.folder))
+    return follow(run, { json: isQuiet, quiet })
+  }
+  try {
+    if (seeds === '') {
+      const definition = await configureRun(subject, given)
+      return await train(await startRun(definition, out, tellPlan(quiet), ifExists as IfExists), json)
+    }
+    const place = { out, ifExists: ifExists as IfExists, tell: (line: string) => tellLine(quiet, line) }
+    const summary = await trainSeeds(subject, given, parseSeeds(seeds), { ...place, train: (run) => train(run, true) })
+    if (!json) console.log(describeSeeds(summary))
+    return summary
+  } finally {
+    await (page as Dashboard | null)?.close()
+  }
+}
+
+/** What came of several seeds: a row each, their mean and spread, and what was written. */
+function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary): string {
+  const names = Object.keys(figures)
+  const cell = (value: number | null) => (value === null ? '–' : String(Number(value.toPrecision(4))))
+  const rows = [
+    ['seed', 'status', ...names],
+    ...runs.map((run) => [String(run.seed), run.status, ...names.map((name) => cell(run.figures[name] ?? null))]),
+    ['mean', '', ...names.map((name) => cell(figures[name]!.mean))],
+    ['std', '', ...names.map((name) => cell(figures[name]!.std))],
+  ]
+  const lines = alignWords(rows, 2)
+  const further = status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []
+  const next = nextOfRuns(folder, runs[0]?.folder)
+  return [...lines, ...labeled(picturesFirst(files), process.stdout), ...further, ...next].join('\n')
+}
+
+/** A page of the runs in a folder, at the usual port if it is free; where it cannot be opened the training goes on without. */
+async function openPage(folder: string): Promise<Dashboard | null> {
+  const options = { folder, ownThread: true }
+  try {
+    const page = await openDashboard(options).catch(() => openDashboard({ ...options, port: 0 }))
+    process.stderr.write(`${page.url} shows it while it trains; later: colonnade dashboard ${folder}\n`)
+    return page
+  } catch (error) {
+    tellWarnings([`dashboard: ${(error as Error).message}`])
+    return null
+  }
+}

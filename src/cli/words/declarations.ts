@@ -1,0 +1,164 @@
+/** What each command is called with and takes: the help, completions and `--switch` come from here. */
+import { runKeys, type Setting, type Settings, text } from '../../entries/settings.ts'
+import { algorithms, environments, policies, textEnvironments } from '../../index.ts'
+import { benchKeys } from '../commands/bench.ts'
+import { checkKeys } from '../commands/check.ts'
+import { dashboardKeys } from '../commands/dashboard.ts'
+import { evaluateKeys } from '../commands/evaluate.ts'
+import { exportKeys, textExportKeys } from '../commands/export.ts'
+import { gatewayKeys } from '../commands/gateway.ts'
+import { generateKeys } from '../commands/generate.ts'
+import { pushKeys } from '../commands/push.ts'
+import { replayKeys } from '../commands/replay.ts'
+import { resumeKeys } from '../commands/resume.ts'
+import { serveKeys } from '../commands/serve.ts'
+import { serveEnvKeys } from '../commands/serve-env.ts'
+import { simulateKeys } from '../commands/simulate.ts'
+import { sweepKeys } from '../commands/sweep.ts'
+import { trainKeys } from '../commands/train.ts'
+
+/** How a command is called. */
+export interface CommandDeclaration {
+  /** What stands behind its name. */
+  readonly takes: string
+  /** What it does, in a line. */
+  readonly does: string
+  /** What else is to be known. */
+  readonly more?: string
+  /** Its own keys, by what they are called. */
+  readonly keys: readonly (readonly [title: string, keys: Settings])[]
+  /** Whether the help of all commands says no more of it than its name. */
+  readonly isRare?: true
+}
+
+const out = (description: string) => ({ out: text('', description) })
+
+const COMMANDS_OF_ALL = {
+  train: {
+    takes: '<environment>',
+    does: 'train in a new run folder',
+    more: 'The folder is runs/<environment>-<n>, unless out=DIR names it. --print-config prints what it would be told, as config=FILE takes it.',
+    keys: [['Keys of train', { ...trainKeys, ...out('the run folder') }]],
+  },
+  sweep: {
+    takes: '<environment>',
+    does: 'train several settings and seeds, and compare them',
+    more: 'Settings are key=a,b,c, lists between bars: mlp.hidden=64,64|128. Runs learn side by side in one world where they can.',
+    keys: [['Keys of sweep, beside those of train', { ...sweepKeys, ...out('the folder of all runs') }]],
+  },
+  resume: {
+    takes: '<run>',
+    does: "go on from a run's newest checkpoint",
+    more: 'It goes further than it was to go with totalSteps=…, or rl.updates=….',
+    keys: [['Keys of resume, beside those of train that leave what was done as it is', resumeKeys]],
+  },
+  evaluate: {
+    takes: '<run>',
+    does: 'play whole episodes with what was learned',
+    keys: [['Keys of evaluate', evaluateKeys]],
+  },
+  replay: {
+    takes: '<run>',
+    does: 'an episode as an animated GIF, or as a page',
+    keys: [['Keys of replay', { ...replayKeys, ...out('a file that ends in .gif or .html') }]],
+  },
+  dashboard: {
+    takes: '[runs]',
+    does: 'show runs on a page, also while they train',
+    keys: [['Keys of dashboard', dashboardKeys]],
+  },
+  export: {
+    takes: '<run>',
+    does: 'write episodes, the policy or the language model',
+    keys: [
+      ['Keys of export', { ...exportKeys, ...out('the file or folder; its ending says the format') }],
+      ['Keys of export, of a run of a language model', textExportKeys],
+    ],
+  },
+  push: {
+    takes: '<run> <owner/name>',
+    does: 'put what was learned on the Hugging Face hub',
+    more: 'The token is taken from HF_TOKEN alone.',
+    keys: [['Keys of push', pushKeys]],
+  },
+  generate: {
+    takes: '<run|model>',
+    does: 'let a language model answer',
+    keys: [['Keys of generate', generateKeys]],
+  },
+  serve: {
+    takes: '<run|model>',
+    does: "answer OpenAI's clients over HTTP",
+    keys: [['Keys of serve', serveKeys]],
+  },
+  gateway: {
+    takes: '<run|model>',
+    does: 'answer agents over HTTP, and keep trajectories',
+    keys: [['Keys of gateway', gatewayKeys]],
+  },
+  environments: { takes: '', does: 'list the environments', keys: [] },
+  check: {
+    takes: '<environment>',
+    does: 'whether an environment keeps its contract',
+    more: 'The exit code is 0 or 1.',
+    keys: [['Keys of check, beside environment.… and wrappers', checkKeys]],
+  },
+  bench: {
+    takes: '<environment>',
+    does: 'how fast an environment steps and trains here',
+    keys: [['Keys of bench, beside environment.…, wrappers and policy', benchKeys]],
+  },
+  doctor: { takes: '[device]', does: 'say what this machine can run, and how fast', keys: [] },
+  'serve-env': {
+    takes: '<environment>',
+    does: "give an environment's lanes to Python (python/colonnade.py starts it)",
+    keys: [['Keys of serve-env, beside environment.… and wrappers', serveEnvKeys]],
+    isRare: true,
+  },
+  simulate: {
+    takes: '',
+    does: 'how fast sampling and learning would be, by engines and staleness',
+    keys: [['Keys of simulate', simulateKeys]],
+    isRare: true,
+  },
+  validate: {
+    takes: '[folder|task]',
+    does: "check a language model's log-probabilities",
+    more: 'The exit code is 0, 1 or 2.',
+    keys: [],
+    isRare: true,
+  },
+  compile: {
+    takes: '<file>',
+    does: 'compile kernels of your own from AssemblyScript (defineKernels)',
+    keys: [['Keys of compile', out('the file of WebAssembly')]],
+    isRare: true,
+  },
+  completion: {
+    takes: 'bash|zsh|fish',
+    does: 'print a script with which a shell completes commands, keys and runs',
+    more: 'In ~/.bashrc: source <(colonnade completion bash). In ~/.zshrc: source <(colonnade completion zsh). In config.fish: colonnade completion fish | source.',
+    keys: [],
+    isRare: true,
+  },
+  trust: {
+    takes: '<module> …',
+    does: 'let runs name a module that lies elsewhere, as it is now',
+    keys: [],
+    isRare: true,
+  },
+} as const satisfies Readonly<Record<string, CommandDeclaration>>
+
+/** Every command by its name. */
+export const declarations: Readonly<Record<string, CommandDeclaration>> = COMMANDS_OF_ALL
+
+/** Every key of all commands, and of runs of everything that comes with Colonnade, with its declaration. */
+export async function everyKey(): Promise<ReadonlyMap<string, Setting>> {
+  const own = Object.values(declarations).flatMap(({ keys }) => keys.flatMap(([, each]) => Object.entries(each)))
+  const runs = [
+    ...[...environments, ...textEnvironments].map(({ id }) => runKeys(id)),
+    ...algorithms.map(({ id }) => runKeys('CartPole-v1', { algorithm: id })),
+    ...policies.map(({ id }) => runKeys('CartPole-v1', { policy: id })),
+  ]
+  return new Map([...own, ...(await Promise.all(runs)).flatMap((keys) => [...keys])])
+}

@@ -1,0 +1,33 @@
+import { InputError } from '../../base/errors.ts'
+import { type Invocation, readKeys, splitWords } from '../../base/invocation.ts'
+import { resolveSweepKeys } from '../../entries/data.ts'
+import { resolveRunKeys, type Settings } from '../../entries/settings.ts'
+import { sweepKeys } from '../commands/sweep.ts'
+import { trainKeys } from '../commands/train.ts'
+import { shellWord } from '../show/terminal.ts'
+import { type ConfigValue, nestKeys, writeConfigText } from './config-file.ts'
+
+/**
+ * Prints what `train` or `sweep` would be told, defaults and all, as YAML that `config=` takes; with `--json` as JSON.
+ * @throws InputError for another command, and as the command does for its words.
+ */
+export async function printConfig(command: string, { words, json }: Invocation): Promise<void> {
+  const own: Settings | null = command === 'train' ? trainKeys : command === 'sweep' ? sweepKeys : null
+  if (own === null) throw new InputError('--print-config', command, 'train or sweep')
+  const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
+  const { out, ...others } = texts
+  const part = (isOwn: boolean) =>
+    Object.fromEntries(Object.entries(others).filter(([key]) => Object.hasOwn(own, key) === isOwn))
+  const told = readKeys(own, part(true))
+  const resolved = await (command === 'train' ? resolveRunKeys : resolveSweepKeys)(subject, part(false))
+  if (told.seeds !== '') resolved.delete('seed') // The seeds are the runs'.
+  const values = new Map<string, ConfigValue>([
+    ...(out === undefined ? [] : [['out', out] as const]),
+    ...Object.entries(told),
+    ...resolved,
+  ])
+  const nested = nestKeys(values)
+  if (json) console.log(JSON.stringify(nested))
+  else
+    console.log(`# colonnade ${command} ${shellWord(subject)} config=FILE\n${await writeConfigText(nested)}`.trimEnd())
+}

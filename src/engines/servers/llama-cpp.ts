@@ -1,0 +1,138 @@
+/**
+ * llama.cpp's server, by `/completion`. It takes no weights over HTTP, so no policy is trained by it: it is for baselines, and for
+ * whoever compares. A token in the middle of a character has no log-probability there; then those of the whole turn are unknown.
+ */
+import { InputError, show } from '../../base/errors.ts'
+import type { JsonClient } from '../../base/http/json-client.ts'
+import { integers, type SettingValues } from '../../base/settings.ts'
+import type { LogprobKind } from '../engine.ts'
+import { defineEngineFactory } from '../engine-factory.ts'
+import type { ClaimedTurn } from './server-answer.ts'
+import {
+  type ServerDescription,
+  type ServerShapes,
+  type ServerTurn,
+  serverEngine,
+  serverSettings,
+} from './server-engine.ts'
+
+const settings = {
+  ...serverSettings('raw'),
+  adapters: integers(
+    [],
+    'ids of the adapters that the server was begun with and that apply, as its /lora-adapters numbers them',
+    0,
+  ),
+}
+
+/** What `llamaCppEngine` is told. */
+export type LlamaCppOptions = Partial<SettingValues<typeof settings>>
+
+/**
+ * An engine that asks llama.cpp's server. Log-probabilities are those at temperature 1 (`raw`), or those after temperature and
+ * filters (`tempered`).
+ * @throws InputError for an address that is none, and settings out of range.
+ * @example createWorld({ environment, policy, engine: llamaCppEngine({ url: 'http://127.0.0.1:8080' }) })
+ */
+export const llamaCppEngine = defineEngineFactory({
+  id: 'llama-cpp',
+  settings,
+  make(given) {
+    if (given.logprobs === 'candidates') {
+      throw new InputError(
+        'llama-cpp.logprobs',
+        show(given.logprobs),
+        'raw, tempered or none: it tells no candidate sets',
+      )
+    }
+    const noTraining = `engine llama-cpp at ${given.url} takes no weights over HTTP`
+    return serverEngine('llama-cpp', given, (client) => new LlamaCppShapes(client, given), noTraining)
+  },
+})
+
+/** Seeds are of 32 bits there, and the largest means any. */
+const SEEDS = 2 ** 32 - 1
+
+class LlamaCppShapes implements ServerShapes {
+  readonly #client: JsonClient
+  readonly #model: string
+  readonly #kind: LogprobKind
+  readonly #adapters: readonly number[]
+
+  constructor(client: JsonClient, { model, logprobs, adapters }: SettingValues<typeof settings>) {
+    this.#client = client
+    this.#model = model
+    this.#kind = logprobs
+    this.#adapters = adapters
+  }
+
+  async describe(): Promise<ServerDescription> {
+    const subject = `engine llama-cpp at ${this.#client.url}`
+    const {
+      default_generation_settings: slot,
+      model_alias: alias,
+      model_path: path,
+    } = await this.#client.ask('/props', null)
+    if (this.#model !== '' && this.#model !== alias && this.#model !== path) {
+      throw new InputError(`${subject}, model`, show(this.#model), `what it serves: ${show(alias ?? path)}`)
+    }
+    if (this.#adapters.length > 0) await this.#checkAdapters(subject)
+    const { n_ctx: room } = (slot ?? {}) as { n_ctx?: unknown }
+    return { context: typeof room === 'number' ? room : null, logprobs: null }
+  }
+
+  async #checkAdapters(subject: string): Promise<void> {
+    const listed: unknown = await this.#client.ask('/lora-adapters', null)
+    const ids = (Array.isArray(listed) ? listed : []).map((each) => (each as { id?: unknown } | null)?.id)
+    const absent = this.#adapters.find((id) => !ids.includes(id))
+    if (absent === undefined) return
+    throw new InputError(`${subject}, adapters`, String(absent), `ids that it has: ${ids.join(', ') || 'none'}`)
+  }
+
+  async tokenize(content: string): Promise<unknown> {
+    return (await this.#client.ask('/tokenize', { content, add_special: false, parse_special: false })).tokens
+  }
+
+  async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
+    const { ids, maxTokens, temperature, topP, topK, minP, seed, stop } = turn
+    const answer = await this.#client.ask(
+      '/completion',
+      {
+        ...{ prompt: ids, n_predict: maxTokens, stop, seed: seed % SEEDS, return_tokens: true, cache_prompt: true },
+        // Its own defaults (penalties, top-k 40, min-p 0.05) are not ours: all that draws is named.
+        ...{ samplers: ['temperature', 'top_k', 'top_p', 'min_p'] },
+        ...{ temperature, top_k: topK, top_p: topP, min_p: minP, repeat_penalty: 1 },
+        ...(this.#kind === 'none' ? {} : { n_probs: 1, post_sampling_probs: this.#kind === 'tempered' }),
+        ...(this.#adapters.length === 0 ? {} : { lora: this.#adapters.map((id) => ({ id, scale: 1 })) }),
+      },
+      signal,
+    )
+    const { tokens, completion_probabilities: entries, stop_type: reason } = answer
+    // Of tokens in the middle of a character it tells nothing, and which those are neither.
+    const isShort = Array.isArray(tokens) && Array.isArray(entries) && entries.length < tokens.length
+    const each = (key: string): unknown => {
+      if (isShort) return tokens.map(() => (key === 'id' ? null : Number.NaN))
+      return Array.isArray(entries) ? entries.map((entry) => (entry as Record<string, unknown> | null)?.[key]) : entries
+    }
+    return {
+      tokens,
+      logprobs: this.#kind === 'tempered' ? logarithms(each('prob')) : each('logprob'),
+      logprobTokens: each('id'),
+      ...{ candidates: null, versions: null },
+      reason: reason === 'eos' || reason === 'word' ? 'stop' : reason === 'limit' ? 'length' : reason,
+    }
+  }
+
+  /** It breaks a request off whose connection is closed. */
+  async abort(): Promise<void> {}
+
+  /** Its weights have no name. */
+  async readVersion(): Promise<null> {
+    return null
+  }
+}
+
+function logarithms(probabilities: unknown): unknown {
+  if (!Array.isArray(probabilities)) return probabilities
+  return probabilities.map((each) => (typeof each === 'number' ? Math.log(each) : each))
+}

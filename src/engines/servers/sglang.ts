@@ -1,0 +1,188 @@
+/** SGLang, or `colonnade serve`, by SGLang's token routes. */
+import { InputError, show } from '../../base/errors.ts'
+import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
+import { type SettingValues, text } from '../../base/settings.ts'
+import type { LogprobKind } from '../engine.ts'
+import { defineEngineFactory } from '../engine-factory.ts'
+import { checkZstd } from '../weight-deltas.ts'
+import type { ClaimedTurn } from './server-answer.ts'
+import {
+  type DeliveredFolder,
+  learningServerSettings,
+  type ServerDescription,
+  type ServerShapes,
+  type ServerTurn,
+  serverEngine,
+} from './server-engine.ts'
+
+const settings = {
+  ...learningServerSettings('tempered'),
+  deltas: text(
+    '',
+    "a folder of the server's own, in which it keeps a whole model and puts together what changed (/pull_weights, as slime's SGLang has it); empty: whole models are delivered",
+  ),
+}
+
+/** What `sglangEngine` is told. */
+export type SglangOptions = Partial<SettingValues<typeof settings>>
+
+/**
+ * An engine that asks SGLang or `colonnade serve`. Log-probabilities are those after temperature (`tempered`); with
+ * `logprobs: 'candidates'` the server is asked for the candidate sets of top-k, top-p and min-p too, and for those among them.
+ * @throws InputError for an address that is none, and settings out of range.
+ * @example createWorld({ environment, policy, engine: sglangEngine({ url: 'http://127.0.0.1:30000' }) })
+ */
+export const sglangEngine = defineEngineFactory({
+  id: 'sglang',
+  settings,
+  make(given) {
+    const { model, logprobs, deltas, weights } = given
+    if (deltas !== '') {
+      checkZstd('sglang.deltas')
+      if (weights === '') throw new InputError('sglang.weights', "''", 'the folder that deltas are put into')
+    }
+    if (logprobs !== 'raw') {
+      return serverEngine('sglang', given, (client) => new SglangShapes(client, { model, logprobs, deltas }))
+    }
+    const expected = 'tempered, candidates or none: SGLang has those after temperature'
+    throw new InputError('sglang.logprobs', show(logprobs), expected)
+  },
+})
+
+/** What an adapter is called that was delivered; its version comes behind. */
+const ADAPTER = 'colonnade-'
+
+class SglangShapes implements ServerShapes {
+  readonly #client: JsonClient
+  readonly #model: string
+  readonly #kind: LogprobKind
+  /** The server's own folder for a whole model. */
+  readonly #local: string
+  /** The adapter that requests name; null before the first. */
+  #adapter: string | null = null
+
+  constructor(
+    client: JsonClient,
+    { model, logprobs, deltas }: { readonly model: string; readonly logprobs: LogprobKind; readonly deltas: string },
+  ) {
+    this.#client = client
+    this.#model = model
+    this.#kind = logprobs
+    this.#local = deltas
+  }
+
+  /** Requests name no model: where one is given, the server has to have it. */
+  async describe(): Promise<ServerDescription> {
+    const { served_model_name: name, model_path: path } = await this.#info()
+    if (this.#model !== '' && this.#model !== name && this.#model !== path) {
+      throw new InputError(
+        `engine sglang at ${this.#client.url}, model`,
+        show(this.#model),
+        `what it serves: ${show(name ?? path)}`,
+      )
+    }
+    const { max_model_len: room } = await this.#client.ask('/tokenize', { prompt: 'a', add_special_tokens: false })
+    return { context: typeof room === 'number' && room > 0 ? room : null, logprobs: null }
+  }
+
+  async tokenize(prompt: string): Promise<unknown> {
+    return (await this.#client.ask('/tokenize', { prompt, add_special_tokens: false })).tokens
+  }
+
+  async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop } = turn
+    const wantsSets = this.#kind === 'candidates'
+    const answer = await this.#client.ask(
+      '/generate',
+      {
+        ...{ rid: id, input_ids: ids, return_logprob: this.#kind !== 'none' && !wantsSets },
+        ...(wantsSets ? { return_sampling_mask: true, sampling_logprobs_mode: 'selected' } : {}),
+        ...(this.#adapter === null ? {} : { lora_path: this.#adapter }),
+        sampling_params: {
+          ...{ temperature, top_p: topP, top_k: topK === 0 ? -1 : topK, min_p: minP, max_new_tokens: maxTokens },
+          ...{ sampling_seed: seed, stop, n: 1, repetition_penalty: 1, min_new_tokens: 0, skip_special_tokens: false },
+        },
+      },
+      signal,
+    )
+    const meta = (answer.meta_info ?? {}) as Record<string, unknown>
+    const { id: named = null } = meta
+    if (named !== null && named !== id) {
+      throw new Error(`answer, meta_info.id: got ${show(named)}, expected ${show(id)}, as asked`)
+    }
+    const { output_token_logprobs: entries, weight_versions: spans, finish_reason: finish } = meta
+    const each = (i: number) =>
+      Array.isArray(entries) ? entries.map((entry) => (entry as unknown[] | null)?.[i]) : entries
+    return {
+      tokens: answer.output_ids,
+      logprobs: wantsSets ? meta.output_token_sampling_logprobs : each(0),
+      logprobTokens: wantsSets ? null : each(1),
+      candidates: meta.output_token_sampling_mask,
+      versions: Array.isArray(spans)
+        ? spans.map((span) => {
+            const [version, start, end] = Array.isArray(span) ? span : []
+            return { version, start, end }
+          })
+        : spans,
+      reason: (finish as { type?: unknown } | null | undefined)?.type,
+    }
+  }
+
+  abort(id: string, signal: AbortSignal): Promise<void> {
+    return this.#client.tell('/abort_request', { rid: id }, signal)
+  }
+
+  async readVersion(): Promise<string | null> {
+    const { weight_version: version } = await this.#info()
+    return typeof version === 'string' ? version : null
+  }
+
+  /** What it says of itself, by the route of today or the one before. */
+  async #info(): Promise<Record<string, unknown>> {
+    return (await this.#client.askIfThere('/model_info')) ?? this.#client.ask('/get_model_info', null)
+  }
+
+  async deliver({ path, number, label, isAdapter }: DeliveredFolder): Promise<void> {
+    if (number !== null) {
+      // Its tokens go on meanwhile.
+      const pulled = { local_checkpoint_dir: this.#local, source_dir: path, target_version: number }
+      await this.#client.tell('/pull_weights', pulled)
+    }
+    const folder = number === null ? path : this.#local
+    // Turns under way go on with the new weights, their keys and values made anew. An adapter that a request began with stays
+    // its own: such turns are broken off, and come again by the new one's name.
+    await this.#client.tell('/pause_generation', { mode: isAdapter ? 'abort' : 'retract' })
+    const former = this.#adapter
+    try {
+      if (isAdapter) await this.#takeAdapter(folder, label)
+      else await this.#succeed('/update_weights_from_disk', { model_path: folder, weight_version: label })
+    } catch (error) {
+      throw await bothErrors(error as Error, () => this.#client.tell('/continue_generation', {}))
+    }
+    await this.#client.tell('/continue_generation', {})
+    if (former === null || former === this.#adapter) return
+    // `colonnade serve` has one adapter: the new one took its place already.
+    await this.#client.tell('/unload_lora_adapter', { lora_name: former }).catch((error) => {
+      if ((error as { status?: number }).status !== 404) throw error
+    })
+  }
+
+  async #takeAdapter(path: string, label: string): Promise<void> {
+    const name = `${ADAPTER}${label}`
+    const load = () => this.#succeed('/load_lora_adapter', { lora_name: name, lora_path: path })
+    await load().catch(async (error: Error) => {
+      // One of this name may be there from a run before.
+      await this.#client.tell('/unload_lora_adapter', { lora_name: name }).then(load, () => {
+        throw error
+      })
+    })
+    await this.#succeed('/update_weight_version', { new_version: label, abort_all_requests: true })
+    this.#adapter = name
+  }
+
+  /** Asks for what the server may refuse in its answer's words. */
+  async #succeed(path: string, body: object): Promise<void> {
+    const { success, message, error_message: reason = message } = await this.#client.ask(path, body)
+    if (success !== true) throw new Error(`${this.#client.url}${path}: success ${show(success)}, ${show(reason)}`)
+  }
+}

@@ -1,0 +1,404 @@
+/**
+ * Environments that somebody has already, as a game on bitecs: components of columns, a world of entities, systems. Each lane has a world of
+ * its own. While a lane's game runs, the columns of the game's components are those of the lane, in the shared memory of the training's
+ * world: they are put in place as `Position.x = …`, so nothing is copied, and the game's own systems read and write there what they always
+ * did. Between two calls the components have the arrays that they came with, so the game can also run by itself.
+ */
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import type { Settings, SettingValues } from '../../base/settings.ts'
+import { box, type Space, spaceType, spaceWidth } from '../../base/space.ts'
+import { type Column, type ColumnType, elementBytes } from '../../components/column.ts'
+import type { EnvironmentFactory, StateDeclaration } from '../environment.ts'
+import { defineLed, type LedOptions, type ObjectAction, type ObjectEnvironment } from './led.ts'
+
+/** A column of a game: an array with a value for each entity. */
+export type ComponentColumn = { [entity: number]: number; readonly length: number }
+
+/** The components of a game by name, each an object of columns. */
+export type GameComponents = Readonly<Record<string, object>>
+
+/** The names of the columns of components: `Position.x`. */
+export type ColumnName<C extends GameComponents> = {
+  [K in keyof C & string]: {
+    [P in keyof C[K] & string]: C[K][P] extends ComponentColumn ? `${K}.${P}` : never
+  }[keyof C[K] & string]
+}[keyof C & string]
+
+/** Columns of some entities as a part of the observation: entity after entity, of each its columns. */
+export interface ObservedColumns<C extends GameComponents, W> {
+  /** One entity, or a list such as a bitecs query gives. */
+  readonly entities: (world: W) => number | ArrayLike<number>
+  /** At most so many entities; the values of those that are not there are 0. Default 1. */
+  readonly numEntities?: number
+  readonly columns: readonly ColumnName<C>[]
+  /** Bounds of each column: one for all, or one for each. */
+  readonly low: number | readonly number[]
+  readonly high: number | readonly number[]
+}
+
+/** What is said of a game on bitecs. */
+export interface FromBitecsOptions<
+  C extends GameComponents,
+  W extends object,
+  A extends Space,
+  S extends Settings,
+  I extends string,
+> extends Omit<LedOptions<A, S, I>, 'observationSpace' | 'actionSpace'> {
+  /** All components that have columns. Tags and what the world itself holds need not be named. */
+  readonly components: C
+  /** Begins a game: a new bitecs world with its entities. All chance in it has to come from `seed`, a whole number from 0 to 2^32 − 1. */
+  readonly createGame: (seed: number, parameters: SettingValues<S>) => W
+  /** The game's systems, in their order: one step is one run of each. */
+  readonly systems: readonly ((world: W) => unknown)[]
+  readonly observation: readonly ObservedColumns<C, W>[]
+  readonly action: {
+    /** The entity that is played. */
+    readonly entity: (world: W) => number
+    /** The columns that a step's action is written into before the systems run: as many as the space has elements. */
+    readonly columns: readonly ColumnName<C>[]
+    readonly space: A
+  }
+  /** The reward of a step, after the systems have run. */
+  readonly reward: (world: W) => number
+  /** Whether the game is over. Default: it goes on until `maxEpisodeSteps`. */
+  readonly terminated?: (world: W) => boolean
+}
+
+/** Where a game's columns lie, and what is copied. */
+export interface GameMemory {
+  /** Columns in the shared memory of the training's world. */
+  readonly adopted: readonly string[]
+  /** Bytes that these take a lane. */
+  readonly adoptedBytes: number
+  /** Columns that stay in the heap of the thread, a set for each lane: shared memory has no such arrays. */
+  readonly kept: readonly string[]
+  /** Bytes that are copied a lane and step: the action into columns, the observation out of them. */
+  readonly copiedBytes: number
+}
+
+/** Makes the environment of a game, and is the bridge to a game that runs by itself. */
+export interface GameFactory<W extends object, A extends Space, S extends Settings, I extends string>
+  extends EnvironmentFactory<S, I> {
+  readonly memory: GameMemory
+  /** What the policy sees of a game: the observation, out of the columns that its components have now. */
+  observe(world: W): Float32Array
+  /** Writes an action into the columns that the game's components have now. */
+  act(world: W, action: ObjectAction<A>): void
+}
+
+/** A component as this file sees it: columns that can be put in place. */
+type Component = Record<string, ComponentColumn>
+
+/** One column of the game. */
+interface GameColumn {
+  readonly name: string
+  readonly component: Component
+  readonly key: string
+  /** What it holds when a game begins: what it held when the environment was defined. */
+  readonly initial: ComponentColumn
+  /** Its type in shared memory; null where that has none. */
+  readonly type: ColumnType | null
+}
+
+const columnTypes = new Map<unknown, ColumnType>([
+  [Float32Array, 'f32'],
+  [Float64Array, 'f64'],
+  [Int32Array, 'i32'],
+  [Uint32Array, 'u32'],
+  [Uint8Array, 'u8'],
+])
+
+/**
+ * Makes an environment of a game on bitecs. Its components' columns are the state; columns of its entities are the observation and the
+ * action; its systems are the step.
+ *
+ * A component is an object of typed arrays, or of arrays, one value for each entity. Systems have to read `Position.x` each time they run,
+ * and not keep the array: it is another one in each lane. What is in the world object belongs to its lane; what is elsewhere in the game's
+ * modules is shared by all lanes, and has to stay as it is.
+ *
+ * @throws InputError for options that are wrong, and for components whose columns cannot be put in place. What the game throws is told with
+ * the lane, its episode and its step.
+ * @example
+ * export const orchard = fromBitecs({
+ *   id: 'Orchard-v0',
+ *   module: import.meta.url,
+ *   components: { Position, Steering, Basket },
+ *   createGame: (seed) => createOrchard(seed),
+ *   systems: [steer, move, pick],
+ *   observation: [{ entities: ({ player }) => player, columns: ['Position.x', 'Position.y'], low: 0, high: 1 }],
+ *   action: { entity: ({ player }) => player, columns: ['Steering.choice'], space: discrete(5) },
+ *   reward: ({ player }) => Basket.picked[player]!,
+ *   maxEpisodeSteps: 300,
+ * })
+ */
+export function fromBitecs<
+  const C extends GameComponents,
+  W extends object,
+  const A extends Space,
+  const S extends Settings = Record<never, never>,
+  const I extends string = string,
+>(options: FromBitecsOptions<C, W, A, S, I>): GameFactory<W, A, S, I> {
+  checkGiven('options of fromBitecs', options, ['components', 'createGame', 'systems', 'observation'])
+  const { components, createGame, systems, observation, action, reward, terminated, ...led } = options
+  const { id } = options
+  for (const [name, given] of Object.entries({ createGame, reward, 'action entity': action?.entity })) {
+    if (typeof given !== 'function') throw new InputError(`${id} ${name}`, show(given), 'a function of the game')
+  }
+  if (terminated !== undefined && typeof terminated !== 'function') {
+    throw new InputError(`${id} terminated`, show(terminated), 'a function of the game')
+  }
+  if (!Array.isArray(systems) || systems.length === 0 || !systems.every((system) => typeof system === 'function')) {
+    throw new InputError(`${id} systems`, show(systems), 'one or more functions of the game')
+  }
+  const columns = listGameColumns(id, components)
+  const pick = (subject: string, names: readonly string[]): GameColumn[] => {
+    if (!Array.isArray(names) || names.length === 0) throw new InputError(subject, show(names), 'one or more columns')
+    return names.map((name) => {
+      const found = columns.find((column) => column.name === name)
+      if (found !== undefined) return found
+      const all = columns.map((column) => column.name)
+      throw unknownWord(`${subject}, column`, String(name), all)
+    })
+  }
+  const parts = bindObservation<W>(id, observation as readonly ObservedNames<W>[], pick)
+  const observationSpace = box({
+    low: parts.flatMap(({ low }) => low),
+    high: parts.flatMap(({ high }) => high),
+  })
+  const actionColumns = pick(`${id} action`, action.columns)
+  const actionSize = spaceWidth(action.space)
+  if (actionColumns.length !== actionSize) {
+    const expected = `${actionSize}, the elements of its space`
+    throw new InputError(`${id} action columns`, `${actionColumns.length} of them`, expected)
+  }
+
+  const write = (world: W, chosen: ObjectAction<A>): void => {
+    const entity = action.entity(world)
+    for (let k = 0; k < actionSize; k++) {
+      const { component, key, name } = actionColumns[k]!
+      checkEntity(`${id} action, ${name}`, entity, component[key]!)
+      component[key]![entity] = typeof chosen === 'number' ? chosen : chosen[k]!
+    }
+  }
+  const read = (world: W, seen: Float32Array): void => {
+    let at = 0
+    for (const { entities, numEntities, columns, subject } of parts) {
+      const found = entities(world)
+      const numFound = typeof found === 'number' ? 1 : found.length
+      if (!(numFound <= numEntities)) throw new InputError(subject, `${numFound} entities`, `at most ${numEntities}`)
+      for (let e = 0; e < numEntities; e++) {
+        for (const { component, key } of columns) {
+          if (e >= numFound) seen[at++] = 0
+          else {
+            const entity = typeof found === 'number' ? found : found[e]!
+            checkEntity(subject, entity, component[key]!)
+            seen[at++] = component[key]![entity]!
+          }
+        }
+      }
+    }
+  }
+
+  const adopted = columns.filter(({ type }) => type !== null)
+  const declared: StateDeclaration = Object.fromEntries(
+    adopted.map(({ name, type, initial }) => [name, [type!, initial.length]]),
+  )
+  /** What this thread has not yet seen leave the arrays alone that the components came with. */
+  const unproven = new Set(['reset', 'step'])
+
+  class Game implements ObjectEnvironment<A> {
+    readonly #parameters: SettingValues<S>
+    /** The lane's own columns. */
+    readonly #own: ComponentColumn[]
+    /** The arrays that the components came with, while the lane's are in place. */
+    readonly #others: ComponentColumn[]
+    #world: W | null = null
+    /** What is answered, each time the same object. */
+    readonly #answer = {
+      observation: new Float32Array(spaceWidth(observationSpace)),
+      reward: 0,
+      terminated: false,
+      truncated: false,
+    }
+    readonly #begun = { observation: this.#answer.observation }
+
+    constructor(parameters: SettingValues<S>, state: Readonly<Record<string, Column>>, n: number) {
+      this.#parameters = parameters
+      this.#own = columns.map(({ name, initial, type }) => {
+        if (type === null) return copied(initial)
+        const column = state[name]!
+        return column.subarray(n * initial.length, (n + 1) * initial.length)
+      })
+      this.#others = columns.map(({ component, key }) => component[key]!)
+    }
+
+    reset(seed: number) {
+      for (let k = 0; k < columns.length; k++) fill(this.#own[k]!, columns[k]!.initial)
+      this.#inPlace('reset', () => {
+        const world = createGame(seed, this.#parameters)
+        if (typeof world !== 'object' || world === null) {
+          throw new InputError(`${id} createGame`, show(world), 'a world of bitecs')
+        }
+        this.#world = world
+        read(world, this.#answer.observation)
+      })
+      return this.#begun
+    }
+
+    step(chosen: ObjectAction<A>) {
+      this.#inPlace('step', () => {
+        const world = this.#world!
+        const answer = this.#answer
+        write(world, chosen)
+        for (let s = 0; s < systems.length; s++) systems[s]!(world)
+        read(world, answer.observation)
+        answer.reward = reward(world)
+        answer.terminated = terminated === undefined ? false : terminated(world)
+      })
+      return this.#answer
+    }
+
+    /** Runs the game while the lane's columns are those of its components. */
+    #inPlace(method: string, run: () => void): void {
+      const own = this.#own
+      const others = this.#others
+      for (let k = 0; k < columns.length; k++) {
+        const { component, key } = columns[k]!
+        others[k] = component[key]!
+        component[key] = own[k]!
+      }
+      const before = unproven.delete(method) ? others.map((column) => Array.from(column)) : null
+      try {
+        run()
+      } finally {
+        for (let k = 0; k < columns.length; k++) columns[k]!.component[columns[k]!.key] = others[k]!
+      }
+      if (before !== null) checkUntouched(id, columns, before)
+    }
+  }
+
+  const factory = defineLed<A, S, I>(
+    {
+      ...(led as Omit<LedOptions<A, S, I>, 'observationSpace' | 'actionSpace'>),
+      observationSpace,
+      actionSpace: action.space,
+    },
+    { columns: declared, create: (parameters, state, n) => new Game(parameters, state, n) },
+  )
+  const memory: GameMemory = {
+    adopted: adopted.map(({ name }) => name),
+    adoptedBytes: adopted.reduce((sum, { type, initial }) => sum + elementBytes[type!] * initial.length, 0),
+    kept: columns.filter(({ type }) => type === null).map(({ name }) => name),
+    copiedBytes: 4 * spaceWidth(observationSpace) + elementBytes[spaceType(action.space)] * actionSize,
+  }
+  return Object.assign(factory, {
+    memory,
+    observe: (world: W): Float32Array => {
+      const seen = new Float32Array(spaceWidth(observationSpace))
+      read(world, seen)
+      return seen
+    },
+    act: write,
+  })
+}
+
+/** Throws where the game wrote to an array that its components came with, while a lane's was in its place. */
+function checkUntouched(id: string, columns: readonly GameColumn[], before: readonly number[][]): void {
+  for (const [k, { name, component, key }] of columns.entries()) {
+    const now = component[key]!
+    if (now.length === before[k]!.length && before[k]!.every((value, e) => Object.is(value, now[e]))) continue
+    const got = 'a game that wrote to an array which it keeps'
+    throw new InputError(`${id} ${name}`, got, `systems that read ${name} each time: each lane has another array`)
+  }
+}
+
+/** @throws InputError for what is no component of columns that can be put in place. */
+function listGameColumns(id: string, components: GameComponents): GameColumn[] {
+  if (typeof components !== 'object' || components === null) {
+    throw new InputError(`${id} components`, show(components), 'an object of components')
+  }
+  const columns = Object.entries(components).flatMap(([name, component]) => {
+    if (typeof component !== 'object' || component === null || isArray(component)) {
+      const got = isArray(component) ? 'an array' : show(component)
+      throw new InputError(`${id} component ${name}`, got, 'an object of columns, like { x: new Float32Array(64) }')
+    }
+    return Object.entries(Object.getOwnPropertyDescriptors(component)).map(([key, { value, writable }]): GameColumn => {
+      const subject = `${id} column ${name}.${key}`
+      if (!isArray(value))
+        throw new InputError(subject, show(value), 'a typed array or an array, a value for each entity')
+      if (writable !== true) throw new InputError(subject, 'one that cannot be set', 'a component that is not frozen')
+      const type = columnTypes.get(value.constructor) ?? null
+      return { name: `${name}.${key}`, component: component as Component, key, initial: copied(value), type }
+    })
+  })
+  if (columns.length === 0) throw new InputError(`${id} components`, 'none with columns', 'one or more')
+  return columns
+}
+
+/** A part of the observation, checked. */
+interface ObservedPart<W> {
+  readonly subject: string
+  readonly entities: (world: W) => number | ArrayLike<number>
+  readonly numEntities: number
+  readonly columns: readonly GameColumn[]
+  /** Bounds of all its numbers. */
+  readonly low: readonly number[]
+  readonly high: readonly number[]
+}
+
+/** A part of the observation whose names are any. */
+type ObservedNames<W> = Omit<ObservedColumns<GameComponents, W>, 'columns'> & { readonly columns: readonly string[] }
+
+/** @throws InputError for a part that is wrong. */
+function bindObservation<W>(
+  id: string,
+  observation: readonly ObservedNames<W>[],
+  pick: (subject: string, names: readonly string[]) => GameColumn[],
+): ObservedPart<W>[] {
+  if (!Array.isArray(observation) || observation.length === 0) {
+    throw new InputError(`${id} observation`, show(observation), 'one or more parts')
+  }
+  return observation.map((part: ObservedNames<W>, p) => {
+    const subject = `environment ${id}, observation[${p}]`
+    const { entities, numEntities = 1, columns: names, low, high, ...unknown } = part
+    for (const key of Object.keys(unknown)) {
+      throw unknownWord(subject, key, ['entities', 'numEntities', 'columns', 'low', 'high'])
+    }
+    if (typeof entities !== 'function')
+      throw new InputError(`${subject} entities`, show(entities), 'a function of the game')
+    if (!Number.isSafeInteger(numEntities) || numEntities < 1) {
+      throw new InputError(`${subject} numEntities`, show(numEntities), 'a whole number ≥ 1')
+    }
+    const columns = pick(subject, names)
+    const spread = (name: string, bound: number | readonly number[]): number[] => {
+      const bounds = typeof bound === 'number' ? columns.map(() => bound) : bound
+      if (bounds?.length !== columns.length) {
+        throw new InputError(`${subject} ${name}`, show(bound), `a number, or ${columns.length}: one for each column`)
+      }
+      return Array.from({ length: numEntities }, () => bounds).flat()
+    }
+    return { subject, entities, numEntities, columns, low: spread('low', low), high: spread('high', high) }
+  })
+}
+
+/** @throws InputError where an entity has no place in a column. */
+function checkEntity(subject: string, entity: number, column: ComponentColumn): void {
+  const length = Array.isArray(column) ? 2 ** 32 - 1 : column.length // Arrays grow.
+  if (Number.isInteger(entity) && entity >= 0 && entity < length) return
+  throw new InputError(subject, `entity ${show(entity)}`, `one from 0 to ${length - 1}: its column has so many places`)
+}
+
+function isArray(value: unknown): value is ComponentColumn {
+  return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))
+}
+
+/** An array of the same kind with the same values. */
+function copied(column: ComponentColumn): ComponentColumn {
+  return (column as unknown as Float32Array).slice()
+}
+
+/** Puts the values of one column into another of its kind. */
+function fill(column: ComponentColumn, values: ComponentColumn): void {
+  if (Array.isArray(column)) column.splice(0, column.length, ...(values as unknown as number[]))
+  else (column as unknown as Float32Array).set(values as unknown as Float32Array)
+}

@@ -1,0 +1,294 @@
+/**
+ * Environments of OpenEnv (Hugging Face) as environments of conversations. A server's WebSocket has a session each; a conversation takes
+ * one of a pool for as long as it lasts, and resets it. Each turn of the model becomes an action, and the observation that comes of
+ * it is what the model is told next.
+ *
+ * The protocol has one `done` for both kinds of end. Where the server says in an observation's metadata whether it was `truncated`, the
+ * reward's component of that name is 1 or 0; where it does not, null.
+ */
+import { checkOptions, InputError, show } from '../../base/errors.ts'
+import type { Message, TextEnvironmentDefinition } from '../text.ts'
+import { type AgentContext, type AgentResult, defineAgent } from '../tools/agent.ts'
+import { TextSocket } from './text-socket.ts'
+
+/** What a server says of a step. */
+export interface OpenEnvObservation {
+  readonly observation: Readonly<Record<string, unknown>>
+  readonly reward: number | null
+  readonly done: boolean
+  /** Null where the server does not say. */
+  readonly truncated: boolean | null
+}
+
+/** How an environment of OpenEnv becomes one of conversations. */
+export interface OpenEnvOptions {
+  /** Where the server is, like `http://127.0.0.1:8000`. */
+  readonly url: string
+  /** What the model is told of an observation: a text, or messages for its chat template. */
+  tell(seen: OpenEnvObservation): string | readonly Message[]
+  /** The action that a turn of the model is, as the server's schema has it. What it throws ends the conversation, with no reward. */
+  act(completion: string): Readonly<Record<string, unknown>>
+  /** Episodes that are told apart by the seeds 0, 1, 2 …, with which the server is reset. */
+  readonly numEpisodes: number
+  /** What the conversation's last reward is when the model has had so many turns and it is not done; default 16 turns. */
+  readonly maxTurns?: number
+  /** Tokens of a turn, at most; default 64. */
+  readonly maxTokens?: number
+  /**
+   * What becomes of a conversation whose turn its budget or the context cut off, as the cohort's `cutTurn` has it: it ends with what that
+   * turn was worth, or goes on; default `end`.
+   */
+  readonly cutTurn?: 'end' | 'continue'
+  /** Characters that the model has to know, where it is made for this environment. */
+  readonly alphabet?: string
+  /** Sessions at once, at most; default 64. Conversations beyond them, or beyond what the server has room for, wait. */
+  readonly sockets?: number
+  /** Seconds after which an answer of the server has failed; default 30. */
+  readonly seconds?: number
+}
+
+const OPTIONS: readonly (keyof OpenEnvOptions)[] = [
+  ...([
+    'url',
+    'tell',
+    'act',
+    'numEpisodes',
+    'maxTurns',
+    'maxTokens',
+    'cutTurn',
+    'alphabet',
+    'sockets',
+    'seconds',
+  ] as const),
+]
+
+/** An environment of conversations, and the connections that it holds. */
+export interface OpenEnvEnvironment extends TextEnvironmentDefinition {
+  /** Ends its sessions. */
+  close(): void
+}
+
+/**
+ * Connects to a server of OpenEnv. Each episode is reset once, since a conversation begins with what is seen then; one that is seen
+ * otherwise later ends its conversation with the reason.
+ * @throws InputError for options that are unknown or out of range, and a server that does not answer.
+ * @example
+ * const environment = await openEnv({
+ *   ...{ url: 'http://127.0.0.1:8000', numEpisodes: 8, maxTurns: 1 },
+ *   tell: ({ observation }) => String(observation.prompt),
+ *   act: (completion) => ({ message: completion }),
+ * })
+ */
+export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironment> {
+  checkOptions('openEnv', options, OPTIONS)
+  const { url, tell, act, numEpisodes, alphabet } = options
+  const { maxTurns = 16, maxTokens = 64, cutTurn = 'end', sockets = 64, seconds = 30 } = options
+  for (const [name, value] of Object.entries({ numEpisodes, maxTurns, maxTokens, sockets })) {
+    if (!(Number.isSafeInteger(value) && value >= 1))
+      throw new InputError(`openEnv.${name}`, show(value), 'a whole number ≥ 1')
+  }
+  if (!(seconds > 0)) throw new InputError('openEnv.seconds', show(seconds), 'a number above 0')
+  if (cutTurn !== 'end' && cutTurn !== 'continue') {
+    throw new InputError('openEnv.cutTurn', show(cutTurn), 'end or continue')
+  }
+  for (const [name, value] of Object.entries({ tell, act })) {
+    if (typeof value !== 'function') throw new InputError(`openEnv.${name}`, show(value), 'a function')
+  }
+  const pool = new SessionPool(addressOf(url), sockets, seconds)
+  const first = await pool.use(async (session) => {
+    const seen: OpenEnvObservation[] = []
+    for (let seed = 0; seed < numEpisodes; seed++) seen.push(await session.reset(seed))
+    return seen
+  })
+  const prompts = first.map((seen) => tell(seen))
+  const messagesOf = (seen: OpenEnvObservation): readonly Message[] => {
+    const told = tell(seen)
+    return typeof told === 'string' ? [{ role: 'user', content: told }] : told
+  }
+  const run = ({ exampleIndex, signal, generate }: AgentContext): Promise<AgentResult> =>
+    pool.use(async (session) => {
+      const seen = await session.reset(exampleIndex)
+      if (JSON.stringify(tell(seen)) !== JSON.stringify(prompts[exampleIndex])) {
+        const got = `${show(tell(seen))} of seed ${exampleIndex}`
+        throw new InputError(`reset of ${url}`, got, `${show(prompts[exampleIndex])}, as before`)
+      }
+      let { completion, stopReason } = await generate()
+      for (let turn = 1; ; turn++) {
+        const next = await session.step(act(completion))
+        const { reward, done, truncated } = next
+        const isCut = cutTurn === 'end' && (stopReason === 'length' || stopReason === 'context')
+        if (done || turn === maxTurns || isCut) {
+          const isTruncated = done ? truncated : true
+          const components = { truncated: isTruncated === null ? null : Number(isTruncated) }
+          return reward === null ? { reward, components, error: `${url} told no reward` } : { reward, components }
+        }
+        ;({ completion, stopReason } = await generate({ messages: messagesOf(next), reward: reward ?? 0 }))
+      }
+    }, signal)
+  const environment = defineAgent({
+    id: 'text/open-env',
+    settings: {},
+    make: () => ({
+      ...{ numExamples: numEpisodes, maxTurns, maxTokens, run },
+      ...(alphabet === undefined ? {} : { alphabet }),
+      example: (index) => ({ prompt: prompts[index]! }),
+    }),
+  })()
+  return { ...environment, close: () => pool.close() }
+}
+
+/** The address of a server's socket. */
+function addressOf(url: string): string {
+  if (typeof url !== 'string' || !URL.canParse(url) || !/^(http|ws)s?:$/.test(new URL(url).protocol)) {
+    throw new InputError('openEnv.url', show(url), 'one like http://127.0.0.1:8000')
+  }
+  return `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws`
+}
+
+/** The server has as many sessions as it has room for. */
+class CapacityError extends Error {}
+
+/** A session of the server. */
+class Session {
+  readonly #socket: TextSocket
+  readonly #seconds: number
+
+  constructor(socket: TextSocket, seconds: number) {
+    this.#socket = socket
+    this.#seconds = seconds
+  }
+
+  get isOpen(): boolean {
+    return this.#socket.isOpen
+  }
+
+  reset(seed: number): Promise<OpenEnvObservation> {
+    return this.#ask({ type: 'reset', data: { seed } })
+  }
+
+  step(action: Readonly<Record<string, unknown>>): Promise<OpenEnvObservation> {
+    return this.#ask({ type: 'step', data: action })
+  }
+
+  close(): void {
+    this.#socket.close()
+  }
+
+  async #ask(message: { readonly type: string; readonly data: object }): Promise<OpenEnvObservation> {
+    const text = await this.#socket.ask(JSON.stringify(message), this.#seconds)
+    let answer: { type?: unknown; data?: Record<string, unknown> }
+    try {
+      answer = JSON.parse(text)
+    } catch {
+      throw new Error(`${message.type}: got ${show(text)}, expected JSON`)
+    }
+    const { type, data } = answer
+    if (type === 'error') {
+      const told = `${message.type}: ${String(data?.message)} (${String(data?.code)})`
+      throw data?.code === 'CAPACITY_REACHED' ? new CapacityError(told) : new Error(told)
+    }
+    const { observation, reward = null, done, metadata } = data ?? {}
+    const isReward = reward === null || typeof reward === 'boolean' || Number.isFinite(reward)
+    if (type !== 'observation' || typeof observation !== 'object' || observation === null || !isReward) {
+      throw new Error(`${message.type}: got ${show(text)}, expected an observation with a reward`)
+    }
+    if (typeof done !== 'boolean') throw new Error(`${message.type}: got done ${show(done)}, expected true or false`)
+    const nested = (observation as { metadata?: object }).metadata
+    const { truncated = null } = { ...nested, ...(metadata as object) } as { truncated?: unknown }
+    return {
+      ...{ observation: observation as Record<string, unknown>, done },
+      reward: reward === null ? null : Number(reward),
+      truncated: typeof truncated === 'boolean' ? truncated : null,
+    }
+  }
+}
+
+/** Sessions that conversations take in turn. */
+class SessionPool {
+  readonly #url: string
+  readonly #seconds: number
+  readonly #free: Session[] = []
+  readonly #waiting: (() => void)[] = []
+  #most: number
+  #count = 0
+  /** A conversation that ends where the context has no more room never gives its session back: it is taken when it is garbage. */
+  readonly #lost = new FinalizationRegistry((socket: TextSocket) => {
+    socket.close()
+    this.#count--
+    this.#waiting.shift()?.()
+  })
+  #isClosed = false
+
+  constructor(url: string, most: number, seconds: number) {
+    this.#url = url
+    this.#most = most
+    this.#seconds = seconds
+  }
+
+  /** Does work with a session of its own. One that was broken off is closed: nobody knows what it comes to. */
+  async use<T>(work: (session: Session) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    for (;;) {
+      const session = await this.#take()
+      const stop = () => session.close()
+      signal?.addEventListener('abort', stop, { once: true })
+      let isFull = false
+      try {
+        if (signal?.aborted) throw new Error('nobody waits for it')
+        return await work(session)
+      } catch (error) {
+        // A server that is full says so to the first question.
+        isFull = error instanceof CapacityError && this.#count > 1
+        if (!isFull) {
+          session.close()
+          throw error
+        }
+        this.#most = this.#count - 1
+        session.close()
+      } finally {
+        signal?.removeEventListener('abort', stop)
+        this.#giveBack(session)
+      }
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const session of this.#free) session.close()
+    for (const goOn of this.#waiting) goOn()
+  }
+
+  async #take(): Promise<Session> {
+    for (;;) {
+      if (this.#isClosed) throw new Error(`${this.#url}: it was closed here`)
+      const free = this.#free.pop()
+      if (free?.isOpen) return free
+      if (free !== undefined) {
+        this.#lost.unregister(free)
+        this.#count--
+      } else if (this.#count < this.#most) break
+      else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    }
+    this.#count++
+    try {
+      const socket = await TextSocket.connect(this.#url, this.#seconds)
+      const session = new Session(socket, this.#seconds)
+      this.#lost.register(session, socket, session)
+      return session
+    } catch (cause) {
+      this.#count--
+      this.#waiting.shift()?.()
+      const expected = 'a server of OpenEnv that answers'
+      throw new InputError('openEnv', (cause as Error).message, expected, { cause })
+    }
+  }
+
+  #giveBack(session: Session): void {
+    if (session.isOpen && !this.#isClosed) this.#free.push(session)
+    else {
+      this.#lost.unregister(session)
+      session.close()
+      this.#count--
+    }
+    this.#waiting.shift()?.()
+  }
+}

@@ -1,0 +1,75 @@
+import { InputError } from '../../base/errors.ts'
+import { integer } from '../../base/settings.ts'
+import { defineEnvironment } from '../environment.ts'
+import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
+
+/**
+ * A maze made anew in each episode, with one way between any two fields: find the goal at the bottom right.
+ *
+ * ## Action Space
+ * Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key before the lane, 4 opens the door before it with
+ * the key.
+ *
+ * ## Observation Space
+ * Box of 126, each 0 or 1: of each of 5 × 5 fields from the lane's own row forward, left to right as it faces them, whether there is a
+ * wall, the goal, a key, a door, an open door; then whether the lane has the key. It sees over walls.
+ *
+ * ## Rewards
+ * 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, else 0.
+ *
+ * ## Starting State
+ * Every maze by walking at random and back where there is no way on; the lane on any field but the goal, facing anywhere.
+ *
+ * ## Episode End
+ * Terminated at the goal. Truncated after `4 · side²` steps.
+ *
+ * ## Arguments
+ * `side` (9), walls included.
+ */
+export const maze = defineEnvironment({
+  id: 'Maze-v0',
+  module: import.meta.url,
+  settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }) },
+  presets: [
+    gridPreset(1_000_000),
+    // It remembers where it has been, and finds the goal sooner.
+    gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
+  ],
+  state: ({ side }) => gridState(side),
+  make: ({ side }) => {
+    if (side % 2 === 0) throw new InputError('Maze-v0.side', `${side}`, 'an odd number: walls lie between fields')
+    const trail = new Uint16Array(side * side)
+    return gridModel(side, 4 * side * side, (fields, begin, dice) => {
+      fields.fill(Field.wall)
+      carve(fields, side, trail, dice)
+      fields[(side - 2) * side + side - 2] = Field.goal
+      beginAnywhere(fields, side, begin, dice)
+    })
+  },
+})
+
+/** Carves a maze out of walls, by a walk that goes back along its trail where all fields around have been visited. */
+function carve(fields: Uint8Array, side: number, trail: Uint16Array, dice: Dice): void {
+  let length = 1
+  trail[0] = side + 1
+  fields[side + 1] = Field.empty
+  while (length > 0) {
+    const at = trail[length - 1]!
+    const [x, y] = [at % side, Math.floor(at / side)]
+    const ways = [
+      x + 2 < side - 1 ? 1 : 0,
+      x - 2 > 0 ? -1 : 0,
+      y + 2 < side - 1 ? side : 0,
+      y - 2 > 0 ? -side : 0,
+    ].filter((way) => way !== 0 && fields[at + 2 * way] === Field.wall)
+    if (ways.length === 0) {
+      length--
+      continue
+    }
+    const way = ways[dice.below(ways.length)]!
+    fields[at + way] = Field.empty
+    fields[at + 2 * way] = Field.empty
+    trail[length] = at + 2 * way
+    length++
+  }
+}

@@ -1,0 +1,11 @@
+/** What the games on a 10 × 10 grid with channels share, whose dynamics are those of MinAtar. */
+import { integer, number } from '../../base/settings.ts'
+import { STEPS_MAX } from '../environment.ts'
+
+/** Fields in a row, and rows. */
+export const SIDE = 10
+
+export const smallGridSettings = {
+  maxEpisodeSteps: integer(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+  stickyActionProbability: number(0.1, 'how often a lane does again what it did before', { min: 0, max: 1 }),
+}

@@ -1,0 +1,289 @@
+import { Stream } from '../../base/random.ts'
+import { integer, number } from '../../base/settings.ts'
+import { box, discrete } from '../../base/space.ts'
+import { defineEnvironment, STEPS_MAX, type State } from '../environment.ts'
+import { Dice } from './grid-rooms.ts'
+
+/** Of the bodies of the snakes of a game; heads are white, food is red. */
+const SNAKE_COLORS = [1, 2, 5, 7, 8, 6, 10, 11] as const
+
+/** A snake sees so many fields each way. */
+const REACH = 3
+const VIEW = 2 * REACH + 1
+const CHANNELS = 4
+const WIDTH = VIEW * VIEW * CHANNELS + 3
+/** Right, down, left, up: the change of column and of row. */
+const COLUMN = [1, 0, -1, 0] as const
+const ROW = [0, 1, 0, -1] as const
+/** Quarter turns to the right of each action. */
+const TURN = [0, 3, 1] as const
+/** Where there is no food: a field beyond those of the largest arena. */
+const NOWHERE = 255
+/** Numbers that the dice give in a step at most, for each snake: of its food, its field and where it faces. */
+const NUMBERS = 3
+
+const state = (fields: number) =>
+  ({
+    /** Fields of the body, a ring from the tail on: `length` of them from `tail`. */
+    body: ['u8', fields],
+    tail: 'u8',
+    length: 'i32',
+    /** 0 right, 1 down, 2 left, 3 up. */
+    facing: 'u8',
+    /** Field of the food that came with this lane; each snake may eat it. */
+    food: 'u8',
+    /** In the row of the game's first lane, of each field whether a snake is on it. Other rows are not used. */
+    occupied: ['u8', fields],
+  }) as const
+
+type SnakeState = State<ReturnType<typeof state>>
+
+/**
+ * Snakes that share an arena with walls around it: each of the `snakes` neighboring lanes of a game is one. A snake moves a field in
+ * each step, and grows by one where it eats. One that meets a wall or a snake is gone, and begins anew as a head alone.
+ *
+ * ## Action Space
+ * Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
+ *
+ * ## Observation Space
+ * Box of 199: of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column from the left), whether
+ * one is a wall or a snake, one over the steps until a snake that does not eat has left it (0 for a wall), whether another snake's head
+ * is there, and whether food is; then how far ahead and to the right the nearest food is, and the length, as parts of the side and of
+ * all fields.
+ *
+ * ## Rewards
+ * 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
+ *
+ * ## Starting State
+ * Each snake is a head on a field of its own, facing anywhere. There is as much food as there are snakes, each on a free field.
+ *
+ * ## Episode End
+ * Terminated for all snakes of a game when there is no free field for a snake or for food. Truncated after `maxEpisodeSteps` (500)
+ * steps.
+ */
+export const snake = defineEnvironment({
+  id: 'Snake-v0',
+  module: import.meta.url,
+  settings: {
+    snakes: integer(4, 'snakes in one arena: as many neighboring lanes', { min: 1, max: 16 }),
+    side: integer(12, 'fields in a row, and rows', { min: 6, max: 15 }),
+    endPenalty: number(1, 'what an end at a wall or a snake costs', { min: 0 }),
+    maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+  },
+  presets: [
+    {
+      environment: { endPenalty: 10 }, // With 1, snakes eat more, and live a third as long.
+      run: { numLanes: 128, totalSteps: 20_000_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 128,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 1e-3,
+          gamma: 0.98,
+          entropyCoef: 0.003,
+        },
+      },
+      policy: { id: 'mlp', parameters: { hidden: [128, 64], activation: 'relu' } },
+    },
+  ],
+  state: ({ side }) => state(side * side),
+  make: ({ snakes, side, endPenalty, maxEpisodeSteps }) => {
+    const numFields = side * side
+    const dice = new Dice()
+    /** Of the snakes of one game, in a step: the field that each enters, −1 for a wall; and whether it ends there. */
+    const entered = new Int16Array(snakes)
+    const ends = new Uint8Array(snakes)
+
+    function isFood(lanes: SnakeState, first: number, field: number): boolean {
+      for (let n = first; n < first + snakes; n++) if (lanes.food[n] === field) return true
+      return false
+    }
+
+    function isFree(lanes: SnakeState, first: number, field: number): boolean {
+      return lanes.occupied[first * numFields + field] === 0 && !isFood(lanes, first, field)
+    }
+
+    /** A field without snake and food, each as often; −1 if there is none. */
+    function freeField(lanes: SnakeState, first: number): number {
+      let numFree = 0
+      for (let field = 0; field < numFields; field++) if (isFree(lanes, first, field)) numFree++
+      if (numFree === 0) return -1
+      let field = 0
+      for (let skipped = dice.below(numFree); skipped > 0 || !isFree(lanes, first, field); field++) {
+        if (isFree(lanes, first, field)) skipped--
+      }
+      return field
+    }
+
+    /** Begins lane n as a head on a free field; false if there is none, and the game is over. */
+    function begin(lanes: SnakeState, first: number, n: number): boolean {
+      const field = freeField(lanes, first)
+      lanes.body[n * numFields] = Math.max(field, 0)
+      lanes.tail[n] = 0
+      lanes.length[n] = 1
+      lanes.facing[n] = dice.below(4)
+      if (field >= 0) lanes.occupied[first * numFields + field] = 1
+      return field >= 0
+    }
+
+    /** Puts food of lane n on a free field; false if there is none. */
+    function putFood(lanes: SnakeState, first: number, n: number): boolean {
+      const field = freeField(lanes, first)
+      if (field >= 0) lanes.food[n] = field
+      return field >= 0
+    }
+
+    /** In how many steps each field of the game at hand will be left, if nobody eats; 0 where nobody is. */
+    const leftIn = new Uint8Array(numFields)
+    /** Whether a head is on it. */
+    const isHead = new Uint8Array(numFields)
+    /** Whether food is on it; the last element is for food that is nowhere. */
+    const hasFood = new Uint8Array(NOWHERE + 1)
+
+    /** Notes of the fields of a game what its snakes see of them. */
+    function lookAt(lanes: SnakeState, first: number): void {
+      leftIn.fill(0)
+      isHead.fill(0)
+      hasFood.fill(0)
+      for (let n = first; n < first + snakes; n++) {
+        hasFood[lanes.food[n]!] = 1
+        for (let k = 0; k < lanes.length[n]!; k++) leftIn[part(lanes, n, k)] = k + 1
+        isHead[part(lanes, n, lanes.length[n]! - 1)] = 1
+      }
+    }
+
+    /** The field of the k-th part of a body, from the tail. */
+    function part({ body, tail }: SnakeState, n: number, k: number): number {
+      return body[n * numFields + ((tail[n]! + k) % numFields)]!
+    }
+
+    function vacateTail(lanes: SnakeState, first: number, n: number): void {
+      lanes.occupied[first * numFields + part(lanes, n, 0)] = 0
+      lanes.tail[n] = (lanes.tail[n]! + 1) % numFields
+      lanes.length[n] = lanes.length[n]! - 1
+    }
+
+    /** Writes row n of the observation. */
+    function show(observation: Float32Array, lanes: SnakeState, first: number, n: number): void {
+      const head = part(lanes, n, lanes.length[n]! - 1)
+      const ahead = lanes.facing[n]!
+      const right = (ahead + 1) % 4
+      const [x, y] = [head % side, Math.floor(head / side)]
+      let at = n * WIDTH
+      for (let far = REACH; far >= -REACH; far--) {
+        for (let aside = -REACH; aside <= REACH; aside++) {
+          const column = x + far * COLUMN[ahead]! + aside * COLUMN[right]!
+          const row = y + far * ROW[ahead]! + aside * ROW[right]!
+          const isWithin = column >= 0 && column < side && row >= 0 && row < side
+          const field = row * side + column
+          const steps = isWithin ? leftIn[field]! : 0
+          observation[at++] = !isWithin || steps > 0 ? 1 : 0
+          observation[at++] = steps > 0 ? 1 / steps : 0
+          observation[at++] = isWithin && field !== head ? isHead[field]! : 0
+          observation[at++] = isWithin ? hasFood[field]! : 0
+        }
+      }
+      let nearest = 0
+      let least = 2 * side
+      for (let each = first; each < first + snakes; each++) {
+        const food = lanes.food[each]!
+        const distance = Math.abs((food % side) - x) + Math.abs(Math.floor(food / side) - y)
+        if (distance >= least) continue
+        least = distance
+        nearest = food
+      }
+      const columns = (nearest % side) - x
+      const rows = Math.floor(nearest / side) - y
+      observation[at++] = (columns * COLUMN[ahead]! + rows * ROW[ahead]!) / side
+      observation[at++] = (columns * COLUMN[right]! + rows * ROW[right]!) / side
+      observation[at] = lanes.length[n]! / numFields
+    }
+
+    return {
+      observationSpace: box({ low: -1, high: 1, shape: [WIDTH] }),
+      actionSpace: discrete(3),
+      numAgents: snakes,
+      draw(lanes, n) {
+        const first = n - (n % snakes)
+        const fields = new Uint8Array(numFields)
+        for (let m = first; m < first + snakes; m++) {
+          if (lanes.food[m]! < numFields) fields[lanes.food[m]!] = 4
+        }
+        for (let m = first; m < first + snakes; m++) {
+          const color = SNAKE_COLORS[(m - first) % SNAKE_COLORS.length]!
+          for (let k = 0; k < lanes.length[m]!; k++) {
+            fields[part(lanes, m, k)] = k === lanes.length[m]! - 1 ? 9 : color
+          }
+        }
+        return { rows: side, columns: side, fields }
+      },
+      maxEpisodeSteps,
+      returnThreshold: null,
+      reset({ state, observation, lane, episode, random }, rows, count) {
+        for (let i = 0; i < count; i += snakes) {
+          const first = rows[i]!
+          dice.begin(random, lane[first]!, episode[first]!)
+          state.occupied.fill(0, first * numFields, (first + snakes) * numFields)
+          state.food.fill(NOWHERE, first, first + snakes)
+          for (let n = first; n < first + snakes; n++) {
+            state.body.fill(0, n * numFields, (n + 1) * numFields)
+            begin(state, first, n)
+          }
+          for (let n = first; n < first + snakes; n++) putFood(state, first, n)
+          lookAt(state, first)
+          for (let n = first; n < first + snakes; n++) show(observation, state, first, n)
+        }
+      },
+      step({ state, observation, reward, terminated, action, lane, episode, step, random }, from, to) {
+        for (let first = from; first < to; first += snakes) {
+          const grid = first * numFields
+          const blocks = Math.ceil((NUMBERS * snakes) / 4)
+          dice.begin(random, lane[first]!, episode[first]!, Stream.step, blocks * step[first]!)
+          for (let i = 0; i < snakes; i++) {
+            const n = first + i
+            const facing = (state.facing[n]! + TURN[action[n]!]!) % 4
+            const head = part(state, n, state.length[n]! - 1)
+            const column = (head % side) + COLUMN[facing]!
+            const row = Math.floor(head / side) + ROW[facing]!
+            state.facing[n] = facing
+            entered[i] = column < 0 || column >= side || row < 0 || row >= side ? -1 : row * side + column
+          }
+          // Tails move on before heads: who follows a tail does not meet it.
+          for (let i = 0; i < snakes; i++) if (!isFood(state, first, entered[i]!)) vacateTail(state, first, first + i)
+          for (let i = 0; i < snakes; i++) {
+            const field = entered[i]!
+            ends[i] = field < 0 || state.occupied[grid + field] === 1 ? 1 : 0
+            for (let other = 0; other < snakes; other++) if (other !== i && entered[other] === field) ends[i] = 1
+          }
+          let hasRoom = true
+          for (let i = 0; i < snakes; i++) {
+            const n = first + i
+            reward[n] = ends[i] === 1 ? -endPenalty : 0
+            if (ends[i] === 1) while (state.length[n]! > 0) vacateTail(state, first, n)
+            else {
+              state.body[n * numFields + ((state.tail[n]! + state.length[n]!) % numFields)] = entered[i]!
+              state.length[n] = state.length[n]! + 1
+              state.occupied[grid + entered[i]!] = 1
+            }
+          }
+          for (let i = 0; i < snakes; i++) {
+            if (ends[i] === 1) continue
+            for (let n = first; n < first + snakes; n++) {
+              if (state.food[n] !== entered[i]) continue
+              reward[first + i] = 1
+              if (!putFood(state, first, n)) hasRoom = false
+            }
+          }
+          for (let i = 0; i < snakes; i++) if (ends[i] === 1 && !begin(state, first, first + i)) hasRoom = false
+          lookAt(state, first)
+          for (let n = first; n < first + snakes; n++) {
+            terminated[n] = hasRoom ? 0 : 1
+            show(observation, state, first, n)
+          }
+        }
+      },
+    }
+  },
+})

@@ -1,0 +1,200 @@
+import { Stream } from '../../base/random.ts'
+import { box, discrete } from '../../base/space.ts'
+import { defineEnvironment } from '../environment.ts'
+import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
+
+const CHANNELS = 4
+const WIDTH = SIDE * SIDE * CHANNELS
+const Channel = { player: 0, enemy: 1, trail: 2, gold: 3 } as const
+const Act = { none: 0, left: 1, up: 2, right: 3, down: 4 } as const
+/** In each of the rows 1 to 8 something may come along. */
+const ROWS = 8
+const Kind = { none: 0, enemy: 1, gold: 2 } as const
+const SPAWN_STEPS = 10
+const MOVE_STEPS = 5
+const RAMP_STEPS = 100
+
+/**
+ * Asterix on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under the id that gymnax gave it. Enemies and
+ * gold come from the sides, at most one in each of eight rows; the player moves among them. They come more often, and move quicker,
+ * as time goes on. It differs from MinAtar as `Breakout-MinAtar` does: its minimal set of actions, none for a sticky first
+ * step to repeat, and a time limit.
+ *
+ * ## Action Space
+ * Discrete(5): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane does
+ * again what it did in the step before.
+ *
+ * ## Observation Space
+ * Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the player, enemies, the trail behind what moves, gold.
+ *
+ * ## Rewards
+ * 1 for gold. Actions at random return 0.78 on average.
+ *
+ * ## Starting State
+ * The player in column 5 of row 5, and nobody else.
+ *
+ * ## Episode End
+ * Terminated when the player and an enemy meet. Truncated after `maxEpisodeSteps` (1000) steps.
+ */
+export const asterix = defineEnvironment({
+  id: 'Asterix-MinAtar',
+  module: import.meta.url,
+  settings: smallGridSettings,
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 3_000_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 128,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 5e-3, // With 1e-3 it stays at 2.
+          gamma: 0.98,
+          entropyCoef: 0.01,
+        },
+      },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+    },
+  ],
+  state: () => ({
+    x: 'u8',
+    y: 'u8',
+    /** Of what is in row i + 1: 0 nothing, 1 an enemy, 2 gold; its column, and 1 if it moves right. */
+    kind: ['u8', ROWS],
+    column: ['u8', ROWS],
+    isRightward: ['u8', ROWS],
+    /** Steps between two that come, and between two moves. */
+    spawnSteps: 'u8',
+    moveSteps: 'u8',
+    /** Steps until the next comes, until all move, and until that happens more often. */
+    spawnTimer: 'u8',
+    moveTimer: 'u8',
+    rampTimer: 'i32',
+    ramps: 'i32',
+    lastAction: 'u8',
+    isOver: 'u8',
+  }),
+  make: ({ maxEpisodeSteps, stickyActionProbability }) => ({
+    observationSpace: box({ low: 0, high: 1, shape: [SIDE, SIDE, CHANNELS] }),
+    actionSpace: discrete(5),
+    maxEpisodeSteps,
+    returnThreshold: null,
+    reset({ state, observation }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        state.x[n] = 5
+        state.y[n] = 5
+        for (const column of [state.kind, state.column, state.isRightward]) column.fill(0, n * ROWS, (n + 1) * ROWS)
+        state.spawnSteps[n] = SPAWN_STEPS
+        state.spawnTimer[n] = SPAWN_STEPS
+        state.moveSteps[n] = MOVE_STEPS
+        state.moveTimer[n] = MOVE_STEPS
+        state.rampTimer[n] = RAMP_STEPS
+        state.ramps[n] = 0
+        state.lastAction[n] = Act.none
+        state.isOver[n] = 0
+        draw(observation, n, state)
+      }
+    },
+    step({ state, observation, reward, terminated, action, lane, episode, step, random }, from, to) {
+      const { x, y, kind, column, isRightward, spawnSteps, moveSteps, spawnTimer, moveTimer, rampTimer } = state
+      for (let n = from; n < to; n++) {
+        reward[n] = 0
+        if (state.isOver[n] === 1) {
+          draw(observation, n, state)
+          continue
+        }
+        random.draw(Stream.step, lane[n]!, episode[n]!, step[n]!)
+        const act = random.uniform(0) < stickyActionProbability ? state.lastAction[n]! : action[n]!
+        state.lastAction[n] = act
+        const first = n * ROWS
+        if (spawnTimer[n] === 0) {
+          const row = freeRow(kind, first, random.uniform(3))
+          if (row >= 0) {
+            isRightward[first + row] = random.uniform(1) < 1 / 2 ? 1 : 0
+            kind[first + row] = random.uniform(2) < 1 / 3 ? Kind.gold : Kind.enemy
+            column[first + row] = isRightward[first + row] === 1 ? 0 : SIDE - 1
+          }
+          spawnTimer[n] = spawnSteps[n]!
+        }
+        if (act === Act.left && x[n]! > 0) x[n] = x[n]! - 1
+        else if (act === Act.right && x[n]! < SIDE - 1) x[n] = x[n]! + 1
+        else if (act === Act.up && y[n]! > 1) y[n] = y[n]! - 1
+        else if (act === Act.down && y[n]! < ROWS) y[n] = y[n]! + 1
+
+        // Only what is in the player's own row can meet it: before all move, and after.
+        const own = first + y[n]! - 1
+        const before = meet(kind, column, own, x[n]!)
+        let after: number = Kind.none
+        if (moveTimer[n] === 0) {
+          moveTimer[n] = moveSteps[n]!
+          for (let each = first; each < first + ROWS; each++) {
+            if (kind[each] === Kind.none) continue
+            const next = column[each]! + (isRightward[each] === 1 ? 1 : -1)
+            if (next < 0 || next >= SIDE) kind[each] = Kind.none
+            else column[each] = next
+          }
+          after = meet(kind, column, own, x[n]!)
+        }
+        reward[n] = (before === Kind.gold ? 1 : 0) + (after === Kind.gold ? 1 : 0)
+        const isOver = before === Kind.enemy || after === Kind.enemy
+        spawnTimer[n] = spawnTimer[n]! - 1
+        moveTimer[n] = moveTimer[n]! - 1
+        if (spawnSteps[n]! > 1 || moveSteps[n]! > 1) {
+          if (rampTimer[n]! >= 0) rampTimer[n] = rampTimer[n]! - 1
+          else {
+            if (moveSteps[n]! > 1 && state.ramps[n]! % 2 === 1) moveSteps[n] = moveSteps[n]! - 1
+            if (spawnSteps[n]! > 1) spawnSteps[n] = spawnSteps[n]! - 1
+            state.ramps[n] = state.ramps[n]! + 1
+            rampTimer[n] = RAMP_STEPS
+          }
+        }
+        terminated[n] = isOver ? 1 : 0
+        state.isOver[n] = terminated[n]!
+        draw(observation, n, state)
+      }
+    },
+  }),
+})
+
+/** One of the rows in which nothing is, by a number in [0, 1); −1 if there is none. */
+function freeRow(kind: Uint8Array, first: number, part: number): number {
+  let numFree = 0
+  for (let row = 0; row < ROWS; row++) if (kind[first + row] === Kind.none) numFree++
+  if (numFree === 0) return -1
+  let row = 0
+  for (let skipped = Math.floor(part * numFree); skipped > 0 || kind[first + row] !== Kind.none; row++) {
+    if (kind[first + row] === Kind.none) skipped--
+  }
+  return row
+}
+
+/** What the player in column x meets in its row; gold is gone then. */
+function meet(kind: Uint8Array, column: Uint8Array, own: number, x: number): number {
+  const met = kind[own]!
+  if (met === Kind.none || column[own] !== x) return Kind.none
+  if (met === Kind.gold) kind[own] = Kind.none
+  return met
+}
+
+/** Writes row n of the observation. */
+function draw(
+  observation: Float32Array,
+  n: number,
+  state: Readonly<Record<'x' | 'y' | 'kind' | 'column' | 'isRightward', Uint8Array>>,
+): void {
+  const row = n * WIDTH
+  observation.fill(0, row, row + WIDTH)
+  observation[row + CHANNELS * (SIDE * state.y[n]! + state.x[n]!) + Channel.player] = 1
+  for (let i = 0; i < ROWS; i++) {
+    const each = n * ROWS + i
+    const kind = state.kind[each]!
+    if (kind === Kind.none) continue
+    const line = row + CHANNELS * SIDE * (i + 1)
+    const column = state.column[each]!
+    const behind = column + (state.isRightward[each] === 1 ? -1 : 1)
+    observation[line + CHANNELS * column + (kind === Kind.gold ? Channel.gold : Channel.enemy)] = 1
+    if (behind >= 0 && behind < SIDE) observation[line + CHANNELS * behind + Channel.trail] = 1
+  }
+}

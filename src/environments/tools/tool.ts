@@ -1,0 +1,143 @@
+/**
+ * Tools: functions that a model may call while it talks. A tool is an ordinary function with a JSON schema of its arguments;
+ * what it returns is told to the model as text. What goes wrong (a name that is no tool's, arguments that do not fit, a
+ * function that throws or takes too long) is told to the model as an error and counted: it is no exception, since the model
+ * can try again.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import type { ToolArguments, ToolCall } from './tool-calls.ts'
+
+/** A function that a model may call. */
+export interface Tool {
+  readonly name: string
+  /** What it does, in words for the model. */
+  readonly description: string
+  /** JSON schema of its arguments: of type object. */
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** Seconds after which a call has failed. */
+  readonly seconds: number
+  /** Returns a text, or what is told to the model as JSON. The signal is aborted when nobody waits any longer. */
+  run(given: ToolArguments, signal: AbortSignal): unknown
+}
+
+/** Seconds that a call of a tool may take, where it does not say. */
+const SECONDS = 10
+
+/**
+ * Defines a tool.
+ * @throws InputError for a name that is none, parameters that are no schema of an object, `run` that is no function, and seconds
+ * that are not above 0.
+ * @example
+ * const add = defineTool({
+ *   name: 'add',
+ *   description: 'The sum of two numbers.',
+ *   parameters: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
+ *   run: ({ a, b }) => (a as number) + (b as number),
+ * })
+ */
+export function defineTool(options: Omit<Tool, 'seconds'> & { readonly seconds?: number }): Tool {
+  const { name, description, parameters, seconds = SECONDS, run } = options ?? {}
+  if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
+    throw new InputError('tool, name', show(name), 'letters, digits, _, . and -, 64 at most')
+  }
+  const refuse = (what: string, got: unknown, expected: string) =>
+    new InputError(`tool ${name}, ${what}`, show(got), expected)
+  if (typeof description !== 'string') throw refuse('description', description, 'a text')
+  if (typeof parameters !== 'object' || parameters === null || parameters.type !== 'object') {
+    throw refuse('parameters', parameters, 'a JSON schema of type object')
+  }
+  if (!(Number.isFinite(seconds) && seconds > 0)) throw refuse('seconds', seconds, 'a number above 0')
+  if (typeof run !== 'function') throw refuse('run', run, 'a function')
+  return { name, description, parameters, seconds, run }
+}
+
+/** A tool as chat templates and servers are told of it. */
+export interface ToolSchema {
+  readonly type: 'function'
+  readonly function: Pick<Tool, 'name' | 'description' | 'parameters'>
+}
+
+/** Tools as chat templates are told of them: `tools` of an example. */
+export function toolSchemas(tools: readonly Tool[]): ToolSchema[] {
+  checkGiven('tools of toolSchemas', tools, 'a list')
+  return tools.map(({ name, description, parameters }) => ({
+    type: 'function',
+    function: { name, description, parameters },
+  }))
+}
+
+/** What a call came to. */
+export interface ToolResult {
+  /** What the model is told: the tool's answer, or what went wrong. */
+  readonly content: string
+  /** True where it went wrong. */
+  readonly isError: boolean
+}
+
+/** Calls the tool of that name. Never fails: what goes wrong is what the model is told. */
+export async function callTool(tools: readonly Tool[], call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+  checkGiven('tools of callTool', tools, 'a list')
+  checkGiven('call of callTool', call, [])
+  if ('malformed' in call) return failed(call.malformed)
+  const tool = tools.find(({ name }) => name === call.name)
+  if (tool === undefined) {
+    return failed(`no tool ${show(call.name)}; there are ${tools.map(({ name }) => name).join(', ')}`)
+  }
+  const wrong = misfit(tool.parameters, call.arguments)
+  if (wrong !== null) return failed(`${tool.name}: ${wrong}`)
+  if (signal.aborted) return failed(`${tool.name}: nobody waits any longer`)
+  const stop = new AbortController()
+  const abort = () => stop.abort(new Error('nobody waits any longer'))
+  let timer: ReturnType<typeof setTimeout> | undefined
+  signal.addEventListener('abort', abort)
+  try {
+    const ended = new Promise<never>((_, reject) => {
+      stop.signal.addEventListener('abort', () => reject(stop.signal.reason))
+      timer = setTimeout(() => stop.abort(new Error(`no answer within ${tool.seconds} s`)), 1000 * tool.seconds)
+    })
+    const answer = await Promise.race([Promise.resolve(tool.run(call.arguments, stop.signal)), ended])
+    return { content: textOf(answer), isError: false }
+  } catch (error) {
+    return failed(`${tool.name}: ${error instanceof Error ? error.message : String(error)}`)
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+function failed(what: string): ToolResult {
+  return { content: `error: ${what}`, isError: true }
+}
+
+function textOf(answer: unknown): string {
+  if (typeof answer === 'string') return answer
+  if (answer === undefined) return ''
+  return JSON.stringify(answer) ?? String(answer)
+}
+
+/** JSON's types, and what they are here. */
+const TYPES: Readonly<Record<string, (value: unknown) => boolean>> = {
+  string: (value) => typeof value === 'string',
+  number: (value) => typeof value === 'number',
+  integer: (value) => Number.isInteger(value),
+  boolean: (value) => typeof value === 'boolean',
+  array: Array.isArray,
+  object: (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  null: (value) => value === null,
+}
+
+/** Why arguments do not fit a schema, as far as its names, their types and lists of values say; null where they do. */
+function misfit({ properties = {}, required = [] }: Readonly<Record<string, unknown>>, given: ToolArguments) {
+  const missing = (required as readonly string[]).find((name) => !Object.hasOwn(given, name))
+  if (missing !== undefined) return `${missing} is missing`
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(properties as object, name)) return `${name} is none of its arguments`
+    const { type, enum: values } = (properties as Record<string, { type?: string | string[]; enum?: unknown[] }>)[name]!
+    const types = type === undefined ? [] : [type].flat()
+    if (types.length > 0 && !types.some((each) => TYPES[each]?.(value))) {
+      return `${name} is ${show(value)}, not of type ${types.join(' or ')}`
+    }
+    if (values !== undefined && !values.includes(value)) return `${name} is ${show(value)}, none of ${show(values)}`
+  }
+  return null
+}

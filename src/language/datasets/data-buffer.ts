@@ -1,0 +1,201 @@
+/**
+ * Prompts, dealt in an order of each epoch's own. Where the buffer stands is two numbers, and what it deals is a function of
+ * them, so that a resumed run neither loses nor repeats a prompt.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkSeed, Random } from '../../base/random.ts'
+import type { Message } from '../../environments/text.ts'
+import { shuffleRows } from '../../kernels/bind.ts'
+import { readJsonLines } from '../../tables/json-lines.ts'
+import { checkLimit, promptOf } from './example.ts'
+
+/** Where a buffer stands: what it deals next follows from it and from the prompts. */
+export interface BufferState {
+  readonly seed: number
+  /** How often all prompts have been dealt. */
+  readonly epochId: number
+  /** How many were dealt in this epoch. */
+  readonly sampleOffset: number
+}
+
+/** A buffer's state as it is saved: with the number and the checksum of the prompts that it belongs to. */
+export interface SavedBufferState extends BufferState {
+  readonly numPrompts: number
+  /** SHA-256 of the prompts as JSON. */
+  readonly prompts: string
+}
+
+/** A prompt as it was dealt: no other has its epoch and promptId, nor its group. */
+export interface DealtPrompt<P> {
+  readonly prompt: P
+  /** Which prompt it is. */
+  readonly promptId: number
+  readonly epoch: number
+  /** Numbers all prompts that were ever dealt, from 0: the group of the samples that it begins. */
+  readonly group: number
+}
+
+/** Stands in the key of the order where conversations have it: one seed deals both in one order. */
+const NO_UPDATE = 0xffffffff
+
+/** The next prompts, and where the buffer stands after them. `n` may be more than there are: then it goes round. */
+export function getSamples<P>(
+  prompts: readonly P[],
+  state: BufferState,
+  n: number,
+): { samples: DealtPrompt<P>[]; state: BufferState } {
+  checkGiven('prompts of getSamples', prompts, 'a list')
+  checkGiven('state of getSamples', state, ['seed', 'epochId', 'sampleOffset'])
+  if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
+  checkWhole('n', n, 1)
+  checkState(state, prompts.length)
+  let { epochId, sampleOffset } = state
+  let order = epochOrder(state.seed, epochId, prompts.length)
+  const samples: DealtPrompt<P>[] = []
+  while (samples.length < n) {
+    if (sampleOffset === prompts.length) {
+      epochId++
+      sampleOffset = 0
+      order = epochOrder(state.seed, epochId, prompts.length)
+    }
+    const promptId = order[sampleOffset]!
+    const group = epochId * prompts.length + sampleOffset
+    samples.push({ prompt: prompts[promptId]!, promptId, epoch: epochId, group })
+    sampleOffset++
+  }
+  return { samples, state: { seed: state.seed, epochId, sampleOffset } }
+}
+
+/** The order in which an epoch deals its prompts. */
+function epochOrder(seed: number, epoch: number, numPrompts: number): Uint32Array {
+  const { key0, key1, words } = new Random(seed)
+  const order = Uint32Array.from({ length: numPrompts }, (_, i) => i)
+  shuffleRows(order, words, numPrompts, epoch, NO_UPDATE, key0, key1)
+  return order
+}
+
+/**
+ * Deals prompts, epoch after epoch. Prompts may be texts, messages or whole examples.
+ * @example
+ * const buffer = new DataBuffer(await loadRlPrompts('prompts.jsonl'), 1)
+ * const prompts = buffer.getPrompts(32)
+ */
+export class DataBuffer<P> {
+  readonly prompts: readonly P[]
+  #state: BufferState
+  #checksum: string | undefined
+
+  /** @throws InputError where there is no prompt, or the seed is no seed. */
+  constructor(prompts: readonly P[], seed = 1) {
+    checkGiven('prompts of DataBuffer', prompts, 'a list')
+    if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
+    this.prompts = [...prompts]
+    this.#state = { seed: checkSeed(seed), epochId: 0, sampleOffset: 0 }
+  }
+
+  get seed(): number {
+    return this.#state.seed
+  }
+
+  /** How often all prompts have been dealt. */
+  get epochId(): number {
+    return this.#state.epochId
+  }
+
+  /** How many were dealt in this epoch. */
+  get sampleOffset(): number {
+    return this.#state.sampleOffset
+  }
+
+  /** The next `n` prompts; more than there are go round. */
+  getPrompts(n: number): DealtPrompt<P>[] {
+    const { samples, state } = getSamples(this.prompts, this.#state, n)
+    this.#state = state
+    return samples
+  }
+
+  /** Where the buffer stands, as JSON can keep it. */
+  async saveState(): Promise<SavedBufferState> {
+    const state = this.#state
+    return { ...state, numPrompts: this.prompts.length, prompts: await this.#promptsChecksum() }
+  }
+
+  /**
+   * Goes on where another buffer with the same prompts stood.
+   * @throws InputError for a state of other prompts, or one that is none; then nothing is changed.
+   */
+  async loadState(saved: SavedBufferState): Promise<void> {
+    const { seed, epochId, sampleOffset, numPrompts, prompts } = saved
+    const state = { seed, epochId, sampleOffset }
+    if (numPrompts !== this.prompts.length) {
+      throw new InputError('buffer state', `one of ${show(numPrompts)} prompts`, `one of these ${this.prompts.length}`)
+    }
+    checkState(state, numPrompts)
+    if (prompts !== (await this.#promptsChecksum())) {
+      throw new InputError('buffer state', 'one of other prompts, or of another order', 'one of these')
+    }
+    this.#state = state
+  }
+
+  async #promptsChecksum(): Promise<string> {
+    const { createHash } = await import('node:crypto')
+    if (this.#checksum === undefined) {
+      const hash = createHash('sha256')
+      for (const prompt of this.prompts) hash.update(`${JSON.stringify(prompt)}\n`)
+      this.#checksum = hash.digest('hex')
+    }
+    return this.#checksum
+  }
+}
+
+function checkState({ seed, epochId, sampleOffset }: BufferState, numPrompts: number): void {
+  checkSeed(seed)
+  checkWhole('epochId', epochId, 0)
+  checkWhole('sampleOffset', sampleOffset, 0, numPrompts)
+}
+
+function checkWhole(name: string, value: number, min: number, max = 2 ** 31 - 1): void {
+  if (Number.isSafeInteger(value) && value >= min && value <= max) return
+  throw new InputError(name, show(value), `a whole number from ${min} to ${max}`)
+}
+
+/** Prompts for a `DataBuffer`: texts or messages, one at least. @throws InputError for what is none, with its place. */
+export function loadPromptsFromList(prompts: readonly unknown[]): (string | readonly Message[])[] {
+  checkGiven('prompts of loadPromptsFromList', prompts, 'a list')
+  if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
+  return prompts.map((prompt, i) => promptOf(prompt, `prompts[${i}]`))
+}
+
+/** Which prompts of a file, and where they stand in its lines. */
+export interface PromptFileOptions {
+  /** The field that is the prompt; default `prompt`. */
+  readonly promptKey?: string
+  /** How many lines are read, at most. */
+  readonly limit?: number
+}
+
+/**
+ * The prompts of a JSONL file, as texts or messages.
+ * @throws InputError with the number of the line that is not JSON, or has no prompt; and where there is none at all.
+ */
+export async function loadPromptsFromJsonl(
+  path: string,
+  { promptKey = 'prompt', limit }: PromptFileOptions = {},
+): Promise<(string | readonly Message[])[]> {
+  checkLimit(limit)
+  const prompts: (string | readonly Message[])[] = []
+  for await (const { place, value } of readJsonLines(path)) {
+    if (prompts.length === limit) break
+    prompts.push(promptOf((value as Record<string, unknown> | null)?.[promptKey], `${place}, ${promptKey}`))
+  }
+  if (prompts.length === 0) throw new InputError(path, 'no line', 'at least one prompt')
+  return prompts
+}
+
+/** A buffer of the prompts of a JSONL file. */
+export async function createBufferFromJsonl(
+  path: string,
+  { seed = 1, ...options }: PromptFileOptions & { readonly seed?: number } = {},
+): Promise<DataBuffer<string | readonly Message[]>> {
+  return new DataBuffer(await loadPromptsFromJsonl(path, options), seed)
+}

@@ -1,0 +1,208 @@
+/**
+ * A language model as a policy: a transformer, its tokenizer and its weights, from a folder or drawn by the seed. Its
+ * definition travels; what it needs of files is read when a world is made.
+ *
+ * What of a model's files is left out is told (`notes`). A model's folder is always whole: every tokenizer has Hugging
+ * Face's files (`files`), so `loadTokenizer` reads what a run or an export has written.
+ */
+import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
+import { InputError, show } from '../base/errors.ts'
+import { jsonOrText } from '../base/files/files.ts'
+import { boolean, choice, integer, number, type Settings, type SettingValues, strings, text } from '../base/settings.ts'
+import type { TextEnvironmentDefinition } from '../environments/text.ts'
+import { openLanguageModel } from './load-language-model.ts'
+import { checkArguments, type TemplateArguments } from './templates/chat-template.ts'
+import { byteTokenizer } from './tokenizers/byte-tokenizer.ts'
+import type { Tokenizer } from './tokenizers/tokenizer.ts'
+import type { WeightBits } from './transformer/forward-plan.ts'
+import { type LoraModel, lora } from './transformer/lora.ts'
+import { openLora } from './transformer/lora-folder.ts'
+import { type TransformerModel, transformer } from './transformer/model.ts'
+import type { ProjectionName } from './transformer/parameters.ts'
+
+/** A language model whose memory can be planned: its weights are not read yet. */
+export interface OpenLanguageModel {
+  readonly model: TransformerModel
+  readonly tokenizer: Tokenizer
+  /** Bits that a weight of a projection is kept in: 32, or fewer under an adapter. */
+  readonly weightBits: WeightBits
+  /** What is trained instead of the weights, where there is an adapter. */
+  readonly adapter: LoraModel | null
+  /** Tokens of a conversation, at most. */
+  readonly context: number
+  /** Where model and tokenizer were read; null for a new model. */
+  readonly folder: string | null
+  /** Reads what it begins with. @throws InputError where a file is missing or damaged. */
+  readWeights(): Promise<LanguageModelWeights>
+}
+
+/** What a language model begins with. */
+export interface LanguageModelWeights {
+  /** Null where they are to be drawn by the seed. */
+  readonly weights: Float32Array | null
+  /** Null where there is no adapter, or its weights are to be drawn. */
+  readonly adapter: Float32Array | null
+  /** What of the files was left out, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** A language model with its parameters: what `createWorld` takes as the policy of a text environment. */
+export interface LanguageModelDefinition extends DefinitionRecord {
+  /** Reads its files, if it has any, but for the weights. @throws InputError where they do not fit, or are not there. */
+  open(environment: TextEnvironmentDefinition): Promise<OpenLanguageModel>
+}
+
+const settings = {
+  folder: text(
+    '',
+    'a folder with config.json, weights and tokenizer, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
+  ),
+  context: integer(
+    0,
+    'tokens of a conversation, at most; 0: 64 of a new model, as many as it was made for of another',
+    {
+      min: 0,
+    },
+  ),
+  width: integer(64, 'elements of a hidden state', { min: 2 }),
+  layers: integer(2, 'layers', { min: 1 }),
+  heads: integer(4, 'heads of attention', { min: 1 }),
+  feedForwardWidth: integer(0, 'elements of the feed-forward layers; 0: four times the width', { min: 0 }),
+  critic: boolean(false, 'give it a value head, which algorithms with a critic need'),
+  loraRank: integer(0, 'rank of adapters, which alone are trained; 0: no adapters', { min: 0 }),
+  loraAlpha: number(0, 'the adapters count alpha / rank times; 0: twice', { min: 0 }),
+  loraDropout: number(0, 'part of their inputs that adapters do not see in training', { min: 0, max: 0.99 }),
+  loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; none named: all'),
+  adapter: text('', "a folder with an adapter in PEFT's format, to go on from"),
+  quantize: choice(
+    32,
+    [32, 8, 4],
+    'bits of each frozen weight under an adapter: a quarter of the memory by 8, about a seventh by 4',
+  ),
+  quantizeActivations: boolean(
+    false,
+    'round what those weights are multiplied with to 8 bits, too: faster with native kernels, other results',
+  ),
+  templateArguments: strings(
+    [],
+    'what its chat template is told, like enable_thinking=false; values are JSON, or else texts',
+  ),
+  anyText: boolean(false, "know every byte, not only the environment's own characters"),
+} satisfies Settings
+
+/** Makes a language model from a folder, or a new one. */
+export const languageModel: Factory<typeof settings, LanguageModelDefinition> = defineFactory(
+  'policy',
+  { id: 'languageModel', module: import.meta.url, settings },
+  (parameters) => ({
+    async open(environment: TextEnvironmentDefinition) {
+      const { readWeights, ...bare } =
+        parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
+      const { quantizeActivations } = parameters
+      const opened = { ...bare, model: { ...bare.model, quantizesActivations: quantizeActivations } }
+      const adapter = await adapt(parameters, opened.model)
+      if (quantizeActivations && parameters.quantize === 32) {
+        throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
+      }
+      if (parameters.quantize < 32 && adapter === null) {
+        throw new InputError(
+          'languageModel.quantize',
+          `${parameters.quantize}, without an adapter`,
+          'a loraRank, or an adapter to go on from',
+        )
+      }
+      return {
+        ...opened,
+        weightBits: parameters.quantize,
+        adapter: adapter?.model ?? null,
+        async readWeights() {
+          const read = await readWeights()
+          return { ...read, adapter: (await adapter?.readWeights()) ?? null }
+        },
+      }
+    },
+  }),
+)
+
+type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'readWeights'> & {
+  readWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
+}
+
+/** The adapter that the settings ask for. */
+async function adapt(
+  { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets }: SettingValues<typeof settings>,
+  model: TransformerModel,
+): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array | null> } | null> {
+  if (adapter !== '') {
+    const opened = await openLora(adapter, model)
+    const has = opened.model.settings.rank
+    if (rank !== 0 && rank !== has) {
+      throw new InputError('languageModel.loraRank', show(rank), `${has}, as ${adapter} has, or 0`)
+    }
+    return opened
+  }
+  if (rank === 0) {
+    const [asked] = Object.entries({ loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length }).find(
+      ([, value]) => value !== 0,
+    ) ?? [null]
+    if (asked === null) return null
+    throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 where there are adapters')
+  }
+  const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
+  return {
+    model: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }),
+    readWeights: async () => null,
+  }
+}
+
+function create(parameters: SettingValues<typeof settings>, environment: TextEnvironmentDefinition): Bare {
+  const { width, layers, heads, feedForwardWidth, critic, anyText } = parameters
+  const { alphabet } = environment
+  const tokenizer = anyText || alphabet === undefined ? byteTokenizer() : byteTokenizer({ alphabet })
+  checkArguments('languageModel.templateArguments', argumentsOf(parameters), []) // Its own template reads none.
+  const context = parameters.context || 64
+  if (width % heads !== 0) throw new InputError('languageModel.heads', String(heads), `a divisor of width ${width}`)
+  const config = {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    vocab_size: tokenizer.vocabularySize,
+    hidden_size: width,
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    intermediate_size: feedForwardWidth || 4 * width,
+    max_position_embeddings: context,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10_000,
+    tie_word_embeddings: true,
+    initializer_range: 1 / Math.sqrt(width),
+  }
+  const model = transformer(config, { valueHead: critic })
+  return { model, tokenizer, context, folder: null, readWeights: async () => ({ weights: null, notes: [] }) }
+}
+
+/** `name=value` words as what they name. */
+function argumentsOf({ templateArguments }: SettingValues<typeof settings>): TemplateArguments {
+  const given: Record<string, unknown> = {}
+  for (const word of templateArguments) {
+    const [, name, value] = /^([A-Za-z_]\w*)=(.*)$/s.exec(word) ?? []
+    if (name === undefined) throw new InputError('languageModel.templateArguments', show(word), 'name=value')
+    if (Object.hasOwn(given, name)) throw new InputError('languageModel.templateArguments', `${name} twice`, 'it once')
+    given[name] = jsonOrText(value!)
+  }
+  return given
+}
+
+async function openFolder(parameters: SettingValues<typeof settings>): Promise<Bare> {
+  const { folder: folderOrId, context, critic } = parameters
+  const templateArguments = argumentsOf(parameters)
+  const opened = await openLanguageModel(folderOrId, { valueHead: critic, templateArguments })
+  const { contextLength } = opened.model.shape
+  if (context > contextLength) {
+    throw new InputError(
+      'languageModel.context',
+      String(context),
+      `at most ${contextLength}, as ${folderOrId} was made for`,
+    )
+  }
+  return { ...opened, context: context || contextLength }
+}

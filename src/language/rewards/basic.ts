@@ -1,0 +1,152 @@
+/**
+ * Rewards that need nothing but the text and the example. Lengths are in words. There is no perplexity among them: it
+ * is a matter of a model's log-probabilities, which a reward is not shown.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { integer, number, strings } from '../../base/settings.ts'
+import type { Example } from '../../environments/text.ts'
+import { defineReward, failed, type Judgment } from './reward.ts'
+import { containsPhrase, normalizedText, wordsOf } from './words.ts'
+
+/**
+ * How near a completion comes to a number of words: 1 where it differs by `tolerance`, as a share of the target, at
+ * most; from there down in a straight line, by 1 for each further target length, to 0.
+ */
+export const lengthReward = defineReward({
+  id: 'length',
+  inTime: true,
+  settings: {
+    targetLength: integer(50, 'words that a completion should have', { min: 1 }),
+    tolerance: number(0.2, 'share of the target by which it may differ', { min: 0 }),
+  },
+  make:
+    ({ targetLength, tolerance }) =>
+    (_, completion) => {
+      const deviation = Math.abs(wordsOf(completion).length - targetLength) / targetLength
+      return Math.max(0, 1 - Math.max(0, deviation - tolerance))
+    },
+})
+
+/**
+ * The share of the keywords that stand in the completion as whole words, times `bonusMultiplier` where all of them do.
+ * @throws InputError without keywords.
+ */
+export const keywordReward = defineReward({
+  id: 'keyword',
+  inTime: true,
+  settings: {
+    keywords: strings([], 'words or phrases that should occur'),
+    bonusMultiplier: number(1, 'factor where all of them occur', { min: 0 }),
+  },
+  make: ({ keywords, bonusMultiplier }) => {
+    checkWords('keyword.keywords', keywords)
+    return (_, completion) => {
+      const found = keywords.filter((keyword) => containsPhrase(completion, keyword)).length
+      return (found / keywords.length) * (found === keywords.length ? bonusMultiplier : 1)
+    }
+  },
+})
+
+/**
+ * 1 where the completion is the example's answer, else 0: capitals, spaces and punctuation at the ends do not count.
+ * With a `similarityThreshold` below 1, F1 over their words from that threshold on is enough.
+ */
+export const accuracyReward = defineReward({
+  id: 'accuracy',
+  inTime: true,
+  settings: {
+    similarityThreshold: number(1, 'F1 over words from which on the answer counts as right', { above: 0, max: 1 }),
+  },
+  make:
+    ({ similarityThreshold }) =>
+    (_, completion, example) => {
+      const answer = answerOf(example)
+      if (typeof answer !== 'string') return answer
+      const wanted = normalizedText(answer)
+      if (wanted === '' ? completion === answer : normalizedText(completion) === wanted) return 1
+      return similarityThreshold < 1 && computeF1Score(completion, answer) >= similarityThreshold ? 1 : 0
+    },
+})
+
+/** F1 over the words of the completion and of the example's answer. */
+export const f1ScoreReward = defineReward({
+  id: 'f1Score',
+  inTime: true,
+  settings: {},
+  make: () => (_, completion, example) => {
+    const answer = answerOf(example)
+    return typeof answer === 'string' ? computeF1Score(completion, answer) : answer
+  },
+})
+
+/**
+ * 1 where the completion is nothing but these tags in this order, each once, and something in each:
+ * `<think>…</think> <answer>…</answer>`; else 0 (DeepSeek-R1's format reward, arXiv:2501.12948).
+ * @throws InputError without tags, or where one is no name.
+ */
+export const formatReward = defineReward({
+  id: 'format',
+  inTime: true,
+  settings: { tags: strings(['think', 'answer'], 'the tags, in their order') },
+  make: ({ tags }) => {
+    checkWords('format.tags', tags)
+    const odd = tags.find((tag) => !/^[\w-]+$/.test(tag))
+    if (odd !== undefined) throw new InputError('format.tags', show(odd), 'letters, digits, _ and - only')
+    return (_, completion) => (hasFormat(completion, tags) ? 1 : 0)
+  },
+})
+
+function hasFormat(completion: string, tags: readonly string[]): boolean {
+  let rest = completion.trim()
+  for (const tag of tags) {
+    const [open, close] = [`<${tag}>`, `</${tag}>`]
+    const end = rest.indexOf(close)
+    if (!rest.startsWith(open) || end < 0) return false
+    const inside = rest.slice(open.length, end)
+    if (inside.trim() === '' || tags.some((other) => inside.includes(`<${other}>`) || inside.includes(`</${other}>`))) {
+      return false
+    }
+    rest = rest.slice(end + close.length).trimStart()
+  }
+  return rest === ''
+}
+
+/**
+ * F1 over words, each as often as it occurs: 2PR / (P + R), with P the share of the completion's words that the answer
+ * has, and R the share of the answer's words that the completion has (SQuAD, arXiv:1606.05250). Articles do not count,
+ * unless there is nothing else. 1 where neither has words.
+ */
+export function computeF1Score(completion: string, answer: string): number {
+  checkGiven('completion of computeF1Score', completion, 'a text')
+  checkGiven('answer of computeF1Score', answer, 'a text')
+  const given = withoutArticles(wordsOf(completion))
+  const wanted = withoutArticles(wordsOf(answer))
+  if (given.length + wanted.length === 0) return 1
+  const left = new Map<string, number>()
+  for (const word of wanted) left.set(word, (left.get(word) ?? 0) + 1)
+  let common = 0
+  for (const word of given) {
+    const count = left.get(word) ?? 0
+    if (count > 0) {
+      common++
+      left.set(word, count - 1)
+    }
+  }
+  return (2 * common) / (given.length + wanted.length)
+}
+
+function withoutArticles(list: readonly string[]): readonly string[] {
+  const rest = list.filter((word) => word !== 'a' && word !== 'an' && word !== 'the')
+  return rest.length === 0 ? list : rest
+}
+
+/** The example's answer, or the judgment that there is none to compare with. */
+export function answerOf(example: Example): string | Judgment {
+  const { answer } = example
+  return typeof answer === 'string' ? answer : failed('noReference', `the example's answer is ${show(answer)}, no text`)
+}
+
+/** Throws an InputError where a list that must have words has none. */
+export function checkWords(subject: string, list: readonly string[]): void {
+  if (list.length === 0) throw new InputError(subject, 'an empty list', 'at least one word')
+}

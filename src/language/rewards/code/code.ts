@@ -1,0 +1,124 @@
+/**
+ * Rewards for programs in JavaScript: the completion's function is called with the arguments of the example's tests, in
+ * an interpreter with limits of steps and memory, which are the same on every machine and under every load. The worker
+ * that it runs in is killed at a time that no program of so many steps takes, so only a judge that is at fault meets it.
+ */
+import { checkGiven, InputError, show } from '../../../base/errors.ts'
+import { ownFile } from '../../../base/files/own-files.ts'
+import { boolean, integer, text } from '../../../base/settings.ts'
+import { WorkerPool } from '../../../base/threads/workers.ts'
+import type { Example } from '../../../environments/text.ts'
+import { defineReward, type ExcessKind, failed, type Judgment } from '../reward.ts'
+import type { CodeResult, CodeTask } from './interpreter.ts'
+
+/**
+ * Nanoseconds for a step after which the worker is killed: at least 20 times what the slowest programs took that were
+ * looked for (docs/rewards.md); and a minute, however few the steps.
+ */
+const NS_PER_STEP = 1000
+const MIN_MS = 60_000
+
+/** MiB of a worker's stack: so much that the interpreter's own limit, which is the same everywhere, is met first. */
+const STACK_MIB = 32
+
+let pool: WorkerPool | undefined
+
+/** A test of a program: the arguments of the call, and the result. Both are JSON. */
+export interface CodeTest {
+  readonly input: readonly unknown[]
+  readonly expected: unknown
+}
+
+/** The last fenced block of code in a completion; all of it where there is none. `export` before a declaration goes. */
+export function extractCode(completion: string): string {
+  checkGiven('completion of extractCode', completion, 'a text')
+  const fences = completion.split(/^[ \t]*```[^\n]*$/m)
+  const code = fences.length < 3 ? completion : fences[fences.length % 2 === 1 ? fences.length - 2 : fences.length - 1]!
+  return code.replace(/^export\s+(?:default\s+)?(?=(?:async\s+)?(?:function|const|let|class)\b)/gm, '')
+}
+
+/**
+ * Whether a program passes the tests of its example: 1 for all of them, else 0; with `partial` the share that it
+ * passes. The column `tests` holds a list of `{ input, expected }`, with the list of arguments and the result as JSON;
+ * the column `functionName` says what is called, else the setting does. A program that throws, or needs more steps or
+ * memory than it may, fails that test: this is the program's fault, and no failure of the reward. `reason` says what the
+ * first test failed of, and the component `excess` is 1 where a call went beyond its limits. Null where the example has no
+ * tests, or the worker died or was killed.
+ * @throws InputError if the function's name is none.
+ */
+export const codeReward = defineReward({
+  id: 'code',
+  inTime: true,
+  settings: {
+    functionName: text('solve', 'the function that is called, where the example does not say'),
+    partial: boolean(false, 'the share of tests that pass, instead of all or nothing'),
+    maxSteps: integer(100_000_000, 'steps of the interpreter for one call; a second is some 50 million', {
+      min: 100_000,
+      max: 1e12,
+    }),
+    memoryLimitMib: integer(64, 'MiB for one call, the interpreter’s own included', { min: 16, max: 1024 }),
+  },
+  make: (settings) => {
+    checkName('code.functionName', settings.functionName)
+    return async (_, completion, example, signal) => {
+      const tests = testsOf(example)
+      if (!isList(tests)) return tests
+      const { functionName = settings.functionName } = example
+      checkName('the example’s functionName', functionName)
+      const code = extractCode(completion)
+      const { maxSteps, memoryLimitMib } = settings
+      let passed = 0
+      let reason: string | undefined
+      let excess: ExcessKind | undefined
+      for (const [i, { input, expected }] of tests.entries()) {
+        const task = { code, functionName, argumentsJson: JSON.stringify(input), maxSteps, memoryLimitMib }
+        const result = await call(task, signal)
+        if ('failure' in result) return result
+        if ('json' in result && isSameJson(JSON.parse(result.json), expected)) {
+          passed++
+          continue
+        }
+        reason ??= `test ${i}: ${'json' in result ? `gave ${show(JSON.parse(result.json))}` : result.error}`
+        if ('error' in result) excess ??= result.excess
+        if (!settings.partial) break
+      }
+      const share = passed / tests.length
+      const components = { passed: share, excess: excess === undefined ? 0 : 1 }
+      return { value: settings.partial ? share : Math.floor(share), components, reason, excess }
+    }
+  },
+})
+
+function checkName(subject: string, name: unknown): asserts name is string {
+  if (typeof name !== 'string' || !/^[A-Za-z_$][\w$]*$/.test(name)) {
+    throw new InputError(subject, show(name), 'the name of a function, like solve')
+  }
+}
+
+function testsOf({ tests }: Example): readonly CodeTest[] | Judgment {
+  const isTest = (test: unknown): boolean =>
+    typeof test === 'object' && test !== null && 'expected' in test && 'input' in test && Array.isArray(test.input)
+  if (Array.isArray(tests) && tests.length > 0 && tests.every(isTest)) return tests
+  return failed('noReference', `the example's tests are ${show(tests)}, no list of { input: […], expected }`)
+}
+
+async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgment> {
+  pool ??= new WorkerPool(ownFile(new URL('./code-worker.js', import.meta.url)), { stackMib: STACK_MIB })
+  const limitMs = Math.max(MIN_MS, (task.maxSteps * NS_PER_STEP) / 1e6)
+  const outcome = await pool.run<CodeResult>(task, limitMs, signal)
+  return 'answer' in outcome ? outcome.answer : failed(outcome.failure, outcome.error)
+}
+
+function isList<T>(value: readonly T[] | object): value is readonly T[] {
+  return Array.isArray(value)
+}
+
+/** Whether two values are the same JSON; the order of an object's keys does not count. */
+function isSameJson(a: unknown, b: unknown): boolean {
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b
+  if (Array.isArray(a) !== Array.isArray(b)) return false
+  const [given, wanted] = [a, b] as [Record<string, unknown>, Record<string, unknown>]
+  const keys = Object.keys(wanted)
+  if (Object.keys(given).length !== keys.length) return false
+  return keys.every((key) => Object.hasOwn(given, key) && isSameJson(given[key], wanted[key]))
+}

@@ -1,0 +1,5 @@
+/** A worker that compares mathematical answers. It is killed where one comparison takes too long. */
+import { serve } from '../../../base/threads/serve.ts'
+import { compareAnswers, type MathsTask } from '../comparison.ts'
+
+serve<MathsTask>((task) => ({ answer: compareAnswers(task) }))

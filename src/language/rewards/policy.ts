@@ -1,0 +1,128 @@
+/** Rewards under a policy for failures: how long a call may take, how often it is tried again, and what a failure ends in. */
+import { choice, integer, number, resolveSettings, type SettingValues } from '../../base/settings.ts'
+import {
+  batchSizeOf,
+  checkCount,
+  type ExcessKind,
+  excessKinds,
+  type FailureKind,
+  failureKinds,
+  isInTime,
+  type Judgment,
+  judge,
+  judgeMany,
+  mapBounded,
+  partsOf,
+  type Reward,
+  RewardFailure,
+  type RewardInput,
+  withBatch,
+  withinTime,
+} from './reward.ts'
+
+export const policySettings = {
+  timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
+  retries: integer(0, 'further attempts after one that failed', { min: 0 }),
+  onFailure: choice(
+    'mask',
+    ['mask', 'fail'],
+    'what a failure ends in: a value of null, which leaves the sample out, or a RewardFailure, for the group to fail',
+  ),
+}
+
+/** How the failures of a reward are dealt with. */
+export type RewardPolicy = SettingValues<typeof policySettings>
+
+/** Calls of a reward and how they ended; `attempts` counts retries too. */
+export class RewardCounts {
+  calls = 0
+  attempts = 0
+  /** Answers that went beyond the limits of their judge, by kind. */
+  readonly excesses = Object.fromEntries(excessKinds.map((kind) => [kind, 0])) as Record<ExcessKind, number>
+  /** Attempts that failed, by kind. */
+  readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
+}
+
+/**
+ * The reward under a policy for its failures. Every attempt has its own time limit, unless the reward ends by itself, and
+ * every failure is counted by kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
+ * says so. What the caller aborts is not tried again. A reward that `judgesTogether` still does: each call has its own time
+ * limit, and is made again for those without a value, or for the whole group.
+ */
+export function withPolicy(
+  reward: Reward,
+  policy: Partial<RewardPolicy> = {},
+): Reward & { readonly counts: RewardCounts } {
+  const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
+  const limitMs = isInTime(reward) ? null : timeoutMs
+  const counts = new RewardCounts()
+  const size = batchSizeOf(reward)
+  /** Judgments of what one call is made for; `begin` makes it. */
+  const judgeCall = async (
+    inputs: readonly RewardInput[],
+    begin: (asked: readonly RewardInput[], signal: AbortSignal) => Promise<Judgment>[],
+    signal: AbortSignal | undefined,
+  ): Promise<Judgment[]> => {
+    counts.calls += inputs.length
+    const judgments = new Array<Judgment>(inputs.length)
+    let open = inputs.map((_, i) => i)
+    for (let attempt = 0; ; attempt++) {
+      counts.attempts += open.length
+      const asked = open.map((i) => inputs[i]!)
+      const came = await withinTime((inner) => begin(asked, inner), asked.length, limitMs, signal)
+      for (const [at, judgment] of came.entries()) {
+        judgments[open[at]!] = judgment
+        if (judgment.excess !== undefined) counts.excesses[judgment.excess]++
+        if (judgment.failure !== undefined) counts.failures[judgment.failure]++
+      }
+      const missed = open.filter((i) => judgments[i]!.failure !== undefined)
+      if (missed.length === 0) return judgments
+      const { failure, error } = judgments[missed[0]!]!
+      if (attempt < retries && failure !== 'aborted') {
+        open = size === 'group' ? open : missed
+        continue
+      }
+      if (onFailure === 'fail') throw new RewardFailure(failure!, error!)
+      return judgments
+    }
+  }
+  const policed: Reward = async (prompt, completion, example, signal) => {
+    const input = { prompt, completion, example }
+    return (await judgeCall([input], (_, inner) => [judge(reward, input, inner)], signal))[0]!
+  }
+  if (size !== null) {
+    withBatch(
+      policed,
+      (inputs, signal) => judgeCall(inputs, (asked, inner) => judgeMany(reward, asked, inner), signal),
+      size,
+    )
+  }
+  return Object.assign(policed, { counts })
+}
+
+/**
+ * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgments come in the
+ * order of the samples. A RewardFailure ends the batch. A reward that `judgesTogether` is called for as many samples as it
+ * takes, at most `maxWorkers` calls at a time, and again for those without a value; one of groups takes all of them as one
+ * group, and is called again for all.
+ * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
+ * @example
+ * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
+ * const judgments = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])
+ */
+export function createAsyncBatchProcessor(
+  reward: Reward,
+  { maxWorkers = 4, ...policy }: { maxWorkers?: number } & Partial<RewardPolicy> = {},
+): {
+  (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]>
+  readonly counts: RewardCounts
+} {
+  checkCount('maxWorkers', maxWorkers)
+  const policed = withPolicy(reward, policy)
+  const size = batchSizeOf(reward) ?? 1
+  const process = async (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> => {
+    const judgeAll = (part: readonly RewardInput[]) => Promise.all(judgeMany(policed, part, signal))
+    return (await mapBounded(partsOf(inputs, size), maxWorkers, judgeAll)).flat()
+  }
+  return Object.assign(process, { counts: policed.counts })
+}

@@ -1,0 +1,307 @@
+/**
+ * A tokenizer in a folder, as Hugging Face's libraries write it. `tokenizer.json` is the tokenizer; the files beside it name
+ * the tokens that begin and end, and hold the chat templates. `@huggingface/tokenizers` does the work; what it has no words
+ * for (special tokens as text, a text that continues another) is the same tokenizer with a few lines of its file changed,
+ * over the one vocabulary.
+ *
+ * The file is a stranger's, with regular expressions and replacements of his own, so whatever the library does with it has
+ * a limit of time: making the tokenizer, and each text that it encodes or decodes, but for short texts of a tokenizer whose
+ * steps are all known to be quick (`quick-steps.ts`): a limit takes ten times as long as such a text. Between the steps of its sequences the
+ * text has a limit of length, for one that puts two characters for each doubles it every time.
+ */
+import { createHash } from 'node:crypto'
+import type { Tokenizer as Engine } from '@huggingface/tokenizers'
+import { InputError, show } from '../../base/errors.ts'
+import { isThere, parseJsonObject, readWhole } from '../../base/files/files.ts'
+import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from '../templates/chat-template.ts'
+import { isQuick, QUICK_LENGTH } from './quick-steps.ts'
+import { TimeLimitError, withinTime } from './time-limit.ts'
+import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
+
+/** A JSON object. */
+type Json = Readonly<Record<string, unknown>>
+/** An entry of `added_tokens` in tokenizer.json. */
+interface AddedToken {
+  readonly id: number
+  readonly content: string
+  readonly special?: boolean
+}
+/** A tokenizer, the same one for texts that continue others, and the added tokens that it looks for. */
+interface Reader {
+  readonly whole: Engine
+  readonly continued: Engine
+  readonly added: RegExp
+}
+
+/** What of a model's folder is its tokenizer. */
+export const TOKENIZER_FILES = [
+  ...['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json'],
+  ...['generation_config.json', 'chat_template.jinja'],
+]
+
+/** How a tokenizer is read. */
+export interface TokenizerOptions {
+  /** What its chat template is told besides the messages, like `{ enable_thinking: false }`; default nothing. */
+  readonly templateArguments?: TemplateArguments
+  /**
+   * Milliseconds that making the tokenizer, or encoding or decoding one text, may take (but for short texts of tokenizers
+   * whose steps are known to be quick); default 30,000 and 10,000 more for
+   * each MiB of the file, or for each 2²⁰ characters or ids.
+   */
+  readonly timeoutMs?: number
+}
+
+/** The tokens that templates know by these names. */
+const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
+/** Characters of a text between two steps of a normalizer, pre-tokenizer or decoder. */
+const MAX_CHARACTERS = 2 ** 22
+/** Ids of a tokenizer's file are below it: many times as many as any vocabulary has tokens. */
+const MAX_IDS = 2 ** 24
+const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
+
+/**
+ * Reads a tokenizer's folder: `tokenizer.json`, and, where they are there, `tokenizer_config.json`,
+ * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
+ * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
+ * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
+ * the vocabulary, for an id that is no whole number below 2²⁴, for a chat template that cannot be read, for an argument that it does not read, and for what takes longer
+ * than `timeoutMs`; its methods throw one for a text that does, or that the library fails at.
+ * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
+ */
+export async function loadTokenizer(
+  folder: string,
+  { templateArguments = {}, timeoutMs }: TokenizerOptions = {},
+): Promise<Tokenizer> {
+  if (timeoutMs !== undefined && !(Number.isFinite(timeoutMs) && timeoutMs > 0)) {
+    throw new InputError('timeoutMs', String(timeoutMs), 'a number above 0')
+  }
+  const path = `${folder}/tokenizer.json`
+  const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
+  const files = new Map([['tokenizer.json', bytes]])
+  for (const name of TOKENIZER_FILES) {
+    if (files.has(name) || !(await isThere(`${folder}/${name}`))) continue
+    files.set(name, await readWhole(`${folder}/${name}`, 'a file of a tokenizer'))
+  }
+  const json = parseJsonObject(path, bytes)
+  const readIfThere = (name: string): Json =>
+    files.has(name) ? parseJsonObject(`${folder}/${name}`, files.get(name)!) : {}
+  const config = readIfThere('tokenizer_config.json')
+  const named = namedTokens({ ...readIfThere('special_tokens_map.json'), ...config })
+  const generation = readIfThere('generation_config.json')
+
+  const added = (json.added_tokens ?? []) as AddedToken[]
+  checkIds(path, json, added)
+  const limit = (size: number): number => timeoutMs ?? 30_000 + (10_000 * size) / 2 ** 20
+  const allQuick = [json.normalizer, json.pre_tokenizer, json.decoder].every(isQuick)
+  const limitOfText = (length: number): number | null => (allQuick && length <= QUICK_LENGTH ? null : limit(length))
+  const { Tokenizer: Library } = await import('@huggingface/tokenizers')
+  const start = () => {
+    const readers = startReaders(Library, json, config, added)
+    return { ...readers, leading: config.add_bos_token === undefined ? leadingIds(readers.usual.whole) : null }
+  }
+  const { usual, plain, leading } = bounded(path, 'a tokenizer of a known kind', limit(bytes.length), start)
+  const engine = usual.whole
+  let vocabularySize = 0
+  for (const id of engine.get_vocab().values()) vocabularySize = Math.max(vocabularySize, id + 1)
+  const idOf = (name: string): number[] => {
+    const token = named[name]
+    if (token === undefined) return []
+    const id = engine.token_to_id(token)
+    if (id === undefined) throw new InputError(`${folder}, ${name}`, show(token), 'a token of its vocabulary')
+    return [id]
+  }
+  const ends = [generation.eos_token_id ?? []].flat()
+  for (const id of ends) {
+    if (!(Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) < vocabularySize)) {
+      throw new InputError(`${folder}/generation_config.json, eos_token_id`, show(id), `ids below ${vocabularySize}`)
+    }
+  }
+  const special = added.filter((token) => token.special)
+  const specialIds = new Set(special.map(({ id }) => id))
+  return {
+    id: createHash('sha256').update(bytes).digest('hex'),
+    files,
+    vocabularySize,
+    beginIds: leading ?? (config.add_bos_token ? idOf('bos_token') : []),
+    endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
+    specialTokens: special.map(({ content }) => content),
+    chatTemplate: await readTemplate(folder, config, named, templateArguments),
+    encode(text, { special: asSpecial = false, continues = false } = {}) {
+      checkUnicode(text)
+      const reader = asSpecial ? usual : plain
+      return bounded(`text ${show(text)}`, `what ${path} can encode`, limitOfText(text.length), () =>
+        continues ? encodeContinued(reader, text) : idsOf(reader.whole, text),
+      )
+    },
+    decode(ids, { skipSpecial = false } = {}) {
+      return bounded(`${ids.length} ids`, `what ${path} can decode`, limitOfText(ids.length), () => {
+        // The library would make up an unknown token for an id that has none.
+        let text = ''
+        let run: number[] = []
+        for (let i = 0; i <= ids.length; i++) {
+          const id = ids[i]
+          if (skipSpecial && id !== undefined && specialIds.has(id)) continue
+          if (id !== undefined && engine.id_to_token(id) !== undefined) run.push(id)
+          else {
+            if (run.length > 0) text += engine.decode(run, { clean_up_tokenization_spaces: false })
+            if (id !== undefined) text += REPLACEMENT
+            run = []
+          }
+        }
+        return text
+      })
+    },
+  }
+}
+
+/**
+ * The library keeps a list as long as the largest id, and takes ids beyond its end for none; JSON's numbers above 2⁵³ are not told apart.
+ * What else is wrong with the file is the library's to say.
+ */
+function checkIds(path: string, { model }: Json, added: readonly AddedToken[]): void {
+  const { vocab } = (model ?? {}) as Json
+  const ids = typeof vocab === 'object' && vocab !== null && !Array.isArray(vocab) ? Object.entries(vocab) : []
+  const addedIds = Array.isArray(added) ? added.map((token) => [token?.content, token?.id] as const) : []
+  for (const [token, id] of [...ids, ...addedIds]) {
+    if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < MAX_IDS) continue
+    throw new InputError(`${path}, id of token ${show(token)}`, show(id), `a whole number from 0 to ${MAX_IDS - 1}`)
+  }
+}
+
+/**
+ * What the library gives within the limit of milliseconds, or without one.
+ * @throws InputError where it throws, or has not ended.
+ */
+function bounded<T>(subject: string, expected: string, limitMs: number | null, call: () => T): T {
+  try {
+    return limitMs === null ? call() : withinTime(limitMs, call)
+  } catch (cause) {
+    if (cause instanceof InputError) throw cause
+    const { message } = cause as Error
+    if (!(cause instanceof TimeLimitError)) throw new InputError(subject, `an error (${message})`, expected, { cause })
+    throw new InputError(subject, message, `${expected}; timeoutMs of loadTokenizer allows more`, { cause })
+  }
+}
+
+/** The tokenizer as its file has it, and one that takes special tokens as text. */
+function startReaders(Library: typeof Engine, json: Json, config: Json, added: readonly AddedToken[]) {
+  const start = (changes: Json): Engine => {
+    const engine = new Library({ ...json, ...changes }, config)
+    for (const part of [engine.normalizer, engine.pre_tokenizer, engine.decoder]) limitLength(part)
+    return engine
+  }
+  const whole = start({})
+  // The vocabulary, with its merges, is by far the largest part: it is built once and shared.
+  const variant = (changes: Json) => {
+    const engine = start({ model: NO_MODEL, ...changes })
+    engine.model = whole.model
+    return engine
+  }
+  const continued = { normalizer: withoutPrefix(json.normalizer), pre_tokenizer: withoutPrefix(json.pre_tokenizer) }
+  const text = { added_tokens: added.filter(({ special }) => !special) }
+  const usual: Reader = { whole, continued: variant(continued), added: anyOf(added.map(({ content }) => content)) }
+  const plain: Reader = {
+    whole: variant(text),
+    continued: variant({ ...continued, ...text }),
+    added: anyOf(text.added_tokens.map(({ content }) => content)),
+  }
+  return { usual, plain }
+}
+
+/** Lets the sequences in a part of a tokenizer look at the length of the text after each of their steps. */
+function limitLength(part: unknown): void {
+  const sequence = part as Record<string, unknown[] | undefined> | null
+  for (const name of ['normalizers', 'tokenizers', 'decoders']) {
+    const steps = sequence?.[name]
+    if (steps === undefined) continue
+    steps.forEach(limitLength)
+    sequence![name] = steps.flatMap((step) => [step, lengthCheck])
+  }
+}
+
+/** A step, of whichever kind, that gives what it is given. */
+const lengthCheck = {
+  normalize: (text: string) => checkLength([text])[0],
+  pre_tokenize: checkLength,
+  decode_chain: checkLength,
+}
+
+function checkLength(texts: readonly string[]): readonly string[] {
+  const length = texts.reduce((sum, text) => sum + text.length, 0)
+  if (length > MAX_CHARACTERS)
+    throw new Error(`a step made ${length} characters, and at most ${MAX_CHARACTERS} are allowed`)
+  return texts
+}
+
+/** A normalizer or pre-tokenizer that puts nothing before a text. */
+function withoutPrefix(part: unknown): unknown {
+  if (Array.isArray(part)) return part.map(withoutPrefix).filter((entry) => entry !== null)
+  if (typeof part !== 'object' || part === null) return part
+  const { type } = part as Json
+  if (type === 'Prepend') return null
+  if (type === 'Metaspace') return { ...part, prepend_scheme: 'never', add_prefix_space: false }
+  if (type === 'ByteLevel') return { ...part, add_prefix_space: false }
+  if (type !== 'Sequence') return part
+  return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, withoutPrefix(value)]))
+}
+
+function idsOf(engine: Engine, text: string): number[] {
+  const { ids, tokens } = engine.encode(text, { add_special_tokens: false })
+  const at = ids.findIndex((id: number | undefined) => id === undefined)
+  if (at >= 0) throw new InputError(`text ${show(text)}`, show(tokens[at]), 'only what the tokenizer has tokens for')
+  return ids
+}
+
+/** What stands before the first added token continues the text before; the rest is read as usual. */
+function encodeContinued({ whole, continued, added }: Reader, text: string): number[] {
+  const at = text.search(added)
+  if (at < 0) return idsOf(continued, text)
+  return [...idsOf(continued, text.slice(0, at)), ...idsOf(whole, text.slice(at))]
+}
+
+/** What the post-processor puts before a text. */
+function leadingIds(engine: Engine): number[] {
+  const text = idsOf(engine, 'x')
+  const { ids } = engine.encode('x')
+  const at = ids.findIndex((_: number, start: number) => text.every((id, i) => ids[start + i] === id))
+  return ids.slice(0, Math.max(at, 0))
+}
+
+/** Tokens by the names that files and templates have for them. */
+function namedTokens(config: Json): Record<string, string> {
+  const named: Record<string, string> = {}
+  for (const name of NAMED_TOKENS) {
+    const value = config[name]
+    const content = typeof value === 'object' && value !== null ? (value as Json).content : value
+    if (typeof content === 'string') named[name] = content
+  }
+  return named
+}
+
+/** `chat_template.jinja`, else `chat_template` of the configuration: one text, or several by name. */
+async function readTemplate(
+  folder: string,
+  config: Json,
+  named: Json,
+  given: TemplateArguments,
+): Promise<ChatTemplate | null> {
+  const file = `${folder}/chat_template.jinja`
+  if (await isThere(file)) {
+    const source = new TextDecoder().decode(await readWhole(file, 'a chat template'))
+    return jinjaTemplate(file, { default: source }, named, given)
+  }
+  const name = `${folder}/tokenizer_config.json, chat_template`
+  const { chat_template: template } = config
+  if (template === undefined || template === null) {
+    checkArguments(`${folder} without a chat template`, given, [])
+    return null
+  }
+  if (typeof template === 'string') return jinjaTemplate(name, { default: template }, named, given)
+  const sources = Array.isArray(template)
+    ? Object.fromEntries(template.map((entry: Json | null) => [entry?.name, entry?.template]))
+    : template
+  if (typeof sources !== 'object' || Object.values(sources).some((source) => typeof source !== 'string')) {
+    throw new InputError(name, show(template), 'a text, or texts by name')
+  }
+  return jinjaTemplate(name, sources as Record<string, string>, named, given)
+}

@@ -1,0 +1,346 @@
+/**
+ * Conversations as ids. A chat template gives text; what becomes of it here is decided at boundaries between turns: what
+ * stands is never tokenized again, what is added is tokenized alone, and what a message says is text, whatever it spells, so
+ * that nobody opens another's turn by writing a special token. Where a template rewrites what stands (Qwen3's takes thinking
+ * out of earlier turns), what stands is left as it is, and the conversation goes on with ids of its own from the first one on.
+ *
+ * Such ids are a new **segment**: a row of its own, with a mask of its own. A reply adds what the template has between
+ * the conversation before and after. Supervised examples are cut into segments in the same way. Special tokens that the
+ * model itself chose stay special. Templates are told no date; what the user tells them (`templateArguments`) they must
+ * read.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { isMessage, type Message } from '../../environments/text.ts'
+import { asTemplateWants } from '../templates/called-tools.ts'
+import type { ChatTemplate, RenderOptions } from '../templates/chat-template.ts'
+import { anyOf, type Tokenizer } from './tokenizer.ts'
+
+/** Ids of an example for supervised fine-tuning. */
+export interface TrainingExample {
+  readonly ids: number[]
+  /** For each id, 1 where the model is to say it, 0 where it is told. */
+  readonly lossMask: number[]
+}
+
+/** Stand around the number of a special token that a message spells out, while the template is rendered: noncharacters. */
+const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
+
+/**
+ * The ids of a conversation by the tokenizer's chat template. Nothing is put before them but what the template writes.
+ * @throws InputError where the tokenizer has no template, or the template refuses the messages.
+ */
+export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options: RenderOptions = {}): number[] {
+  checkGiven('tokenizer of renderIds', tokenizer, ['encode', 'decode'])
+  checkGiven('messages of renderIds', messages, 'a list')
+  if (messages.length === 0) throw new InputError('messages', 'none', 'at least one')
+  const { addGenerationPrompt = false, tools } = options
+  const rendering = new Rendering(tokenizer, tools)
+  return rendering.encode(rendering.text(messages, { addGenerationPrompt }), false)
+}
+
+/**
+ * The ids of a prompt: of a conversation up to where the assistant's turn begins; or of plain text, which the model continues,
+ * behind what the tokenizer puts before a text.
+ * @throws InputError as `renderIds` does.
+ */
+export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[], tools?: Tools): number[] {
+  checkGiven('tokenizer of promptIds', tokenizer, ['encode', 'decode'])
+  return typeof prompt === 'string'
+    ? [...tokenizer.beginIds, ...tokenizer.encode(prompt)]
+    : renderIds(tokenizer, prompt, { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) })
+}
+
+/** Functions that the model may call, as JSON schemas. */
+export type Tools = readonly object[]
+
+/** How a conversation goes on after a turn of the assistant. */
+export interface NextTurn {
+  /** What is appended to the ids that stand; or, where it is rewritten, the whole conversation up to where the assistant's turn begins. */
+  readonly ids: number[]
+  /** True where the template renders what stands in another way, now that more follows. */
+  readonly isRewritten: boolean
+}
+
+/**
+ * The ids that are appended to those of a conversation when it goes on: the end of the assistant's turn, as far as it has
+ * not said it, the messages that are new, and the beginning of its next turn. Only these are tokenized. `lastId` is the last
+ * id that is stored: the end of the turn is not said twice.
+ *
+ * The template must render `after` to a text that begins with what stands; `nextTurn` goes on where it does not.
+ * @throws InputError where it does not (a template that drops thinking from earlier messages, or frames the last one in
+ * another way), naming the place; where `before` does not end with the assistant, or `after` does not begin with `before`;
+ * and as `renderIds` does.
+ */
+export function turnIds(
+  tokenizer: Tokenizer,
+  before: readonly Message[],
+  after: readonly Message[],
+  lastId: number,
+  tools?: Tools,
+): number[] {
+  checkGiven('tokenizer of turnIds', tokenizer, ['encode', 'decode'])
+  checkGiven('before of turnIds', before, 'a list')
+  checkGiven('after of turnIds', after, 'a list')
+  const { ids, isRewritten } = nextTurn(tokenizer, before, after, lastId, tools)
+  if (!isRewritten) return ids
+  const rendering = new Rendering(tokenizer, tools)
+  throw rendering.refuseStart(rendering.text(after, { addGenerationPrompt: true }), rendering.text(before))
+}
+
+/**
+ * How a conversation goes on: by the ids that `turnIds` appends, or by all ids anew where the template rewrites what stands. A
+ * template that insists on `tool_calls` is told the calls that the assistant has written as such (`asTemplateWants`).
+ * @throws InputError where `before` does not end with the assistant, or `after` does not begin with `before`; and as
+ * `renderIds` does.
+ */
+export function nextTurn(
+  tokenizer: Tokenizer,
+  before: readonly Message[],
+  after: readonly Message[],
+  lastId: number,
+  tools?: Tools,
+): NextTurn {
+  checkGiven('tokenizer of nextTurn', tokenizer, ['encode', 'decode'])
+  checkGiven('before of nextTurn', before, 'a list')
+  checkGiven('after of nextTurn', after, 'a list')
+  if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
+  const isKept = before.every((message, i) => JSON.stringify(message) === JSON.stringify(after[i]))
+  if (!isKept || after.length === before.length) {
+    throw new InputError('after', roles(after), 'the messages of before, and new ones')
+  }
+  return asTemplateWants(after, (messages) => {
+    const rendering = new Rendering(tokenizer, tools)
+    const stood = messages.slice(0, before.length)
+    const old = rendering.text(stood)
+    const text = rendering.text(messages, { addGenerationPrompt: true })
+    const closing = text.startsWith(old) ? rendering.closing(stood, old) : rendering.spoken(stood, text)
+    if (closing === null) return { ids: rendering.encode(text, false), isRewritten: true }
+    const { end, close } = closing
+    if (end === null) return { ids: rendering.encode(text.slice(close), true), isRewritten: false }
+    const told = rendering.encodeBehind(end, text)
+    return { ids: lastId === end.id ? told : [end.id, ...told], isRewritten: false }
+  })
+}
+
+/**
+ * A conversation, or a prompt and its answer, as supervised fine-tuning sees it. The mask is 0 but for what the assistant
+ * says: its words and the token that ends its turn. Each piece is tokenized as the model will meet it: prompts up to where
+ * it speaks, then its words. That is one row, or several where the template rewrites earlier turns: each row then ends with
+ * the last turn that the template leaves as the model says it. An answer to the empty prompt is a text that is learned whole.
+ * What follows a plain text is messages whose words stand one behind another, each of the assistant's with an end token.
+ * @throws InputError for a conversation in which the assistant says nothing, a template that renders the assistant's turn in
+ * another way than its prompt begins it, or has no end token behind the assistant's words, a tokenizer without end ids, and
+ * as `renderIds` does.
+ */
+export function trainingRows(
+  tokenizer: Tokenizer,
+  example:
+    | readonly Message[]
+    | { readonly prompt: string | readonly Message[]; readonly answer: string | readonly Message[] },
+  tools?: Tools,
+): TrainingExample[] {
+  checkGiven('tokenizer of trainingRows', tokenizer, ['encode', 'decode'])
+  const rowsOf = (messages: readonly Message[]) =>
+    asTemplateWants(messages, (wanted) => conversationRows(tokenizer, wanted, tools))
+  if (!('answer' in example)) return rowsOf(example)
+  const { prompt, answer } = example
+  const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
+  if (typeof prompt !== 'string') return rowsOf([...prompt, ...said])
+  const [end] = tokenizer.endIds
+  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
+  const ids = promptIds(tokenizer, prompt)
+  const lossMask = ids.map(() => 0)
+  for (const { role, content } of said) {
+    const more = tokenizer.encode(content ?? '', { continues: prompt !== '' || lossMask.includes(1) })
+    if (role === 'assistant') more.push(end)
+    for (const id of more) {
+      ids.push(id)
+      lossMask.push(role === 'assistant' ? 1 : 0)
+    }
+  }
+  return [{ ids, lossMask }]
+}
+
+function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], tools?: Tools): TrainingExample[] {
+  const rendering = new Rendering(tokenizer, tools)
+  const rows: { ids: number[]; lossMask: number[] }[] = []
+  const add = (more: number[], mask: 0 | 1): void => {
+    const { ids, lossMask } = rows.at(-1)!
+    for (const id of more) {
+      ids.push(id)
+      lossMask.push(mask)
+    }
+  }
+  /** The last turn of the assistant as it says it, and the token that ends it there. */
+  let said = ''
+  let end: EndToken | null = null
+  const isKept = (text: string) => end !== null && text.startsWith(said.slice(0, end.to))
+  for (const [index, { role }] of messages.entries()) {
+    if (role !== 'assistant') continue
+    const prompt = rendering.text(messages.slice(0, index), { addGenerationPrompt: true })
+    const whole = rendering.text(messages.slice(0, index + 1))
+    rendering.checkStart(whole, prompt)
+    if (isKept(prompt)) add(rendering.encodeBehind(end!, prompt), 0)
+    else {
+      rows.push({ ids: [], lossMask: [] })
+      add(rendering.encode(prompt, false), 0)
+    }
+    ;[said, end] = [whole, rendering.firstEnd(whole, prompt.length)]
+    if (end === null) throw rendering.refuse('no end token behind what the assistant says', 'one of the end ids')
+    add(rendering.encode(whole.slice(prompt.length, end.from), true), 1)
+    add([end.id], 1)
+  }
+  if (end === null) throw new InputError('messages', roles(messages), 'something that the assistant says')
+  const text = rendering.text(messages)
+  add(rendering.encodeBehind(end, isKept(text) ? text : said), 0)
+  return rows
+}
+
+/** A token that ends a turn, and where its text begins and ends. */
+interface EndToken {
+  readonly id: number
+  readonly from: number
+  readonly to: number
+}
+
+/** Renders by a tokenizer's template, with the special tokens that messages spell out kept apart from the template's. */
+class Rendering {
+  readonly #tokenizer: Tokenizer
+  readonly #template: ChatTemplate
+  /** What is numbered between OPEN and CLOSE. */
+  readonly #spelled: readonly string[]
+  readonly #pattern: RegExp
+  readonly #tools: { readonly tools?: Tools } = {}
+
+  constructor(tokenizer: Tokenizer, tools: Tools | undefined) {
+    if (tokenizer.chatTemplate === null) {
+      throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'one, for messages')
+    }
+    this.#tokenizer = tokenizer
+    this.#template = tokenizer.chatTemplate
+    this.#spelled = [...tokenizer.specialTokens, OPEN, CLOSE]
+    this.#pattern = anyOf(this.#spelled, 'g')
+    if (tools !== undefined) this.#tools = { tools: this.#mark(tools) as Tools }
+  }
+
+  /** A rendered conversation, in which special tokens are the template's own. */
+  text(messages: readonly Message[], options?: RenderOptions): string {
+    for (const message of messages) {
+      if (isMessage(message)) continue
+      throw new InputError('message', show(message), 'one like { role: "user", content: "2+2=" }')
+    }
+    const marked = messages.map(({ role, ...message }) => ({
+      role,
+      ...(this.#mark(message) as { content: string | null }),
+      content: this.#contentOf({ role, ...message }),
+    }))
+    return this.#template.render(marked, { ...options, ...this.#tools })
+  }
+
+  /** What the template gets as the message's content: its special tokens as text, but for those that the model chose. */
+  #contentOf({ role, content, spelled }: Message): string | null {
+    if (content === null) return null
+    if (role !== 'assistant' || spelled === undefined) return this.#mark(content) as string
+    const { text, special } = spelled as { text: string; special: readonly number[] }
+    return this.#mark(text, special) as string
+  }
+
+  /** Texts, also those inside lists and objects, with the special tokens that they spell out numbered; others stay as they are. */
+  #mark(value: unknown, special: readonly number[] = []): unknown {
+    if (Array.isArray(value)) return value.map((element) => this.#mark(element))
+    if (typeof value === 'object' && value !== null) {
+      return Object.fromEntries(Object.entries(value).map(([name, element]) => [name, this.#mark(element)]))
+    }
+    if (typeof value !== 'string') return value
+    return value.replace(this.#pattern, (token, place: number) =>
+      special.includes(place) ? token : `${OPEN}${this.#spelled.indexOf(token)}${CLOSE}`,
+    )
+  }
+
+  /** The ids of rendered text. */
+  encode(text: string, continues: boolean): number[] {
+    const pieces = text.split(new RegExp(`${OPEN}(\\d+)${CLOSE}`))
+    return pieces.flatMap((piece, index) => {
+      if (index % 2 === 1) return this.#tokenizer.encode(this.#spelled[Number(piece)]!, { continues: true })
+      return piece === '' ? [] : this.#tokenizer.encode(piece, { special: true, continues: continues || index > 0 })
+    })
+  }
+
+  /** The ids of what follows an end token. It is tokenized with it, since some tokenizers treat what follows one apart. */
+  encodeBehind(end: EndToken, text: string): number[] {
+    const ids = this.encode(text.slice(end.from), true)
+    return ids[0] === end.id ? ids.slice(1) : this.encode(text.slice(end.to), true)
+  }
+
+  /** Throws where a longer conversation's text does not begin with that of its first messages. */
+  checkStart(text: string, start: string): void {
+    if (!text.startsWith(start)) throw this.refuseStart(text, start)
+  }
+
+  /** The error of a text that does not begin with `start`. */
+  refuseStart(text: string, start: string): InputError {
+    let at = 0
+    while (text[at] === start[at]) at++
+    const around = (whole: string) => show(whole.slice(Math.max(0, at - 12), at + 24))
+    return this.refuse(
+      `other text for the messages before when more follow: at character ${at}, ${around(start)} becomes ${around(text)}`,
+      'a template that leaves them as they are (it may drop thinking, or frame the last message in another way)',
+    )
+  }
+
+  /** The first token at or behind a place that ends a turn. */
+  firstEnd(text: string, from: number): EndToken | null {
+    return this.#ends(text, from)[0] ?? null
+  }
+
+  /** How `old`, the text of messages of which the assistant's is the last, closes: its end token, or where its words end. */
+  closing(messages: readonly Message[], old: string): { end: EndToken | null; close: number } {
+    const others = messages.slice(0, -1)
+    // Some templates begin the assistant's turn in another way than they tell of it, but not the messages before it.
+    const prompt = this.text(others, { addGenerationPrompt: true })
+    const start = old.startsWith(prompt) ? prompt : this.text(others)
+    this.checkStart(old, start)
+    const end = this.#ends(old, start.length).at(-1)
+    if (end !== undefined) return { end, close: end.to }
+    if (messages.at(-1)!.tool_calls !== undefined) {
+      throw this.refuse('no end token behind the calls of tools', 'one of the end ids')
+    }
+    const content = this.#contentOf(messages.at(-1)!) ?? ''
+    const [said] = [content, content.trim()].filter((words) => old.lastIndexOf(words) >= start.length)
+    if (said === undefined) throw this.refuse('neither the words of the assistant nor an end token', 'either of them')
+    return { end: null, close: old.lastIndexOf(said) + said.length }
+  }
+
+  /**
+   * How the assistant's turn closes in `text`, of more messages, where it stands there as the model said it: behind its prompt, in
+   * its own words and with an end token, though the template tells of a last turn in another way. Null where it does not.
+   */
+  spoken(messages: readonly Message[], text: string): { end: EndToken; close: number } | null {
+    const prompt = this.text(messages.slice(0, -1), { addGenerationPrompt: true })
+    const last = messages.at(-1)!
+    const said = prompt + (this.#contentOf(last) ?? '')
+    if (!text.startsWith(said)) return null
+    const end = this.#ends(text, said.length)[0]
+    // Calls of tools stand between the words and the end token, in the template's own way of writing them.
+    const isClosed = end !== undefined && (end.from === said.length || last.tool_calls !== undefined)
+    return isClosed ? { end, close: end.to } : null
+  }
+
+  refuse(got: string, expected: string): InputError {
+    return new InputError(this.#template.name, got, expected)
+  }
+
+  #ends(text: string, from: number): EndToken[] {
+    const { endIds } = this.#tokenizer
+    const texts = endIds.map((id) => this.#tokenizer.decode([id]))
+    return [...text.slice(from).matchAll(anyOf(texts, 'g'))].map(({ 0: token, index }) => ({
+      id: endIds[texts.indexOf(token)]!,
+      from: from + index,
+      to: from + index + token.length,
+    }))
+  }
+}
+
+function roles(messages: readonly Message[]): string {
+  return `messages of roles ${show(messages.map(({ role }) => role))}`
+}

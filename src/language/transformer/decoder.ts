@@ -1,0 +1,292 @@
+/**
+ * Decoding: tokens of many lanes through the network at once, over a cache of keys and values that is written in place. Lanes'
+ * prompts are fed but for their last tokens; each `advance` then takes a token of each row and chooses the next.
+ */
+import { assert, InputError } from '../../base/errors.ts'
+import type { Random } from '../../base/random.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { Forward, type KeyValueCache } from './forward.ts'
+import { forwardPlan, type WeightBits } from './forward-plan.ts'
+import type { LoraAdapter, LoraModel } from './lora.ts'
+import type { TransformerModel } from './model.ts'
+import type { BaseWeights } from './quantized.ts'
+import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
+
+/** Rows of prompts that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
+const FED_ROWS = 128
+
+/** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
+export function decoderPlan(
+  model: TransformerModel,
+  slots: number,
+  context: number,
+  lora: LoraModel | null = null,
+  weightBits: WeightBits = 32,
+) {
+  const { numKeyHeads, headWidth, numLayers } = model.shape
+  const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
+  return {
+    /** Of each layer: (slot · context + position) × (numKeyHeads · headWidth). */
+    cache: Object.fromEntries(
+      Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
+    ),
+    ...decoderShare(model, slots, context, lora, weightBits),
+  } satisfies Plan
+}
+
+/** The columns of a decoder without its cache: a thread beside the first decodes up to `slots` rows at once over the first's. */
+export function decoderShare(
+  model: TransformerModel,
+  slots: number,
+  context: number,
+  lora: LoraModel | null,
+  weightBits: WeightBits,
+) {
+  const rows = Math.max(slots, FED_ROWS)
+  const { vocabularySize } = model.shape
+  return {
+    forward: forwardPlan(model, rows, context, 1, lora, weightBits),
+    /** A row's place in the cache: it is slot · context + position. */
+    cacheRow: column('i32', rows),
+    /** Written by the caller before `advance`, a row each: the sequence's slot, and the three that key its random numbers. */
+    slot: column('i32', rows),
+    lane: column('u32', slots),
+    episode: column('u32', slots),
+    draw: column('i32', slots),
+    /** Logits of each row, slots × vocabulary; outside a candidate set they are no longer the model's. */
+    logits: column('f32', slots, vocabularySize),
+    /**
+     * The tokens that could be chosen, where a filter has left some out: row i's are candidates[candidateOffset[i]] to
+     * candidates[candidateOffset[i + 1]], in rising order. Without a filter a row has none, and every token could be chosen.
+     */
+    candidates: column('i32', slots, vocabularySize),
+    candidateOffset: column('i32', slots + 1),
+    uniform: column('f32', slots),
+    words: column('u32', 4),
+    /** The tokens that were chosen. */
+    chosen: column('i32', slots),
+  } satisfies Plan
+}
+
+/** A decoder's columns. */
+export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
+
+/** Those that choosing tokens reads and writes, of all rows or of some. */
+type DrawnColumns = Pick<
+  DecoderColumns,
+  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'candidates' | 'candidateOffset'
+> & {
+  readonly forward: Pick<
+    DecoderColumns['forward'],
+    'max' | 'sum' | 'weighted' | 'targetLogit' | 'logprob' | 'entropy' | 'token'
+  >
+}
+
+/** A transformer that generates, in one thread. */
+export class TransformerDecoder {
+  readonly columns: DecoderColumns
+  readonly #forward: Forward
+  readonly #random: Random
+  readonly #caches: readonly KeyValueCache[]
+  readonly #context: number
+  readonly #slots: number
+  /** Rows that were fed and have not been run. */
+  #numFed = 0
+  /** What was asked for last, and what draws so: it is the same in every call of a cohort. */
+  #sampling: Partial<Sampling> | null = null
+  #drawTokens: DrawTokens
+  /** Where each row's candidate set ends. */
+  readonly #candidateEnd: Int32Array
+
+  constructor(
+    model: TransformerModel,
+    weights: BaseWeights,
+    columns: DecoderColumns,
+    kernels: Kernels,
+    random: Random,
+    adapter: LoraAdapter | null = null,
+  ) {
+    this.columns = columns
+    this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
+    this.#random = random
+    this.#caches = Object.values(columns.cache)
+    this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
+    const { numKeyHeads, headWidth } = model.shape
+    this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
+    this.#candidateEnd = columns.candidateOffset.subarray(1)
+    this.#drawTokens = drawingOf(this.#forward, random, checkSampling({}))
+  }
+
+  /**
+   * Puts tokens of a sequence at positions `from` on into its slot's cache: once `flush` is called, since tokens of many
+   * sequences go through the network together. A sequence's tokens are fed in their order.
+   * @throws InputError for a token that the vocabulary has not, a sequence beyond the context, and a slot that is not there.
+   */
+  feed(slot: number, tokens: ArrayLike<number>, from = 0): void {
+    const { token, position } = this.columns.forward
+    // All of them first: a sequence that is refused leaves nothing to be run.
+    for (let i = 0; i < tokens.length; i++) this.#check(slot, tokens[i]!, from + i)
+    for (let i = 0; i < tokens.length; i++) {
+      if (this.#numFed === token.length) this.flush()
+      const row = this.#numFed
+      token[row] = tokens[i]!
+      position[row] = from + i
+      this.columns.slot[row] = slot
+      this.#place(row)
+      this.#numFed++
+    }
+  }
+
+  /** Runs the tokens that were fed. Their rows are free for `advance` then. */
+  flush(): void {
+    const count = this.#numFed
+    this.#numFed = 0
+    if (count > 0) this.#forward.run(count, this.#caches, this.columns.cacheRow)
+  }
+
+  /** Copies the keys and values of positions `begin` to `end` of slot `from`: both begin with the same tokens. */
+  copyCache(to: number, from: number, begin: number, end: number): void {
+    const { numKeyHeads, headWidth } = this.#forward.model.shape
+    const keyWidth = numKeyHeads * headWidth
+    const at = (slot: number, position: number) => (slot * this.#context + position) * keyWidth
+    for (const { key, value } of this.#caches) {
+      key.copyWithin(at(to, begin), at(from, begin), at(from, end))
+      value.copyWithin(at(to, begin), at(from, begin), at(from, end))
+    }
+  }
+
+  /**
+   * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
+   * temperature), renormalized over the candidate set that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
+   * just that distribution in nats, and `candidates`. With `explore` it samples by the number that seed, lane, episode and
+   * draw give; else it takes the most probable.
+   * @throws InputError as `feed` and `checkSampling` do.
+   */
+  advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
+    this.computeLogits(count)
+    this.#draw(this.columns, this.#candidateEnd, count, sampling, explore)
+  }
+
+  /** The first half of `advance`: takes the tokens of rows 0 … count, and computes the logits after each. */
+  computeLogits(count: number): void {
+    const { lane, logits, forward } = this.columns
+    assert(count <= lane.length, 'more rows are chosen for than the columns have') // A text with numbers would be made at each call.
+    this.#run(count)
+    const { kernels, model, weights } = this.#forward
+    const { vocabularySize, width } = model.shape
+    const { hidden, none, scratch } = forward
+    kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
+  }
+
+  /**
+   * The second half of `advance`, for rows `from` to `to` alone: other rows may be drawn in another way. Rows are drawn in rising
+   * order, since each one's candidate set stands behind that of the row before.
+   */
+  drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean): void {
+    const { columns } = this
+    const { vocabularySize } = this.#forward.model.shape
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
+    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
+    const begin = from === 0 ? 0 : candidateOffset[from]!
+    const offsets = candidateOffset.subarray(from, to + 1)
+    this.#draw(
+      {
+        logits: logits.subarray(from * vocabularySize, to * vocabularySize),
+        candidates: candidates.subarray(begin),
+        candidateOffset: offsets,
+        words,
+        ...{ uniform: uniform.subarray(from, to), chosen: chosen.subarray(from, to) },
+        ...{ lane: lane.subarray(from, to), episode: episode.subarray(from, to), draw: draw.subarray(from, to) },
+        forward: {
+          ...{ max: max.subarray(from, to), sum: sum.subarray(from, to), weighted: weighted.subarray(from, to) },
+          ...{ targetLogit: targetLogit.subarray(from, to), token: token.subarray(from, to) },
+          ...{ logprob: logprob.subarray(from, to), entropy: entropy.subarray(from, to) },
+        },
+      },
+      offsets.subarray(1),
+      to - from,
+      sampling,
+      explore,
+    )
+    for (let i = 0; i < offsets.length; i++) offsets[i] = offsets[i]! + begin
+  }
+
+  #draw(
+    columns: DrawnColumns,
+    candidateEnd: Int32Array,
+    count: number,
+    sampling: Partial<Sampling>,
+    explore: boolean,
+  ): void {
+    if (sampling !== this.#sampling) {
+      this.#drawTokens = drawingOf(this.#forward, this.#random, checkSampling(sampling))
+      this.#sampling = sampling
+    }
+    this.#drawTokens(columns, candidateEnd, count, explore)
+  }
+
+  #run(count: number): void {
+    const { slot, cacheRow, forward } = this.columns
+    assert(this.#numFed === 0, 'tokens were fed that have not been run')
+    for (let row = 0; row < count; row++) {
+      this.#check(slot[row]!, forward.token[row]!, forward.position[row]!)
+      this.#place(row)
+    }
+    this.#forward.run(count, this.#caches, cacheRow)
+  }
+
+  #check(slot: number, token: number, position: number): void {
+    this.#forward.check(token, position)
+    if (slot >= 0 && slot < this.#slots) return
+    throw new InputError('slot', String(slot), `a whole number from 0 to ${this.#slots - 1}`)
+  }
+
+  /** Says where a row's keys and values go, and where those of its sequence begin. */
+  #place(row: number): void {
+    const { slot, cacheRow, forward } = this.columns
+    forward.firstKey[row] = slot[row]! * this.#context
+    cacheRow[row] = slot[row]! * this.#context + forward.position[row]!
+  }
+}
+
+/** Chooses the tokens of rows 0 … count, whose candidate sets end at `candidateEnd`. */
+type DrawTokens = (columns: DrawnColumns, candidateEnd: Int32Array, count: number, explore: boolean) => void
+
+/** What draws tokens as `sampling` says. It holds the numbers: read from an object, each would be boxed at each call of a kernel. */
+function drawingOf(
+  { kernels, model }: Forward,
+  { key0, key1 }: Random,
+  { temperature, topK, topP, minP }: Sampling,
+): DrawTokens {
+  const inverse = inverseOf(temperature)
+  const { vocabularySize } = model.shape
+  const isFiltered = (topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0
+  return (columns, candidateEnd, count, explore) => {
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
+    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
+    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    if (isFiltered) {
+      kernels.selectCandidates(
+        candidates,
+        candidateOffset,
+        logits,
+        max,
+        sum,
+        inverse,
+        topK,
+        topP,
+        minP,
+        count,
+        vocabularySize,
+      )
+      kernels.restrictVocabulary(logits, candidates, candidateOffset, candidateEnd, inverse, count, 0, vocabularySize)
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    } else candidateOffset.fill(0)
+    if (explore) {
+      kernels.drawUniform(uniform, words, lane, episode, draw, key0, key1, count, 1, 0)
+      kernels.sampleVocabulary(chosen, targetLogit, logits, max, sum, uniform, inverse, count, vocabularySize)
+    } else kernels.modeOfVocabulary(chosen, targetLogit, logits, inverse, count, vocabularySize)
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * A transformer in a folder, as Hugging Face's libraries read and write it: `config.json`, and `model.safetensors` or
+ * several shards with `model.safetensors.index.json`.
+ */
+import { InputError, show } from '../../base/errors.ts'
+import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
+import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
+import type { Parameter } from '../../policies/policy.ts'
+import { checkWeights, fillWeights, type weightTypes } from '../../policies/weights.ts'
+import { type TransformerModel, transformer } from './model.ts'
+import { viewParameters } from './parameters.ts'
+
+/** The names that `config.json` has for the types of weights. */
+const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
+
+/** A model of a folder before its weights are read. */
+export interface TransformerFolder {
+  readonly model: TransformerModel
+  /** Reads them; see `loadTransformer`. */
+  readWeights(): Promise<TransformerWeightsRead>
+}
+
+/** Weights as they were read. */
+export interface TransformerWeightsRead {
+  readonly weights: Float32Array
+  /** What of the files was left out, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** What old versions of transformers stored of RoPE beside the weights: it follows from the configuration. */
+const ROPE_BUFFER = /(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$/
+const HEAD = 'lm_head.weight'
+const EMBEDDING = 'model.embed_tokens.weight'
+
+/**
+ * Opens a model's folder: reads its configuration alone.
+ * @throws InputError as `transformer` does, and for the folder of a run.
+ */
+export async function openTransformer(
+  folder: string,
+  { valueHead = false }: { readonly valueHead?: boolean } = {},
+): Promise<TransformerFolder> {
+  const configPath = `${folder}/config.json`
+  const config = await readJsonObject(configPath)
+  refuseRun(folder, config)
+  const model = transformer(config, { subject: configPath, valueHead })
+  return { model, readWeights: () => readWeights(folder, model) }
+}
+
+/**
+ * Reads a model's folder: f16 and bf16 become f32, which holds them exactly. A value head that is asked for and not there
+ * begins at 0. Buffers of RoPE are left out, and so is an `lm_head.weight` that equals the embedding of a model that makes
+ * its logits with the embedding; `notes` say so.
+ * @throws InputError for a configuration that `transformer` refuses, a file or shard that is missing or damaged, a tensor
+ * that is missing, too many, of another shape or type, or not finite, and an `lm_head.weight` other than the embedding that
+ * it is tied to.
+ * @example const { model, weights } = await loadTransformer('models/SmolLM2-135M')
+ */
+export async function loadTransformer(
+  folder: string,
+  options: { readonly valueHead?: boolean } = {},
+): Promise<TransformerWeightsRead & { readonly model: TransformerModel }> {
+  const { model, readWeights } = await openTransformer(folder, options)
+  return { model, ...(await readWeights()) }
+}
+
+/** Refuses a run's folder, whose `config.json` says what was trained and describes no model. */
+function refuseRun(folder: string, config: Readonly<Record<string, unknown>>): void {
+  const { colonnade, environment } = config
+  if (typeof colonnade !== 'string') return
+  const id = (environment as { readonly id?: unknown } | undefined)?.id
+  const [kind, expected] = Object.hasOwn(config, 'sft')
+    ? ['a run of a language model', `its model: ${folder}/model, or what colonnade export writes`]
+    : ['a control run', 'a run of a language model, or the folder of one']
+  throw new InputError('language model', `${folder}, ${kind} (of ${show(id)})`, expected)
+}
+
+async function readWeights(folder: string, model: TransformerModel): Promise<TransformerWeightsRead> {
+  const weights = new Float32Array(model.numParameters)
+  const leftOut: string[] = []
+  let head: { readonly path: string; readonly tensor: Tensor } | null = null
+  for (const [path, parameters] of await findShards(folder, model)) {
+    const tensors = new Map((await readSafetensors(path)).tensors)
+    for (const [name, tensor] of tensors) {
+      if (!isSpare(model, name)) continue
+      tensors.delete(name)
+      if (name === HEAD) head = { path, tensor }
+      else leftOut.push(name)
+    }
+    fillWeights(weights, path, tensors, parameters, '')
+  }
+  if (head !== null) checkTied(head.path, head.tensor, model, weights)
+  const valuePath = `${folder}/${VALUE_FILE}`
+  if (model.hasValueHead && (await isThere(valuePath))) {
+    fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
+  }
+  const notes = [
+    ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals ${EMBEDDING}, to which it is tied`]),
+    ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which config.json's RoPE stands for`]),
+  ]
+  return { weights, notes }
+}
+
+/** Whether a tensor that is none of the parameters may be there all the same. */
+function isSpare({ shape }: TransformerModel, name: string): boolean {
+  return ROPE_BUFFER.test(name) || (shape.tiedEmbeddings && name === HEAD)
+}
+
+/** Refuses a head that says other than the embedding that the configuration ties it to: one of the two is wrong. */
+function checkTied(path: string, tensor: Tensor, model: TransformerModel, weights: Float32Array): void {
+  const { shape } = model.parameters.find(({ name }) => name === EMBEDDING)!
+  const [numRows, width] = shape as [number, number]
+  const head = new Float32Array(numRows * width)
+  fillWeights(head, path, new Map([[HEAD, tensor]]), [{ name: HEAD, offset: 0, shape }], '')
+  const at = head.findIndex((value, i) => value !== weights[i])
+  if (at < 0) return
+  const place = `row ${Math.floor(at / width)}, column ${at % width}`
+  const got = `${head[at]} at ${place}, where ${EMBEDDING} has ${weights[at]}`
+  const expected =
+    'the same numbers, as config.json ties the two; "tie_word_embeddings": false there if they are to differ'
+  throw new InputError(`${path}, ${HEAD}`, got, expected)
+}
+
+/** The first of the names, and how many more there are. */
+function listed(names: readonly string[]): string {
+  return names.length === 1 ? names[0]! : `${names[0]} and ${names.length - 1} more`
+}
+
+/** The critic's weights, in a file of their own: others load the model without it. */
+export const VALUE_FILE = 'value_head.safetensors'
+
+/** Whether a parameter is of the value head. */
+export function isOfCritic({ name }: Pick<Parameter, 'name'>): boolean {
+  return name.startsWith('v_head.')
+}
+
+/** The tensors of a model without its critic, as `saveTransformer` writes them: views of `weights`. */
+export function transformerTensors(model: TransformerModel, weights: Float32Array): Tensor[] {
+  return tensorsOf(model, weights, 'F32').filter((tensor) => !isOfCritic(tensor))
+}
+
+/**
+ * Writes a model's folder, in f32 or rounded to f16 or bf16: `config.json` with the type, and one `model.safetensors`.
+ * @throws InputError for weights of another length, that are not finite or too large for the type, or a place that cannot
+ * be written.
+ */
+export async function saveTransformer(
+  folder: string,
+  model: TransformerModel,
+  weights: Float32Array,
+  type: (typeof weightTypes)[number] = 'F32',
+): Promise<void> {
+  checkWeights(model, weights)
+  const tensors = tensorsOf(model, weights, type)
+  const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
+  const { torch_dtype: _, ...config } = model.config
+  await writeSafetensors(`${folder}/model.safetensors`, tensors.slice(0, numOfModel), { format: 'pt' })
+  if (model.hasValueHead) await writeSafetensors(`${folder}/${VALUE_FILE}`, tensors.slice(numOfModel), { format: 'pt' })
+  const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`
+  await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
+}
+
+/** The files of a folder's weights, and the parameters that are in each. */
+async function findShards(folder: string, model: TransformerModel): Promise<Map<string, Parameter[]>> {
+  const whole = `${folder}/model.safetensors`
+  const wanted = model.parameters.filter((parameter) => !isOfCritic(parameter))
+  if (await isThere(whole)) return new Map([[whole, wanted]])
+  const indexPath = `${folder}/model.safetensors.index.json`
+  const { weight_map: places } = await readJsonObject(indexPath, `it, or ${whole}`)
+  if (typeof places !== 'object' || places === null) {
+    throw new InputError(`${indexPath}, weight_map`, show(places), 'a file for each tensor')
+  }
+  const files = new Map<string, unknown>(Object.entries(places))
+  const shards = new Map<string, Parameter[]>()
+  const shardOf = (name: string): Parameter[] => {
+    const file = files.get(name)
+    files.delete(name)
+    if (typeof file !== 'string' || /[/\\]/.test(file)) {
+      throw new InputError(`${indexPath}, ${name}`, show(file), 'the name of a file beside it')
+    }
+    const path = `${folder}/${file}`
+    if (!shards.has(path)) shards.set(path, [])
+    return shards.get(path)!
+  }
+  for (const parameter of wanted) shardOf(parameter.name).push(parameter)
+  for (const name of [...files.keys()]) if (isSpare(model, name)) shardOf(name)
+  const [extra] = files.keys()
+  if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')
+  return shards
+}
+
+function tensorsOf(model: TransformerModel, weights: Float32Array, type: (typeof weightTypes)[number]): Tensor[] {
+  const views = viewParameters(model.parameters, weights)
+  return model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
+}

@@ -1,0 +1,148 @@
+/**
+ * An adapter in a folder, as PEFT reads and writes it: `adapter_config.json` and `adapter_model.safetensors`. A value head lies
+ * beside, in the file that a model's folder has for it.
+ */
+import { InputError, show } from '../../base/errors.ts'
+import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
+import { readSafetensors, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
+import { checkWeights, fillWeights } from '../../policies/weights.ts'
+import { isOfCritic, VALUE_FILE } from './folder.ts'
+import { type LoraModel, lora } from './lora.ts'
+import type { TransformerModel } from './model.ts'
+import { type ProjectionName, viewParameters } from './parameters.ts'
+
+/** What PEFT has before a parameter's name. */
+const PREFIX = 'base_model.model.'
+
+/** What other kinds of adapter set in the configuration, and what it is in ours. */
+const PLAIN = {
+  bias: 'none',
+  fan_in_fan_out: false,
+  use_rslora: false,
+  use_dora: false,
+  use_qalora: false,
+  lora_bias: false,
+  modules_to_save: null,
+  layers_to_transform: null,
+  layer_replication: null,
+  exclude_modules: null,
+  target_parameters: null,
+  trainable_token_indices: null,
+} as const
+
+/**
+ * Writes an adapter's folder, in f32. `baseModel` is the name or folder of the model it belongs to, for PEFT to find.
+ * @throws InputError for weights of another length or that are not finite, or a place that cannot be written.
+ * @example
+ * const { lora, weights } = world.cohort().adapter
+ * await saveLora('adapters/sums', lora, weights)
+ */
+export async function saveLora(
+  folder: string,
+  model: LoraModel,
+  weights: Float32Array,
+  baseModel: string | null = null,
+): Promise<void> {
+  checkWeights(model, weights)
+  const { rank, alpha, dropout, targets } = model.settings
+  const views = viewParameters(model.parameters, weights)
+  const tensorsOf = (ofCritic: boolean, prefix: string) =>
+    model.parameters.flatMap((parameter, index) =>
+      isOfCritic(parameter) === ofCritic ? [tensorOf(prefix + parameter.name, views[index]!, parameter.shape)] : [],
+    )
+  await writeSafetensors(`${folder}/adapter_model.safetensors`, tensorsOf(false, PREFIX), { format: 'pt' })
+  if (model.base.hasValueHead) {
+    await writeSafetensors(`${folder}/${VALUE_FILE}`, tensorsOf(true, ''), { format: 'pt' })
+  }
+  const config = {
+    peft_type: 'LORA',
+    task_type: 'CAUSAL_LM',
+    base_model_name_or_path: baseModel,
+    r: rank,
+    lora_alpha: alpha,
+    lora_dropout: dropout,
+    target_modules: targets,
+    ...{ bias: 'none', fan_in_fan_out: false, use_rslora: false, use_dora: false, modules_to_save: null },
+    ...{ init_lora_weights: true, inference_mode: true, rank_pattern: {}, alpha_pattern: {} },
+  }
+  await writeWhole(`${folder}/adapter_config.json`, [new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`)])
+}
+
+/**
+ * Opens an adapter's folder, for a model: reads its configuration alone.
+ * @throws InputError for an adapter of another kind (rank-stabilized, DoRA, of patterns or of some layers), or with settings
+ * that `lora` refuses.
+ */
+export async function openLora(
+  folder: string,
+  base: TransformerModel,
+): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array> }> {
+  const configPath = `${folder}/adapter_config.json`
+  const config = await readJsonObject(configPath)
+  const refuse = (name: string, expected: string) =>
+    new InputError(`${configPath}, ${name}`, show(config[name]), expected)
+  if (config.peft_type !== 'LORA') throw refuse('peft_type', '"LORA"')
+  for (const [name, value] of Object.entries(PLAIN)) {
+    const given = config[name] ?? value
+    if (given !== value && !(Array.isArray(given) && given.length === 0)) throw refuse(name, show(value))
+  }
+  for (const name of ['rank_pattern', 'alpha_pattern']) {
+    if (Object.keys(config[name] ?? {}).length > 0) throw refuse(name, 'one rank and one alpha')
+  }
+  const { target_modules: targets, r, lora_alpha: alpha, lora_dropout: dropout = 0 } = config
+  if (!Array.isArray(targets)) throw refuse('target_modules', 'a list of projections')
+  const settings = { rank: r, alpha, dropout, targets } as {
+    rank: number
+    alpha: number
+    dropout: number
+    targets: ProjectionName[]
+  }
+  const model = lora(base, settings)
+  return { model, readWeights: () => readLoraWeights(folder, model) }
+}
+
+/**
+ * Reads an adapter's folder, for a model.
+ * @throws InputError as `openLora` does, and for a file that is missing or damaged or has not the tensors of that model.
+ */
+export async function loadLora(
+  folder: string,
+  base: TransformerModel,
+): Promise<{ model: LoraModel; weights: Float32Array }> {
+  const { model, readWeights } = await openLora(folder, base)
+  return { model, weights: await readWeights() }
+}
+
+async function readLoraWeights(folder: string, model: LoraModel): Promise<Float32Array> {
+  const weights = new Float32Array(model.numParameters)
+  const path = `${folder}/adapter_model.safetensors`
+  const { tensors } = await readSafetensors(path)
+  for (const name of tensors.keys()) {
+    if (!name.startsWith(PREFIX)) throw new InputError(path, `tensor ${name}`, `only names that begin with ${PREFIX}`)
+  }
+  const ofAdapter = model.parameters.filter((parameter) => !isOfCritic(parameter))
+  fillWeights(weights, path, tensors, ofAdapter, PREFIX)
+  const valuePath = `${folder}/${VALUE_FILE}`
+  if (model.base.hasValueHead && (await isThere(valuePath))) {
+    const { tensors: ofCritic } = await readSafetensors(valuePath)
+    fillWeights(weights, valuePath, ofCritic, model.parameters.filter(isOfCritic), '')
+  }
+  return weights
+}
+
+/**
+ * The weights in an adapter's folder for an adapter that is there already: of the same rank, alpha and targets, of the same
+ * model. What its dropout is does not matter, and a value head that the folder has not begins at 0, as with `loadLora`.
+ * @throws InputError as `loadLora` does, and for another rank, alpha or targets.
+ */
+export async function loadLoraWeights(folder: string, own: LoraModel): Promise<Float32Array> {
+  const { model, weights } = await loadLora(folder, own.base)
+  const [came, expected] = [describe(model), describe(own)]
+  if (came !== expected) throw new InputError(`adapter ${folder}`, came, `${expected}, as the policy has`)
+  return weights
+}
+
+/** What two adapters must have in common for one to take the other's weights. */
+function describe({ settings: { rank, alpha, targets } }: LoraModel): string {
+  return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}`
+}

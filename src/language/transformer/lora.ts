@@ -1,0 +1,163 @@
+/**
+ * Adapters of low rank (LoRA, Hu et al. 2021): the model's weights are frozen, and to the chosen projections comes
+ * (alpha / rank) · B A x. What is trained are A and B alone, in a flat block of their own, by PEFT's names and shapes; and a
+ * value head, where the model has one. The small products are added in sampling and in training alike, so both give a token
+ * the same bits; `mergeLora` puts them into the weights for other software.
+ */
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { type Random, Stream } from '../../base/random.ts'
+import type { Parameter } from '../../policies/policy.ts'
+import { checkWeights } from '../../policies/weights.ts'
+import type { TransformerModel } from './model.ts'
+import { PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
+
+/** How an adapter is made. */
+export interface LoraSettings {
+  /** Rows of A and columns of B. */
+  readonly rank: number
+  /** The products count alpha / rank times. */
+  readonly alpha: number
+  /** The part of a projection's inputs that A does not see while gradients are made; default 0. */
+  readonly dropout: number
+  /** The projections that are adapted, in every layer. */
+  readonly targets: readonly ProjectionName[]
+}
+
+/** An adapter before it has memory. */
+export interface LoraModel {
+  readonly base: TransformerModel
+  readonly settings: LoraSettings
+  /** alpha / rank. */
+  readonly scale: number
+  /** What is trained: A and B of each adapted projection, and the value head's weights if there are any. */
+  readonly numParameters: number
+  readonly parameters: readonly Parameter[]
+  /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as PEFT has it, B and the value head 0. */
+  initialize(weights: Float32Array, random: Random, key: number): void
+}
+
+/** An adapter at work. */
+export interface LoraAdapter {
+  readonly lora: LoraModel
+  readonly weights: Float32Array
+  /** Keys the dropout. */
+  readonly random: Random
+}
+
+/**
+ * An adapter for a model: of every projection, without dropout and with alpha = 2 · rank, where nothing else is said.
+ * @throws InputError for a rank that is no whole number from 1 to the smaller side of a target, an alpha that is not above 0,
+ * a dropout outside [0, 1), and targets that are none, unknown or named twice.
+ * @example lora(model, { rank: 8, targets: ['q_proj', 'v_proj'] })
+ */
+export function lora(base: TransformerModel, given: Partial<LoraSettings> & { readonly rank: number }): LoraModel {
+  checkGiven('base of lora', base, ['config', 'parameters'])
+  checkGiven('options of lora', given, ['rank'])
+  const { rank, alpha = 2 * rank, dropout = 0, targets } = given
+  const all = Object.keys(PROJECTIONS) as ProjectionName[]
+  const chosen = targets ?? all
+  for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)
+  if (chosen.length === 0 || new Set(chosen).size < chosen.length) {
+    throw new InputError('targets', show(chosen), `some of ${all.join(', ')}, each of them once`)
+  }
+  const rankMax = Math.min(...chosen.flatMap((name) => projectionSides(base.shape, name)))
+  if (!(Number.isSafeInteger(rank) && rank >= 1 && rank <= rankMax)) {
+    throw new InputError('rank', show(rank), `a whole number from 1 to ${rankMax}, the smallest side of a target`)
+  }
+  if (!(alpha > 0 && alpha < Infinity)) throw new InputError('alpha', show(alpha), 'a number above 0')
+  if (!(dropout >= 0 && dropout < 1)) throw new InputError('dropout', show(dropout), 'a number from 0 to below 1')
+
+  const ordered = all.filter((name) => chosen.includes(name))
+  const parameters = listParameters(base, rank, ordered)
+  const last = parameters.at(-1)!
+  return {
+    base,
+    settings: { rank, alpha, dropout, targets: ordered },
+    scale: alpha / rank,
+    numParameters: last.offset + sizeOf(last),
+    parameters,
+    initialize(weights, random, key) {
+      weights.fill(0)
+      parameters.forEach((parameter, index) => {
+        if (!parameter.name.endsWith('.lora_A.weight')) return
+        const bound = 1 / Math.sqrt(parameter.shape[1]!)
+        for (let i = 0; i < sizeOf(parameter); i++) {
+          if (i % 4 === 0) random.draw(Stream.initialize, key, index, i / 4)
+          weights[parameter.offset + i] = random.uniform(i % 4, -bound, bound)
+        }
+      })
+    },
+  }
+}
+
+function listParameters(base: TransformerModel, rank: number, targets: readonly ProjectionName[]): Parameter[] {
+  const parameters: Parameter[] = []
+  let offset = 0
+  const add = (name: string, ...shape: number[]): void => {
+    parameters.push({ name, offset, shape })
+    offset += sizeOf({ shape })
+  }
+  for (let index = 0; index < base.shape.numLayers; index++) {
+    for (const target of targets) {
+      const [numOutputs, numInputs] = projectionSides(base.shape, target)
+      const module = `model.layers.${index}.${PROJECTIONS[target]}`
+      add(`${module}.lora_A.weight`, rank, numInputs)
+      add(`${module}.lora_B.weight`, numOutputs, rank)
+    }
+  }
+  if (base.hasValueHead) {
+    add(VALUE_HEAD.weight, 1, base.shape.width)
+    add(VALUE_HEAD.bias, 1)
+  }
+  return parameters
+}
+
+/**
+ * Adds scale · B A to the weights that are adapted, and puts the trained value head in, where there is one. Sums are in f64
+ * and rounded once.
+ * @throws InputError for weights of another length, or that are not finite.
+ */
+export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
+  checkGiven('weights of mergeLora', weights, 'a list')
+  checkGiven('model of mergeLora', model, ['base', 'settings', 'scale', 'numParameters'])
+  checkGiven('adapter of mergeLora', adapter, 'a list')
+  addProducts(weights, model, adapter, model.scale)
+}
+
+/**
+ * Takes off what `mergeLora` has added: the weights are those from before within a rounding or two, 2⁻²³ of the largest number
+ * in the sum. A value head stays.
+ * @throws InputError as `mergeLora` does.
+ */
+export function unmergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
+  checkGiven('weights of unmergeLora', weights, 'a list')
+  checkGiven('model of unmergeLora', model, ['base', 'settings', 'scale', 'numParameters'])
+  checkGiven('adapter of unmergeLora', adapter, 'a list')
+  addProducts(weights, model, adapter, -model.scale)
+}
+
+function addProducts(weights: Float32Array, model: LoraModel, adapter: Float32Array, scale: number): void {
+  const { base, parameters } = model
+  checkWeights(base, weights)
+  checkWeights(model, adapter)
+  const places = new Map(base.parameters.map((parameter) => [parameter.name, parameter.offset]))
+  parameters.forEach((parameter, index) => {
+    const view = adapter.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
+    const place = places.get(parameter.name)
+    // The value head has its own name in both.
+    if (place !== undefined) weights.set(view, place)
+    if (!parameter.name.endsWith('.lora_A.weight')) return
+    const into = places.get(parameter.name.replace('lora_A.', ''))!
+    const b = adapter.subarray(parameters[index + 1]!.offset)
+    const [rank, numInputs] = parameter.shape as [number, number]
+    const [numOutputs] = parameters[index + 1]!.shape as [number]
+    for (let row = 0; row < numOutputs; row++) {
+      for (let k = 0; k < numInputs; k++) {
+        let sum = 0
+        for (let r = 0; r < rank; r++) sum += b[row * rank + r]! * view[r * numInputs + k]!
+        const at = into + row * numInputs + k
+        weights[at] = weights[at]! + scale * sum
+      }
+    }
+  })
+}

@@ -1,0 +1,107 @@
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { type Random, Stream } from '../../base/random.ts'
+import type { Parameter } from '../../policies/policy.ts'
+import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
+import { sizeOf, VALUE_HEAD } from './parameters.ts'
+
+/** A transformer before it has memory. */
+export interface TransformerModel {
+  readonly config: TransformerConfig
+  readonly shape: TransformerShape
+  readonly numParameters: number
+  /** Weights are outputs × inputs, row-major, as in Hugging Face's files. */
+  readonly parameters: readonly Parameter[]
+  /** The last two parameters are a critic's: a value of each hidden state. */
+  readonly hasValueHead: boolean
+  /** Weights in 8 or 4 bits are multiplied with inputs in 8 bits: in sums of whole numbers, with other results. */
+  readonly quantizesActivations: boolean
+  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
+  initialize(weights: Float32Array, random: Random, key: number): void
+}
+
+/**
+ * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
+ * at 0, for algorithms with a critic; `quantizeActivations`: with inputs in 8 bits where its weights are in 8 or 4 bits.
+ *
+ * @throws InputError as `transformerShape` does.
+ * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
+ *   num_attention_heads: 4, intermediate_size: 344, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 10000 })
+ */
+export function transformer(
+  config: TransformerConfig,
+  {
+    subject,
+    valueHead = false,
+    quantizeActivations = false,
+  }: { readonly subject?: string; readonly valueHead?: boolean; readonly quantizeActivations?: boolean } = {},
+): TransformerModel {
+  checkGiven('config of transformer', config, [])
+  const shape = transformerShape(config, subject)
+  const deviation = config.initializer_range ?? 0.02
+  if (typeof deviation !== 'number' || !(deviation >= 0)) {
+    throw new InputError(`${subject ?? 'config.json'}, initializer_range`, show(deviation), 'a number ≥ 0')
+  }
+  const parameters = listParameters(shape, valueHead)
+  const last = parameters.at(-1)!
+  return {
+    config,
+    shape,
+    numParameters: last.offset + sizeOf(last),
+    parameters,
+    hasValueHead: valueHead,
+    quantizesActivations: quantizeActivations,
+    initialize(weights, random, key) {
+      parameters.forEach((parameter, index) => {
+        const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
+        if (Object.values<string>(VALUE_HEAD).includes(parameter.name)) view.fill(0)
+        else if (parameter.shape.length === 2) fillNormal(view, deviation, random, key, index)
+        else view.fill(parameter.name.endsWith('.bias') ? 0 : 1)
+      })
+    },
+  }
+}
+
+function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[] {
+  const { width, headWidth, feedForwardWidth, vocabularySize } = shape
+  const parameters: Parameter[] = []
+  let offset = 0
+  const add = (name: string, ...sides: number[]): void => {
+    parameters.push({ name, offset, shape: sides })
+    offset += sizeOf({ shape: sides })
+  }
+  const queryWidth = shape.numHeads * headWidth
+  const keyWidth = shape.numKeyHeads * headWidth
+  add('model.embed_tokens.weight', vocabularySize, width)
+  for (let index = 0; index < shape.numLayers; index++) {
+    const layer = `model.layers.${index}`
+    add(`${layer}.input_layernorm.weight`, width)
+    for (const [name, outputs] of [
+      ['q', queryWidth],
+      ['k', keyWidth],
+      ['v', keyWidth],
+    ] as const) {
+      add(`${layer}.self_attn.${name}_proj.weight`, outputs, width)
+      if (shape.attentionBias) add(`${layer}.self_attn.${name}_proj.bias`, outputs)
+      if (shape.queryKeyNorm && name !== 'v') add(`${layer}.self_attn.${name}_norm.weight`, headWidth)
+    }
+    add(`${layer}.self_attn.o_proj.weight`, width, queryWidth)
+    add(`${layer}.post_attention_layernorm.weight`, width)
+    add(`${layer}.mlp.gate_proj.weight`, feedForwardWidth, width)
+    add(`${layer}.mlp.up_proj.weight`, feedForwardWidth, width)
+    add(`${layer}.mlp.down_proj.weight`, width, feedForwardWidth)
+  }
+  add('model.norm.weight', width)
+  if (!shape.tiedEmbeddings) add('lm_head.weight', vocabularySize, width)
+  if (valueHead) {
+    add(VALUE_HEAD.weight, 1, width)
+    add(VALUE_HEAD.bias, 1)
+  }
+  return parameters
+}
+
+function fillNormal(view: Float32Array, deviation: number, random: Random, key: number, parameter: number): void {
+  for (let i = 0; i < view.length; i++) {
+    if (i % 4 === 0) random.draw(Stream.initialize, key, parameter, i / 4)
+    view[i] = deviation * random.normal(i % 4 < 2 ? 0 : 2, (i % 2) as 0 | 1)
+  }
+}

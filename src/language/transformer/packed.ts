@@ -1,0 +1,432 @@
+/**
+ * Sequences packed one after another: log-probabilities and entropies of their tokens, and gradients. Sequence s of a packed
+ * batch sees itself alone; its rows are its tokens but the last, each with the token after it as target.
+ *
+ * Logits are made 512 tokens of the vocabulary at a time; the running sums are brought up to date every 64, so chunks do
+ * not show.
+ */
+import { InputError, show } from '../../base/errors.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { TokenSpans } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
+import { Forward } from './forward.ts'
+import { forwardPlan, type WeightBits } from './forward-plan.ts'
+import type { LoraAdapter, LoraModel } from './lora.ts'
+import type { TransformerModel } from './model.ts'
+import {
+  mapParameters,
+  nameParameters,
+  type Projection,
+  type TransformerWeights,
+  VOCABULARY_CHUNK,
+  viewParameters,
+} from './parameters.ts'
+import { type BaseWeights, bitsOf } from './quantized.ts'
+import { inverseOf } from './sampling.ts'
+
+/** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
+export type TokensEvaluated = Evaluated
+
+/** The loss's derivatives by that. */
+export interface TokenDerivatives {
+  readonly dLogprob: Float32Array
+  readonly dEntropy: Float32Array
+  readonly dValue: Float32Array
+}
+
+/** Fills the derivatives of `count` rows. */
+export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives, count: number) => void
+
+/**
+ * From which tokens each token was chosen, as the decoder recorded it: their ids in rising order, those of a sequence's tokens
+ * one after another. A token that has none was chosen from all, or by somebody else.
+ */
+export interface TokenCandidates {
+  /** Where the ids of each sequence begin. */
+  readonly begin: ArrayLike<number>
+  /** How many of them each token has, where the token lies; 0 and less: none. */
+  readonly length: ArrayLike<number>
+  readonly ids: Int32Array
+}
+
+/** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
+export function packedPlan(
+  model: TransformerModel,
+  rows: number,
+  context: number,
+  lora: LoraModel | null = null,
+  weightBits: WeightBits = 32,
+) {
+  const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
+  const each = (elements: number) => column('f32', rows, elements)
+  return {
+    forward: forwardPlan(model, rows, context, numLayers, lora, weightBits),
+    target: column('i32', rows),
+    /** Where the candidate set of a row's target begins and ends. */
+    candidateBegin: column('i32', rows),
+    candidateEnd: column('i32', rows),
+    /** A chunk's logits, and their gradients. */
+    logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
+    dLogprob: each(1),
+    dEntropy: each(1),
+    dValue: each(model.hasValueHead ? 1 : 0),
+    /** Gradients by the residual stream, by a normed input, and by queries, keys, values and what attention gave. */
+    dx: each(width),
+    dNormed: each(width),
+    dQuery: each(numHeads * headWidth),
+    dKey: each(numKeyHeads * headWidth),
+    dAttentionValue: each(numKeyHeads * headWidth),
+    dAttended: each(numHeads * headWidth),
+    /** Gradients by what an adapter makes of an input, and of a frozen model's norms: nobody reads those. */
+    dLow: each(lora?.settings.rank ?? 0),
+    frozen: column('f32', lora ? Math.max(width, headWidth) : 0),
+    /** What sums a bias's gradient over the rows. */
+    ones: each(1),
+  } satisfies Plan
+}
+
+/** A packed pass's columns. */
+export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
+
+/** A transformer that evaluates and differentiates packed sequences, in one thread. */
+export class PackedTransformer {
+  readonly #columns: PackedColumns
+  readonly #forward: Forward
+  readonly #bits: WeightBits
+  readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
+  /** The ids of the packed rows' candidate sets; null where no row has one. */
+  #candidateIds: Int32Array | null = null
+
+  /** With an adapter, which weights in 8 or 4 bits need, the model's own are frozen, and gradients are the adapter's. */
+  constructor(
+    model: TransformerModel,
+    weights: BaseWeights,
+    columns: PackedColumns,
+    kernels: Kernels,
+    adapter: LoraAdapter | null = null,
+  ) {
+    this.#columns = columns
+    this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
+    this.#bits = bitsOf(weights)
+    columns.ones.fill(1)
+  }
+
+  /** What is trained: the model's parameters, or the adapter's. */
+  get #trained(): readonly Parameter[] {
+    return (this.#forward.adapter?.lora ?? this.#forward.model).parameters
+  }
+
+  /** Views of a column as long as what is trained, for `differentiate`. */
+  view(column: Float32Array): ParameterViews {
+    return viewParameters(this.#trained, column)
+  }
+
+  /**
+   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[begin[s]] to tokens[end[s] − 1]) and returns the
+   * number of rows: its number of tokens less one for each. `candidates` are those of all `tokens`; they stay as they are until
+   * the rows were evaluated and differentiated.
+   * @throws InputError for a token that the vocabulary has not, one that is not in its own candidate set, a candidate set that does not
+   * rise, and what is longer than the columns were planned for.
+   */
+  pack(
+    tokens: ArrayLike<number>,
+    spans: TokenSpans,
+    from: number,
+    to: number,
+    candidates: TokenCandidates | null = null,
+  ): number {
+    const { target, candidateBegin, candidateEnd, forward } = this.#columns
+    this.#candidateIds = candidates?.ids ?? null
+    const { token, position, firstKey, sequence } = forward
+    let row = 0
+    for (let s = from; s < to; s++) {
+      const begin = row
+      const start = spans.begin[s]!
+      const end = spans.end[s]!
+      let at = candidates === null ? 0 : candidates.begin[s]! + Math.max(0, candidates.length[start]!)
+      for (let i = start; i < end; i++) {
+        this.#forward.check(tokens[i]!, i - start)
+        if (i === end - 1) continue
+        if (row === token.length) {
+          throw new InputError('packed sequences', `more than ${row} rows`, 'as many as the columns were planned for')
+        }
+        token[row] = tokens[i]!
+        target[row] = tokens[i + 1]!
+        if (candidates !== null) {
+          candidateBegin[row] = at
+          at += Math.max(0, candidates.length[i + 1]!)
+          candidateEnd[row] = at
+          this.#checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at)
+        }
+        position[row] = i - start
+        firstKey[row] = begin
+        sequence[row] = s
+        row++
+      }
+    }
+    return row
+  }
+
+  /**
+   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalized over the candidate set where
+   * there is one: what the decoder recorded, to the bit, under the weights that it had.
+   */
+  evaluate(count: number, temperature = 1): TokensEvaluated {
+    this.#forward.setDropout(null)
+    return this.#evaluate(count, temperature)
+  }
+
+  #evaluate(count: number, temperature: number): TokensEvaluated {
+    const inverse = inverseOf(temperature)
+    const { kernels, weights, columns } = this.#forward
+    const { max, sum, weighted, targetLogit, logprob, entropy } = columns
+    const { logits, target } = this.#columns
+    this.#forward.run(count)
+    for (let chunk = 0; chunk < weights.head.length; chunk++) {
+      const first = chunk * VOCABULARY_CHUNK
+      const tokens = this.#chunkLogits(weights.head[chunk]!, first, inverse, count)
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
+    }
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+    if (this.#forward.model.hasValueHead) {
+      const { value, hidden, scratch } = columns
+      const { valueHead, valueBias } = weights
+      kernels.matmul(value, hidden, valueHead, valueBias, scratch, count, 1, valueHead.length, false, true, false)
+    }
+    return columns
+  }
+
+  /**
+   * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by what is trained to `gradient`. `step`, the
+   * optimizer's, keys an adapter's dropout: what is dropped is a function of it, of the sequence's place in the list that was
+   * packed, and of the token's in the sequence.
+   * @throws InputError for weights in 8 or 4 bits without an adapter.
+   */
+  differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
+    if (this.#bits < 32 && this.#forward.adapter === null) {
+      throw new InputError('weights', `a model in ${this.#bits} bits`, 'an adapter to train, or weights in f32')
+    }
+    this.#forward.setDropout(step)
+    const evaluated = this.#evaluate(count, temperature)
+    lossOf(evaluated, this.#columns, count)
+    const into = this.#name(gradient)
+    this.#backwardHead(into, count, 1 / temperature)
+    const { model, kernels, columns } = this.#forward
+    for (let index = model.shape.numLayers - 1; index >= 0; index--) this.#backwardLayer(index, into, count)
+    const { width, vocabularySize } = model.shape
+    if (into.embedding.length === 0) return
+    kernels.addToSegments(into.embedding, this.#columns.dx, columns.token, count, width, vocabularySize)
+  }
+
+  #name(gradient: ParameterViews): TransformerWeights {
+    let named = this.#gradients.get(gradient)
+    if (named === undefined) {
+      const views = mapParameters(this.#trained, gradient)
+      named = nameParameters(this.#forward.model.shape, views, this.#forward.columns.none, this.#columns.frozen)
+      this.#gradients.set(gradient, named)
+    }
+    return named
+  }
+
+  #checkCandidates(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
+    if (begin === end) return
+    if (!(begin >= 0 && begin < end && end <= ids.length)) {
+      throw this.#wrongCandidates(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
+    }
+    const { vocabularySize } = this.#forward.model.shape
+    let isThere = false
+    for (let i = begin; i < end; i++) {
+      const each = ids[i]!
+      if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= vocabularySize) {
+        const expected = 'ids of the vocabulary, in rising order'
+        throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), expected)
+      }
+      isThere ||= each === id
+    }
+    if (!isThere) throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+  }
+
+  #wrongCandidates(token: number, got: string, expected: string): InputError {
+    return new InputError(`candidate set of token ${token}`, got, expected)
+  }
+
+  /** Logits of one chunk of the vocabulary, within the candidate sets; returns its number of tokens. */
+  #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
+    const { model, columns, kernels } = this.#forward
+    const { logits, candidateBegin, candidateEnd } = this.#columns
+    const { hidden, none, scratch } = columns
+    const { width } = model.shape
+    const tokens = head.length / width
+    kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
+    const ids = this.#candidateIds
+    if (ids !== null)
+      kernels.restrictVocabulary(logits, ids, candidateBegin, candidateEnd, inverse, count, first, tokens)
+    return tokens
+  }
+
+  /** From dLogprob and dEntropy to the weights of the logits and of the last norm, and to `dx`. */
+  #backwardHead(into: TransformerWeights, count: number, inverse: number): void {
+    const { kernels, weights, columns, model } = this.#forward
+    const { width } = model.shape
+    const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
+    const { logits, dLogprob, dEntropy, target, dNormed, dx } = this.#columns
+    for (let chunk = 0; chunk < weights.head.length; chunk++) {
+      const head = weights.head[chunk]!
+      const first = chunk * VOCABULARY_CHUNK
+      // The only chunk's logits are still there.
+      const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
+      kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
+      const dHead = into.head[chunk]
+      if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
+      kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
+    }
+    if (model.hasValueHead) {
+      this.#backwardWeights(into.valueHead, this.#columns.dValue, hidden, count, 1, width, into.valueBias)
+      this.#backwardInput(dNormed, this.#columns.dValue, weights.valueHead, count, 1, width, true)
+    }
+    kernels.rmsNormBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
+  }
+
+  /** `dx`, the gradient by the layer's output, becomes that by its input. */
+  #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
+    const { kernels, columns, model } = this.#forward
+    const { shape } = model
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, turned } = shape
+    const { normed, activated, cosine, sine, position, scores, firstKey } = columns
+    const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
+    const layer = this.#forward.layers[index]!
+    const weights = this.#forward.weights.layers[index]!
+    const into = gradient.layers[index]!
+    const keyWidth = numKeyHeads * headWidth
+
+    const { gate, up, middle, middleInverseRms } = layer
+    kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
+    this.#backwardProjection(activated, into.down, dx, activated, weights.down, count, false)
+    kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
+    this.#forward.normalize(normed, middleInverseRms, middle, weights.feedForwardNorm, count, width)
+    this.#backwardProjection(dNormed, into.gate, gate, normed, weights.gate, count, false)
+    this.#backwardProjection(dNormed, into.up, up, normed, weights.up, count, true)
+    const { feedForwardNorm, inputNorm } = weights
+    kernels.rmsNormBackward(
+      dx,
+      into.feedForwardNorm,
+      dNormed,
+      middle,
+      feedForwardNorm,
+      middleInverseRms,
+      count,
+      width,
+      true,
+    )
+
+    this.#backwardProjection(dAttended, into.output, dx, layer.attended, weights.output, count, false)
+    dKey.fill(0, 0, count * keyWidth)
+    dValue.fill(0, 0, count * keyWidth)
+    kernels.attentionBackward(dQuery, dKey, dValue, dAttended, layer, scores, firstKey, position, shape, count)
+    if (turned[index]) {
+      kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
+      kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)
+    }
+    if (queryKeyNorm) {
+      const { rawQuery, rawKey, queryInverseRms, keyInverseRms } = layer
+      const { queryNorm, keyNorm } = weights
+      const [queryRows, keyRows] = [count * numHeads, count * numKeyHeads]
+      kernels.rmsNormBackward(
+        dQuery,
+        into.queryNorm,
+        dQuery,
+        rawQuery,
+        queryNorm,
+        queryInverseRms,
+        queryRows,
+        headWidth,
+        false,
+      )
+      kernels.rmsNormBackward(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, keyRows, headWidth, false)
+    }
+    this.#forward.normalize(normed, layer.inputInverseRms, layer.x, inputNorm, count, width)
+    this.#backwardProjection(dNormed, into.query, dQuery, normed, weights.query, count, false)
+    this.#backwardProjection(dNormed, into.key, dKey, normed, weights.key, count, true)
+    this.#backwardProjection(dNormed, into.value, dValue, normed, weights.value, count, true)
+    kernels.rmsNormBackward(dx, into.inputNorm, dNormed, layer.x, inputNorm, layer.inputInverseRms, count, width, true)
+  }
+
+  /**
+   * From dy, the gradient by a projection's output: to the weights that learn, in `into`, and to dx, or added to dx, which may
+   * be x itself.
+   */
+  #backwardProjection(
+    dx: Float32Array,
+    into: Projection,
+    dy: Float32Array,
+    x: Float32Array,
+    projection: Projection,
+    count: number,
+    accumulate: boolean,
+  ): void {
+    const forward = this.#forward
+    const { kernels, columns } = forward
+    const { none, scratch } = columns
+    const { dLow } = this.#columns
+    const { numOutputs, numInputs, place, a, b } = projection
+    const rank = a.length / numInputs
+    if (into.weight.length > 0) this.#backwardWeights(into.weight, dy, x, count, numOutputs, numInputs, into.bias)
+    if (rank > 0) {
+      const { low, left } = forward.projectLow(x, projection, count)
+      kernels.matmul(into.b, dy, low, none, scratch, numOutputs, rank, count, true, false, true)
+      kernels.matmul(dLow, dy, b, none, scratch, count, rank, numOutputs, false, false, false)
+      forward.scaleLow(dLow, count * rank)
+      kernels.matmul(into.a, dLow, left, none, scratch, rank, numInputs, count, true, false, true)
+    }
+    this.#backwardInput(dx, dy, forward.weightOf(projection), count, numOutputs, numInputs, accumulate)
+    if (rank > 0) {
+      const through = forward.hasDropout ? columns.dropped : dx
+      kernels.matmul(through, dLow, a, none, scratch, count, numInputs, rank, false, false, !forward.hasDropout)
+      if (forward.hasDropout) forward.drop(through, place, count, numInputs, dx, true)
+    }
+  }
+
+  /** Adds dyᵀ · x to dWeight, and the sums of dy's columns to dBias where the model has it. */
+  #backwardWeights(
+    dWeight: Float32Array,
+    dy: Float32Array,
+    x: Float32Array,
+    count: number,
+    numOutputs: number,
+    numInputs: number,
+    dBias?: Float32Array,
+  ): void {
+    const { kernels, columns } = this.#forward
+    const { none, scratch } = columns
+    kernels.matmul(dWeight, dy, x, none, scratch, numOutputs, numInputs, count, true, false, true)
+    if (dBias === undefined || dBias.length === 0) return
+    kernels.matmul(dBias, this.#columns.ones, dy, none, scratch, 1, numOutputs, count, false, false, true)
+  }
+
+  /** dx = dy · W, or added to dx. */
+  #backwardInput(
+    dx: Float32Array,
+    dy: Float32Array,
+    weight: Float32Array,
+    count: number,
+    numOutputs: number,
+    numInputs: number,
+    accumulate: boolean,
+  ): void {
+    const { kernels, columns } = this.#forward
+    kernels.matmul(
+      dx,
+      dy,
+      weight,
+      columns.none,
+      columns.scratch,
+      count,
+      numInputs,
+      numOutputs,
+      false,
+      false,
+      accumulate,
+    )
+  }
+}

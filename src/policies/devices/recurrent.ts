@@ -1,0 +1,147 @@
+/**
+ * Recurrent cells as one operation over all steps of a sequence, where tfjs would take some fifteen a step, each of which
+ * costs it 20 to 40 µs to begin, and forty more to go back. Our kernels do the work, registered with the backends that can
+ * be read at once: in the wasm backend's heap, or in columns of their own, to which tensors are copied.
+ */
+import type { NamedTensorMap, Tensor, Tensor2D, TensorInfo } from '@tensorflow/tfjs-core'
+import { bestKernelBuild, createKernels, gruScratch, lstmScratch } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { Tf } from './tfjs.ts'
+
+/** tfjs's names of our cells; with `Grad` behind, those of their gradients. */
+export type Cell = 'Gru' | 'Lstm'
+
+/** What the steps of a sequence begin with: row n · length + t is step t of lane n. */
+export interface StepMemory {
+  /** What was recorded for each step: numLanes × length × width. */
+  readonly memory: Tensor
+  /** 1 where a step goes on from the one before, 0 where it takes `memory`; null where none goes on. */
+  readonly continues: Tensor | null
+  /** What a lane's first step goes on from, where it does: numLanes × width. */
+  readonly carried: Tensor | null
+}
+
+/** Whether the active backend has these operations. */
+export function hasRecurrence(tf: Tf): boolean {
+  return tf.getKernel('Gru', tf.getBackend()) !== undefined
+}
+
+/**
+ * What each step leaves to remember: rows × width, h first. `x` (rows × gates) is what the input gives the gates; weight and
+ * bias are those of h, as the kernels have them. Gradients go to these three.
+ */
+export function recurrence(
+  tf: Tf,
+  cell: Cell,
+  x: Tensor2D,
+  weight: Tensor,
+  bias: Tensor,
+  { memory, continues, carried }: StepMemory,
+): Tensor2D {
+  const run = (name: string, inputs: NamedTensorMap) => tf.engine().runKernel(name, inputs) as unknown as Tensor[]
+  const operation = tf.customGrad((...given) => {
+    const [x, weight, bias, save] = given as unknown as [Tensor, Tensor, Tensor, (tensors: Tensor[]) => void]
+    const inputs: NamedTensorMap = { weight, recorded: memory }
+    if (continues !== null) inputs.continues = continues
+    if (carried !== null) inputs.carried = carried
+    const [after, gates] = run(cell, { ...inputs, x, bias }) as [Tensor, Tensor]
+    const kept: NamedTensorMap = { ...inputs, after, gates }
+    save(Object.values(kept))
+    const gradFunc = (dAfter: Tensor, saved: Tensor[]) =>
+      run(`${cell}Grad`, { dAfter, ...Object.fromEntries(Object.keys(kept).map((name, i) => [name, saved[i]!])) })
+    return { value: after, gradFunc: gradFunc as (dy: Tensor, saved: Tensor[]) => Tensor[] }
+  })
+  return operation(x, weight, bias) as Tensor2D
+}
+
+/** Calls `work` on columns: what is given, new ones of these shapes, and workspace. Returns the new ones as tensors. */
+export type RunColumns = (
+  given: readonly (TensorInfo | undefined)[],
+  shapes: readonly (readonly number[])[],
+  scratchLength: number,
+  work: (kernels: Kernels, given: Float32Array[], made: Float32Array[], scratch: Float32Array) => void,
+) => TensorInfo[]
+
+/** A kernel of tfjs's with several outputs. */
+export type ManyOutputs = (given: { readonly inputs: Readonly<Record<string, TensorInfo | undefined>> }) => TensorInfo[]
+
+/** The cells and their gradients over columns. */
+export function recurrentKernels(run: RunColumns): Readonly<Record<string, ManyOutputs>> {
+  const gru = { gates: 4, scratch: gruScratch, forward: 'gruForward', backward: 'gruBackward' } as const
+  const lstm = { gates: 5, scratch: lstmScratch, forward: 'lstmForward', backward: 'lstmBackward' } as const
+  const forward =
+    ({ gates, scratch, forward }: typeof gru | typeof lstm): ManyOutputs =>
+    ({ inputs: { x, weight, bias, recorded, continues, carried } }) => {
+      const [numLanes, length, width] = recorded!.shape as [number, number, number]
+      const units = weight!.shape[0]!
+      const shapes = [
+        [numLanes * length, width],
+        [numLanes * length, gates * units],
+      ]
+      return run(
+        [x, weight, bias, recorded, continues, carried],
+        shapes,
+        scratch(numLanes, length, units),
+        (kernels, [x, weight, bias, recorded, continues, carried], [after, gates], room) =>
+          kernels[forward](
+            ...[after!, gates!, x!, weight!, bias!],
+            { recorded: recorded!, continues: continues!, carried: carried! },
+            ...[room, numLanes, length, units],
+          ),
+      )
+    }
+  const backward =
+    ({ scratch, backward }: typeof gru | typeof lstm): ManyOutputs =>
+    ({ inputs: { dAfter, after, gates, weight, recorded, continues, carried } }) => {
+      const [numLanes, length] = recorded!.shape as [number, number, number]
+      const [units, numGates] = weight!.shape as [number, number]
+      return run(
+        [dAfter, after, gates, weight, recorded, continues, carried],
+        [[numLanes * length, numGates], [units, numGates], [numGates]],
+        scratch(numLanes, length, units),
+        (kernels, [dAfter, after, gates, weight, recorded, continues, carried], [dX, dWeight, dBias], room) =>
+          kernels[backward](
+            ...[dX!, dWeight!, dBias!, dAfter!, after!, gates!, weight!],
+            { recorded: recorded!, continues: continues!, carried: carried! },
+            ...[room, numLanes, length, units],
+          ),
+      )
+    }
+  return { Gru: forward(gru), GruGrad: backward(gru), Lstm: forward(lstm), LstmGrad: backward(lstm) }
+}
+
+/** Registers the cells with a backend that can be read at once, over columns of their own, unless it has them. */
+export function registerRecurrence(tf: Tf, backendName: string): void {
+  if (tf.getKernel('Gru', backendName) !== undefined) return
+  const kernels = recurrentKernels(inColumns(tf))
+  for (const [kernelName, kernel] of Object.entries(kernels)) {
+    tf.registerKernel({ kernelName, backendName, kernelFunc: (given) => kernel({ inputs: given.inputs }) })
+  }
+}
+
+/** Columns in a memory of our own, which grows to the largest call. */
+function inColumns(tf: Tf): RunColumns {
+  const memory = new WebAssembly.Memory({ initial: 1 })
+  let kernels = createKernels(memory, bestKernelBuild(), 'passing')
+  return (given, shapes, scratchLength, work) => {
+    const lengths = [...given.map((tensor) => (tensor === undefined ? 0 : tf.util.sizeFromShape(tensor.shape)))]
+    lengths.push(...shapes.map((shape) => tf.util.sizeFromShape([...shape])), scratchLength)
+    const bytes = lengths.reduce((sum, length) => sum + 16 * Math.ceil(length / 4), 16)
+    if (bytes > memory.buffer.byteLength) {
+      memory.grow(Math.ceil((bytes - memory.buffer.byteLength) / 65536))
+      kernels = createKernels(memory, bestKernelBuild(), 'passing')
+    }
+    let at = 16
+    const columns = lengths.map((length) => {
+      const column = new Float32Array(memory.buffer, at, length)
+      at += 16 * Math.ceil(length / 4)
+      return column
+    })
+    for (const [i, tensor] of given.entries()) {
+      if (tensor !== undefined) columns[i]!.set((tensor as Tensor).dataSync())
+    }
+    const made = columns.slice(given.length, -1)
+    work(kernels, columns.slice(0, given.length), made, columns.at(-1)!)
+    return made.map((column, i) => tf.tensor(column.slice(), [...shapes[i]!], 'float32'))
+  }
+}

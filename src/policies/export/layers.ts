@@ -1,0 +1,85 @@
+/**
+ * Policies as LayersModels of tfjs: `model.json` and `weights.bin`, for `tf.loadLayersModel`. Input `observation` (batch ×
+ * shape), outputs `logits` or `mean` (batch × their number) and `value` (batch × 1). tfjs has no layer that chooses or
+ * clips, so the action is the caller's: `userDefinedMetadata` has the action space and the log standard deviations.
+ */
+import { InputError } from '../../base/errors.ts'
+import { spaceToJson } from '../../base/space.ts'
+import { VERSION } from '../../base/version.ts'
+import type { Network, WeightedLayer } from './network.ts'
+
+/** The two files of a LayersModel. @throws InputError for a policy that normalizes observations. */
+export function layersModel(network: Network): { model: string; weights: Uint8Array } {
+  const { environment, observationShape, actionSpace, logStd, masked } = network
+  if (network.inputs !== null) {
+    throw new InputError(
+      'format',
+      'layers, of a policy that normalizes observations',
+      'onnx or module: tfjs has no such layer',
+    )
+  }
+  const layers: object[] = []
+  const specs: { name: string; shape: readonly number[]; dtype: 'float32' }[] = []
+  const data: Uint8Array[] = []
+
+  const add = (name: string, type: string, config: object, below?: string): string => {
+    const inbound = below === undefined ? [] : [[[below, 0, 0, {}]]]
+    layers.push({ name, class_name: type, config: { name, ...config }, inbound_nodes: inbound })
+    return name
+  }
+  const addWeights = (name: string, shape: readonly number[], { buffer }: Float32Array): void => {
+    specs.push({ name, shape, dtype: 'float32' })
+    data.push(new Uint8Array(buffer))
+  }
+  /** Layers over `below`; the last one by the name `head`, if it is given. */
+  const addStack = (stack: readonly WeightedLayer[], below: string, head?: string): string =>
+    stack.reduce((x, { name: own, numInputs, numOutputs, activation, weight, bias }, i) => {
+      const name = i === stack.length - 1 && head !== undefined ? head : own
+      addWeights(`${name}/kernel`, [numInputs, numOutputs], weight)
+      addWeights(`${name}/bias`, [numOutputs], bias)
+      return add(name, 'Dense', { units: numOutputs, activation, ...ZEROS }, x)
+    }, below)
+
+  const input = { batch_input_shape: [null, ...observationShape], dtype: 'float32', sparse: false }
+  add('observation', 'InputLayer', input)
+  const top = observationShape.length === 1 ? 'observation' : add('flatten', 'Flatten', {}, 'observation')
+  const trunk = addStack(network.trunk, top)
+  const outputs = [
+    addStack(network.actor, trunk, logStd === null ? 'logits' : 'mean'),
+    addStack(network.critic, trunk, 'value'),
+  ]
+  const model = {
+    format: 'layers-model',
+    generatedBy: `Colonnade ${VERSION}`,
+    convertedBy: null,
+    modelTopology: {
+      class_name: 'Model',
+      config: {
+        name: 'policy',
+        layers,
+        input_layers: [['observation', 0, 0]],
+        output_layers: outputs.map((name) => [name, 0, 0]),
+      },
+    },
+    weightsManifest: [{ paths: [WEIGHTS_FILE], weights: specs }],
+    userDefinedMetadata: {
+      environment,
+      observationShape,
+      actionSpace: JSON.parse(spaceToJson(actionSpace)),
+      outputs,
+      ...(logStd === null ? {} : { logStd: [...logStd] }),
+      actionMask: masked,
+    },
+  }
+  return { model: `${JSON.stringify(model, null, 2)}\n`, weights: Buffer.concat(data) }
+}
+
+export const MODEL_FILE = 'model.json'
+export const WEIGHTS_FILE = 'weights.bin'
+
+/** Weights come from the file; what they would begin with should cost nothing. */
+const ZEROS = {
+  use_bias: true,
+  kernel_initializer: { class_name: 'Zeros', config: {} },
+  bias_initializer: { class_name: 'Zeros', config: {} },
+}

@@ -1,0 +1,85 @@
+/** A policy as it goes out: its layers with their weights, and what goes in and comes out. */
+import { InputError } from '../../base/errors.ts'
+import { type BoxSpace, choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
+import type { DenseLayer, PolicyDefinition } from '../policy.ts'
+import { checkWeights } from '../weights.ts'
+
+/** Whose policy it is, and with which weights: what `loadPolicy` gives. */
+export interface Exported {
+  readonly policy: PolicyDefinition
+  readonly environment: {
+    readonly id: string
+    readonly observationSpace: Space
+    readonly actionSpace: Space
+    readonly actionMask?: boolean
+  }
+  /** The policy's weights, numParameters long. */
+  readonly weights: Float32Array
+}
+
+/** A dense layer with its weights: W (numInputs × numOutputs, row-major) and b (numOutputs). */
+export type WeightedLayer = Omit<DenseLayer, 'weight' | 'bias'> & {
+  readonly weight: Float32Array
+  readonly bias: Float32Array
+}
+
+/** What a format writes. */
+export interface Network {
+  readonly environment: string
+  readonly observationShape: readonly number[]
+  readonly actionSpace: Space
+  /** Sizes of the action's choices; empty for a box. */
+  readonly choices: readonly number[]
+  readonly trunk: readonly WeightedLayer[]
+  readonly actor: readonly WeightedLayer[]
+  readonly critic: readonly WeightedLayer[]
+  /** What is taken from each number of an observation, by what it is divided, and where it is cut off; null where they are taken as they are. */
+  readonly inputs: { readonly center: Float32Array; readonly deviation: Float32Array; readonly clip: number } | null
+  /** Of a box action; null for choices. */
+  readonly logStd: Float32Array | null
+  /** True where the environment says which choices are legal. */
+  readonly masked: boolean
+}
+
+/**
+ * @throws InputError for a policy that is more than dense layers, and for weights of another length or that are not
+ * finite.
+ */
+export function networkOf({ policy, environment, weights }: Exported): Network {
+  const { observationSpace, actionSpace, actionMask = false } = environment
+  const model = policy.build(observationSpace, actionSpace)
+  if (model.dense === undefined) {
+    const expected = 'dense layers alone, as in mlp(); of others the weights can be written, as safetensors'
+    throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', expected)
+  }
+  checkWeights(model, weights)
+  const { trunk, actor, critic, logStd, inputs } = model.dense
+  const { shape } = observationSpace as BoxSpace // Dense layers take nothing else.
+  const width = spaceWidth(observationSpace)
+  const withWeights = ({ weight, bias, ...layer }: DenseLayer): WeightedLayer => ({
+    ...layer,
+    weight: weights.slice(weight, weight + layer.numInputs * layer.numOutputs),
+    bias: weights.slice(bias, bias + layer.numOutputs),
+  })
+  return {
+    environment: environment.id,
+    observationShape: shape,
+    actionSpace,
+    choices: choiceSizes(actionSpace),
+    trunk: trunk.map(withWeights),
+    actor: actor.map(withWeights),
+    critic: critic.map(withWeights),
+    inputs: inputs && {
+      center: weights.slice(inputs.center, inputs.center + width),
+      deviation: weights.slice(inputs.deviation, inputs.deviation + width),
+      clip: inputs.clip,
+    },
+    logStd: logStd === null ? null : weights.slice(logStd, logStd + actor.at(-1)!.numOutputs),
+    masked: actionMask,
+  }
+}
+
+/** How many logits, or means, the actor gives. */
+export function headWidth({ actor }: Network): number {
+  return actor.at(-1)!.numOutputs
+}

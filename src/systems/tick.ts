@@ -1,0 +1,133 @@
+/** The order of the four systems. */
+import { Work } from '../base/clock.ts'
+import { InputError } from '../base/errors.ts'
+import type { Cohort } from '../world/cohort.ts'
+import { settleLanes } from '../world/episodes/population.ts'
+import { kindOf } from '../world/kinds.ts'
+import type { World } from '../world/world.ts'
+import { runAfterRollout } from './episodes/own.ts'
+import { bootstrap, checkWorld, infer, reset, step, store } from './systems.ts'
+
+/**
+ * One step of every lane. Where a policy answers later, its cohort goes on when the answer is there, and the tick is a
+ * promise: of the first answer if every lane waits, else of a turn of the event loop, in which answers can arrive.
+ *
+ * @throws InputError if several threads share the lanes: then their trainer moves them.
+ */
+export function tick(world: World): void | Promise<void> {
+  checkWorld('tick', world)
+  const { cohorts, threads } = world
+  if (threads.count > 1 && cohorts.some(({ kind }) => kind === 'episodes')) throw shared(world)
+  settle(cohorts)
+  const moved = runSystems(world, cohorts)
+  return moved === undefined ? awaitAnswers(cohorts) : moved.then(() => awaitAnswers(cohorts))
+}
+
+/** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
+export function collect(world: World, numSteps: number): void | Promise<void> {
+  checkWorld('collect', world)
+  if (world.threads.count > 1) throw shared(world)
+  settle(world.cohorts)
+  return drive(collectWhole(world, numSteps))
+}
+
+function* collectWhole(world: World, numSteps: number): Generator<void | Promise<void>, void> {
+  yield* collectShare(world, world.cohorts, numSteps)
+  concludeRollouts(world, world.cohorts)
+}
+
+/** What cohorts' own systems do with rollouts that are full; in the caller's thread, when all lanes' rows are there. */
+export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void {
+  for (const cohort of cohorts) {
+    if (cohort.kind === 'episodes' && cohort.recorded && cohort.t === cohort.numSteps)
+      runAfterRollout(world.kernels, cohort)
+  }
+}
+
+/** The rows of cohorts that are between two rollouts become those of the lanes that are there. */
+export function settle(cohorts: readonly Cohort[]): void {
+  for (const cohort of cohorts) if (cohort.kind === 'episodes' && cohort.t === cohort.numSteps) settleLanes(cohort)
+}
+
+/**
+ * A whole rollout of this thread's lanes: `numSteps` steps of each of these cohorts, or as many as its own rollout has. One that
+ * keeps none acts as long as the others. Yields what has to be awaited before it can go on.
+ */
+export function* collectShare(
+  world: World,
+  cohorts: readonly Cohort[],
+  numSteps?: number,
+): Generator<void | Promise<void>, void> {
+  const lanes = cohorts.filter((cohort) => cohort.kind === 'episodes')
+  const longest = lanes.reduce((most, { numSteps }) => Math.max(most, numSteps), 1)
+  for (const cohort of lanes) cohort.ticksLeft = numSteps ?? (cohort.recorded ? cohort.numSteps : longest)
+  try {
+    while (lanes.some(({ ticksLeft }) => ticksLeft > 0)) {
+      const moved = runSystems(world, cohorts)
+      if (moved !== undefined) yield moved
+      const waiting = awaitAnswers(cohorts)
+      if (waiting !== undefined) yield waiting
+    }
+  } finally {
+    for (const cohort of lanes) {
+      cohort.ticksLeft = Number.POSITIVE_INFINITY
+      cohort.rests = cohort.answer !== null
+    }
+  }
+  const valued = bootstrap(world, lanes)
+  if (valued !== undefined) yield valued
+  world.clock.mark(Work.bootstrap)
+}
+
+/**
+ * One step of every lane of these cohorts that need not wait for an answer. A promise where other threads decode in
+ * conversations too; whoever stops stops after it.
+ */
+export function runSystems(world: World, cohorts: readonly Cohort[]): void | Promise<void> {
+  const { clock } = world
+  reset(world, cohorts) // Lanes whose episode ended begin a new one; all lanes see a running episode.
+  clock.mark(Work.reset)
+  const inferred = infer(world, cohorts) // The policies look and choose.
+  return inferred === undefined ? conclude(world, cohorts) : inferred.then(() => conclude(world, cohorts))
+}
+
+function conclude(world: World, cohorts: readonly Cohort[]): void {
+  const { clock } = world
+  clock.mark(Work.infer)
+  step(world, cohorts) // The environments answer.
+  clock.mark(Work.step)
+  store(world, cohorts) // The row is closed; ended and truncated lanes are marked.
+  clock.mark(Work.store)
+}
+
+/** What has to be waited for before lanes of these cohorts can go on; undefined if no answer is owed. */
+export function awaitAnswers(cohorts: readonly Cohort[]): Promise<void> | undefined {
+  if (!cohorts.some(isOwed)) return undefined
+  if (cohorts.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))
+  return Promise.race(cohorts.flatMap((cohort) => kindOf(cohort).owed(cohort)))
+}
+
+function isOwed(cohort: Cohort): boolean {
+  return kindOf(cohort).owed(cohort).length > 0
+}
+
+function canGoOn(cohort: Cohort): boolean {
+  return kindOf(cohort).canGoOn(cohort)
+}
+
+function drive(steps: Generator<void | Promise<void>, void>): void | Promise<void> {
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return
+    if (value !== undefined) {
+      return value.then(
+        () => drive(steps),
+        (cause) => void steps.throw(cause),
+      )
+    }
+  }
+}
+
+function shared(world: World): InputError {
+  return new InputError('tick', `a world that ${world.threads.count} threads share`, 'trainer.updates(), or threads: 1')
+}

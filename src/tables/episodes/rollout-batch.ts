@@ -1,0 +1,121 @@
+/** A batch of samples that is ready to be learned from: the samples by group, and what they hold, field by field. */
+import { checkGiven, checkOptions, InputError, show } from '../../base/errors.ts'
+import { checkSample, countLearned, type Sample, type Status, statuses } from '../trajectories/sample.ts'
+import { compareText, groupNumbers } from '../trajectories/trajectories.ts'
+
+/** Samples by source, epoch, group, prompt and member. Field k of sample i is element i of that field; nothing is padded, nothing copied. */
+export interface RolloutBatch extends SampleFields {
+  readonly responseLengths: readonly number[]
+  readonly samples: readonly Sample[]
+  readonly metadata: BatchMetadata
+}
+
+/** What samples hold, field by field. */
+export interface SampleFields {
+  readonly tokens: readonly ArrayLike<number>[]
+  readonly lossMasks: readonly ArrayLike<number>[]
+  readonly rolloutLogProbs: readonly ArrayLike<number>[]
+  /** Null where a reward cannot be told. */
+  readonly rewards: readonly (number | null)[]
+  readonly groupIndices: readonly number[]
+}
+
+/** What a batch is made of. */
+export interface BatchMetadata {
+  readonly epochId: number
+  readonly stepId: number
+  readonly numSamples: number
+  readonly numGroups: number
+  readonly numTokens: number
+  /** Samples by what has become of them. */
+  readonly statuses: Readonly<Record<Status, number>>
+  /** Least and greatest number of the weights that chose a token; null where none is known. */
+  readonly weightVersions: { readonly min: number; readonly max: number } | null
+}
+
+/**
+ * Makes a batch of samples, whatever their order: it is the same whoever was done first, and groups stay together.
+ * @throws InputError where there is none, one is there twice, or one's columns differ in length.
+ */
+export function convertToBatch(
+  samples: readonly Sample[],
+  options: { readonly epochId?: number; readonly stepId?: number } = {},
+): RolloutBatch {
+  checkGiven('samples of convertToBatch', samples, 'a list')
+  checkOptions('convertToBatch', options, ['epochId', 'stepId'])
+  const { epochId = 0, stepId = 0 } = options
+  if (samples.length === 0) throw new InputError('samples', 'none', 'at least one')
+  const ids = new Set<string>()
+  for (const sample of samples) {
+    checkSample(sample)
+    if (ids.has(sample.id)) throw new InputError('samples', `${show(sample.id)} twice`, 'each sample once')
+    ids.add(sample.id)
+  }
+  const sorted = [...samples].sort(
+    (a, b) =>
+      compareText(a.source ?? '', b.source ?? '') ||
+      a.epoch - b.epoch ||
+      a.groupIndex - b.groupIndex ||
+      a.promptId - b.promptId ||
+      a.member - b.member ||
+      (a.segment ?? 0) - (b.segment ?? 0),
+  )
+  const fields = extractSampleFields(sorted)
+  return {
+    ...fields,
+    responseLengths: computeResponseLengths(fields.lossMasks),
+    samples: sorted,
+    metadata: buildBatchMetadata(sorted, epochId, stepId),
+  }
+}
+
+/** What samples hold, field by field, in their order. */
+export function extractSampleFields(samples: readonly Sample[]): SampleFields {
+  checkGiven('samples of extractSampleFields', samples, 'a list')
+  return {
+    tokens: samples.map(({ tokens }) => tokens),
+    lossMasks: samples.map(({ lossMask }) => lossMask),
+    rolloutLogProbs: samples.map(({ rolloutLogProbs }) => rolloutLogProbs),
+    rewards: samples.map(({ reward }) => reward),
+    groupIndices: samples.map(({ groupIndex }) => groupIndex),
+  }
+}
+
+/** How many tokens of each sample there are to learn from. */
+export function computeResponseLengths(lossMasks: readonly ArrayLike<number>[]): number[] {
+  checkGiven('lossMasks of computeResponseLengths', lossMasks, 'a list')
+  return lossMasks.map(countLearned)
+}
+
+/** The group of each sample, as a number from 0. */
+function groupNumbersOf(samples: readonly Sample[]): Int32Array {
+  return groupNumbers({
+    source: samples.map(({ source = '' }) => source),
+    epoch: Int32Array.from(samples, ({ epoch }) => epoch),
+    promptId: Int32Array.from(samples, ({ promptId }) => promptId),
+    group: Int32Array.from(samples, ({ groupIndex }) => groupIndex),
+  })
+}
+
+/** What a batch of these samples is made of. */
+export function buildBatchMetadata(samples: readonly Sample[], epochId: number, stepId: number): BatchMetadata {
+  checkGiven('samples of buildBatchMetadata', samples, 'a list')
+  const count = (status: Status) => samples.filter((sample) => sample.status === status).length
+  let [min, max] = [Number.POSITIVE_INFINITY, -1]
+  for (const { weightVersions } of samples) {
+    for (let t = 0; t < weightVersions.length; t++) {
+      if (weightVersions[t] === -1) continue
+      min = Math.min(min, weightVersions[t]!)
+      max = Math.max(max, weightVersions[t]!)
+    }
+  }
+  return {
+    epochId,
+    stepId,
+    numSamples: samples.length,
+    numGroups: new Set(groupNumbersOf(samples)).size,
+    numTokens: samples.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    statuses: Object.fromEntries(statuses.map((status) => [status, count(status)])) as Record<Status, number>,
+    weightVersions: max === -1 ? null : { min, max },
+  }
+}

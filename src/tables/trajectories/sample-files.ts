@@ -1,0 +1,337 @@
+/**
+ * Samples as JSON Lines: ours, which read back as they were; those of other trainers, as far as their columns say what ours do;
+ * and the form that Hugging Face's trainers take.
+ */
+import { checkGiven, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
+import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
+import { readJsonLines, writeJsonLines } from '../json-lines.ts'
+import { checkSample, type Sample, type Status } from './sample.ts'
+
+/** A sample's lists of numbers, and what null stands for in each of them. What may not be unknown becomes NaN, and is refused. */
+const LISTS = {
+  tokens: Number.NaN,
+  lossMask: Number.NaN,
+  rolloutLogProbs: Number.NaN,
+  weightVersions: -1,
+  turn: Number.NaN,
+  candidateCount: -1,
+  candidateIds: Number.NaN,
+  turnReward: Number.NaN,
+} as const
+type ListName = keyof typeof LISTS
+const LIST_NAMES = Object.keys(LISTS) as ListName[]
+
+/** What lists with an element a token say of a prompt, where others give them of the response alone. */
+const OF_PROMPT = { lossMask: 0, rolloutLogProbs: Number.NaN, weightVersions: -1, turn: 0, candidateCount: 0 } as const
+
+/**
+ * Writes samples as a JSONL file; token columns only where they are asked for. What is not recorded is null.
+ * @throws InputError for a sample whose numbers are not finite or whose columns differ in length, and if the path cannot be
+ * written; then there is no file.
+ */
+export async function exportSamplesToJsonl(
+  samples: readonly Sample[],
+  path: string,
+  options: { readonly includeTokens?: boolean } = {},
+): Promise<void> {
+  checkGiven('samples of exportSamplesToJsonl', samples, 'a list')
+  checkGiven('path of exportSamplesToJsonl', path, 'a text')
+  checkOptions('exportSamplesToJsonl', options, ['includeTokens'])
+  const { includeTokens = false } = options
+  samples.forEach(checkSample)
+  await writeJsonLines(
+    path,
+    samples.map((sample) => {
+      const line: Record<string, unknown> = { ...sample }
+      for (const name of LIST_NAMES) {
+        const values = sample[name]
+        if (values === undefined || (name !== 'turnReward' && !includeTokens)) delete line[name]
+        else line[name] = Array.from(values, (value) => (isUnknown(name, value) ? null : value))
+      }
+      return line
+    }),
+  )
+}
+
+function isUnknown(name: ListName, value: number): boolean {
+  return Number.isNaN(value) || (name === 'candidateCount' && value === LISTS.candidateCount)
+}
+
+/**
+ * The columns of a line, and how textpolicy, slime, TRL and verl spell them where it is not the same word; capitals and
+ * underscores make no difference. With TRL's `promptIds` and `completionIds` there are no `tokens`.
+ */
+const SPELLINGS = {
+  ...{ id: [], index: [], source: [], epoch: ['epochId'], promptId: [], groupIndex: ['group', 'groupId'], member: [] },
+  ...{ segment: [], cutTurns: [], droppedReplies: ['unheard'] },
+  ...{ prompt: ['input'], groundTruth: ['answer', 'label', 'gts'], response: ['completion', 'output'] },
+  ...{ tokens: ['tokenIds', 'inputIds'], promptIds: [], completionIds: ['responseIds'] },
+  lossMask: ['lossMasks', 'responseMask', 'completionMask', 'envMask'],
+  rolloutLogProbs: ['logProbs'],
+  ...{ weightVersions: [], turn: [], turns: [], responseLength: [] },
+  ...{ candidateCount: ['supportLength'], candidateIds: ['supportIds'] }, // As our own older files have them.
+  ...{ reward: [], turnReward: ['turnRewards'], error: [], score: [], status: [], stopReason: [], metadata: [] },
+  removeSample: [],
+} as const satisfies Record<string, readonly string[]>
+type Column = keyof typeof SPELLINGS
+const COLUMNS = Object.keys(SPELLINGS) as Column[]
+
+const normal = (word: string) => word.replaceAll('_', '').toLowerCase()
+const COLUMN_OF = new Map(
+  COLUMNS.flatMap((column) => [column, ...SPELLINGS[column]].map((word) => [normal(word), column] as const)),
+)
+
+/** How a file of samples is read. */
+export interface LoadSamplesOptions {
+  /** Samples, at most. */
+  readonly limit?: number
+  /**
+   * What becomes of a column that is none of a sample's: an error that names the nearest (default), nothing, or its place is in
+   * the sample's `metadata`. One that is null says nothing and is passed over.
+   */
+  readonly unknown?: 'error' | 'ignore' | 'keep'
+  /** What a reward is of its turns' where a line has only those; default `last`. */
+  readonly rewardReduction?: RewardReduction
+}
+const OPTIONS = ['limit', 'unknown', 'rewardReduction'] as const
+const UNKNOWN = ['error', 'ignore', 'keep'] as const
+
+/**
+ * Reads samples that `exportSamplesToJsonl` wrote, or others with such columns, in our spelling or in that of textpolicy, slime,
+ * TRL or verl: `prompt` and `response` at least. Samples that were written without their tokens have none. Lists that are as long
+ * as `responseLength`, or as the completion's ids, are of the response alone. A file without `source` is one by its path. Where
+ * it has no `promptId` prompts are told apart by their words, and where it has no `groupIndex` the samples of a prompt are one
+ * group, of which a warning tells.
+ * @throws InputError with the number of the line that is not JSON, or not a sample; and for an unknown option.
+ */
+export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOptions = {}): Promise<Sample[]> {
+  checkOptions('loadSamplesFromJsonl', options, OPTIONS)
+  const { limit, unknown = 'error', rewardReduction = 'last' } = options
+  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
+    throw new InputError('limit', show(limit), 'a whole number ≥ 0')
+  }
+  if (!UNKNOWN.includes(unknown)) throw unknownWord('unknown', unknown, UNKNOWN)
+  if (!rewardReductions.includes(rewardReduction)) {
+    throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
+  }
+  const samples: Sample[] = []
+  const groups = new Groups(path)
+  for await (const { place, value } of readJsonLines(path)) {
+    if (samples.length === limit) break
+    const line = columnsOf(value, place, unknown)
+    samples.push(sampleFrom(groups.placed(line, place), place, samples.length, rewardReduction))
+  }
+  groups.tell()
+  return samples
+}
+
+/** A line's columns by our names. */
+type Line = { readonly [column in Column]?: unknown }
+
+/** The columns of a line, with what is unknown where it is to be. */
+function columnsOf(value: unknown, place: string, unknown: (typeof UNKNOWN)[number]): Line {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InputError(place, show(value), 'a sample, as an object')
+  }
+  const line: { [column in Column]?: unknown } = {}
+  const words: { [column in Column]?: string } = {}
+  const kept: Record<string, unknown> = {}
+  for (const [word, given] of Object.entries(value)) {
+    const column = COLUMN_OF.get(normal(word))
+    if (column === undefined) {
+      if (given !== null && unknown === 'error') {
+        const error = unknownWord(`${place}, column`, word, COLUMNS)
+        throw new InputError(error.subject, error.got, `${error.expected}; or unknown: 'ignore' or 'keep'`)
+      }
+      if (unknown === 'keep') kept[word] = given
+    } else if (words[column] === undefined || line[column] === null) {
+      line[column] = given
+      words[column] = word
+    } else if (given !== null && JSON.stringify(given) !== JSON.stringify(line[column])) {
+      throw new InputError(`${place}, ${words[column]} and ${word}`, 'two values', `one ${column}`)
+    }
+  }
+  // Slime's versions are those of its calls, not of the tokens: which token is of which nobody knows.
+  const { weightVersions } = line
+  if (Array.isArray(weightVersions) && weightVersions.some((version) => typeof version === 'string')) {
+    kept.weightVersions = weightVersions
+    delete line.weightVersions
+  }
+  // A number is what verl and textpolicy call score: the reward, or a part of it.
+  if (typeof line.score === 'number') {
+    if (line.reward == null) line.reward = line.score
+    else line.score = { score: line.score }
+    if (typeof line.score === 'number') delete line.score
+  }
+  if (Object.keys(kept).length > 0) line.metadata = { ...(line.metadata as object), ...kept }
+  return line
+}
+
+/** Says which prompt, group and member a sample is where its line does not. */
+class Groups {
+  readonly #path: string
+  readonly #prompts = new Map<string, number>()
+  readonly #members = new Map<string, number>()
+  /** Whether the lines say it; the first decides. */
+  readonly #said: { promptId?: boolean; groupIndex?: boolean } = {}
+  #isMadeUp = false
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  placed(line: Line, place: string): Line {
+    const { prompt, source = this.#path, epoch = 0 } = line
+    for (const name of ['promptId', 'groupIndex'] as const) {
+      const isSaid = line[name] != null
+      this.#said[name] ??= isSaid
+      if (this.#said[name] === isSaid) continue
+      throw new InputError(
+        `${place}, ${name}`,
+        isSaid ? show(line[name]) : 'none',
+        `${isSaid ? 'none' : 'one'}, as before`,
+      )
+    }
+    const promptId = line.promptId ?? this.#numberOf(JSON.stringify(prompt))
+    const groupIndex = line.groupIndex ?? 0
+    const group = JSON.stringify([source, epoch, promptId, groupIndex])
+    const member = this.#members.get(group) ?? 0
+    this.#members.set(group, member + 1)
+    if (this.#said.groupIndex === false && member > 0) this.#isMadeUp = true
+    return { ...line, source, epoch, promptId, groupIndex, member: line.member ?? member }
+  }
+
+  #numberOf(prompt: string): number {
+    const number = this.#prompts.get(prompt) ?? this.#prompts.size
+    this.#prompts.set(prompt, number)
+    return number
+  }
+
+  /** Warns of groups that no line tells of. */
+  tell(): void {
+    if (this.#isMadeUp) process.emitWarning(`${this.#path} has no groupIndex: the samples of each prompt are one group`)
+  }
+}
+
+/** What a sample has where its line does not say. */
+const DEFAULTS = { groundTruth: null, reward: null, error: null, score: {}, metadata: {} }
+/** Why a sample ended, where only its status says so. */
+const STOP_REASON_OF: Record<Status, StopReason | null> = {
+  pending: null,
+  completed: 'stop',
+  truncated: 'length',
+  aborted: 'aborted',
+  failed: null,
+}
+
+function sampleFrom(line: Line, place: string, index: number, rewardReduction: RewardReduction): Sample {
+  const { prompt, response, groundTruth, removeSample = false } = line
+  if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
+    throw new InputError(`${place}, prompt`, show(prompt), 'a text, or messages')
+  }
+  if (typeof response !== 'string') throw new InputError(`${place}, response`, show(response), 'a text')
+  if (groundTruth != null && typeof groundTruth !== 'string') {
+    throw new InputError(`${place}, groundTruth`, show(groundTruth), 'a text, or null')
+  }
+  if (removeSample !== null && typeof removeSample !== 'boolean') {
+    throw new InputError(`${place}, removeSample`, show(removeSample), 'true or false')
+  }
+  const lists = listsOf(line, place)
+  const { tokens, turnReward } = lists
+  const fill = (value: number) => tokens.map(() => value)
+  const lossMask = removeSample ? fill(0) : lists.lossMask
+  const turn = lists.turn ?? fill(0)
+  const status = (line.status ?? 'completed') as Status
+  const { promptIds: _, completionIds: __, removeSample: ___, ...rest } = line
+  const given = Object.fromEntries(Object.entries(rest).filter(([name, value]) => value !== null || name === 'reward'))
+  const sample = {
+    ...DEFAULTS,
+    ...{ id: place, index, status, stopReason: STOP_REASON_OF[status] ?? null },
+    ...(turnReward === undefined ? {} : { reward: reduceTurnRewards(turnReward, rewardReduction) }),
+    turns: turn.reduce((turns, number) => Math.max(turns, number + 1), 1),
+    ...given,
+    ...{ rolloutLogProbs: fill(Number.NaN), weightVersions: fill(-1), turn, ...lists, lossMask },
+    responseLength: lossMask.filter((flag) => flag !== 0).length,
+  } as unknown as Sample
+  try {
+    checkSample(sample)
+  } catch (error) {
+    throw error instanceof InputError
+      ? new InputError(`${place}: ${error.subject}`, error.got, error.expected, { cause: error })
+      : error
+  }
+  return sample
+}
+
+type Lists = { readonly [name in ListName]?: readonly number[] } & {
+  readonly tokens: readonly number[]
+  readonly lossMask: readonly number[]
+}
+
+/** A line's lists, all of them as long as the tokens. */
+function listsOf(line: Line, place: string): Lists {
+  const read = (name: Column, unknown: number = Number.NaN) => listFrom(line[name], `${place}, ${name}`, unknown)
+  const lists: { [name in ListName]?: readonly number[] } = {}
+  for (const name of LIST_NAMES) {
+    const list = read(name, LISTS[name])
+    if (list !== undefined) lists[name] = list
+  }
+  const [promptIds, completionIds] = [read('promptIds'), read('completionIds')]
+  if ((promptIds === undefined) !== (completionIds === undefined)) {
+    throw new InputError(`${place}, promptIds and completionIds`, 'one of them', 'both or none')
+  }
+  if (promptIds !== undefined && lists.tokens !== undefined) {
+    throw new InputError(`${place}, tokens`, 'some beside promptIds', 'one of them')
+  }
+  const tokens = promptIds === undefined ? (lists.tokens ?? []) : [...promptIds, ...completionIds!]
+  const length = completionIds?.length ?? (line.responseLength as number | null | undefined)
+  const numPrompt = tokens.length - (length ?? Number.NaN)
+  for (const name of Object.keys(OF_PROMPT) as (keyof typeof OF_PROMPT)[]) {
+    const list = lists[name]
+    if (list === undefined || list.length === tokens.length || list.length !== length || numPrompt < 0) continue
+    lists[name] = [...new Array<number>(numPrompt).fill(OF_PROMPT[name]), ...list]
+  }
+  return { ...lists, tokens, lossMask: lists.lossMask ?? maskOf(tokens, numPrompt, place) }
+}
+
+/** The mask where a line has none: the response is what there is to learn. */
+function maskOf(tokens: readonly number[], numPrompt: number, place: string): number[] {
+  if (tokens.length === 0) return []
+  if (Number.isInteger(numPrompt) && numPrompt >= 0) return tokens.map((_, t) => (t < numPrompt ? 0 : 1))
+  throw new InputError(`${place}, lossMask`, 'none', 'one beside tokens, or the responseLength')
+}
+
+function listFrom(value: unknown, subject: string, unknown: number): number[] | undefined {
+  if (value === undefined || value === null) return undefined
+  const isList = Array.isArray(value) && value.every((element) => element === null || typeof element === 'number')
+  if (!isList) throw new InputError(subject, show(value), 'a list of numbers')
+  return value.map((element) => element ?? unknown)
+}
+
+/**
+ * Writes samples as a JSONL file that `datasets` and TRL read: `prompt` and `completion` as texts, or, where the prompts are
+ * messages, as lists of messages; and `reward`.
+ * @throws InputError where some prompts are texts and others messages: a column has one type.
+ */
+export async function exportSamplesToHuggingfaceFormat(samples: readonly Sample[], path: string): Promise<void> {
+  checkGiven('samples of exportSamplesToHuggingfaceFormat', samples, 'a list')
+  checkGiven('path of exportSamplesToHuggingfaceFormat', path, 'a text')
+  samples.forEach(checkSample)
+  const areTexts = typeof samples[0]?.prompt === 'string'
+  const other = samples.find(({ prompt }) => (typeof prompt === 'string') !== areTexts)
+  if (other !== undefined) {
+    throw new InputError(
+      `sample ${other.id}, prompt`,
+      show(other.prompt),
+      areTexts ? 'a text, as of the first sample' : 'messages, as of the first sample',
+    )
+  }
+  await writeJsonLines(
+    path,
+    samples.map(({ prompt, response, reward }) => ({
+      prompt,
+      completion: areTexts ? response : [{ role: 'assistant', content: response }],
+      reward,
+    })),
+  )
+}

@@ -1,0 +1,396 @@
+/**
+ * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
+ * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. A trainer's lie in a planned log, which is full where
+ * there is no more room; others in columns that grow when they are full. Nothing is dropped.
+ *
+ * A conversation is one row, or several where the chat template rewrote what stood: each row is then a segment with ids of
+ * its own from the first one on, and the segments of a conversation follow each other in the table.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import type { StopReason } from '../../environments/text.ts'
+import { checkTrajectory, ROW_COLUMNS, type Trajectory } from './trajectory.ts'
+import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
+
+/** Views of the columns; they stand until the next row is appended, or all are forgotten. */
+export interface TrajectoryColumns {
+  readonly offsets: Int32Array
+  readonly token: Int32Array
+  readonly lossMask: Uint8Array
+  readonly logprob: Float32Array
+  readonly version: Int32Array
+  readonly turn: Int32Array
+  readonly candidateCount: Int32Array
+  /** Of trajectory i: candidateIds[candidateOffsets[i]] to candidateIds[candidateOffsets[i + 1]]. */
+  readonly candidateIds: Int32Array
+  readonly candidateOffsets: Int32Array
+  readonly source: readonly string[]
+  readonly promptId: Int32Array
+  readonly group: Int32Array
+  readonly member: Int32Array
+  readonly epoch: Int32Array
+  readonly segment: Int32Array
+  readonly turns: Int32Array
+  readonly cutTurns: Int32Array
+  readonly droppedReplies: Int32Array
+  readonly stopReason: readonly StopReason[]
+  /** 0 where `known` is. */
+  readonly reward: Float64Array
+  readonly known: Uint8Array
+  readonly error: readonly (string | null)[]
+  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; none where nobody kept it. */
+  readonly turnReward: Float64Array
+  readonly turnRewardOffsets: Int32Array
+  /** NaN where the trajectory has none yet. */
+  readonly advantage: Float64Array
+  readonly components: ReadonlyMap<string, readonly (number | null)[]>
+}
+
+/**
+ * Trajectories in an order of one's own: a row each in the columns of rows, and the columns of tokens where they lie. The tokens
+ * of trajectory i are begin[i] … end[i] − 1, and the ids that they were drawn from begin at candidateBegin[i].
+ */
+export interface TrajectoryRows
+  extends Omit<TrajectoryColumns, 'offsets' | 'candidateOffsets' | 'turnReward' | 'turnRewardOffsets'> {
+  readonly begin: Int32Array
+  readonly end: Int32Array
+  readonly candidateBegin: Int32Array
+}
+
+/** Of which two rows of one conversation have the same. */
+const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
+type RowColumns = Record<(typeof ROW_COLUMNS)[number], Int32Array>
+type RowNumbers = Record<(typeof ROW_COLUMNS)[number], number>
+
+type TrajectoryId = Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>
+
+/** The offsets of rows `from` to `to`, from 0 on: the column's own where they begin there. */
+function offsetsOf(offsets: Int32Array, from: number, to: number): Int32Array {
+  const some = offsets.subarray(from, to + 1)
+  return some[0] === 0 ? some : some.map((offset) => offset - some[0]!)
+}
+
+function numbersAt(columns: RowColumns, row: number): RowNumbers {
+  return Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name][row]!])) as RowNumbers
+}
+
+/** Trajectories in the order in which they were appended. */
+export class Trajectories {
+  #numConversations = 0
+  readonly #log: TrajectoryLog
+  #source: string[] = []
+  #stopReason: StopReason[] = []
+  #error: (string | null)[] = []
+  readonly #components = new Map<string, (number | null)[]>()
+
+  /** In the columns of a planned log (`trajectoryLogPlan`); without them in the heap, where they grow. */
+  constructor(planned: TrajectoryLogColumns | null = null) {
+    this.#log = new TrajectoryLog(planned)
+  }
+
+  get count(): number {
+    return this.#source.length
+  }
+
+  /** Rows that begin a conversation. */
+  get numConversations(): number {
+    return this.#numConversations
+  }
+
+  get numTokens(): number {
+    const { offsets } = this.#log.columns
+    return this.#log.runs.reduce((sum, { from, to }) => sum + offsets[to]! - offsets[from]!, 0)
+  }
+
+  /**
+   * Appends a copy of one trajectory, whole or not at all.
+   * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
+   * numbers, a loss mask of anything but 0 and 1, a reward or component that is no finite number, a logprob that is none where
+   * it is known which weights chose the token, a segment that does not follow the one before it; and where a planned log is full.
+   */
+  append(trajectory: Trajectory): void {
+    if (this.appendConversation([trajectory])) return
+    throw new InputError('trajectories', `a row of ${trajectory.token.length} tokens`, 'one that the log has room for')
+  }
+
+  /**
+   * Appends copies of rows that belong together, all of them or none. Returns false where a planned log has no room for them
+   * now: some have to be forgotten first.
+   * @throws InputError as `append` does, but for a log that is full.
+   */
+  appendConversation(rows: readonly Trajectory[]): boolean {
+    for (const row of rows) checkTrajectory(row)
+    for (const [i, row] of rows.entries()) this.#checkSegment(row, i === 0 ? this.#last() : rows[i - 1]!)
+    if (!this.#log.reserve(rows)) return false
+    for (const row of rows) this.#append(row)
+    return true
+  }
+
+  #append(trajectory: Trajectory): void {
+    const { source = '', segment = 0, error, stopReason, components } = trajectory
+    const row = this.count
+    this.#log.write(trajectory)
+    this.#source.push(source)
+    this.#stopReason.push(stopReason)
+    this.#error.push(error)
+    for (const name of Object.keys(components)) {
+      if (!this.#components.has(name)) this.#components.set(name, new Array(row).fill(null))
+    }
+    for (const [name, values] of this.#components) values.push(components[name] ?? null)
+    if (segment === 0) this.#numConversations++
+  }
+
+  /** Which one the last row is. */
+  #last(): TrajectoryId | null {
+    const last = this.count - 1
+    if (last < 0) return null
+    const { columns } = this.#log
+    const row = this.#log.at(last)
+    return { ...numbersAt(columns, row), source: this.#source[last]! }
+  }
+
+  /** Refuses a segment without the one before it: a conversation's rows stand together, so that it is counted once. */
+  #checkSegment({ segment = 0, ...trajectory }: TrajectoryId, last: TrajectoryId | null): void {
+    if (segment === 0) return
+    const isNext =
+      last !== null &&
+      (last.segment ?? 0) === segment - 1 &&
+      (last.source ?? '') === (trajectory.source ?? '') &&
+      CONVERSATION_IDS.every((name) => last[name] === trajectory[name])
+    if (isNext) return
+    const subject = `trajectory of group ${show(trajectory.group)}, member ${show(trajectory.member)}`
+    throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation before it`)
+  }
+
+  /** Forgets all of them; the memory is kept. */
+  clear(): void {
+    this.forget(this.count)
+    this.#components.clear()
+  }
+
+  /**
+   * Forgets the `count` oldest rows; a planned log has their room again.
+   * @throws InputError for more rows than there are, and a count that would part a conversation.
+   */
+  forget(count: number): void {
+    if (!(Number.isSafeInteger(count) && count >= 0 && count <= this.count)) {
+      throw new InputError('rows to forget', show(count), `a whole number from 0 to ${this.count}`)
+    }
+    const { segment } = this.#log.columns
+    if (count < this.count && segment[this.#log.at(count)] !== 0) {
+      throw new InputError('rows to forget', `${count}, in the middle of a conversation`, 'whole conversations')
+    }
+    for (let i = 0; i < count; i++) if (segment[this.#log.at(i)] === 0) this.#numConversations--
+    this.#log.forget(count)
+    for (const list of [this.#source, this.#stopReason, this.#error, ...this.#components.values()]) {
+      list.splice(0, count)
+    }
+  }
+
+  /** Forgets all but these rows, which stay in the order in which they stand, without their advantages. */
+  keep(rows: readonly number[]): void {
+    const kept = rows.toSorted((a, b) => a - b)
+    if (this.#log.runs.length > 1) {
+      const copy = this.take(kept)
+      this.clear()
+      for (let i = 0; i < copy.count; i++) this.append(copy.row(i))
+      return
+    }
+    this.#log.keep(kept.map((i) => this.#log.at(i)))
+    this.#source = kept.map((i) => this.#source[i]!)
+    this.#stopReason = kept.map((i) => this.#stopReason[i]!)
+    this.#error = kept.map((i) => this.#error[i]!)
+    for (const [name, values] of this.#components) {
+      this.#components.set(
+        name,
+        kept.map((i) => values[i]!),
+      )
+    }
+    const { segment } = this.#log.columns
+    this.#numConversations = kept.filter((_, i) => segment[this.#log.at(i)] === 0).length
+  }
+
+  /** Says what the trajectories' advantages are, a number each; NaN for one that is not learned from. */
+  setAdvantages(advantage: ArrayLike<number>): void {
+    if (advantage.length !== this.count) {
+      throw new InputError('advantages', `${advantage.length} numbers`, `${this.count}, one a trajectory`)
+    }
+    for (let i = 0; i < this.count; i++) {
+      if (Math.abs(advantage[i]!) === Number.POSITIVE_INFINITY) {
+        throw new InputError(
+          `advantage of row ${i}`,
+          String(advantage[i]),
+          'a finite number, or NaN where nothing is learned',
+        )
+      }
+    }
+    for (let i = 0; i < this.count; i++) this.#log.columns.advantage[this.#log.at(i)] = advantage[i]!
+  }
+
+  /** The columns as they stand: views, not copies; but copies of a planned log that has begun at its front again. */
+  columns(): TrajectoryColumns {
+    const all = Array.from({ length: this.count }, (_, i) => i)
+    if (this.#log.runs.length > 1) return this.take(all).columns()
+    return this.#stretch(0, this.count)
+  }
+
+  /**
+   * These rows in this order, without a copy of what has a row a token: a table of columns for each stretch of rows that follow one
+   * another as they stand.
+   */
+  stretches(order: readonly number[]): TrajectoryColumns[] {
+    const begins = order.flatMap((row, i) => {
+      const isNext = i > 0 && row === order[i - 1]! + 1 && this.#log.at(row) === this.#log.at(row - 1) + 1
+      return isNext ? [] : [i]
+    })
+    return begins.map((begin, k) => {
+      const count = (begins[k + 1] ?? order.length) - begin
+      return this.#stretch(order[begin]!, order[begin]! + count)
+    })
+  }
+
+  /** The columns of rows `begin` … `end` − 1, which follow one another in the log. */
+  #stretch(begin: number, end: number): TrajectoryColumns {
+    const { columns } = this.#log
+    const { reward, known, advantage } = columns
+    const from = this.#log.at(begin)
+    const to = from + end - begin
+    const tokens = [columns.offsets[from]!, columns.offsets[to]!] as const
+    const isAll = begin === 0 && end === this.count
+    const some = <T>(list: readonly T[]): readonly T[] => (isAll ? list : list.slice(begin, end))
+    return {
+      offsets: offsetsOf(columns.offsets, from, to),
+      token: columns.token.subarray(...tokens),
+      lossMask: columns.lossMask.subarray(...tokens),
+      logprob: columns.logprob.subarray(...tokens),
+      version: columns.version.subarray(...tokens),
+      turn: columns.turn.subarray(...tokens),
+      candidateCount: columns.candidateCount.subarray(...tokens),
+      candidateIds: columns.candidateIds.subarray(columns.candidateOffsets[from], columns.candidateOffsets[to]),
+      candidateOffsets: offsetsOf(columns.candidateOffsets, from, to),
+      source: some(this.#source),
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name].subarray(from, to)])) as RowColumns),
+      stopReason: some(this.#stopReason),
+      reward: reward.subarray(from, to),
+      known: known.subarray(from, to),
+      error: some(this.#error),
+      turnReward: columns.turnReward.subarray(columns.turnRewardOffsets[from], columns.turnRewardOffsets[to]),
+      turnRewardOffsets: offsetsOf(columns.turnRewardOffsets, from, to),
+      advantage: advantage.subarray(from, to),
+      components: isAll
+        ? this.#components
+        : new Map([...this.#components].map(([name, values]) => [name, some(values)])),
+    }
+  }
+
+  /** Trajectory i; its token columns are views. */
+  row(i: number): Trajectory {
+    if (!(Number.isInteger(i) && i >= 0 && i < this.count)) {
+      throw new InputError('trajectory', show(i), `a whole number below ${this.count}`)
+    }
+    const { columns } = this.#log
+    const row = this.#log.at(i)
+    const [from, to] = [columns.offsets[row]!, columns.offsets[row + 1]!]
+    return {
+      source: this.#source[i]!,
+      ...numbersAt(columns, row),
+      stopReason: this.#stopReason[i]!,
+      reward: columns.known[row] === 1 ? columns.reward[row]! : null,
+      error: this.#error[i]!,
+      ...turnRewardOf(columns, row),
+      components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
+      token: columns.token.subarray(from, to),
+      lossMask: columns.lossMask.subarray(from, to),
+      logprob: columns.logprob.subarray(from, to),
+      version: columns.version.subarray(from, to),
+      turn: columns.turn.subarray(from, to),
+      ...candidatesOf(columns, row),
+    }
+  }
+
+  /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on who was done first. */
+  order(): number[] {
+    const { promptId, epoch, group, member } = this.#log.columns
+    const source = this.#source
+    const at = Array.from({ length: this.count }, (_, i) => this.#log.at(i))
+    return Array.from(at, (_, i) => i).sort((i, j) => {
+      const [a, b] = [at[i]!, at[j]!]
+      return (
+        compareText(source[i]!, source[j]!) ||
+        epoch[a]! - epoch[b]! ||
+        group[a]! - group[b]! ||
+        promptId[a]! - promptId[b]! ||
+        member[a]! - member[b]! ||
+        i - j
+      )
+    })
+  }
+
+  /** These rows in this order; their tokens stay where they are, so it stands as long as the columns do. */
+  rows(order: readonly number[]): TrajectoryRows {
+    const { columns } = this.#log
+    const { token, lossMask, logprob, version, turn, candidateCount, candidateIds, offsets, candidateOffsets } = columns
+    const places = order.map((i) => this.#log.at(i))
+    const picked = (column: Int32Array, next = 0) => Int32Array.from(places, (row) => column[row + next]!)
+    return {
+      ...{ token, lossMask, logprob, version, turn, candidateCount, candidateIds },
+      begin: picked(offsets),
+      end: picked(offsets, 1),
+      candidateBegin: picked(candidateOffsets),
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, picked(columns[name])])) as RowColumns),
+      source: order.map((i) => this.#source[i]!),
+      stopReason: order.map((i) => this.#stopReason[i]!),
+      reward: Float64Array.from(places, (row) => columns.reward[row]!),
+      known: Uint8Array.from(places, (row) => columns.known[row]!),
+      error: order.map((i) => this.#error[i]!),
+      advantage: Float64Array.from(places, (row) => columns.advantage[row]!),
+      components: new Map([...this.#components].map(([name, values]) => [name, order.map((i) => values[i]!)])),
+    }
+  }
+
+  /** A copy of these rows, in this order, without their advantages. */
+  take(rows: readonly number[]): Trajectories {
+    const taken = new Trajectories()
+    for (const i of rows) taken.append(this.row(i))
+    return taken
+  }
+}
+
+/** All rows of a table, in its order. */
+export function allRows({ offsets, candidateOffsets, ...columns }: TrajectoryColumns): TrajectoryRows {
+  const last = offsets.length - 1
+  return {
+    ...columns,
+    begin: offsets.subarray(0, last),
+    end: offsets.subarray(1),
+    candidateBegin: candidateOffsets.subarray(0, last),
+  }
+}
+
+/** The order of two texts by their characters' numbers, which is the same on every machine. */
+export function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}
+
+/** The group of each trajectory, (source, epoch, promptId, group), as a number from 0 in the order in which they first come. */
+export function groupNumbers(given: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
+  checkGiven('columns of groupNumbers', given, ['group', 'source', 'epoch', 'promptId'])
+  const { source, epoch, promptId, group } = given
+  const numbers = new Map<string, number>()
+  return Int32Array.from(group, (number, i) => {
+    const key = `${epoch[i]} ${promptId[i]} ${number} ${source[i]}`
+    if (!numbers.has(key)) numbers.set(key, numbers.size)
+    return numbers.get(key)!
+  })
+}
+
+function candidatesOf(columns: TrajectoryLogColumns, i: number) {
+  const { offsets, candidateOffsets, candidateIds } = columns
+  const candidateCount = columns.candidateCount.subarray(offsets[i], offsets[i + 1])
+  if (candidateCount.every((length) => length === 0)) return {}
+  return { candidateCount, candidateIds: candidateIds.subarray(candidateOffsets[i], candidateOffsets[i + 1]) }
+}
+
+function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryLogColumns, i: number) {
+  const [from, to] = [turnRewardOffsets[i]!, turnRewardOffsets[i + 1]!]
+  return from === to ? {} : { turnReward: turnReward.subarray(from, to) }
+}

@@ -1,0 +1,184 @@
+/** The Arrow files of a run as pages of rows in words, with filters. A file is read when somebody looks at it, and kept until another is. */
+import { lstat, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { listFolder, within } from '../../base/files/files.ts'
+import { ownFile } from '../../base/files/own-files.ts'
+import { type ArrowTable, arrowPlain, readArrow } from '../../tables/arrow.ts'
+import '../../base/files/packages.ts' // The thread of SQL has the program's place from here.
+import { WorkerPool } from '../../base/threads/workers.ts'
+import { groupOf, type ShownGroup } from './conversations.ts'
+import type { SqlTask } from './sql-task.ts'
+
+/** Where a run keeps Arrow files. */
+const FOLDERS = ['rollouts', 'trajectories']
+/** Rows of a page at most, elements of a list and letters of a text that are shown, and bytes of a file that is read. */
+const [ROWS_MAX, ELEMENTS_MAX, LETTERS_MAX, BYTES_MAX] = [200, 24, 2000, 2 ** 29]
+/** Milliseconds that a query may take, and MiB of objects of the thread that asks DuckDB. */
+const [SQL_MS, HEAP_MIB] = [60_000, 4096]
+/** Digits of a number that is shown. */
+const DIGITS = 6
+
+/** An Arrow file of a run. */
+export interface ArrowFile {
+  /** Its way from the run's folder. */
+  readonly path: string
+  readonly bytes: number
+}
+
+/** Some rows of a file. */
+export interface ArrowPage {
+  readonly columns: readonly { readonly name: string; readonly type: string }[]
+  readonly numRows: number
+  /** How many rows pass the filters. */
+  readonly numFound: number
+  /** The places of these rows in the file, from 0. */
+  readonly places: readonly number[]
+  /** Of each row, its columns in words. */
+  readonly rows: readonly (readonly string[])[]
+}
+
+/** `column operator value`: numbers are compared as numbers, anything else in words; `~` asks whether it contains the words. */
+export interface RowFilter {
+  readonly column: string
+  readonly operator: '=' | '!=' | '<=' | '>=' | '<' | '>' | '~'
+  readonly value: string
+}
+
+/** A filter as it is typed: `reward > 0.5`. Null for what is none. */
+export function parseFilter(text: string): RowFilter | null {
+  const [, column, operator, value] = /^\s*([^\s=!<>~]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*$/.exec(text) ?? []
+  return column === undefined ? null : { column, operator: operator as RowFilter['operator'], value: value! }
+}
+
+/** The Arrow files of a run's folder, the newest last. @throws InputError where one of its folders is a link. */
+export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
+  const files: ArrowFile[] = []
+  for (const name of FOLDERS) {
+    const names = await listFolder(await within(folder, name)) // A run may keep none.
+    for (const file of names.filter((each) => each.endsWith('.arrow')).sort()) {
+      const path = `${name}/${file}`
+      files.push({ path, bytes: (await lstat(join(folder, path))).size })
+    }
+  }
+  return files
+}
+
+/** Reads pages of Arrow files; the file that was asked for last stays. */
+export class ArrowPages {
+  #key = ''
+  #table: Promise<ArrowTable> | undefined
+  #threads: WorkerPool | undefined
+
+  /**
+   * Rows `from` … of those that pass the filters.
+   * @throws Error for a file that is too large to be looked at or cannot be read, and a filter of a column that is not there.
+   */
+  async page(path: string, from: number, count: number, filters: readonly RowFilter[]): Promise<ArrowPage> {
+    const table = await this.#open(path)
+    const plain = await arrowPlain()
+    const names = table.schema.fields.map(({ name }) => name)
+    const passes = filters.map(({ column, operator, value }) => {
+      const at = names.indexOf(column)
+      if (at === -1) throw new Error(`filter: got column ${column}, expected one of ${names.join(', ')}`)
+      const vector = table.getChildAt(at)!
+      return (row: number) => compare(plain(vector.get(row)), operator, value)
+    })
+    const places: number[] = []
+    let numFound = 0
+    for (let row = 0; row < table.numRows; row++) {
+      if (!passes.every((pass) => pass(row))) continue
+      if (numFound >= from && places.length < Math.min(count, ROWS_MAX)) places.push(row)
+      numFound++
+    }
+    return { ...(await inPage(table, places)), numRows: table.numRows, numFound, places }
+  }
+
+  /**
+   * Rows `from` … of what DuckDB-Wasm answers to a query of the file's table `rows`.
+   * @throws Error for a file that is too large to be looked at or cannot be read, a query that DuckDB refuses or does not answer in time, and
+   * where DuckDB-Wasm is not installed.
+   */
+  async sql(path: string, from: number, count: number, query: string, signal?: AbortSignal): Promise<ArrowPage> {
+    const task: SqlTask = { path, key: await keyOf(path), query, from, count: Math.min(count, ROWS_MAX) }
+    this.#threads ??= new WorkerPool(ownFile(new URL('./sql-worker.js', import.meta.url)), {
+      size: 1,
+      memoryMib: HEAP_MIB,
+    })
+    const outcome = await this.#threads.run<ArrowPage>(task, SQL_MS, signal)
+    if ('answer' in outcome) return outcome.answer
+    const { failure, error } = outcome
+    throw new Error(failure === 'hung' ? `the query had no answer in ${SQL_MS / 1000} s` : error)
+  }
+
+  /**
+   * A group of conversations by its place in the file; null where there are not so many.
+   * @throws Error for a file that is too large to be looked at, cannot be read, or has something else.
+   */
+  async group(path: string, place: number): Promise<ShownGroup | null> {
+    return groupOf(await this.#open(path), place)
+  }
+
+  async #open(path: string): Promise<ArrowTable> {
+    const key = await keyOf(path)
+    if (key !== this.#key) {
+      this.#key = key
+      this.#table = readArrow(path)
+    }
+    try {
+      return await this.#table!
+    } catch (error) {
+      this.#key = '' // It may be whole the next time.
+      throw error
+    }
+  }
+}
+
+/** What names a file as it is now. */
+async function keyOf(path: string): Promise<string> {
+  const { size, mtimeMs } = await stat(path)
+  if (size <= BYTES_MAX) return `${path} ${size} ${mtimeMs}`
+  throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be looked at here`)
+}
+
+/** The columns of a table and the rows at these places, in words. */
+export async function inPage(
+  table: ArrowTable,
+  places: readonly number[],
+): Promise<Pick<ArrowPage, 'columns' | 'rows'>> {
+  const plain = await arrowPlain()
+  const { fields } = table.schema
+  const vectors = fields.map((_, i) => table.getChildAt(i)!)
+  return {
+    columns: fields.map(({ name, type }) => ({ name, type: String(type) })),
+    rows: places.map((row) => vectors.map((vector) => inWords(plain(vector.get(row))))),
+  }
+}
+
+function compare(got: unknown, operator: RowFilter['operator'], value: string): boolean {
+  if (operator === '~') return inWords(got).toLowerCase().includes(value.toLowerCase())
+  const isNumber = (typeof got === 'number' || typeof got === 'bigint') && value !== '' && !Number.isNaN(Number(value))
+  const [a, b] = isNumber ? [Number(got), Number(value)] : [inWords(got), value]
+  if (operator === '=') return a === b
+  if (operator === '!=') return a !== b
+  if (got === null || got === undefined) return false
+  if (operator === '<') return a < b
+  if (operator === '>') return a > b
+  return operator === '<=' ? a <= b : a >= b
+}
+
+/** A value as a cell shows it. */
+function inWords(value: unknown): string {
+  if (value === null || value === undefined) return ''
+  if (typeof value === 'number')
+    return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(DIGITS)))
+  if (Array.isArray(value) || ArrayBuffer.isView(value)) {
+    const all = [...(value as Iterable<unknown>)]
+    const more = all.length > ELEMENTS_MAX ? `, … ${all.length - ELEMENTS_MAX} more` : ''
+    return `[${all.slice(0, ELEMENTS_MAX).map(inWords).join(', ')}${more}]`
+  }
+  const text =
+    typeof value === 'object'
+      ? JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? String(each) : each))
+      : String(value)
+  return text.length > LETTERS_MAX ? `${text.slice(0, LETTERS_MAX)} … ${text.length - LETTERS_MAX} more letters` : text
+}

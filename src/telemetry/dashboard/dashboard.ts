@@ -1,0 +1,306 @@
+/**
+ * A page that follows runs, and its server. It reads run folders and knows nothing else; the page asks nobody but this server, and runs
+ * no script but its own.
+ */
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
+import { checkOptions, InputError, show } from '../../base/errors.ts'
+import { disk, within } from '../../base/files/files.ts'
+import { ownFile } from '../../base/files/own-files.ts'
+import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
+import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
+import { html, icon, styles } from './document.ts'
+import { REPLAY, Runs } from './runs.ts'
+
+/** What a server of a page is told. */
+export interface DashboardOptions {
+  /** A run, or a folder with runs below it. Default `runs`. */
+  readonly folder?: string
+  /** Where it listens; 0: any port that is free. Default 6060. */
+  readonly port?: number
+  /** The address it listens at. Default 127.0.0.1, of this machine alone. */
+  readonly host?: string
+  /** Whether it has a thread of its own, so that a training in this one does not hold it up. Default false. */
+  readonly ownThread?: boolean
+  /** Milliseconds between two looks at the folders while a page is open. Default 500. */
+  readonly pollMs?: number
+}
+
+/** A page that is served. */
+export interface Dashboard {
+  readonly url: string
+  /** How many runs there were when it began. */
+  readonly numRuns: number
+  close(): Promise<void>
+}
+
+/** Milliseconds that somebody who is not told of changes waits for a look at the folders. */
+const PATIENCE_MS = 200
+/** The largest picture of an episode that is served. */
+const REPLAY_BYTES = 2 ** 26
+/** Digits of a figure that a page is sent. */
+const DIGITS = 7
+/** The page's modules, and what they share with others. */
+const MODULES = [
+  ...[
+    'main',
+    'chart',
+    'series',
+    'elements',
+    'tables',
+    'run-view',
+    'files',
+    'conversations',
+    'token-colors',
+    'replay',
+  ].map((name) => `page/${name}`),
+  '../curves',
+]
+const HEADERS = {
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'content-security-policy': [
+    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'"],
+    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
+  ].join('; '),
+}
+
+/**
+ * Serves a page with the runs of a folder.
+ * @throws InputError for a folder that is none, an unknown option, and an address that is not free.
+ */
+export async function openDashboard(options: DashboardOptions = {}): Promise<Dashboard> {
+  checkOptions('openDashboard', options, ['folder', 'port', 'host', 'pollMs', 'ownThread'])
+  if (options.ownThread) return openInThread({ ...options, ownThread: false })
+  const { folder = 'runs', port = 6060, host = '127.0.0.1', pollMs = 500 } = options
+  if (!(pollMs > 0)) throw new InputError('pollMs', show(pollMs), 'a number above 0')
+  const runs = await Runs.open(folder)
+  const numRuns = await runs.count()
+  const follower = new Follower(runs, pollMs)
+  const pages = new ArrowPages()
+  const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
+  const modules = MODULES.map((name): [string, Route] => [
+    `GET /${basename(name)}.js`,
+    async () => file('text/javascript', await readFile(ownFile(new URL(`./${name}.js`, import.meta.url)))),
+  ])
+  const routes: [string, Route][] = [
+    ['GET /', Object.assign(() => file('text/html; charset=utf-8', html), { isPage: true })],
+    ['GET /icon.svg', () => file('image/svg+xml', icon)],
+    ['GET /page.css', () => file('text/css', styles)],
+    ...modules,
+    [
+      'GET /api/runs',
+      async () => {
+        const isTold = follower.numListeners > 0
+        if (!isTold) await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
+        return { folder, runs: runs.shown }
+      },
+    ],
+    ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
+    ['GET /api/files', ({ query }) => filesOf(runs, query)],
+    ['GET /api/rows', (request) => rowsOf(runs, pages, request)],
+    ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
+    ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
+    ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
+  ]
+  const server = await listen(new Map(routes), { host, port, maxBodyBytes: 0 })
+  void follower.look()
+  return {
+    url: server.url,
+    numRuns,
+    async close() {
+      follower.close()
+      const closed = server.close()
+      server.closeConnections()
+      await closed
+    },
+  }
+}
+
+/** The same in a worker, which ends with this process. */
+async function openInThread(options: DashboardOptions): Promise<Dashboard> {
+  const worker = new Worker(ownFile(new URL('./dashboard-worker.js', import.meta.url)), { workerData: options })
+  const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
+  worker.unref()
+  if ('url' in answer) {
+    const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
+    // Without its page a training goes on.
+    worker.on('error', ({ message }) => console.error(`colonnade: the page at ${answer.url} has ended: ${message}`))
+    return {
+      ...answer,
+      async close() {
+        worker.ref()
+        worker.postMessage('close')
+        await Promise.race([ended, once(worker, 'message')])
+        await worker.terminate()
+      },
+    }
+  }
+  await worker.terminate()
+  throw new Error(answer.error)
+}
+
+/** Of each run one figure over another: `run` (any number of them), `metric` and `over`. */
+function curvesOf(runs: Runs, query: URLSearchParams): object {
+  const [metric, over] = [query.get('metric'), query.get('over') ?? 'line']
+  if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a figure')
+  const ids = query.getAll('run')
+  return {
+    curves: Object.fromEntries(
+      ids.map((id) => {
+        const { x, y } = runs.curve(id, metric, over)
+        return [id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }]
+      }),
+    ),
+  }
+}
+
+/** The folder of the run that is asked for. */
+function folderOf(runs: Runs, query: URLSearchParams): string {
+  const id = query.get('run')
+  const folder = id === null ? undefined : runs.folderOf(id)
+  if (folder === undefined) throw new RequestError(404, `run: got ${show(id)}, expected one of this page`)
+  return folder
+}
+
+/** The Arrow files of a run. */
+async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {
+  const folder = folderOf(runs, query)
+  return { files: await refusing(() => listArrowFiles(folder)) }
+}
+
+/** The Arrow file of a run that is asked for, by `run` and `file`. */
+async function fileOf(runs: Runs, query: URLSearchParams): Promise<string> {
+  const [folder, file] = [folderOf(runs, query), query.get('file')]
+  const known = await refusing(() => listArrowFiles(folder))
+  if (file !== null && known.some(({ path }) => path === file)) return refusing(() => within(folder, file))
+  throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
+}
+
+/** A whole number of a query. */
+function countOf(query: URLSearchParams, name: string, usual: number): number {
+  const value = Number(query.get(name) ?? usual)
+  if (Number.isSafeInteger(value) && value >= 0) return value
+  throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
+}
+
+/** Rows of an Arrow file of a run: `run`, `file`, `from`, `count`, and any number of filters `where`, or a query `sql` of its table `rows`. */
+async function rowsOf(runs: Runs, pages: ArrowPages, { query, signal }: RouteRequest): Promise<object> {
+  const path = await fileOf(runs, query)
+  const [from, count] = [countOf(query, 'from', 0), countOf(query, 'count', 50)]
+  const sql = query.get('sql')
+  if (sql !== null) return refusing(() => pages.sql(path, from, count, sql, signal))
+  const filters = query.getAll('where').map((text) => {
+    const filter = parseFilter(text)
+    if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected one like reward > 0.5`)
+    return filter
+  })
+  return refusing(() => pages.page(path, from, count, filters))
+}
+
+/** A group of conversations of a run: `run`, `file` and its place `from`. */
+async function conversationsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
+  const path = await fileOf(runs, query)
+  const place = countOf(query, 'from', 0)
+  return { group: await refusing(() => pages.group(path, place)) }
+}
+
+/** What a file gives; a file that cannot be read is the fault of who asks for it. */
+async function refusing<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
+  } catch (error) {
+    throw new RequestError(400, (error as Error).message)
+  }
+}
+
+/** The picture of a run, as it is now. */
+async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
+  const folder = folderOf(runs, query)
+  return disk.read(await refusing(() => within(folder, REPLAY)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw new RequestError(400, `${REPLAY}: got ${error.message}, expected a picture`)
+    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected one with a ${REPLAY}`)
+  })
+}
+
+/** Looks at the folders while somebody wants to know, and tells all who do. */
+class Follower {
+  readonly #runs: Runs
+  readonly #pollMs: number
+  readonly #listeners = new Set<(changed: string | null) => void>()
+  #timer: NodeJS.Timeout | undefined
+  #look: Promise<void> | undefined
+  readonly #closing = new AbortController()
+
+  constructor(runs: Runs, pollMs: number) {
+    this.#runs = runs
+    this.#pollMs = pollMs
+  }
+
+  /** Looks once, or waits for the look that is under way. A folder that cannot be read may come back. */
+  look(): Promise<void> {
+    const tell = (id: string): void => {
+      for (const listener of this.#listeners) listener(id)
+    }
+    this.#look ??= this.#runs
+      .read(tell, this.#closing.signal)
+      .catch(() => undefined)
+      .finally(() => {
+        this.#look = undefined
+      })
+    return this.#look
+  }
+
+  /** How many are told of changes. */
+  get numListeners(): number {
+    return this.#listeners.size
+  }
+
+  /** What has changed, until the listener goes or the server is closed. */
+  async *changes(signal: AbortSignal): AsyncGenerator<object> {
+    let pending = new Set<string>()
+    let wake = (): void => {}
+    const listener = (changed: string | null): void => {
+      if (changed !== null) pending.add(changed)
+      wake()
+    }
+    this.#listeners.add(listener)
+    signal.addEventListener('abort', () => wake())
+    this.#schedule()
+    try {
+      yield { type: 'changed', runs: [] }
+      while (!signal.aborted && !this.#closing.signal.aborted) {
+        if (pending.size === 0) {
+          await new Promise<void>((resolve) => {
+            wake = resolve
+          })
+          continue
+        }
+        const runs = [...pending]
+        pending = new Set()
+        yield { type: 'changed', runs }
+      }
+    } finally {
+      this.#listeners.delete(listener)
+    }
+  }
+
+  #schedule(): void {
+    if (this.#timer !== undefined || this.#closing.signal.aborted) return
+    this.#timer = setTimeout(async () => {
+      await this.look()
+      this.#timer = undefined
+      if (this.#listeners.size > 0) this.#schedule()
+    }, this.#pollMs)
+  }
+
+  close(): void {
+    this.#closing.abort()
+    clearTimeout(this.#timer)
+    for (const listener of this.#listeners) listener(null)
+  }
+}

@@ -1,0 +1,316 @@
+/**
+ * A chart on a canvas: lines, bands, and a cursor for mouse and keyboard. Drag to look closer; there, drag with Shift, or Shift and the
+ * arrow keys, move along; twice clicked, or Escape, shows all.
+ */
+import { type Points, valueAt } from '../../curves.ts'
+import { element, shortNumber } from './elements.ts'
+import { columns, moved, type Range, type Series, ticks } from './series.ts'
+
+/** Room around the field, in pixels. */
+const EDGE = { left: 52, right: 8, top: 8, bottom: 22 }
+
+/** Curves as they were drawn, so that frames in which they only move, or the cursor does, need not draw them again. */
+interface Layer {
+  readonly canvas: HTMLCanvasElement
+  readonly series: readonly Series[]
+  /** What of x it has, which may be more than is shown. */
+  readonly range: Range
+  readonly heights: Range
+  /** Of the field, in pixels of the canvas, and x within one pixel. */
+  readonly height: number
+  readonly xPerPixel: number
+}
+
+/** A chart of one figure. */
+export class Chart {
+  readonly figure: HTMLElement
+  readonly #canvas: HTMLCanvasElement
+  readonly #said: HTMLElement
+  #series: readonly Series[] = []
+  /** What of x is shown; null: all. */
+  #range: Range | null = null
+  /** While what is shown is moved: where that began, and what was shown of x and y. */
+  #pan: { readonly clientX: number; readonly range: Range; readonly heights: Range } | null = null
+  #layer: Layer | null = null
+  #cursor: number | null = null
+  #dragFrom: number | null = null
+  #isDue = false
+
+  constructor(title: string) {
+    this.#canvas = element('canvas', {
+      ...{ tabindex: '0', role: 'img', 'aria-label': `${title}: arrow keys read values` },
+      pointerdown: (event) => this.#onDown(event as PointerEvent),
+      pointermove: (event) => this.#onMove(event as PointerEvent),
+      pointerup: (event) => this.#onUp(event as PointerEvent),
+      pointerleave: () => this.#point(null),
+      dblclick: () => this.#show(null),
+      keydown: (event) => this.#onKey(event as KeyboardEvent),
+      blur: () => this.#point(null),
+    })
+    this.#said = element('p', { class: 'quiet', 'aria-live': 'polite' })
+    this.figure = element('section', { class: 'chart' }, element('h3', {}, title), this.#canvas, this.#said)
+    new ResizeObserver(() => this.draw()).observe(this.#canvas)
+  }
+
+  set series(series: readonly Series[]) {
+    this.#series = series
+    this.draw()
+  }
+
+  /** Draws when the browser next paints. */
+  draw(): void {
+    if (this.#isDue) return
+    this.#isDue = true
+    requestAnimationFrame(() => {
+      this.#isDue = false
+      this.#paint()
+    })
+  }
+
+  #domain(): Range {
+    return this.#range ?? this.#all()
+  }
+
+  /** What of x there is. */
+  #all(): Range {
+    let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
+    for (const { x } of this.#series) {
+      if (x.length === 0) continue
+      least = Math.min(least, x[0]!)
+      most = Math.max(most, x.at(-1)!)
+    }
+    if (least > most) return [0, 1]
+    return least === most ? [least - 0.5, most + 0.5] : [least, most]
+  }
+
+  #heights([from, to]: Range): Range {
+    if (this.#pan !== null) return this.#pan.heights
+    let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
+    for (const { x, y, band } of this.#series) {
+      for (let i = 0; i < x.length; i++) {
+        if (x[i]! < from || x[i]! > to) continue
+        least = Math.min(least, band?.low[i] ?? y[i]!)
+        most = Math.max(most, band?.high[i] ?? y[i]!)
+      }
+    }
+    if (least > most) return [0, 1]
+    const room = least === most ? Math.abs(least) / 10 || 0.5 : (most - least) / 20
+    return [least - room, most + room]
+  }
+
+  #paint(): void {
+    const { clientWidth: width, clientHeight: height } = this.#canvas
+    if (width === 0) return
+    const ratio = window.devicePixelRatio || 1
+    this.#canvas.width = Math.round(width * ratio)
+    this.#canvas.height = Math.round(height * ratio)
+    const pen = this.#canvas.getContext('2d')!
+    pen.scale(ratio, ratio)
+    const looks = getComputedStyle(this.#canvas)
+    const [grid, quiet, ink] = ['--grid', '--quiet', '--ink'].map((name) => looks.getPropertyValue(name).trim())
+    const domain = this.#domain()
+    const heights = this.#heights(domain)
+    const placeX = (x: number) =>
+      EDGE.left + ((x - domain[0]) / (domain[1] - domain[0])) * (width - EDGE.left - EDGE.right)
+    const placeY = (y: number) =>
+      height - EDGE.bottom - ((y - heights[0]) / (heights[1] - heights[0])) * (height - EDGE.top - EDGE.bottom)
+    pen.font = '11px system-ui, sans-serif'
+    pen.fillStyle = quiet!
+    pen.strokeStyle = grid!
+    pen.textBaseline = 'middle'
+    pen.textAlign = 'right'
+    for (const tick of ticks(heights[0], heights[1], 5)) {
+      pen.beginPath()
+      pen.moveTo(EDGE.left, placeY(tick))
+      pen.lineTo(width - EDGE.right, placeY(tick))
+      pen.stroke()
+      pen.fillText(shortNumber(tick), EDGE.left - 6, placeY(tick))
+    }
+    for (const tick of ticks(domain[0], domain[1], width / 90)) {
+      const at = placeX(tick)
+      pen.textAlign = at > width - EDGE.right - 20 ? 'right' : 'center' // Nothing is cut off at the edge.
+      pen.fillText(shortNumber(tick), Math.min(at, width - 2), height - EDGE.bottom / 2)
+    }
+    pen.save()
+    pen.beginPath()
+    pen.rect(EDGE.left, 0, width - EDGE.left - EDGE.right, height - EDGE.bottom + 2)
+    pen.clip()
+    const field = { width: width - EDGE.left - EDGE.right, height: height - EDGE.bottom + 2 }
+    const layer = this.#drawn(domain, heights, field, ratio)
+    const offset = (layer.range[0] - domain[0]) / layer.xPerPixel
+    pen.drawImage(layer.canvas, EDGE.left + offset / ratio, 0, layer.canvas.width / ratio, field.height)
+    if (this.#cursor !== null) {
+      pen.strokeStyle = ink!
+      pen.lineWidth = 1
+      pen.beginPath()
+      pen.moveTo(placeX(this.#cursor), 0)
+      pen.lineTo(placeX(this.#cursor), height)
+      pen.stroke()
+      if (this.#dragFrom !== null) {
+        pen.globalAlpha = 0.12
+        pen.fillStyle = ink!
+        pen.fillRect(placeX(this.#dragFrom), 0, placeX(this.#cursor) - placeX(this.#dragFrom), height)
+      }
+    }
+    pen.restore()
+  }
+
+  /** The curves of a range of x; drawn anew only where the last layer does not have them. */
+  #drawn(domain: Range, heights: Range, field: { width: number; height: number }, ratio: number): Layer {
+    const [columnsShown, height] = [Math.round(field.width * ratio), Math.round(field.height * ratio)]
+    const span = domain[1] - domain[0]
+    const xPerPixel = span / columnsShown
+    const last = this.#layer
+    const isThere =
+      last !== null &&
+      last.series === this.#series &&
+      last.height === height &&
+      Math.abs(last.xPerPixel / xPerPixel - 1) < 1e-9 &&
+      last.heights.every((value, i) => value === heights[i]) &&
+      last.range[0] <= domain[0] &&
+      last.range[1] >= domain[1]
+    if (isThere) return last
+    const beside = this.#range === null ? 0 : span
+    const range: Range = [domain[0] - beside, domain[1] + beside]
+    const canvas = element('canvas')
+    canvas.width = Math.round((range[1] - range[0]) / xPerPixel)
+    canvas.height = height
+    const top = EDGE.top * ratio
+    const bottom = height - 2 * ratio
+    const place = {
+      x: (x: number) => (x - range[0]) / xPerPixel,
+      y: (y: number) => bottom - ((y - heights[0]) / (heights[1] - heights[0])) * (bottom - top),
+    }
+    const pen = canvas.getContext('2d')!
+    for (const series of this.#series) drawSeries(pen, series, { range, xPerPixel, ratio, place })
+    this.#layer = { canvas, series: this.#series, range, heights, height, xPerPixel }
+    return this.#layer
+  }
+
+  /** The x below the pointer. */
+  #xAt({ clientX }: PointerEvent): number {
+    const { left, width } = this.#canvas.getBoundingClientRect()
+    const [from, to] = this.#domain()
+    const part = (clientX - left - EDGE.left) / (width - EDGE.left - EDGE.right)
+    return from + Math.min(1, Math.max(0, part)) * (to - from)
+  }
+
+  #onDown(event: PointerEvent): void {
+    if (event.pointerType === 'touch') return // That scrolls.
+    const { clientX, shiftKey } = event
+    if (!shiftKey) this.#dragFrom = this.#xAt(event)
+    else if (this.#range !== null) this.#pan = { clientX, range: this.#range, heights: this.#heights(this.#range) }
+    this.#canvas.setPointerCapture(event.pointerId)
+  }
+
+  #onMove(event: PointerEvent): void {
+    if (this.#pan === null) {
+      this.#point(this.#xAt(event))
+      return
+    }
+    const { clientX, range } = this.#pan
+    const part = (clientX - event.clientX) / (this.#canvas.clientWidth - EDGE.left - EDGE.right)
+    this.#show(moved(range, part * (range[1] - range[0]), this.#all()))
+  }
+
+  #onUp(event: PointerEvent): void {
+    if (this.#pan !== null) {
+      this.#pan = null
+      this.draw()
+      return
+    }
+    const [from, to] = [this.#dragFrom, this.#xAt(event)]
+    this.#dragFrom = null
+    const [least, most] = this.#domain()
+    if (from !== null && Math.abs(to - from) > (most - least) / 50) this.#show([Math.min(from, to), Math.max(from, to)])
+    else this.draw()
+  }
+
+  #onKey(event: KeyboardEvent): void {
+    const [from, to] = this.#domain()
+    const step = (to - from) / 50
+    if (event.shiftKey && this.#range !== null && /^Arrow(Left|Right)$/.test(event.key)) {
+      this.#show(moved(this.#range, (event.key === 'ArrowLeft' ? -5 : 5) * step, this.#all()))
+      event.preventDefault()
+      return
+    }
+    const moves: Readonly<Record<string, number>> = {
+      ArrowLeft: -step,
+      ArrowRight: step,
+      Home: -Infinity,
+      End: Infinity,
+    }
+    if (event.key === 'Escape') this.#show(null)
+    else if (event.key === '+') this.#show([from + (to - from) / 4, to - (to - from) / 4])
+    else if (Object.hasOwn(moves, event.key)) {
+      this.#point(Math.min(to, Math.max(from, (this.#cursor ?? (from + to) / 2) + moves[event.key]!)))
+    } else return
+    event.preventDefault()
+  }
+
+  #show(range: Range | null): void {
+    this.#range = range
+    this.draw()
+  }
+
+  #point(x: number | null): void {
+    this.#cursor = x
+    if (x === null) {
+      this.#dragFrom = null
+      this.#pan = null
+    }
+    const values = this.#series.flatMap((series) => {
+      const value = x === null ? Number.NaN : valueAt(series, x)
+      return Number.isNaN(value) ? [] : [`${series.name} ${shortNumber(value)}`]
+    })
+    this.#said.textContent = x === null ? '' : `${shortNumber(x)}: ${values.slice(0, 6).join(', ')}`
+    this.draw()
+  }
+}
+
+/** Where a layer has its curves. */
+interface Field {
+  readonly range: Range
+  readonly xPerPixel: number
+  readonly ratio: number
+  readonly place: { x(x: number): number; y(y: number): number }
+}
+
+/** Draws the part of a series that a layer has room for. */
+function drawSeries(pen: CanvasRenderingContext2D, { x, y, raw, band, color }: Series, field: Field): void {
+  const { range, xPerPixel, ratio, place } = field
+  // One point before, and one after: lines reach the edge.
+  const first = Math.max(0, x.findIndex((value) => value >= range[0]) - 1)
+  const beyond = x.findIndex((value) => value > range[1])
+  const end = beyond === -1 ? x.length : beyond + 1
+  const part = (values: readonly number[]): Points =>
+    columns({ x: x.slice(first, end), y: values.slice(first, end) }, xPerPixel)
+  const draw = (points: Points, isBackward = false): void => {
+    for (let i = 0; i < points.x.length; i++) {
+      const at = isBackward ? points.x.length - 1 - i : i
+      pen.lineTo(place.x(points.x[at]!), place.y(points.y[at]!))
+    }
+  }
+  pen.lineJoin = 'round'
+  pen.strokeStyle = color
+  pen.fillStyle = color
+  if (band !== null) {
+    pen.globalAlpha = 0.2
+    pen.beginPath()
+    draw(part(band.high))
+    draw(part(band.low), true)
+    pen.fill()
+  }
+  for (const [values, alpha, size] of [
+    [raw, 0.25, 1],
+    [y, 1, 1.6],
+  ] as const) {
+    if (values === null) continue
+    pen.globalAlpha = alpha
+    pen.lineWidth = size * ratio
+    pen.beginPath()
+    draw(part(values))
+    pen.stroke()
+    if (x.length === 1) pen.fillRect(place.x(x[0]!) - 2 * ratio, place.y(values[0]!) - 2 * ratio, 4 * ratio, 4 * ratio)
+  }
+}

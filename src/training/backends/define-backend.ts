@@ -1,0 +1,105 @@
+/**
+ * What training backends of one's own stand on: the order of calls, the gradient that waits for its step, and what a failed call
+ * leaves are kept here, so that a backend says only what is done. One whose weights are an array in this process stands on
+ * `defineArrayBackend`, which keeps more.
+ */
+import { InputError } from '../../base/errors.ts'
+import type { BackendCall, BackendContext, BackendDefinition, TrainFuture, TrainingBackend } from './backend.ts'
+
+/** A call of the contract as it is done: the result, or a promise of it. */
+type Done<Call> = Call extends (...given: infer Given) => TrainFuture<infer Result>
+  ? (...given: Given) => Result | Promise<Result>
+  : never
+
+/** What a backend does when it is a call's turn, as the contract says it of each; calls do not overlap. */
+export interface BackendWork {
+  start: Done<TrainingBackend['start']>
+  forward: Done<TrainingBackend['forward']>
+  forwardBackward?: Done<NonNullable<TrainingBackend['forwardBackward']>>
+  backward: Done<TrainingBackend['backward']>
+  optimStep: Done<TrainingBackend['optimStep']>
+  saveCheckpoint: Done<TrainingBackend['saveCheckpoint']>
+  loadCheckpoint: Done<TrainingBackend['loadCheckpoint']>
+  getWeights: Done<TrainingBackend['getWeights']>
+  loadWeights: Done<TrainingBackend['loadWeights']>
+  takeUpColumns?: Done<NonNullable<TrainingBackend['takeUpColumns']>>
+  close?: NonNullable<TrainingBackend['close']>
+}
+
+/** A backend from what it does: `create` is called once for each cohort that learns. */
+export function defineBackend(id: string, create: (context: BackendContext) => BackendWork): BackendDefinition {
+  return { id, create: (context) => backendOf(id, create(context)) }
+}
+
+/** Calls that make a gradient; those that change what is learned; and those after which it is known again what that is. */
+const MAKES_GRADIENT: readonly BackendCall[] = ['forwardBackward', 'backward']
+const CHANGES: readonly BackendCall[] = [...MAKES_GRADIENT, 'start', 'optimStep']
+const LOADS: readonly BackendCall[] = ['loadCheckpoint', 'takeUpColumns']
+
+/** The backend that does this work, call by call. */
+export function backendOf(id: string, work: BackendWork): TrainingBackend {
+  let numCalls = 0
+  let numOpen = 0
+  /** The last call: the next one begins when it is done, whatever came of it. */
+  let last: Promise<unknown> = Promise.resolve()
+  let hasGradient = false
+  let failure: { readonly call: BackendCall; readonly cause: unknown } | null = null
+
+  const check = (call: BackendCall): void => {
+    if (failure !== null && !LOADS.includes(call)) {
+      const { cause } = failure
+      const got = `a call after ${failure.call}() failed (${cause instanceof Error ? cause.message : String(cause)})`
+      throw new InputError(`backend ${id}, ${call}()`, got, 'loadCheckpoint() before it', { cause })
+    }
+    if (hasGradient && MAKES_GRADIENT.includes(call)) {
+      throw new InputError(`backend ${id}, ${call}()`, 'a gradient before the step of the last', 'optimStep()')
+    }
+    if (!hasGradient && call === 'optimStep') {
+      throw new InputError(`backend ${id}, optimStep()`, 'no gradient', 'forwardBackward() or backward() before it')
+    }
+  }
+  const perform = async <T>(call: BackendCall, action: () => T | Promise<T>): Promise<T> => {
+    check(call)
+    if (call === 'optimStep' || call === 'start') hasGradient = false
+    try {
+      const result = await action()
+      if (MAKES_GRADIENT.includes(call)) hasGradient = true
+      if (LOADS.includes(call)) [hasGradient, failure] = [false, null]
+      return result
+    } catch (cause) {
+      if (CHANGES.includes(call)) failure = { call, cause }
+      throw cause
+    }
+  }
+  const inTurn = <T>(call: BackendCall, action: () => T | Promise<T>): TrainFuture<T> => {
+    let isDone = false
+    const begin = () => perform(call, action)
+    // Nothing is waited for where nothing is under way.
+    const promise = numOpen === 0 ? begin() : last.then(begin)
+    numOpen++
+    const settle = (): void => {
+      isDone = true
+      numOpen--
+    }
+    last = promise.then(settle, settle)
+    return Object.assign(promise, { call, index: numCalls++, result: () => promise, done: () => isDone })
+  }
+
+  const { forwardBackward, takeUpColumns } = work
+  return {
+    id,
+    start: () => inTurn('start', () => work.start()),
+    forward: (...given) => inTurn('forward', () => work.forward(...given)),
+    ...(forwardBackward && {
+      forwardBackward: (...given) => inTurn('forwardBackward', () => forwardBackward.apply(work, given)),
+    }),
+    backward: (...given) => inTurn('backward', () => work.backward(...given)),
+    optimStep: (...given) => inTurn('optimStep', () => work.optimStep(...given)),
+    saveCheckpoint: (name) => inTurn('saveCheckpoint', () => work.saveCheckpoint(name)),
+    loadCheckpoint: (name) => inTurn('loadCheckpoint', () => work.loadCheckpoint(name)),
+    getWeights: (version) => inTurn('getWeights', () => work.getWeights(version)),
+    loadWeights: (weights) => inTurn('loadWeights', () => work.loadWeights(weights)),
+    ...(takeUpColumns && { takeUpColumns: () => inTurn('takeUpColumns', () => takeUpColumns.call(work)) }),
+    ...(work.close && { close: () => work.close!() }),
+  }
+}

@@ -1,0 +1,447 @@
+/**
+ * A training service of Tinker's protocol as a training backend: it has the weights of an adapter, and makes gradients and optimizer
+ * steps of them. What is learned is downloaded with each delivery, so the adapter in this process is always the one that was delivered.
+ *
+ * The service tells log-probabilities and no entropies, at temperature 1 and over the whole vocabulary. What it cannot do is refused
+ * before anything is asked of it.
+ */
+import type { OptimizerSettings } from '../../algorithms/optimizer.ts'
+import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
+import type { TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
+import type { TokensSaid } from '../../algorithms/tokens/token-thread.ts'
+import { type DefinitionRecord, defineFactory } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
+import { AnswerError } from '../../base/http/json-client.ts'
+import { choice, integer, type SettingValues, text } from '../../base/settings.ts'
+import type { WeightsDelivery } from '../../engines/engine.ts'
+import { TinkerClient, tinkerSettings } from '../../engines/tinker/tinker-client.ts'
+import { PolicySum, TokenSum } from '../../kernels/bind.ts'
+import type { LoraAdapter } from '../../language/transformer/lora.ts'
+import {
+  type BackendContext,
+  type BackendDefinition,
+  type BackwardOptions,
+  evaluateLoss,
+  type LossDerivatives,
+  type PreparedBatchLoss,
+} from './backend.ts'
+import { type BackendWork, defineBackend } from './define-backend.ts'
+import { readAdapterArchive } from './tinker-adapter.ts'
+import {
+  checkTinkerLoss,
+  type Datum,
+  datumsOf,
+  derivedDatums,
+  namedDatums,
+  namedLoss,
+  type TinkerLoss,
+  type TinkerReduction,
+} from './tinker-loss.ts'
+import { normOf, type TinkerAnswer, TinkerModel } from './tinker-model.ts'
+import { findReduction, samplesByLearner } from './tinker-probes.ts'
+
+const settings = {
+  ...tinkerSettings,
+  baseModel: text('', "the base model by the service's name; default the first that it has"),
+  reduction: choice(
+    'ask',
+    ['ask', 'sum', 'mean'],
+    'how the service adds up the losses of tokens: their sum, as the protocol says; the mean of the sequences’ means; or it is found out where the service tells norms of gradients, and else taken to be the sum',
+  ),
+  seed: integer(0, "keys the adapter's first weights, which the service makes", { min: 0, max: 2 ** 31 - 1 }),
+}
+
+/** What `tinkerBackend` is told. */
+export type TinkerBackendOptions = Partial<SettingValues<typeof settings>>
+
+/** Projections of a layer that the protocol trains together. */
+const ATTENTION = ['q_proj', 'k_proj', 'v_proj', 'o_proj']
+const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
+/** A bound of a gradient's norm that is none. */
+const UNBOUNDED = 1e6
+
+/**
+ * A training service of Tinker's protocol: Tinker itself, or a server of one's own like SkyRL's. It trains adapters; the model's folder
+ * here has to be the service's base model.
+ * @throws InputError for settings that are unknown or out of range.
+ * @example createTrainer(world, rl(), { backend: tinkerBackend({ url: 'http://127.0.0.1:8000' }) })
+ */
+export const tinkerBackend = defineFactory('backend', { id: 'tinker', settings }, (given): BackendDefinition => {
+  void new TinkerClient(given) // Refuses what can be no address.
+  return defineBackend('tinker', (context) => new TinkerWork(given, context))
+}) satisfies (options?: TinkerBackendOptions) => BackendDefinition & DefinitionRecord
+
+/** What is kept by the service, as a checkpoint names it. */
+interface Kept {
+  readonly path: string
+  /** The reference's weights; null where they are the same. */
+  readonly reference: string | null
+  /** Optimizer steps since the optimizer began. */
+  readonly steps: number
+}
+
+class TinkerWork implements BackendWork {
+  readonly #client: TinkerClient
+  readonly #context: BackendContext
+  readonly #given: SettingValues<typeof settings>
+  readonly #adapter: LoraAdapter
+  readonly #subject: string
+  #model: TinkerModel | null = null
+  /** The reference's weights at the service, and a model that has them; null where they are the policy's, which has made no step. */
+  #reference: { readonly path: string; model: TinkerModel | null } | null = null
+  #steps = 0
+  #reduction: Promise<TinkerReduction> | null = null
+  /** Whether the service samples by the weights that learn; null before it was asked. */
+  #samplesByLearner: boolean | null = null
+
+  constructor(given: SettingValues<typeof settings>, context: BackendContext) {
+    const { adapter } = context
+    this.#client = new TinkerClient(given)
+    this.#subject = `backend tinker at ${this.#client.url}`
+    if (adapter === null) {
+      throw new InputError(this.#subject, 'a whole model', 'an adapter to train (languageModel.loraRank)')
+    }
+    if (adapter.lora.settings.dropout > 0) {
+      const { dropout } = adapter.lora.settings
+      throw new InputError(
+        this.#subject,
+        `an adapter with dropout ${dropout}`,
+        'one without (languageModel.loraDropout 0)',
+      )
+    }
+    this.#context = context
+    this.#given = given
+    this.#adapter = adapter
+  }
+
+  async start(): Promise<void> {
+    if (this.#steps > 0) {
+      const { loadsWeightsAlone } = await this.#client.service()
+      if (!loadsWeightsAlone) {
+        const got = 'a start after optimizer steps, by a service that loads weights with the optimizer alone'
+        throw new InputError(this.#subject, got, 'one phase (mode sft, or mode rl)')
+      }
+      const path = await this.#model!.save('start')
+      await this.#replace(path, false)
+    }
+    this.#steps = 0
+    await this.#forgetReference()
+  }
+
+  async forward(
+    batch: TokenBatch,
+    whose: 'policy' | 'reference',
+    temperature: number,
+    said: TokensSaid,
+  ): Promise<void> {
+    this.#checkBatch(batch, temperature)
+    const model = whose === 'policy' ? await this.#policy() : await this.#referenceModel()
+    const datums = datumsOf(batch, () => ({ weights: () => 1 }))
+    const answers = await this.#pass(model, 'forward', { name: 'cross_entropy', config: {} }, datums)
+    this.#takeLogprobs(batch, answers, said.logprob)
+    for (let i = batch.parts[0]!; i < batch.parts.at(-1)!; i++) {
+      const [begin, end] = [batch.spans.begin[i]!, batch.spans.end[i]!]
+      said.entropy[begin] = 0
+      said.entropy.fill(Number.NaN, begin + 1, end) // The service does not tell.
+    }
+  }
+
+  async forwardBackward(
+    batch: TokenBatch,
+    work: PreparedBatchLoss,
+    { temperature }: BackwardOptions,
+  ): Promise<TokenLossSums> {
+    const { loss, update } = work
+    checkTinkerLoss(this.#subject, loss)
+    this.#checkBatch(batch, temperature)
+    const { kernels } = this.#context
+    const named = await this.#named(work)
+    if (named === null) {
+      await this.forward(batch, 'policy', temperature, update)
+    } else {
+      const reduction = await this.#sums()
+      const model = await this.#policy()
+      const answers = await this.#pass(model, 'forward_backward', named, namedDatums(named, batch, work, reduction))
+      this.#takeLogprobs(batch, answers, update.logprob)
+    }
+    update.entropy.fill(0) // Nothing comes of it: such a loss is refused.
+    const policy = evaluateLoss(kernels, batch, work, update)
+    policy[PolicySum.entropy] = Number.NaN
+    update.entropy.fill(Number.NaN)
+    if (named === null) await this.#derive(batch, update.dLogprob, update.logprob)
+    return { policy, value: new Float64Array(TokenSum.length), logprob: update.logprob, entropy: update.entropy }
+  }
+
+  async backward(batch: TokenBatch, { dLogprob, dEntropy }: LossDerivatives, options: BackwardOptions): Promise<void> {
+    this.#checkBatch(batch, options.temperature)
+    const byEntropy = dEntropy.findIndex((value) => value !== 0)
+    if (byEntropy >= 0) {
+      const got = `a derivative by the entropy, ${dEntropy[byEntropy]} at ${byEntropy}`
+      throw new InputError(this.#subject, got, 'those by log-probabilities alone: the service tells no entropies')
+    }
+    let logprob: Float32Array | null = null
+    if ((await this.#sums()) === 'mean') {
+      logprob = new Float32Array(dLogprob.length)
+      const said = { logprob, entropy: new Float32Array(dLogprob.length), value: new Float32Array(0) }
+      await this.forward(batch, 'policy', options.temperature, said)
+    }
+    await this.#derive(batch, dLogprob, logprob)
+  }
+
+  async optimStep(given: OptimizerSettings, learningRate: number, maxNorm: number): Promise<number> {
+    const { optimizer, beta1, beta2, epsilon, weightDecay } = given
+    if (optimizer !== 'adam')
+      throw new InputError(`${this.#subject}, optimizer`, optimizer, 'adam, which the service has')
+    const isBounded = maxNorm < UNBOUNDED
+    if (isBounded && !(await this.#client.service()).clipsGradients) {
+      const expected = `${UNBOUNDED} or more: the service brings no gradient down (rl.maxGradNorm, sft.maxGradNorm)`
+      throw new InputError(`${this.#subject}, maxGradNorm`, show(maxNorm), expected)
+    }
+    const model = await this.#policy()
+    if (this.#context.hasReference && this.#reference === null) {
+      this.#reference = { path: await model.save('reference'), model: null }
+    }
+    const { metrics } = await model.run('optim_step', {
+      adam_params: {
+        ...{ learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay },
+        grad_clip_norm: isBounded ? maxNorm : 0,
+      },
+      type: 'optim_step',
+    })
+    this.#steps++
+    return normOf(metrics) ?? Number.NaN
+  }
+
+  async saveCheckpoint(name: string): Promise<string> {
+    const model = await this.#policy()
+    const path = await model.save(name.split('/').at(-1)!)
+    const reference = this.#context.hasReference ? (this.#reference?.path ?? null) : null
+    return writeKept({ path, reference, steps: this.#steps })
+  }
+
+  async loadCheckpoint(name: string): Promise<void> {
+    const kept = readKept(this.#subject, name)
+    try {
+      await this.#replace(kept.path, true)
+    } catch (error) {
+      if (!(error instanceof AnswerError)) throw error
+      const expected = 'a checkpoint that the service has'
+      throw new InputError(`${this.#subject}, checkpoint ${kept.path}`, error.message, expected, { cause: error })
+    }
+    await this.#forgetReference()
+    this.#steps = kept.steps
+    if (this.#context.hasReference) this.#reference = { path: kept.reference ?? kept.path, model: null }
+  }
+
+  async getWeights(version: number): Promise<WeightsDelivery> {
+    const model = await this.#policy()
+    const servicePath = await model.saveForSampler(`v${version}`)
+    const { trained } = this.#context
+    const subject = `${this.#subject}, ${servicePath}`
+    trained.set(await readAdapterArchive(subject, await model.download(servicePath), this.#adapter.lora))
+    return { version, weights: trained, servicePath }
+  }
+
+  loadWeights(): never {
+    const expected = 'loadCheckpoint(): the service takes no weights of others'
+    throw new InputError(`${this.#subject}, loadWeights()`, 'weights', expected)
+  }
+
+  close(): void {
+    void this.#model?.unload()
+    void this.#reference?.model?.unload()
+    this.#client.close()
+  }
+
+  /** The loss of the protocol by whose name a loss goes; null where it goes by its derivatives. */
+  async #named({ loss }: PreparedBatchLoss): Promise<TinkerLoss | null> {
+    const named = namedLoss(loss)
+    if (named === null || !(await this.#client.service()).losses.includes(named.name)) return null
+    return named.name === 'cross_entropy' && (await this.#sums()) === 'mean' ? null : named
+  }
+
+  async #derive(batch: TokenBatch, dLogprob: Float32Array, logprob: Float32Array | null): Promise<void> {
+    const reduction = await this.#sums()
+    const { loss, datums } = derivedDatums(batch, dLogprob, logprob, reduction)
+    await this.#pass(await this.#policy(), 'forward_backward', loss, datums)
+  }
+
+  #checkBatch({ candidates }: TokenBatch, temperature: number): void {
+    const expected = 'temperature 1 over the whole vocabulary: the service tells no other log-probabilities'
+    if (temperature !== 1) throw new InputError(`${this.#subject}, temperature`, show(temperature), expected)
+    if (candidates !== null)
+      throw new InputError(`${this.#subject}, batch`, 'tokens drawn from candidate sets', expected)
+  }
+
+  /** The model that learns, which is made at its first use. */
+  async #policy(): Promise<TinkerModel> {
+    if (this.#model === null) {
+      await this.#look()
+      this.#model = await this.#create()
+    }
+    return this.#model
+  }
+
+  async #create(): Promise<TinkerModel> {
+    const { rank, alpha, targets } = this.#adapter.lora.settings
+    const { models } = await this.#client.service()
+    const trains = (group: readonly string[]) => group.filter((name) => (targets as readonly string[]).includes(name))
+    for (const group of [ATTENTION, PERCEPTRON]) {
+      const found = trains(group)
+      if (found.length === 0 || found.length === group.length) continue
+      const got = `an adapter of ${found.join(', ')}`
+      throw new InputError(`${this.#subject}, loraTargets`, got, `all of ${group.join(', ')}, or none`)
+    }
+    return TinkerModel.create(this.#client, {
+      ...{ baseModel: this.#given.baseModel || (models[0] ?? ''), rank, alpha, seed: this.#given.seed },
+      trainsAttention: trains(ATTENTION).length > 0,
+      trainsPerceptron: trains(PERCEPTRON).length > 0,
+    })
+  }
+
+  /** A new model with what is kept in place of the one that learns. */
+  async #replace(path: string, hasOptimizer: boolean): Promise<void> {
+    await this.#look()
+    const model = await this.#create()
+    try {
+      await model.load(path, hasOptimizer)
+    } catch (error) {
+      await model.unload()
+      throw error
+    }
+    await this.#model?.unload()
+    this.#model = model
+  }
+
+  async #referenceModel(): Promise<TinkerModel> {
+    const reference = this.#reference
+    if (reference === null) return this.#policy()
+    if (reference.model === null) {
+      const model = await this.#create()
+      await model.load(reference.path, false)
+      reference.model = model
+    }
+    return reference.model
+  }
+
+  async #forgetReference(): Promise<void> {
+    await this.#reference?.model?.unload()
+    this.#reference = null
+  }
+
+  /** How the service adds up the losses of tokens. */
+  #sums(): Promise<TinkerReduction> {
+    const { reduction } = this.#given
+    if (reduction !== 'ask') return Promise.resolve(reduction)
+    this.#reduction ??= this.#probe((model) => findReduction(this.#subject, model)).catch((error) => {
+      this.#reduction = null
+      throw error
+    })
+    return this.#reduction
+  }
+
+  /**
+   * Finds out what has to be known before anything is learned, by models of their own: before the place is taken.
+   * @throws InputError where an engine is to sample while the service learns, and would get the weights that learn.
+   */
+  async #look(): Promise<void> {
+    await this.#sums()
+    if (!this.#context.sampledWhileLearning) return
+    const { vocabularySize } = this.#context.model.shape
+    this.#samplesByLearner ??= await this.#probe((model) => samplesByLearner(this.#client, model, vocabularySize))
+    if (!this.#samplesByLearner) return
+    const expected =
+      'one that keeps them apart for who samples; or nothing sampled while it learns: rl.maxStaleness 0, rl.overSampling 1'
+    throw new InputError(this.#subject, 'a service that samples by the weights that learn', expected)
+  }
+
+  /** Asks something of a model that is made for it and given back. */
+  async #probe<T>(ask: (model: TinkerModel) => Promise<T>): Promise<T> {
+    const model = await this.#create()
+    try {
+      return await ask(model)
+    } finally {
+      await model.unload()
+    }
+  }
+
+  /** A pass over sequences, in as many requests as the service wants; what it says of each of them. */
+  async #pass(
+    model: TinkerModel,
+    path: 'forward' | 'forward_backward',
+    { name, config }: TinkerLoss,
+    datums: readonly Datum[],
+  ): Promise<TinkerAnswer[]> {
+    const { chunk } = await this.#client.service()
+    const key = path === 'forward' ? 'forward_input' : 'forward_backward_input'
+    const passes = chunksOf(this.#subject, datums, chunk).map((data) => {
+      const input = { data, loss_fn: name, ...(Object.keys(config).length === 0 ? {} : { loss_fn_config: config }) }
+      return model.run(path, { [key]: input })
+    })
+    const answers = await Promise.all(passes)
+    return answers.flatMap(({ loss_fn_outputs: outputs }) => (Array.isArray(outputs) ? outputs : []))
+  }
+
+  /** Writes what the service says of each token of the batch at its place. */
+  #takeLogprobs({ parts, spans }: TokenBatch, answers: readonly TinkerAnswer[], logprob: Float32Array): void {
+    const [from, to] = [parts[0]!, parts.at(-1)!]
+    const wrong = (got: string, expected: string) =>
+      new InputError(`${this.#subject}, log-probabilities`, got, expected)
+    if (answers.length !== to - from) throw wrong(`those of ${answers.length} sequences`, `${to - from}`)
+    for (let i = from; i < to; i++) {
+      const [begin, end] = [spans.begin[i]!, spans.end[i]!]
+      const data = (answers[i - from]!.logprobs as { data?: unknown } | undefined)?.data
+      const isLogprob = (value: unknown) => typeof value === 'number' && value <= 1e-4
+      if (!(Array.isArray(data) && data.length === end - begin - 1 && data.every(isLogprob))) {
+        throw wrong(show(data), `${end - begin - 1} numbers ≤ 0 of sequence ${i}`)
+      }
+      logprob[begin] = 0
+      logprob.set(data, begin + 1)
+    }
+  }
+}
+
+/** Sequences in requests that are as large as the service takes them, at most. */
+function chunksOf(subject: string, datums: readonly Datum[], most: { datums: number; bytes: number }): Datum[][] {
+  const chunks: Datum[][] = []
+  let bytes = 0
+  for (const datum of datums) {
+    const text = JSON.stringify(datum)
+    // What is no number has no JSON, and would arrive as null.
+    if (/[[,]null[,\]]/.test(text)) {
+      throw new InputError(subject, 'a number of a loss that is not finite', 'finite log-probabilities and derivatives')
+    }
+    if (text.length > most.bytes) {
+      throw new InputError(subject, `a sequence of ${text.length} bytes`, `at most ${most.bytes}, as the service takes`)
+    }
+    const last = chunks.at(-1)
+    if (last !== undefined && last.length < most.datums && bytes + text.length <= most.bytes) {
+      last.push(datum)
+      bytes += text.length
+    } else {
+      chunks.push([datum])
+      bytes = text.length
+    }
+  }
+  return chunks
+}
+
+/** A checkpoint's name: the service's path, and what is to be known beside it. */
+function writeKept({ path, reference, steps }: Kept): string {
+  const beside = new URLSearchParams({ steps: String(steps), ...(reference === null ? {} : { reference }) })
+  return `${path}?${beside}`
+}
+
+function readKept(subject: string, name: string): Kept {
+  const [path, beside = ''] = name.split('?')
+  const known = new URLSearchParams(beside)
+  const steps = Number(known.get('steps') ?? 0)
+  if (path!.startsWith('tinker://') && Number.isSafeInteger(steps)) {
+    return { path: path!, reference: known.get('reference'), steps }
+  }
+  throw new InputError(
+    `${subject}, checkpoint`,
+    show(name),
+    'a name that saveCheckpoint() gave, like tinker://model/weights/name?steps=3',
+  )
+}

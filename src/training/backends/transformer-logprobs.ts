@@ -1,0 +1,148 @@
+/** Log-probabilities of our own transformers, as `LogprobValidator` asks for them: packed, decoded, and differentiated. */
+import { checkGiven } from '../../base/errors.ts'
+import { Random } from '../../base/random.ts'
+import { takeArena } from '../../components/arena.ts'
+import { column } from '../../components/column.ts'
+import { bestKernelBuild, createKernels, spansOf } from '../../kernels/bind.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
+import { decoderPlan, TransformerDecoder } from '../../language/transformer/decoder.ts'
+import type { LoraModel } from '../../language/transformer/lora.ts'
+import type { TransformerModel } from '../../language/transformer/model.ts'
+import { PackedTransformer, packedPlan } from '../../language/transformer/packed.ts'
+import { checkWeights } from '../../policies/weights.ts'
+import type { LogprobModel } from '../text/evaluate/logprob-validator.ts'
+
+/** Tokens that a validated sequence has at most, where a model could take more. */
+const CONTEXT_MAX = 64
+/** Rows of a packed pass. */
+const ROWS = 128
+
+/** A transformer and its weights, with those of its adapter where it has one. */
+export interface ValidatedTransformer {
+  readonly model: TransformerModel
+  readonly weights: Float32Array
+  readonly adapter?: { readonly lora: LoraModel; readonly weights: Float32Array } | null
+}
+
+/**
+ * A transformer as `LogprobValidator` takes it, over copies of its weights. `nextLogprobs` decodes over a cache of keys and
+ * values; with tolerance 0 the validator asks for the same bits as the packed pass has.
+ * @throws InputError for weights of another length, or that are not finite.
+ */
+export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
+  checkGiven('model of transformerLogprobs', given, ['model', 'weights'])
+  const { model, weights, adapter = null } = given
+  checkWeights(model, weights)
+  const context = Math.min(model.shape.contextLength, CONTEXT_MAX)
+  const { vocabularySize } = model.shape
+  // What dropout leaves out differs from pass to pass, and finite differences are of one function.
+  const lora = adapter === null ? null : { ...adapter.lora, settings: { ...adapter.lora.settings, dropout: 0 } }
+  const ofVocabulary = () => column('f32', vocabularySize)
+  const { arena, columns } = takeArena({
+    weights: column('f32', model.numParameters),
+    adapter: column('f32', lora?.numParameters ?? 0),
+    gradient: column('f32', (lora ?? model).numParameters),
+    packed: packedPlan(model, ROWS, context, lora),
+    decoder: decoderPlan(model, 1, context, lora),
+    next: {
+      logprob: ofVocabulary(),
+      entropy: ofVocabulary(),
+      max: ofVocabulary(),
+      sum: ofVocabulary(),
+      weighted: ofVocabulary(),
+      logit: ofVocabulary(),
+    },
+  })
+  columns.weights.set(weights)
+  if (adapter !== null) columns.adapter.set(adapter.weights)
+  const kernels = createKernels(arena.memory, build)
+  const random = new Random(0)
+  const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
+  const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels, adapted)
+  const decoder = new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random, adapted)
+  const views = packed.view(columns.gradient)
+
+  /** Packs as many of the sequences as have room, calls `use` with their number of rows, and goes on with the others. */
+  const inParts = (sequences: readonly (readonly number[])[], use: (rows: number, lengths: number[]) => void): void => {
+    for (let from = 0, to = 0; from < sequences.length; from = to) {
+      let rows = 0
+      while (to < sequences.length && rows + sequences[to]!.length - 1 <= ROWS) rows += sequences[to++]!.length - 1
+      const part = sequences.slice(from, to)
+      const offsets = [0]
+      for (const { length } of part) offsets.push(offsets.at(-1)! + length)
+      const lengths = part.map(({ length }) => length - 1)
+      use(packed.pack(part.flat(), spansOf(offsets), 0, part.length), lengths)
+    }
+  }
+  const logprobs = (sequences: readonly (readonly number[])[]): number[][] => {
+    const all: number[][] = []
+    inParts(sequences, (rows, lengths) => {
+      const { logprob } = packed.evaluate(rows)
+      let at = 0
+      for (const length of lengths) {
+        all.push(Array.from(logprob.subarray(at, at + length)))
+        at += length
+      }
+    })
+    return all
+  }
+  const nextLogprobs = (prefix: readonly number[]): number[] => {
+    const { slot, forward, logits } = columns.decoder
+    prefix.forEach((token, position) => {
+      slot[0] = 0
+      forward.token[0] = token
+      forward.position[0] = position
+      decoder.advance(1, {}, false)
+    })
+    const { logprob, entropy, max, sum, weighted, logit } = columns.next
+    logit.set(logits)
+    max.fill(forward.max[0]!)
+    sum.fill(forward.sum[0]!)
+    weighted.fill(forward.weighted[0]!)
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, logit, vocabularySize)
+    return Array.from(logprob)
+  }
+  const gradient = {
+    weights: lora === null ? columns.weights : columns.adapter,
+    of: (sequences: readonly (readonly number[])[]): Float32Array => {
+      columns.gradient.fill(0)
+      inParts(sequences, (rows) => {
+        packed.differentiate(
+          rows,
+          (_, { dLogprob, dEntropy, dValue }, count) => {
+            dLogprob.fill(1, 0, count)
+            dEntropy.fill(0, 0, count)
+            dValue.fill(0)
+          },
+          views,
+        )
+      })
+      return columns.gradient.slice()
+    },
+  }
+  const norm = model.parameters.find(({ name }) => name === 'model.norm.weight')!
+  /** Logits are linear in the weights of the last norm, which are put back. */
+  const whileScaled = <T>(factor: number, use: () => T): T => {
+    const weight = columns.weights.subarray(norm.offset, norm.offset + norm.shape[0]!)
+    const before = weight.slice()
+    try {
+      for (let i = 0; i < weight.length; i++) weight[i] = weight[i]! * factor
+      return use()
+    } finally {
+      weight.set(before)
+    }
+  }
+  return {
+    vocabularySize,
+    context,
+    logprobs,
+    nextLogprobs,
+    gradient,
+    scaled: (factor) => ({
+      vocabularySize,
+      context,
+      logprobs: (sequences) => whileScaled(factor, () => logprobs(sequences)),
+      nextLogprobs: (prefix) => whileScaled(factor, () => nextLogprobs(prefix)),
+    }),
+  }
+}

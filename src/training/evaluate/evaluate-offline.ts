@@ -1,0 +1,260 @@
+/**
+ * What a policy would return, told from episodes that another one has played: nothing is played. Rows of an episode count by how much likelier
+ * the policy's actions are under it than under the one that chose them.
+ */
+import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { Random, Stream } from '../../base/random.ts'
+import type { EnvironmentDefinition } from '../../environments/environment.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
+import { BLOCK_ROWS, type Evaluated, type PolicyDefinition } from '../../policies/policy.ts'
+import type { ArrowTable } from '../../tables/arrow.ts'
+import { isOfEpisodes } from '../../tables/episodes/episode-rows.ts'
+import { UNKNOWN_LOGPROB } from '../../tables/episodes/read-episodes.ts'
+import type { Table } from '../../tables/table.ts'
+import { createWorld } from '../../world/world.ts'
+import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
+import { fieldsOf, refuseOtherEnvironment } from '../recorded/recorded-rollouts.ts'
+import { digestOf } from './evaluate.ts'
+
+/** Whose policy is judged, by which episodes. */
+export interface EvaluateOfflineOptions {
+  environment: EnvironmentDefinition
+  policy: PolicyDefinition
+  /** The policy's weights, numParameters long. */
+  weights: Float32Array
+  /** Whole episodes: of `recordEpisodes`, of `colonnade export`, or of `readEpisodes`. */
+  table: Table | ArrowTable
+  /** Discount factor. Default 1: returns as they are. */
+  gamma?: number
+  /** Keys how episodes are drawn for the interval. Default 0. */
+  seed?: number
+  kernels?: KernelBuild | 'best'
+}
+
+/** What episodes say of a policy that did not play them. */
+export interface OfflineEvaluation {
+  readonly environment: string
+  readonly policy: DefinitionRecord
+  readonly episodes: number
+  readonly rows: number
+  readonly gamma: number
+  /** Mean discounted return of the episodes as they were played. */
+  readonly recordedReturn: number
+  /**
+   * What the policy would return, sampling its actions; null where nobody knows how likely the recorded ones were. `low` and `high`
+   * hold 95 of 100 such figures of episodes drawn anew from these.
+   */
+  readonly episodeReturn: { readonly mean: number; readonly low: number; readonly high: number } | null
+  /** The same by weights of whole episodes, which vary more. */
+  readonly episodeReturnByWhole: number | null
+  /** How many episodes of the policy's own these are worth, (Σ w)² / Σ w²; few mean that the figures above say little. */
+  readonly effectiveEpisodes: number | null
+  /** Mean of −log π of the recorded actions, in nats. */
+  readonly negativeLogLikelihood: number
+  /** Part of the rows in which the policy's most probable action is the recorded one; null for actions that are numbers. */
+  readonly agreement: number | null
+  /** Mean squared distance of the policy's most probable action from the recorded one, by number; null for choices. */
+  readonly actionError: number | null
+}
+
+/** Figures for the interval, of episodes drawn anew. */
+const DRAWS = 400
+
+/** One episode: what it paid, and the logarithm of the weight of each of its rows. */
+interface Weighed {
+  readonly rewards: readonly number[]
+  readonly logWeights: readonly number[]
+}
+
+/**
+ * Judges a policy by recorded episodes. The return is estimated by weighted importance sampling, decision by decision (Precup, Sutton, Singh,
+ * "Eligibility traces for off-policy policy evaluation", 2000; weights of episodes that are over stay as they were, as in Thomas, "Safe
+ * reinforcement learning", 2015): Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ with wᵢₜ the product of π / μ up to step t.
+ *
+ * @throws InputError for a table of another environment or without whole episodes, weights that do not fit, a policy with a memory, and
+ * a policy that values actions, under which actions have no probabilities; for rows that no environment and policy give (`checkRecordedRows`),
+ * and, where it is the policy that has played (by the metadata `weights`), log-probabilities that are not its own.
+ */
+export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<OfflineEvaluation> {
+  checkGiven('options of evaluateOffline', options, ['environment', 'policy', 'weights', 'table'])
+  const { environment, policy, weights, table: given, gamma = 1, seed = 0, kernels } = options
+  if (!(typeof gamma === 'number' && gamma >= 0 && gamma <= 1)) {
+    throw new InputError('gamma', show(gamma), 'a number from 0 to 1')
+  }
+  const { fromArrow } = await import('../../tables/arrow.ts')
+  const table = 'fields' in given ? given : fromArrow(given)
+  if (!isOfEpisodes(table) || table.numRows === 0) {
+    const got = table.numRows === 0 ? 'no row' : 'rollouts'
+    throw new InputError('table', got, 'whole episodes, as colonnade export run=… or recordEpisodes writes them')
+  }
+  const evaluated = await rowsUnder(table, { environment, policy, weights, kernels })
+  tellOnce(given, evaluated.notes)
+  const isKnown = table.metadata.logprob !== UNKNOWN_LOGPROB.logprob
+  if (isKnown && table.metadata.weights === digestOf(weights)) checkOwn(table, evaluated.logprob)
+  const episodes = weigh(table, evaluated.logprob)
+  const discounted = episodes.map(({ rewards }) => rewards.reduce((sum, reward, t) => sum + gamma ** t * reward, 0))
+  const all = episodes.map((_, i) => i)
+  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+  const last = episodes.map(({ logWeights }) => logWeights.at(-1)!)
+  const greatest = last.reduce((most, logWeight) => Math.max(most, logWeight), Number.NEGATIVE_INFINITY)
+  const whole = last.map((logWeight) => Math.exp(logWeight - greatest))
+  const sum = whole.reduce((total, weight) => total + weight, 0)
+  return {
+    environment: environment.id,
+    policy: recordOf(policy),
+    episodes: episodes.length,
+    rows: table.numRows,
+    gamma,
+    recordedReturn: mean(discounted),
+    episodeReturn: isKnown ? { mean: perDecision(episodes, all, gamma), ...interval(episodes, gamma, seed) } : null,
+    episodeReturnByWhole: isKnown ? whole.reduce((total, weight, i) => total + weight * discounted[i]!, 0) / sum : null,
+    effectiveEpisodes: isKnown ? sum ** 2 / whole.reduce((total, weight) => total + weight ** 2, 0) : null,
+    negativeLogLikelihood: -mean([...evaluated.logprob]),
+    agreement: evaluated.agreement,
+    actionError: evaluated.actionError,
+  }
+}
+
+/**
+ * How far a recorded log-probability may be from that of the policy that recorded it, in nats and in parts of itself: builds of
+ * kernels and processors differ by less than a hundredth of that.
+ */
+const OWN_SLACK = 1e-3
+
+/** @throws InputError where the policy that has played a table finds an action more or less likely than the table says. */
+function checkOwn({ fields }: Table, logprob: Float64Array): void {
+  const { column: recorded } = fields.find(({ name }) => name === 'logprob')!
+  for (const [row, own] of logprob.entries()) {
+    if (Math.abs(recorded[row]! - own) <= OWN_SLACK * (1 + Math.abs(own))) continue
+    const expected = `${Math.fround(own)}, as the policy has it that played the episodes (metadata weights)`
+    throw new InputError(`logprob of row ${row}`, String(recorded[row]), expected)
+  }
+}
+
+/** How likely the policy finds each row's action, in nats, and how far its own are from them. */
+async function rowsUnder(
+  table: Table,
+  { environment, policy, weights, kernels }: Omit<EvaluateOfflineOptions, 'table'>,
+) {
+  const { numAgents = 1 } = environment
+  const numLanes = Math.ceil(BLOCK_ROWS / numAgents) * numAgents // Whole games, with room for a block.
+  const world = await createWorld({
+    environment,
+    policy,
+    numLanes,
+    explore: false,
+    ...(kernels && { kernels }),
+  })
+  try {
+    const draft = world.draft()
+    const { model } = draft
+    if (weights.length !== model.numParameters) {
+      throw new InputError(
+        'weights',
+        `${weights.length} numbers`,
+        `${model.numParameters}, the parameters of ${policy.id}`,
+      )
+    }
+    if (model.memoryWidth)
+      throw new InputError(`policy ${policy.id}`, 'one with a memory', 'one without: a table does not keep it')
+    if (model.actionValues !== undefined) {
+      throw new InputError(`policy ${policy.id}`, 'one of values of actions', 'one of probabilities, like mlp')
+    }
+    world.reserve(draft, { numSteps: 1, learner: {} })
+    const cohort = world.cohort()
+    if (cohort.kind !== 'episodes') throw new InputError('environment', environment.id, 'one whose lanes step')
+    refuseOtherEnvironment(table, cohort)
+    cohort.weights.set(weights)
+    cohort.policy.refresh?.()
+    const { rollout, action } = cohort
+    const fields = fieldsOf(table, rollout, numLanes)
+    const notes = checkRecordedRows(table, fields, cohort)
+    const logprob = new Float64Array(table.numRows)
+    const isBox = environment.actionSpace.kind === 'box'
+    const chosenBy = fields.get('action')!
+    const numActions = table.numRows * chosenBy.width
+    let distance = 0
+    for (let from = 0; from < table.numRows; from += BLOCK_ROWS) {
+      const count = Math.min(BLOCK_ROWS, table.numRows - from)
+      for (const [name, target] of [
+        ['observation', rollout.observation], // Of one step: what is in it is what the lanes see.
+        ['action', rollout.action],
+        ['actionMask', rollout.actionMask],
+      ] as const) {
+        const field = fields.get(name)
+        if (field === undefined) continue
+        const { column, width } = field
+        target.set(column.subarray(from * width, (from + count) * width) as never)
+      }
+      const rows = { ...rollout, continues: new Uint8Array(0) }
+      const said = (await cohort.policy.evaluate(rows, 0, count)) as Evaluated
+      logprob.set(said.logprob.subarray(0, count), from)
+      await cohort.policy.infer(cohort, false, 0, count)
+      const { column, width } = chosenBy
+      for (let row = 0; row < count; row++) {
+        let differs = 0
+        for (let k = 0; k < width; k++) {
+          const apart = action.chosen[row * width + k]! - column[(from + row) * width + k]!
+          differs += isBox ? apart ** 2 : apart === 0 ? 0 : 1
+        }
+        distance += isBox ? differs : Math.min(1, differs)
+      }
+    }
+    return {
+      notes,
+      logprob,
+      agreement: isBox ? null : 1 - distance / table.numRows,
+      actionError: isBox ? distance / numActions : null,
+    }
+  } finally {
+    world.close()
+  }
+}
+
+/** The episodes of a table, with the logarithms of their weights. */
+function weigh(table: Table, logprob: Float64Array): Weighed[] {
+  const column = (name: string) => table.fields.find((field) => field.name === name)!.column
+  const [rewards, recorded, terminated, truncated] = ['reward', 'logprob', 'terminated', 'truncated'].map(column)
+  const episodes: Weighed[] = []
+  let begun: { rewards: number[]; logWeights: number[] } = { rewards: [], logWeights: [] }
+  for (let row = 0; row < table.numRows; row++) {
+    begun.rewards.push(rewards![row]!)
+    begun.logWeights.push((begun.logWeights.at(-1) ?? 0) + logprob[row]! - recorded![row]!)
+    if (terminated![row] === 0 && truncated![row] === 0 && row + 1 < table.numRows) continue
+    episodes.push(begun)
+    begun = { rewards: [], logWeights: [] }
+  }
+  return episodes
+}
+
+/** Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ over the episodes at these places. */
+function perDecision(episodes: readonly Weighed[], places: readonly number[], gamma: number): number {
+  const longest = places.reduce((most, i) => Math.max(most, episodes[i]!.rewards.length), 0)
+  let total = 0
+  for (let t = 0; t < longest; t++) {
+    const weightOf = ({ logWeights }: Weighed) => logWeights[Math.min(t, logWeights.length - 1)]!
+    const greatest = places.reduce((most, i) => Math.max(most, weightOf(episodes[i]!)), Number.NEGATIVE_INFINITY)
+    let [paid, sum] = [0, 0]
+    for (const i of places) {
+      const weight = Math.exp(weightOf(episodes[i]!) - greatest) // No weight overflows: only their ratios count.
+      sum += weight
+      paid += weight * (episodes[i]!.rewards[t] ?? 0)
+    }
+    total += (gamma ** t * paid) / sum
+  }
+  return total
+}
+
+/** What lies around 95 of 100 figures of as many episodes, drawn anew from these. */
+function interval(episodes: readonly Weighed[], gamma: number, seed: number): { low: number; high: number } {
+  const random = new Random(seed)
+  const figures = Array.from({ length: DRAWS }, (_, draw) => {
+    const places = episodes.map((_, i) => {
+      random.draw(Stream.shuffle, draw, 0, i)
+      return Math.floor(random.uniform(0) * episodes.length)
+    })
+    return perDecision(episodes, places, gamma)
+  }).sort((a, b) => a - b)
+  return { low: figures[Math.floor(0.025 * DRAWS)]!, high: figures[Math.ceil(0.975 * DRAWS) - 1]! }
+}

@@ -1,0 +1,214 @@
+/** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+import { createHash } from 'node:crypto'
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import type { Column } from '../../components/column.ts'
+import { Phase } from '../../components/episode.ts'
+import type { EnvironmentDefinition } from '../../environments/environment.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
+import type { PolicyDefinition } from '../../policies/policy.ts'
+import { bootstrap, reset } from '../../systems/systems.ts'
+import { tick } from '../../systems/tick.ts'
+import { LAYOUT_OF_EPISODES } from '../../tables/episodes/episode-rows.ts'
+import type { Field, Table } from '../../tables/table.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import { rolloutTable } from '../../world/episodes/rollout-table.ts'
+import type { SystemDefinition } from '../../world/system.ts'
+import { createWorld, type World } from '../../world/world.ts'
+import { meanAndStd } from '../loop/metrics.ts'
+
+/** What is played, with which weights, how often. */
+export interface EvaluateOptions {
+  environment: EnvironmentDefinition
+  policy: PolicyDefinition
+  /** The policy's weights, numParameters long. */
+  weights: Float32Array
+  /** How many episodes, each from its own starting state. Default 100. */
+  episodes?: number
+  /** Keys starting states, and actions where they are sampled. Default 0. */
+  seed?: number
+  /** Sample actions; by default the most probable one is taken. */
+  explore?: boolean
+  kernels?: KernelBuild | 'best'
+  /** What works beside the four systems, as in training. Default none. What they do after a rollout they do not do here. */
+  systems?: readonly SystemDefinition[]
+  /** Their columns of the whole cohort, which stay as they are given. Default: zeros. */
+  shared?: SharedColumns
+  /** Called when the episodes have begun, and after each step: lanes whose first episode is over still show how it ended. */
+  watch?: (cohort: EpisodeCohort) => void
+  /** Number of the weights, for the table's version column. Default 0. */
+  version?: number
+  /** Where the weights were read, for the table's metadata. Default null: nowhere. */
+  checkpoint?: string | null
+}
+
+/** Columns of the whole cohort, by system and by name. */
+export type SharedColumns = Readonly<Record<string, Readonly<Record<string, Column>>>>
+
+/** What episodes returned, and how long they were in steps. */
+export interface Evaluation {
+  readonly environment: string
+  readonly episodes: number
+  readonly seed: number
+  readonly explore: boolean
+  readonly episodeReturn: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number }
+  readonly episodeLength: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number }
+}
+
+/**
+ * Plays `episodes` whole episodes, one a lane so that short ones are not favored, and says what they returned.
+ * @throws InputError if the environment has no time limit, an option is wrong, or the weights do not fit the policy.
+ */
+export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
+  checkGiven('options of evaluate', options, ['environment', 'policy', 'weights'])
+  const { cohort, world } = await play(options)
+  const { rollout } = cohort
+  const returns: number[] = []
+  const lengths: number[] = []
+  for (const row of firstEpisodes(cohort)) {
+    if (rollout.terminated[row] === 0 && rollout.truncated[row] === 0) continue
+    returns.push(rollout.episodeReturn[row]!)
+    lengths.push(rollout.step[row]! + 1)
+  }
+  return {
+    environment: options.environment.id,
+    episodes: returns.length,
+    seed: world.seed,
+    explore: cohort.explore,
+    episodeReturn: summarize(returns),
+    episodeLength: summarize(lengths),
+  }
+}
+
+/**
+ * Plays episodes like `evaluate` (sampling actions unless told otherwise) and gives their rows as a table: lane by lane,
+ * step by step, as its metadata say (`layout`: episodes). Advantage and return, which belong to an algorithm, are not in it.
+ */
+export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
+  checkGiven('options of recordEpisodes', options, ['environment', 'policy', 'weights'])
+  const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
+  const { checkpoint = null, weights } = options
+  const table = rolloutTable(cohort, { seed: world.seed, checkpoint })
+  const { lane } = cohort.rollout
+  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]!) // Those of a lane stay in their order.
+  const fields = table.fields
+    .filter(({ name }) => name !== 'advantage' && name !== 'return')
+    .map((field) => pickRows(field, rows))
+  const { numSteps, ...metadata } = table.metadata // Episodes have lengths of their own.
+  return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES, weights: digestOf(weights) } }
+}
+
+/** SHA-256 of weights, in hexadecimal digits: by it a table says exactly which policy has played. */
+export function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
+  return createHash('sha256')
+    .update(new Uint8Array(buffer, byteOffset, byteLength))
+    .digest('hex')
+}
+
+/** Steps after which every episode has ended. @throws InputError if nothing says how many. */
+export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition): number {
+  if (maxEpisodeSteps !== null) return maxEpisodeSteps
+  throw new InputError(`environment ${id}`, 'no time limit', 'one, so that every episode ends')
+}
+
+async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
+  const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
+  const { systems = [], shared = {}, watch } = options
+  if (!Number.isSafeInteger(episodes) || episodes < 1) {
+    throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
+  }
+  const numSteps = requireTimeLimit(environment)
+  const world = await createWorld({
+    environment,
+    policy,
+    systems,
+    numLanes: episodes,
+    seed,
+    explore,
+    ...(kernels && { kernels }),
+  })
+  try {
+    const draft = world.draft()
+    const { numParameters } = draft.model
+    if (weights.length !== numParameters) {
+      throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
+    }
+    world.reserve(draft, { numSteps, learner: {} })
+    const cohort = world.cohort()
+    cohort.weights.set(weights)
+    cohort.policy.refresh?.()
+    cohort.version = version
+    fillShared(cohort, shared)
+    if (watch !== undefined) {
+      reset(world)
+      watch(cohort)
+    }
+    do {
+      await tick(world)
+      watch?.(cohort)
+    } while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
+    await bootstrap(world)
+    return { world, cohort }
+  } finally {
+    world.close()
+  }
+}
+
+/** What a cohort's systems keep of the whole of it: their own columns, not copies. */
+export function sharedColumns({ systems }: EpisodeCohort): SharedColumns {
+  return Object.fromEntries(
+    systems.map(({ definition, rollout }) => [definition.id, rollout.shared as Readonly<Record<string, Column>>]),
+  )
+}
+
+/** @throws InputError for columns that no system of the cohort has, or of another length. */
+function fillShared(cohort: EpisodeCohort, given: SharedColumns): void {
+  const own = sharedColumns(cohort)
+  for (const [id, columns] of Object.entries(given)) {
+    if (!Object.hasOwn(own, id)) throw unknownWord('shared columns of system', id, Object.keys(own))
+    for (const [name, column] of Object.entries(columns)) {
+      const target = own[id]![name]
+      if (target === undefined) throw unknownWord(`shared column of ${id}`, name, Object.keys(own[id]!))
+      if (column.length !== target.length) {
+        throw new InputError(`shared column ${name} of ${id}`, `${column.length} elements`, `${target.length}`)
+      }
+      target.set(column)
+    }
+  }
+}
+
+/** True while a lane is in its first episode. */
+function plays({ episode }: EpisodeCohort, phase: number, n: number): boolean {
+  return episode.episode[n] === 0 && phase === Phase.ready
+}
+
+/** The rows of each lane's first episode, in the order of the rollout. */
+function firstEpisodes({ rollout, t, numLanes }: EpisodeCohort): number[] {
+  const rows: number[] = []
+  for (let row = 0; row < t * numLanes; row++) {
+    if (rollout.valid[row] !== 0 && rollout.episode[row] === 0) rows.push(row)
+  }
+  return rows
+}
+
+function pickRows({ name, column, width, rows: held }: Field, rows: readonly number[]): Field {
+  if (held !== undefined) {
+    const places = new Map(Array.from(held, (row, place) => [row, place]))
+    const kept = [...rows.keys()].filter((i) => places.has(rows[i]!))
+    const values = pickRows(
+      { name, column, width },
+      kept.map((i) => places.get(rows[i]!)!),
+    )
+    return { ...values, rows: Uint32Array.from(kept) }
+  }
+  const picked = column.slice(0, 0).constructor as new (length: number) => typeof column
+  const target = new picked(rows.length * width)
+  for (const [i, row] of rows.entries()) target.set(column.subarray(row * width, (row + 1) * width), i * width)
+  return { name, column: target, width }
+}
+
+function summarize(values: readonly number[]) {
+  const { mean, std } = meanAndStd(Float64Array.from(values), values.length)
+  const least = (a: number, b: number) => Math.min(a, b)
+  const most = (a: number, b: number) => Math.max(a, b)
+  return { mean, std, min: values.reduce(least), max: values.reduce(most) } // A spread would end at 100,000 arguments.
+}

@@ -1,0 +1,168 @@
+/** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
+import type { DefinitionRecord } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
+import type { Tensor, TensorType } from '../../base/files/safetensors.ts'
+import { VERSION } from '../../base/version.ts'
+import { type Column, type ColumnType, elementBytes } from '../../components/column.ts'
+import { haveSameBits } from '../../kernels/bind.ts'
+import { asEpisodes } from '../../world/cohort.ts'
+import type { World } from '../../world/world.ts'
+import type { EpisodeRecord, Manifest } from './checkpoint.ts'
+
+const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
+  f32: 'F32',
+  f64: 'F64',
+  i32: 'I32',
+  u32: 'U32',
+  u8: 'U8',
+}
+
+/** Every saved column, or the one that is kept in its place: views, live until the next tick. */
+export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> = new Map()): Tensor[] {
+  const tensors: Tensor[] = []
+  for (const { planned, column: own } of world.columns()) {
+    if (!planned.saved) continue
+    const column = instead.get(own) ?? own
+    const { name, rows, width } = planned
+    const type = TENSOR_TYPES[planned.type]
+    const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)
+    const cohort = column.length === 0 ? undefined : world.cohorts.find((candidate) => candidate.weights === column)
+    if (cohort === undefined) {
+      tensors.push({ name, type, shape: width === 1 ? [rows] : [rows, width], bytes })
+      continue
+    }
+    for (const { name: parameter, offset, shape } of cohort.model.parameters) {
+      const size = shape.reduce((product, side) => product * side, 1)
+      const part = bytes.subarray(offset * elementBytes.f32, (offset + size) * elementBytes.f32)
+      tensors.push({ name: `${name}.${parameter}`, type, shape, bytes: part })
+    }
+  }
+  return tensors
+}
+
+/**
+ * Fills saved columns from tensors.
+ * @throws InputError if one is missing or of another type or shape, before anything is written.
+ */
+export function restoreTensors(subject: string, world: World, tensors: ReadonlyMap<string, Tensor>): void {
+  const targets = savedTensors(world)
+  for (const { name, type, shape } of targets) {
+    const tensor = tensors.get(name)
+    if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
+    if (tensor.type !== type || show(tensor.shape) !== show(shape)) {
+      throw new InputError(
+        `${subject}, ${name}`,
+        `${tensor.type} of shape ${show(tensor.shape)}`,
+        `${type} of shape ${show(shape)}`,
+      )
+    }
+  }
+  for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
+}
+
+/** What a checkpoint has of a trainer. */
+export interface SavedState {
+  readonly tensors: readonly Tensor[]
+  readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
+}
+
+/**
+ * The parts of a state that are each cohort's, as the state of a trainer that has no other: in a world of its seed, under the name of
+ * its policy, with an equal share of the seconds.
+ * @throws InputError for cohorts of conversations, and cohorts that take different numbers of steps in an update.
+ */
+export function splitState({ tensors, manifest }: SavedState, world: World): Map<string, SavedState> {
+  const records = Object.entries(manifest.cohorts) as [string, EpisodeRecord][]
+  const stepsOf = (name: string) => {
+    const { numLanes, numSteps } = asEpisodes('splitState', world.cohort(name))
+    return numLanes * numSteps
+  }
+  const different = new Set(records.map(([name]) => stepsOf(name)))
+  if (different.size > 1) {
+    throw new InputError('splitState', `cohorts of ${[...different].join(' and ')} steps an update`, 'equal ones')
+  }
+  const share = <N extends number | null>(value: N) => (value === null ? value : value / records.length) as N
+  return new Map(
+    records.map(([name, { seed = manifest.seed, ...record }]) => {
+      const { steps, seconds, solvedAtStep, solvedAtSeconds, policy } = record
+      const shares = { steps: share(steps), seconds: share(seconds) }
+      const own = {
+        ...{ ...record, ...shares },
+        ...{ solvedAtStep: share(solvedAtStep), solvedAtSeconds: share(solvedAtSeconds) },
+      }
+      const renamed = tensors
+        .filter((tensor) => tensor.name.startsWith(`${name}.`))
+        .map((tensor) => ({ ...tensor, name: `${policy.id}${tensor.name.slice(name.length)}` }))
+      return [
+        name,
+        { tensors: renamed, manifest: { ...manifest, ...shares, seed, cohorts: { [policy.id]: own } } },
+      ] as const
+    }),
+  )
+}
+
+/**
+ * Compares what a checkpoint says with what there is.
+ * @throws InputError that names the first parameter in which they differ.
+ */
+export function compare(subject: string, what: string, got: unknown, expected: unknown): void {
+  if (JSON.stringify(got) === JSON.stringify(expected)) return
+  const pair = [got, expected].map((value) => (value as DefinitionRecord | null)?.parameters)
+  if (pair[0] && pair[1] && (got as DefinitionRecord).id === (expected as DefinitionRecord).id) {
+    for (const key of Object.keys({ ...pair[0], ...pair[1] })) {
+      compare(subject, `${what}, ${key}`, pair[0][key], pair[1][key])
+    }
+    const [then = [], now = []] = [got, expected].map((value) => (value as DefinitionRecord).wrappers ?? [])
+    const names = [then, now].map((wrappers) => wrappers.map(({ id }) => id))
+    compare(subject, `${what}, wrappers`, names[0], names[1])
+    for (const [i, { id }] of now.entries()) compare(subject, `${what}, ${id}`, then[i], now[i])
+    return // In another order.
+  }
+  throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
+}
+
+/**
+ * Compares two definitions but for one number, up to which the training goes. Returns a warning where it is another one.
+ * @throws InputError that names the first other parameter in which they differ.
+ */
+export function compareUpTo(
+  subject: string,
+  what: string,
+  number: string,
+  got: DefinitionRecord | null,
+  expected: DefinitionRecord | null,
+): string[] {
+  const then = got?.parameters?.[number]
+  if (expected === null || typeof then !== 'number') {
+    compare(subject, what, got, expected)
+    return []
+  }
+  const now = expected.parameters[number]
+  compare(subject, what, got, { ...expected, parameters: { ...expected.parameters, [number]: then } })
+  if (then === now) return []
+  return [
+    `${what}.${number} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
+  ]
+}
+
+/**
+ * The folder that a trainer's method was given, or else the trainer's own.
+ * @throws InputError where there is neither, or it is no path.
+ */
+export function folderOf(action: string, given: string | undefined, own?: string): string {
+  const folder = given ?? own
+  if (typeof folder === 'string' && folder !== '') return folder
+  const got = folder === undefined ? 'no folder' : show(folder)
+  throw new InputError(action, got, 'the path of a folder, here or as the option folder of the trainer')
+}
+
+/** What a resumed run differs in that decides its bits, in words. */
+export function differences(manifest: Manifest, world: World): string[] {
+  const pairs = [
+    ...(haveSameBits(manifest.kernels, world.kernelBuild) ? [] : [['kernels', manifest.kernels, world.kernelBuild]]),
+    ...(manifest.colonnade === VERSION ? [] : [['version of Colonnade', manifest.colonnade, VERSION]]),
+  ]
+  return pairs.map(
+    ([what, then, now]) => `${what} was ${then} and is ${now}: the run goes on, but not with the same bits`,
+  )
+}

@@ -1,0 +1,286 @@
+/**
+ * Who learns in a training of episodes: of each cohort each set of weights that does, with its learners, and with what became of the
+ * episodes in which it acted.
+ */
+import type { AlgorithmDefinition, Learner, LearnerShape } from '../../algorithms/algorithm.ts'
+import { InputError } from '../../base/errors.ts'
+import type { MetricValues } from '../../base/metrics.ts'
+import { type Columns, column, type Plan, saved } from '../../components/column.ts'
+import { Lives } from '../../components/population.ts'
+import { actionMaskWidth } from '../../environments/environment.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { asEpisodes } from '../../world/cohort.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { EpisodeDraft } from '../../world/episodes/options.ts'
+import { ratePolicy } from '../../world/episodes/self-play.ts'
+import type { World } from '../../world/world.ts'
+import { growMoments, inputMomentsPlan } from './input-moments.ts'
+import { meanAndStd, type selfPlayMetrics } from './metrics.ts'
+import { proximalPlan, StaleRollout } from './stale-rollout.ts'
+
+/** Episodes over which returns are averaged, as is usual in the field. */
+const RECENT_EPISODES = 100
+
+/** What became of a cohort's episodes so far. */
+export interface EpisodeProgress {
+  readonly episodes: number
+  /** Mean and deviation of the last 100 returns (of all, while they are fewer); NaN before the first. */
+  readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
+  /** Environment steps after which the mean of the last 100 returns first reached the environment's threshold, or null. */
+  readonly solvedAtStep: number | null
+  /** Seconds of training at the end of the rollout in which it did, or null. */
+  readonly solvedAtSeconds: number | null
+  /** Who came and went; null in a cohort whose lanes stay. */
+  readonly population: PopulationProgress | null
+}
+
+/** Who came to a cohort and went from it so far. */
+export interface PopulationProgress {
+  /** Lanes that are there now. */
+  readonly present: number
+  /** Births and deaths in the environment. */
+  readonly born: number
+  readonly died: number
+  /** Births for which there was no room. */
+  readonly refused: number
+}
+
+/** A cohort that learns: one of its sets of weights, where several do. */
+export interface Agent {
+  /** The cohort's name, for its first set; `<cohort>.set1` and so on for further sets. */
+  readonly name: string
+  readonly cohort: EpisodeCohort
+  /** Which of the cohort's sets of weights it is. */
+  readonly set: number
+  readonly algorithm: AlgorithmDefinition
+  /** One for each buffer of rows that it learns from by turns. */
+  readonly learners: readonly Learner[]
+  /** What is done about rows of older weights; null where all threads collect, then all learn. */
+  readonly stale: StaleRollout | null
+  readonly accounts: Columns<ReturnType<typeof accountsPlan>>
+  /** Takes in what was seen in the rollout; undefined where the policy takes observations as they are. */
+  readonly growMoments: (() => void) | undefined
+  episodes: number
+  solvedAtStep: number | null
+  solvedAtSeconds: number | null
+}
+
+function accountsPlan() {
+  return {
+    /** Returns and lengths of the last episodes, a ring. */
+    recent: saved(column('f64', RECENT_EPISODES)),
+    recentLength: saved(column('f64', RECENT_EPISODES)),
+    /** Of this rollout: episodes, sum of returns, sum of lengths. */
+    totals: column('f64', 3),
+  } satisfies Plan
+}
+
+/** What a set of weights that learns needs. */
+function learnerPlan(algorithm: AlgorithmDefinition, shape: LearnerShape) {
+  return { algorithm: algorithm.plan(shape), accounts: accountsPlan(), inputs: inputMomentsPlan(shape.model) }
+}
+
+/** What the sets of weights that learn beside the first need, and where the advantages of all are kept. */
+function furtherSetsPlan(learningSets: number, numRows: number, learner: () => ReturnType<typeof learnerPlan>) {
+  const further = Array.from({ length: learningSets - 1 }, (_, i) => [`set${i + 1}`, learner()])
+  const keptRows = learningSets > 1 ? numRows : 0
+  return {
+    advantage: column('f32', keptRows),
+    return: column('f32', keptRows),
+    further: Object.fromEntries(further) as Record<string, ReturnType<typeof learnerPlan>>,
+  } satisfies Plan
+}
+
+/** The columns of a cohort's agents: of the first as they are, of further sets of weights below `sets`. */
+export function agentsPlan(world: World, draft: EpisodeDraft, algorithm: AlgorithmDefinition): Plan {
+  const { numLanes, learningSets = 1 } = draft.options
+  const shape = shapeOf(world, draft)
+  const numRows = algorithm.numSteps * numLanes
+  const isStale = (algorithm.staleness?.maxStaleness ?? 0) > 0 && algorithm.staleness!.correction !== 'none'
+  return {
+    ...learnerPlan(algorithm, shape),
+    proximal: proximalPlan(isStale ? numRows : 0),
+    sets: furtherSetsPlan(learningSets, numRows, () => learnerPlan(algorithm, shape)),
+  }
+}
+
+/** @throws InputError where the cohort is none of episodes. */
+export function draftOf(world: World, name: string): EpisodeDraft {
+  const draft = world.draft(name)
+  if (draft.kind === 'episodes') return draft
+  throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+}
+
+function shapeOf(world: World, { options, model }: EpisodeDraft) {
+  const { observationSpace, actionSpace } = options.environment
+  const { count, actors } = world.threads
+  return {
+    numLanes: options.numLanes,
+    model,
+    observationSpace,
+    actionSpace,
+    actionMaskWidth: actionMaskWidth(options.environment),
+    threads: count - actors,
+  }
+}
+
+function learnerColumns(cohort: EpisodeCohort) {
+  return cohort.learner as Columns<{
+    algorithm: Plan
+    accounts: ReturnType<typeof accountsPlan>
+    inputs: Plan
+    proximal: ReturnType<typeof proximalPlan>
+    sets: ReturnType<typeof furtherSetsPlan>
+  }>
+}
+
+/** A cohort's agents: one for each of its sets of weights that learn. */
+export function createAgents(world: World, name: string, algorithm: AlgorithmDefinition): Agent[] {
+  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
+  const { rollout, league } = cohort
+  const columns = learnerColumns(cohort)
+  const { maxStaleness = 0, correction = 'none', rhoMax = 1, cMax = 1 } = algorithm.staleness ?? {}
+  const stale =
+    cohort.ahead === null
+      ? null
+      : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
+  return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
+    const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
+    const weights = league?.weights[set] ?? cohort.weights
+    const isNormalized = Object.keys(own.inputs).length > 0
+    const seen = (rollout: EpisodeCohort['rollout']) =>
+      league === null ? rollout : { ...rollout, valid: league.learned[set]! }
+    const bind = (rollout: EpisodeCohort['rollout']) =>
+      algorithm.bind({
+        ...shapeOf(world, draftOf(world, name)),
+        rollout: stale === null ? seen(rollout) : stale.seen(rollout),
+        finals: () => cohort.finals,
+        columns: own.algorithm,
+        weights,
+        policy: league?.policies[set] ?? cohort.policy,
+        kernels: world.kernels,
+        random: cohort.environmentLanes.random,
+        clock: world.clock,
+        thread: world.threads.index,
+      })
+    return {
+      name: set === 0 ? cohort.name : `${cohort.name}.set${set}`,
+      cohort,
+      set,
+      algorithm,
+      learners: cohort.ahead === null ? [bind(rollout)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
+      stale,
+      accounts: own.accounts,
+      growMoments: isNormalized
+        ? () => growMoments(own.inputs, weights, seen(cohort.rollout), world.kernels)
+        : undefined,
+      episodes: 0,
+      solvedAtStep: null,
+      solvedAtSeconds: null,
+    }
+  })
+}
+
+/** What became of an agent's episodes so far. */
+export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtSeconds }: Agent): EpisodeProgress {
+  return {
+    episodes,
+    episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
+    solvedAtStep,
+    solvedAtSeconds,
+    population: populationOf(cohort),
+  }
+}
+
+/** What an update tells of an agent's episodes. */
+export function episodeMetricsOf({ episodes, accounts }: Agent) {
+  const recent = Math.min(episodes, RECENT_EPISODES)
+  return {
+    episodes,
+    episodeReturn: meanAndStd(accounts.recent, recent).mean,
+    episodeLength: meanAndStd(accounts.recentLength, recent).mean,
+  }
+}
+
+function populationOf({ population }: EpisodeCohort): PopulationProgress | null {
+  if (population === null) return null
+  const { present, totals } = population
+  return { present: present[0]!, born: totals[Lives.born]!, died: totals[Lives.died]!, refused: totals[Lives.refused]! }
+}
+
+/**
+ * Counts the episodes that ended in the rollout, and notes when the environment was solved. `learning` are the cohorts of all agents;
+ * they took so many steps before it, and `seconds` have gone by with it.
+ */
+export function accountEpisodes(
+  agent: Agent,
+  learning: readonly EpisodeCohort[],
+  kernels: Kernels,
+  steps: number,
+  seconds: number,
+): void {
+  const { cohort, set, accounts, episodes } = agent
+  const { rollout, environment, numLanes, league } = cohort
+  const solvedRow = kernels.accountEpisodes(
+    accounts.totals,
+    accounts.recent,
+    accounts.recentLength,
+    rollout.episodeReturn,
+    rollout.step,
+    rollout.terminated,
+    rollout.truncated,
+    league?.learned[set] ?? rollout.valid,
+    episodes,
+    environment.returnThreshold ?? Number.POSITIVE_INFINITY,
+    rollout.reward.length,
+  )
+  agent.episodes += accounts.totals[0]!
+  if (solvedRow >= 0 && agent.solvedAtStep === null) {
+    const ticks = Math.floor(solvedRow / numLanes) + 1
+    // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
+    const since = learning.reduce((sum, cohort) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
+    agent.solvedAtStep = steps + since
+    agent.solvedAtSeconds = seconds
+  }
+}
+
+/** Rates a cohort's policy by the games of its rollout, where it plays against earlier selves: what the update tells of that. */
+export function playedOf({
+  selfPlay,
+  league,
+  rollout,
+  environment,
+}: EpisodeCohort): MetricValues<typeof selfPlayMetrics> | object {
+  if (selfPlay === null) return {}
+  const { games, score } = ratePolicy(selfPlay, league!, rollout, environment.numAgents!)
+  const [own, ...opponents] = selfPlay.rating
+  return {
+    eloRating: own!,
+    eloRatingOpponents: opponents.reduce((sum, each) => sum + each, 0) / opponents.length,
+    opponentGames: games,
+    opponentScore: score,
+  }
+}
+
+/**
+ * A learner writes advantages of its own rows, and 0 elsewhere: where several sets of weights learn, those of each are kept until
+ * the last has learned, and then stand in the rollout.
+ */
+export function keepAdvantages({ cohort, set }: Agent): void {
+  const { rollout, league } = cohort
+  if (league === null || league.learned.length === 1) return
+  const learned = league.learned[set]!
+  const { advantage, return: returns } = learnerColumns(cohort).sets
+  if (set === 0) {
+    advantage.fill(0)
+    returns.set(rollout.value)
+  }
+  for (let row = 0; row < learned.length; row++) {
+    if (learned[row] === 0) continue
+    advantage[row] = rollout.advantage[row]!
+    returns[row] = rollout.return[row]!
+  }
+  if (set < league.learned.length - 1) return
+  rollout.advantage.set(advantage)
+  rollout.return.set(returns)
+}

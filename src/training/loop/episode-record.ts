@@ -1,0 +1,89 @@
+/** What a checkpoint says of the cohorts of a training of episodes beside their columns, and whether a training is the same. */
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import { stalenessSettings } from '../../algorithms/tokens/staleness.ts'
+import { type DefinitionRecord, withoutModule } from '../../base/definition.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { EpisodeRecord } from '../folder/checkpoint.ts'
+import type { RunRecord } from '../folder/run-folder.ts'
+import { compare } from '../folder/snapshot.ts'
+import type { Agent } from './agents.ts'
+
+/** What is kept of a cohort by its agents, the first of which has its first set of weights; `counts` are those of the training. */
+export function recordOfAgents(
+  agents: readonly Agent[],
+  worldSeed: number,
+  counts: Pick<EpisodeRecord, 'update' | 'steps' | 'seconds'>,
+): EpisodeRecord {
+  const [{ cohort, algorithm, ...first }, ...further] = agents as [Agent, ...Agent[]]
+  const { environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
+  return {
+    kind: 'episodes',
+    environment: withoutModule(environment),
+    policy: withoutModule(policyDefinition),
+    algorithm: withoutModule(algorithm),
+    ...{ numLanes, firstLane, autoreset, explore, version },
+    ...keptOf(first),
+    ...(cohort.seed !== worldSeed && { seed: cohort.seed }),
+    ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
+    ...(cohort.selfPlay !== null && { selfPlay: cohort.selfPlay.options }),
+    ...(further.length > 0 && { learningSets: further.map(keptOf) }),
+    ...counts,
+  }
+}
+
+/** Gives an agent what a record kept of its episodes. */
+export function takeUpRecord(agent: Agent, record: EpisodeRecord): void {
+  agent.cohort.version = record.version
+  Object.assign(agent, keptOf(agent.set === 0 ? record : record.learningSets![agent.set - 1]!))
+}
+
+/** What a checkpoint keeps of an agent's episodes, beside the columns. */
+function keptOf({
+  episodes,
+  solvedAtStep,
+  solvedAtSeconds,
+}: Pick<Agent, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>) {
+  return { episodes, solvedAtStep, solvedAtSeconds }
+}
+
+/** @throws InputError that names the first part in which a cohort is not that of a record; `seed` is that of the record's world. */
+export function compareRecord(subject: string, agent: Agent, record: EpisodeRecord, seed: number): void {
+  const { cohort } = agent
+  compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
+  const { firstLane, autoreset, explore, systems = [], learningSets = [], selfPlay = null } = record
+  compareCohort(subject, record, agent)
+  compare(subject, 'firstLane', firstLane, cohort.firstLane)
+  compare(subject, `seed of cohort ${cohort.name}`, record.seed ?? seed, cohort.seed)
+  compare(subject, 'autoreset', autoreset, cohort.autoreset)
+  compare(subject, 'explore', explore, cohort.explore)
+  compare(subject, 'systems', systems, systemsOf(cohort))
+  compare(subject, 'selfPlay', selfPlay, cohort.selfPlay?.options ?? null)
+  compare(subject, 'learningSets', 1 + learningSets.length, cohort.league?.learned.length ?? 1)
+}
+
+/** @throws InputError that names the first part in which a cohort learns otherwise than a record says. */
+export function compareCohort(
+  subject: string,
+  record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
+  { cohort, algorithm }: Agent,
+): void {
+  compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
+  compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
+  compare(subject, 'algorithm', withStaleness(record.algorithm, algorithm), withoutModule(algorithm))
+  compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
+}
+
+/**
+ * The record of an algorithm with the settings of staleness, as their defaults, where it is older than these and the algorithm has
+ * them: such a training had no actors.
+ */
+function withStaleness(record: DefinitionRecord, { staleness }: AlgorithmDefinition): DefinitionRecord {
+  if (staleness === undefined || 'maxStaleness' in record.parameters) return record
+  const defaults = Object.entries(stalenessSettings()).map(([name, setting]) => [name, setting.default])
+  return { ...record, parameters: { ...Object.fromEntries(defaults), ...record.parameters } }
+}
+
+/** A cohort's own systems, as far as bits depend on them. */
+function systemsOf({ systems }: EpisodeCohort): DefinitionRecord[] {
+  return systems.map(({ definition }) => withoutModule(definition))
+}

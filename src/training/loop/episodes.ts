@@ -1,0 +1,497 @@
+/**
+ * The training of all cohorts of episodes: it lets their lanes fill rollouts and learners learn from them, update by update, and
+ * counts what happened. All threads run its `program`.
+ *
+ * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; at each `yield` threads
+ * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
+ * alone. Where there are actors, they collect, and the program is only the learning.
+ */
+import type { AlgorithmDefinition, EstimateAdvantages } from '../../algorithms/algorithm.ts'
+import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkMetricValues } from '../../base/metrics.ts'
+import { concludeRollouts, settle } from '../../systems/tick.ts'
+import type { Table } from '../../tables/table.ts'
+import type { Cohort } from '../../world/cohort.ts'
+import { openBuffer } from '../../world/episodes/ahead-buffers.ts'
+import { closeRollout, type EpisodeCohort } from '../../world/episodes/cohort.ts'
+import { markLearned } from '../../world/episodes/league.ts'
+import { restoreLanes } from '../../world/episodes/population.ts'
+import { rolloutTable } from '../../world/episodes/rollout-table.ts'
+import { exchangeOldest } from '../../world/episodes/self-play.ts'
+import type { World } from '../../world/world.ts'
+import type { EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
+import type { RunRecord } from '../folder/run-folder.ts'
+import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-rollouts.ts'
+import { Actors } from '../threads/actors.ts'
+import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
+import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
+import { collectWatched, WatchedRollouts } from '../watch/watched-rollouts.ts'
+import {
+  type Agent,
+  accountEpisodes,
+  agentsPlan,
+  createAgents,
+  draftOf,
+  type EpisodeProgress,
+  episodeMetricsOf,
+  keepAdvantages,
+  playedOf,
+  progressOf,
+} from './agents.ts'
+import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
+import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
+import type { Goal, SavedTraining, Training } from './training.ts'
+
+/** How a training of episodes goes about its work. */
+export interface EpisodeTrainingOptions {
+  /** Keep every interval of work. */
+  readonly profile: boolean
+  /** Where each thread says that it goes on: a mark of its clock at a time. */
+  readonly beats: Int32Array
+  /** How many rollouts have columns; undefined where all threads collect, then all learn. */
+  readonly numBuffers: number | undefined
+  /** Seconds after which an actor that makes no progress is given up, while its rollout is awaited; 0: never. */
+  readonly stallSeconds: number
+}
+
+/**
+ * Gives the world's cohorts recorders and learners. What is returned binds them, when all who need columns have said so.
+ * @throws InputError if the world's memory is taken already, or an algorithm does not fit its cohort.
+ */
+export function reserveEpisodes(
+  world: World,
+  algorithms: Readonly<Record<string, AlgorithmDefinition>>,
+  options: EpisodeTrainingOptions,
+): () => EpisodeTraining {
+  for (const [name, algorithm] of Object.entries(algorithms)) {
+    checkAlgorithmMetrics(algorithm)
+    const draft = draftOf(world, name)
+    world.reserve(draft, {
+      numSteps: algorithm.numSteps,
+      learner: agentsPlan(world, draft, algorithm),
+      ...(options.numBuffers !== undefined && { numBuffers: options.numBuffers }),
+    })
+  }
+  return () => new EpisodeTraining(world, algorithms, options)
+}
+
+/** Trains the cohorts of episodes that have an algorithm. */
+export class EpisodeTraining implements Training<UpdateMetrics> {
+  readonly world: World
+  readonly #agents: readonly Agent[]
+  /** The cohorts of these. */
+  readonly #learning: readonly EpisodeCohort[]
+  /** Those whose lanes move in its rollouts. */
+  readonly #cohorts: readonly Cohort[]
+  /** What the workers are told at the start of an update: what `program` reads first. */
+  readonly #command = new Float64Array(new SharedArrayBuffer(40))
+  readonly #watched = new WatchedRollouts()
+  /** Each thread's intervals of work, if they are kept. */
+  readonly #traces: readonly Float64Array[]
+  /** The rollout of a table that is learned from, with its advantages; only in thread 0. */
+  #recorded:
+    | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
+    | undefined
+  #team: Team | undefined
+  /** The threads that collect while others learn; undefined where all do both, and in a worker. */
+  readonly #actors: Actors | undefined
+  /** What the other threads are told of it. */
+  readonly #ordered: OrderedTraining
+  #failure: unknown
+  /** Rejects the promise that `advance` waits beside. */
+  #abandon: (reason: Error) => void = () => {}
+  #isUpdating = false
+  /** Whether `close` was called since the update began. */
+  #isClosed = false
+  #update = 0
+  #steps = 0
+  #seconds = 0
+
+  /** Use `reserveEpisodes`. */
+  constructor(
+    world: World,
+    algorithms: Readonly<Record<string, AlgorithmDefinition>>,
+    { profile, beats, stallSeconds }: EpisodeTrainingOptions,
+  ) {
+    this.world = world
+    this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
+    this.#agents = Object.entries(algorithms).flatMap(([name, algorithm]) => createAgents(world, name, algorithm))
+    this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
+    this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
+    const { actors, index } = world.threads
+    if (actors > 0 && index === 0) {
+      const describe = (i: number, call: number) =>
+        `worker ${i} of ${shareOf(world)(i)}: ${callsOf(this.promises)[call]}`
+      this.#actors = new Actors(this.#agents[0]!.cohort, actors, { beats, seconds: stallSeconds, describe })
+    }
+    const numBuffers = this.#agents[0]?.cohort.ahead?.buffers.length
+    const [traces, command] = [this.#traces, this.#command]
+    this.#ordered = { world, algorithms, actors: this.#actors, command, numBuffers, traces, beats }
+  }
+
+  /** Updates done. */
+  get update(): number {
+    return this.#update
+  }
+
+  /** Environment steps done, of all recorded lanes. */
+  get steps(): number {
+    return this.#steps
+  }
+
+  /** Seconds spent in rollouts and updates. */
+  get seconds(): number {
+    return this.#seconds
+  }
+
+  /** The names of those that learn: cohorts, and further sets of weights of theirs. */
+  get learners(): readonly string[] {
+    return this.#agents.map(({ name }) => name)
+  }
+
+  /** The rollouts of all learners, by cohort name. */
+  get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
+    return Object.fromEntries(
+      this.#agents.map(({ cohort, algorithm }) => [
+        cohort.name,
+        { table: rolloutTable(cohort, { seed: cohort.seed, gamma: algorithm.gamma }) },
+      ]),
+    )
+  }
+
+  /** Updates. */
+  get checkpointNumber(): number {
+    return this.#update
+  }
+
+  /** What became of a cohort's episodes, or of those of one of its sets of weights; of the first learner's where no name is given. */
+  progress(name?: string): EpisodeProgress {
+    const agent = name === undefined ? this.#agents[0] : this.#agents.find((each) => each.name === name)
+    if (agent === undefined) throw unknownWord('cohort', String(name), this.learners)
+    return progressOf(agent)
+  }
+
+  /** Updates until so many steps are done. */
+  #numUpdates({ totalSteps }: Goal): number {
+    if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
+      throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
+    }
+    const open = this.#learning.some(({ population }) => population !== null)
+    if (!open) {
+      const steps = this.#stepsOf(({ numLanes }) => numLanes)
+      // Updates from tables take no steps.
+      return this.#update + Math.ceil(totalSteps / steps) - this.#steps / steps
+    }
+    // As many as there will be if as many lanes are there as now.
+    const stepsPerUpdate = this.#stepsOf(({ population, numLanes }) => population?.present[0] ?? numLanes)
+    return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
+  }
+
+  /** Steps of all learners' rollouts, with so many lanes each. */
+  #stepsOf(lanes: (cohort: EpisodeCohort) => number): number {
+    return this.#learning.reduce((sum, cohort) => sum + lanes(cohort) * cohort.numSteps, 0)
+  }
+
+  /** @throws InputError where nobody is there to learn from. */
+  #refuseExtinct(): void {
+    for (const cohort of this.#learning) {
+      if (cohort.population?.present[0] !== 0) continue
+      throw new InputError(
+        `cohort ${cohort.name}`,
+        'no lane that is there',
+        'at least one to learn from: spawn(cohort)',
+      )
+    }
+  }
+
+  isDone(goal: Goal): boolean {
+    const numUpdates = this.#numUpdates(goal)
+    return goal.signal?.aborted === true || goal.phase !== undefined || this.#update >= numUpdates
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#team?.end()
+    this.#team = undefined
+    this.#actors?.close()
+  }
+
+  /** As `close`; when it settles nobody writes in the lanes' columns any more. */
+  async halt(): Promise<void> {
+    this.close()
+    await this.#actors?.halt()
+  }
+
+  /** One rollout and what the learners make of it, by all threads. */
+  async advance(goal: Goal): Promise<UpdateMetrics> {
+    this.checkBetween('trainer.updates()')
+    settle(this.#cohorts)
+    this.#refuseExtinct()
+    for (const { algorithm } of this.#agents) {
+      if (!algorithm.needsTable) continue
+      throw new InputError('trainer.updates()', `${algorithm.id}, which learns from tables`, 'trainer.learn(table)')
+    }
+    return this.#runUpdate(this.#numUpdates(goal))
+  }
+
+  /**
+   * What the only learner makes of rollout `i` of a table, by all threads. `left` updates are to come with this one: schedules go
+   * by all that were and will be.
+   */
+  async learnFrom(
+    rollouts: RecordedRollouts,
+    i: number,
+    left: number,
+    given: RecordedCorrection,
+  ): Promise<UpdateMetrics> {
+    this.checkBetween('trainer.learn()')
+    this.#recorded = { rollouts, i, estimate: rollouts.estimate(given) }
+    try {
+      return await this.#runUpdate(this.#update + left)
+    } finally {
+      this.#recorded = undefined
+    }
+  }
+
+  /** The only learner's cohort and algorithm. @throws InputError where there are several. */
+  sole(action: string): { readonly cohort: EpisodeCohort; readonly algorithm: AlgorithmDefinition } {
+    const [agent, ...others] = this.#agents
+    if (others.length === 0) return agent!
+    const count = this.#learning.length
+    const got = count > 1 ? `${count} cohorts that learn` : `${this.#agents.length} sets of weights that learn`
+    throw new InputError(action, got, 'a trainer with one')
+  }
+
+  async #runUpdate(numUpdates: number): Promise<UpdateMetrics> {
+    this.#isUpdating = true
+    this.#isClosed = false
+    const abandoned = new Promise<never>((_, reject) => {
+      this.#abandon = reject
+    })
+    abandoned.catch(() => {}) // Where nothing is awaited nobody needs to hear of it.
+    let team: Team | undefined
+    try {
+      const { count, actors } = this.world.threads
+      if (count - actors > 1 && this.#team === undefined) {
+        this.#team = await Team.start(lanesOrders(this.#ordered, 1, count - actors), shareOf(this.world))
+        endWhenDropped(this, this.#team)
+      }
+      if (this.#actors?.isStarted === false) {
+        const orders = lanesOrders(this.#ordered, count - actors, count)
+        endWhenDropped(this, await this.#actors.start(this.#update, orders, shareOf(this.world)))
+      }
+      team = this.#team
+      if (this.#isClosed) this.close() // While the workers were on their way.
+      const isRecorded = this.#recorded !== undefined
+      const watch = isRecorded ? 0 : this.#watched.next(this.#learning)
+      this.#command.set([this.#update, numUpdates, this.#seconds, isRecorded ? 1 : 0, watch])
+      team?.hold(true)
+      this.#actors?.hold(true)
+      if (team) await team.meet() // The command is there.
+      const program = this.program(this.#command)
+      for (;;) {
+        const { done, value } = program.next()
+        if (done) {
+          team?.hold(false)
+          this.#actors?.hold(false)
+          return this.#report(value)
+        }
+        if (value !== undefined) {
+          if (this.#actors === undefined) this.world.clock.await(this.#awaited())
+          else this.world.clock.rest() // An actor that is stuck says so itself.
+          await Promise.race([value, abandoned]) // An answer of a policy that answers later, or a rollout.
+        } else if (team) {
+          this.world.clock.rest()
+          await team.meet()
+          this.world.clock.mark(Work.waiting)
+        }
+      }
+    } catch (error) {
+      // The threads are at different places of an update that nobody can finish.
+      this.#failure = error instanceof Aborted ? team!.failure : error
+      this.close()
+      this.world.close()
+      throw this.#failure
+    } finally {
+      this.#isUpdating = false
+      this.world.clock.rest()
+    }
+  }
+
+  /** What an update failed with, after which there is no other. */
+  get failure(): unknown {
+    return this.#failure
+  }
+
+  /** Gives up the update under way, in which other threads or a promise are stuck: its own is rejected with the reason. */
+  giveUp(reason: Error): void {
+    this.#abandon(reason)
+    this.#team?.fail(reason)
+    this.#actors?.fail(reason)
+  }
+
+  /** What an update may wait for, in words: an answer to each cohort, and what policies and learners promise besides. */
+  get promises(): string[] {
+    return [
+      ...this.#cohorts.map(({ name, kind }) =>
+        kind === 'episodes' ? `infer of cohort ${name} (a promise)` : `a reply to cohort ${name}`,
+      ),
+      'values or learning (a promise)',
+    ]
+  }
+
+  /** Which of its `promises` the update waits for: that of the first cohort to which an answer is owed. */
+  #awaited(): number {
+    const owed = this.#cohorts.findIndex((cohort) =>
+      cohort.kind === 'episodes' ? cohort.answer !== null : cohort.pending.some((reply) => reply !== null),
+    )
+    return owed < 0 ? this.#cohorts.length : owed
+  }
+
+  /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */
+  checkBetween(action: string): void {
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.#isUpdating) throw new InputError(action, 'a call in the middle of an update', 'one between two updates')
+  }
+
+  /**
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
+   * what is yielded by the only thread of a policy that answers later is awaited.
+   * Thread 0 also accounts for episodes and returns the metrics of each cohort. The command is the update's number, how many there will
+   * be, the seconds so far, 1 if a table is learned from, and the number by which environments are watched.
+   */
+  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
+    const { index } = this.world.threads
+    const [update = 0, numUpdates = 0, seconds = 0, isRecorded = 0, watch = 0] = command
+    const { clock } = this.world
+    clock.start()
+    const start = performance.now()
+    for (const cohort of this.#learning) {
+      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      for (const policy of cohort.league?.policies ?? [cohort.policy]) policy.refresh?.()
+      cohort.version = update
+    }
+    if (isRecorded) yield* this.#loadRecorded()
+    else if (this.world.threads.actors === 0) yield* collectWatched(this.world, this.#cohorts, watch)
+    else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
+    for (const cohort of this.#learning) openBuffer(cohort, update)
+    yield // All lanes' rows are there.
+    concludeRollouts(this.world, this.#cohorts)
+    settle(this.#cohorts) // Learners read the rollout, which stays as it is.
+    const collected = performance.now()
+    const waitSeconds = (collected - start) / 1000
+    const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
+    const cohorts: Record<string, CohortMetrics> = {}
+    for (const cohort of this.#learning) {
+      if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
+    }
+    for (const agent of this.#agents) {
+      const { algorithm, stale } = agent
+      if (index === 0 && !isRecorded)
+        accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds + waitSeconds)
+      clock.mark(Work.account)
+      if (stale !== null) yield* stale.evaluate()
+      const staleness =
+        index === 0 && stale !== null
+          ? {
+              ...stale.measure(update),
+              ...this.#actors!.times,
+              learnerWaitSeconds: waitSeconds,
+              ...stale.countRows(update),
+            }
+          : {}
+      const played = index === 0 && !isRecorded ? playedOf(agent.cohort) : {}
+      const learner = agent.learners[update % agent.learners.length]!
+      const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
+      if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
+      if (index === 0) keepAdvantages(agent)
+      if (index === 0) agent.growMoments?.()
+      cohorts[agent.name] = { ...episodeMetricsOf(agent), ...learned, ...staleness, ...played }
+      clock.mark(Work.account)
+    }
+    for (const { selfPlay, league } of this.#learning) {
+      if (index === 0 && selfPlay !== null && !isRecorded) exchangeOldest(selfPlay, league!, update + 1)
+    }
+    return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
+  }
+
+  /** Has thread 0 write a table's rollout where the lanes would have written theirs, which are over. */
+  *#loadRecorded(): Generator<void | Promise<void>, void> {
+    yield // All lanes' last rows are kept.
+    if (this.#recorded === undefined) return
+    const { rollouts, i } = this.#recorded
+    rollouts.load(i)
+    yield* rollouts.evaluate(i)
+    this.world.clock.mark(Work.forward)
+  }
+
+  /** Counts an update that is done. Rows of a table are no steps of the environment. */
+  #report({ cohorts, rolloutSeconds, waitSeconds, updateSeconds }: Measured): UpdateMetrics {
+    this.#update++
+    this.#actors?.conclude()
+    const steps = this.#recorded === undefined ? this.#stepsOf(({ present }) => present) : 0
+    this.#steps += steps
+    const seconds = waitSeconds + updateSeconds
+    this.#seconds += seconds
+    for (const cohort of this.#learning) cohort.version = this.#update
+    const sole =
+      this.#agents.length === 1
+        ? cohorts[this.#agents[0]!.name]!
+        : noMetrics(this.#agents.map(({ algorithm }) => algorithm))
+    return {
+      update: this.#update,
+      steps: this.#steps,
+      seconds: this.#seconds,
+      stepsPerSecond: steps / seconds,
+      ...sole,
+      rolloutSeconds,
+      updateSeconds,
+      phaseSeconds: this.world.clock.seconds(),
+      cohorts,
+    } as UpdateMetrics
+  }
+
+  /** What each worker did when, if it is kept. */
+  get traces(): readonly Float64Array[] {
+    return this.#traces
+  }
+
+  saved(): SavedTraining {
+    for (const cohort of this.#learning) closeRollout(cohort)
+    settle(this.#cohorts)
+    const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
+    const cohorts = this.#learning.map((cohort) => {
+      const agents = this.#agents.filter((agent) => agent.cohort === cohort)
+      return [cohort.name, recordOfAgents(agents, this.world.seed, of)] as const
+    })
+    const instead = this.#actors?.instead(this.#update)
+    return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
+  }
+
+  restore({ cohorts }: Manifest): void {
+    this.#watched.restart()
+    for (const cohort of laneCohorts(this.world)) {
+      cohort.t = cohort.numSteps
+      cohort.bootstrap.length = 0
+      restoreLanes(cohort)
+    }
+    for (const agent of this.#agents) {
+      const record = cohorts[agent.cohort.name] as EpisodeRecord
+      this.#update = record.update
+      this.#steps = record.steps
+      this.#seconds = record.seconds
+      takeUpRecord(agent, record)
+    }
+  }
+
+  compareCheckpoint(subject: string, { cohorts, seed }: Manifest): string[] {
+    for (const agent of this.#agents) compareRecord(subject, agent, cohorts[agent.cohort.name] as EpisodeRecord, seed)
+    return []
+  }
+
+  compareRun(subject: string, run: RunRecord): string[] {
+    compareCohort(subject, run, this.#agents[0]!)
+    return []
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * What is done about a rollout whose rows older weights have chosen: the weights that are to learn say anew what each row is worth
+ * and how likely they would have chosen the same. The rollout stays as it was recorded; who learns from it reads these columns in
+ * place of the recorded ones.
+ */
+import type { EstimateAdvantages } from '../../algorithms/algorithm.ts'
+import type { Staleness } from '../../algorithms/tokens/staleness.ts'
+import { Work } from '../../base/clock.ts'
+import type { MetricValues } from '../../base/metrics.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { RolloutColumns } from '../../components/rollout.ts'
+import { ImportanceSum } from '../../kernels/bind.ts'
+import { BLOCK_ROWS } from '../../policies/policy.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { World } from '../../world/world.ts'
+import { type stalenessMetrics, staleRowsName } from './metrics.ts'
+
+/** Plans what the weights that learn say of the rows of a rollout. */
+export function proximalPlan(numRows: number) {
+  return {
+    logprob: column('f32', numRows),
+    value: column('f32', numRows),
+    nextValue: column('f32', numRows),
+    /** Of what came after rows that no later row shows: values of one thread's list at a time. */
+    finalValue: column('f32', numRows),
+    /** Truncated importance weights, and what they add up to: see `ImportanceSum`. */
+    weight: column('f32', numRows),
+    sums: column('f64', 4),
+  } satisfies Plan
+}
+
+/** How stale the rows of a rollout are, and how likely they are now. */
+type StalenessOfRows = MetricValues<
+  Pick<typeof stalenessMetrics, 'staleness' | 'stalenessMax' | `importanceWeight${'' | 'Max' | 'Truncated'}`>
+>
+
+/** Evaluates a cohort's rollouts anew, in a thread that learns. */
+export class StaleRollout {
+  readonly #world: World
+  readonly #cohort: EpisodeCohort
+  readonly #staleness: Staleness
+  readonly #columns: Columns<ReturnType<typeof proximalPlan>>
+  readonly #values: readonly Float32Array[]
+  readonly #nextValues: readonly Float32Array[]
+
+  constructor(
+    world: World,
+    cohort: EpisodeCohort,
+    staleness: Staleness,
+    columns: Columns<ReturnType<typeof proximalPlan>>,
+  ) {
+    this.#world = world
+    this.#cohort = cohort
+    this.#staleness = staleness
+    this.#columns = columns
+    const { numSteps, numLanes } = cohort
+    const blocks = (whole: Float32Array) =>
+      Array.from({ length: numSteps }, (_, t) => whole.subarray(t * numLanes, (t + 1) * numLanes))
+    this.#values = blocks(columns.value)
+    this.#nextValues = blocks(columns.nextValue)
+  }
+
+  /** Whether rows are evaluated anew. */
+  get isCorrected(): boolean {
+    return this.#staleness.maxStaleness > 0 && this.#staleness.correction !== 'none'
+  }
+
+  /** The rollout as those see it who learn from it. */
+  seen(rollout: RolloutColumns): RolloutColumns {
+    if (!this.isCorrected) return rollout
+    const { logprob, value, nextValue } = this.#columns
+    return { ...rollout, logprob, value, nextValue }
+  }
+
+  /** Evaluates the rows of the open buffer, shared by the threads that learn, which meet at a `yield`. */
+  *evaluate(): Generator<void, void> {
+    if (!this.isCorrected) return
+    const { threads, clock } = this.#world
+    const { rollout, policy, model, numSteps, numLanes } = this.#cohort
+    const { logprob, value } = this.#columns
+    const numRows = numSteps * numLanes
+    const rows = { ...rollout, continues: NONE }
+    const { blockRows = BLOCK_ROWS } = model
+    const numLearners = threads.count - threads.actors
+    for (let from = threads.index * blockRows; from < numRows; from += numLearners * blockRows) {
+      const count = Math.min(blockRows, numRows - from)
+      const evaluated = policy.evaluate(rows, from, count)
+      if (evaluated instanceof Promise) throw new Error(`policy ${this.#cohort.policyDefinition.id} answers later`)
+      logprob.set(evaluated.logprob.subarray(0, count), from)
+      value.set(evaluated.value.subarray(0, count), from)
+    }
+    clock.mark(Work.forward)
+    yield // All rows are evaluated.
+    if (threads.index === 0) this.#valueNext()
+    clock.mark(Work.bootstrap)
+  }
+
+  /** Values what rows led to: the next row, or what the lane saw there where no later row shows it. */
+  #valueNext(): void {
+    const { kernels } = this.#world
+    const { policy, finals, windows, numSteps, numLanes } = this.#cohort
+    const { nextValue, finalValue } = this.#columns
+    for (let t = 0; t < numSteps - 1; t++) {
+      const { terminated, truncated, valid } = windows.transition[t]!
+      const next = this.#nextValues[t]!
+      kernels.completeNextValue(next, this.#values[t + 1]!, terminated, truncated, valid, 0, numLanes)
+    }
+    for (const { row, observation, actionMask, count } of finals) {
+      policy.values(finalValue, { observation, actionMask, memory: NO_MEMORY }, count[0]!)
+      kernels.scatterValues(nextValue, row, finalValue, count[0]!)
+    }
+  }
+
+  /** Makes advantages of the rollout as `seen`; undefined where the algorithm's own are left as they are. */
+  get estimate(): EstimateAdvantages | undefined {
+    if (!this.isCorrected) return undefined
+    const { correction, rhoMax, cMax } = this.#staleness
+    const { logprob, weight } = this.#columns
+    return (seen, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) => {
+      if (correction === 'vtrace') {
+        const behavior = { ...seen, logprob: this.#cohort.rollout.logprob }
+        kernels.vtrace(behavior, carry, logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
+      } else {
+        kernels.gae(seen, carry, gamma, gaeLambda, numSteps, numLanes)
+        kernels.weighAdvantages(seen.advantage, weight, numSteps * numLanes)
+      }
+    }
+  }
+
+  /** Rows of the open buffer by how stale they are for the update with this number: `staleRows0` … */
+  countRows(update: number): Readonly<Record<string, number>> {
+    const { version, valid } = this.#cohort.rollout
+    const counts = new Array<number>(this.#staleness.maxStaleness + 1).fill(0)
+    for (let row = 0; row < version.length; row++) {
+      const age = update - version[row]!
+      if (valid[row] !== 0) counts[age] = counts[age]! + 1
+    }
+    return Object.fromEntries(counts.map((rows, age) => [staleRowsName(age), rows]))
+  }
+
+  /** Measures the open buffer for the update with this number, and weighs its rows; when all are evaluated. */
+  measure(update: number): StalenessOfRows {
+    const { rollout, numSteps, numLanes } = this.#cohort
+    const { version, valid } = rollout
+    let [sum, count, most] = [0, 0, 0]
+    for (let row = 0; row < version.length; row++) {
+      if (valid[row] === 0) continue
+      sum += update - version[row]!
+      most = Math.max(most, update - version[row]!)
+      count++
+    }
+    const told = { staleness: sum / count, stalenessMax: most }
+    if (!this.isCorrected) {
+      return {
+        ...told,
+        ...{ importanceWeight: Number.NaN, importanceWeightMax: Number.NaN, importanceWeightTruncated: Number.NaN },
+      }
+    }
+    const { logprob, weight, sums } = this.#columns
+    const { rhoMax } = this.#staleness
+    const { kernels } = this.#world
+    kernels.importanceWeights(weight, sums, logprob, rollout.logprob, valid, rhoMax, numSteps * numLanes)
+    return {
+      ...told,
+      importanceWeight: sums[ImportanceSum.ratio]! / sums[ImportanceSum.rows]!,
+      importanceWeightMax: sums[ImportanceSum.largest]!,
+      importanceWeightTruncated: sums[ImportanceSum.weight]! / sums[ImportanceSum.rows]!,
+    }
+  }
+}
+
+const NONE = new Uint8Array(0)
+const NO_MEMORY = new Float32Array(0)

@@ -1,0 +1,101 @@
+/** What a trainer of a program tells its loggers. A run's are the run's own (`run.ts`). */
+import { basename, resolve } from 'node:path'
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import type { DefinitionRecord } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { entryOf, flatKeys } from '../../telemetry/loggers/entry.ts'
+import type { LoggerDefinition } from '../../telemetry/loggers/logger.ts'
+import { Loggers } from '../../telemetry/loggers/loggers.ts'
+import type { World } from '../../world/world.ts'
+import { lineMetrics, type TextMetrics, metricsLine as textLine } from '../text/evaluate/metrics.ts'
+import { EntropyWatch } from '../watch/entropy-watch.ts'
+import type { Phases } from './given-algorithms.ts'
+import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
+
+/** The algorithms of a trainer's cohorts by name: of episodes one, of conversations phases. */
+type AlgorithmsByName = Readonly<Record<string, AlgorithmDefinition | Phases>>
+
+/** @throws InputError for what are no loggers. */
+export function checkLoggers(loggers: readonly LoggerDefinition[]): readonly LoggerDefinition[] {
+  if (!Array.isArray(loggers)) throw new InputError('loggers', show(loggers), 'a list, like [tensorboard()]')
+  for (const logger of loggers) {
+    if (typeof logger?.open === 'function') continue
+    throw new InputError('loggers', show(logger), 'loggers, like tensorboard()')
+  }
+  return loggers
+}
+
+function partsOf(algorithm: AlgorithmDefinition | Phases): (DefinitionRecord & { readonly metrics: Metrics })[] {
+  return 'bind' in algorithm ? [algorithm] : Object.values(algorithm)
+}
+
+/** All that the metrics of updates by these algorithms tell, by name; with those of self-play, where a cohort has it. */
+export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: boolean): Metrics {
+  const declared = Object.values(algorithms).map((algorithm) =>
+    'bind' in algorithm
+      ? metricsOfRun(algorithm.metrics, algorithm.staleness?.maxStaleness, isSelfPlay)
+      : Object.assign({}, lineMetrics, ...partsOf(algorithm).map(({ metrics }) => metrics)),
+  )
+  return Object.assign({}, ...declared)
+}
+
+/** The loggers of a trainer, which are opened when there is something to tell. */
+export class TrainerLog {
+  readonly #definitions: readonly LoggerDefinition[]
+  readonly #open: (done: number) => Loggers
+  readonly #entropy: EntropyWatch
+  #loggers: Loggers | undefined
+  /** Where loggers that are not told otherwise write, and what the training is called by; undefined where it has no folder. */
+  folder: string | undefined
+  /** Whether all is done that the trainer was told to do. */
+  isDone = false
+
+  constructor(
+    definitions: readonly LoggerDefinition[],
+    { world, algorithms, metrics }: { world: World; algorithms: AlgorithmsByName; metrics: Metrics },
+  ) {
+    this.#definitions = definitions
+    const names = Object.keys(algorithms)
+    const settings = names.flatMap((name) =>
+      partsOf(algorithms[name]!).map(({ id, parameters }) =>
+        flatKeys(parameters, names.length === 1 ? `${id}.` : `${name}.${id}.`),
+      ),
+    )
+    const told = { settings: Object.assign({ seed: world.seed }, ...settings), metrics }
+    this.#entropy = new EntropyWatch(world, algorithms)
+    this.#open = (done) => {
+      const name = this.folder === undefined ? names.join('-') : basename(resolve(this.folder))
+      return new Loggers(definitions, { ...told, name, folder: this.folder ?? null, done }, tell)
+    }
+  }
+
+  /** Tells of an update; `cohort` names the one that it is of, where others have updates of their own. */
+  log(update: number, metrics: UpdateMetrics | TextMetrics, cohort = ''): void {
+    if (!isText(metrics)) for (const line of this.#entropy.look(metrics)) tell(line)
+    if (this.#definitions.length === 0) return
+    this.#loggers ??= this.#open(update - 1)
+    this.isDone = false
+    this.#loggers.log(entryOf(update, isText(metrics) ? textLine(metrics) : metricsLine(metrics), cohort))
+  }
+
+  /** Settles when all that was told so far is written, or has failed. */
+  async settled(): Promise<void> {
+    await this.#loggers?.settled()
+  }
+
+  /** Lets the loggers write what is left, and end. */
+  async close(): Promise<void> {
+    const loggers = this.#loggers
+    this.#loggers = undefined
+    await loggers?.close(this.isDone ? 'complete' : 'interrupted')
+  }
+}
+
+function tell(message: string): void {
+  process.stderr.write(`colonnade: warning: ${message}\n`)
+}
+
+function isText(metrics: UpdateMetrics | TextMetrics): metrics is TextMetrics {
+  return 'phase' in metrics
+}

@@ -1,0 +1,23 @@
+/** How a trainer learns from a table: the options of `trainer.learn`. */
+import { corrections, vtraceSettings } from '../../algorithms/tokens/staleness.ts'
+import { choice, integer, resolveSettings, type SettingValues } from '../../base/settings.ts'
+import { checkSignal } from '../loop/training.ts'
+
+export const learnSettings = {
+  epochs: integer(1, 'passes over the rollouts of a table, or of the file that from names', { min: 1 }),
+  done: integer(0, 'updates of these passes that were made before', { min: 0 }),
+  correction: choice('none', corrections, 'what is done about rows that another policy has chosen'),
+  ...vtraceSettings,
+}
+
+/** How a trainer learns from a table. */
+export interface LearnOptions extends Partial<SettingValues<typeof learnSettings>> {
+  /** Once it is aborted no further update is made. */
+  readonly signal?: AbortSignal
+}
+
+/** The options, with defaults for those that are not given. @throws InputError for one that is unknown or out of its range. */
+export function learnOptions({ signal, ...options }: LearnOptions) {
+  checkSignal(signal)
+  return { signal, ...resolveSettings('trainer.learn', learnSettings, options) }
+}

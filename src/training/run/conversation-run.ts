@@ -1,0 +1,393 @@
+/** Runs of language models: what they are told, what they are made of, and what they leave. */
+import { join, resolve } from 'node:path'
+import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss.ts'
+import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
+import { ownLoss, type RlDefinition, rl, rlSettings } from '../../algorithms/tokens/rl.ts'
+import { type SftDefinition, sft, sftSettings } from '../../algorithms/tokens/sft.ts'
+import { type DefinitionRecord, type ModuleOrigin, remake, revive } from '../../base/definition.ts'
+import { byId, InputError, show } from '../../base/errors.ts'
+import { isThere } from '../../base/files/files.ts'
+import { resolveSettings, type Setting, type Settings, type SettingValue } from '../../base/settings.ts'
+import type { ModuleTrust } from '../../base/trust.ts'
+import { type TextTaskId, textEnvironments } from '../../environments/tasks/registry.ts'
+import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../../environments/text.ts'
+import { kernelBuildOf } from '../../kernels/bind.ts'
+import { type LanguageModelDefinition, languageModel } from '../../language/language-model.ts'
+import { saveTokenizer } from '../../language/tokenizers/tokenizer.ts'
+import { saveTransformer } from '../../language/transformer/folder.ts'
+import { saveLora } from '../../language/transformer/lora-folder.ts'
+import type { ConversationCohort } from '../../world/conversations/cohort.ts'
+import { createWorld } from '../../world/world.ts'
+import { evaluationPoints, judgeMetrics } from '../evaluate/judge.ts'
+import { readConfig, recordFrom } from '../folder/run-folder.ts'
+import { createTrainer } from '../loop/trainer.ts'
+import { dataset } from '../text/collect/dataset-environment.ts'
+import { evaluateNow, type HeldOutResult, heldOutOf, judgeHeldOut } from '../text/evaluate/judged-run.ts'
+import { lineMetrics, metricsLine } from '../text/evaluate/metrics.ts'
+import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from '../text/evaluate/metrics-lines.ts'
+import { planTextRun, samplingOf, type TextRunPlan } from '../text/learn/plan.ts'
+import { type ConversationRunDefinition, conversationRunSettings } from './definition.ts'
+import { finderOf } from './find-parts.ts'
+import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './keys.ts'
+import type { RunKind, SharedSummary } from './kind.ts'
+import { partsGiven } from './parts.ts'
+import { reachedByTextPreset, textPresetOf } from './presets.ts'
+import { backendOf } from './run-backends.ts'
+import { engineOf, portableEngines } from './run-engines.ts'
+import { findLoggers, portableLoggers } from './run-loggers.ts'
+import { SHARED_RESUMED } from './settings.ts'
+
+/** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
+export interface ConversationRunSummary extends SharedSummary {
+  readonly numParameters: number
+  /** Of the adapter, where there is one; else all. */
+  readonly numTrained: number
+  readonly sftSteps: number
+  /** Conversations sampled; turns of them that were cut off, replies that were not appended for it, and rows more than one each. */
+  readonly trajectories: number
+  readonly cutTurns: number
+  readonly droppedReplies: number
+  readonly rewrites: number
+  /** Examples that are longer than the context, and were passed over or cut. */
+  readonly tooLong: { readonly skipped: number; readonly cut: number }
+  /** Tokens sampled a second while sampling, and tokens trained on a second while learning, over all updates. */
+  readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
+  /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
+  readonly reward: { readonly first: number; readonly last: number } | null
+  /** How the model does by its most probable tokens on questions that it was never asked; null where none were held out, and where the run was interrupted. */
+  readonly heldOut: HeldOutResult | null
+}
+
+/** What `config.json` has of it. */
+type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
+  Readonly<Record<'sft' | 'rl', DefinitionRecord | null>> &
+  Pick<ConversationRunDefinition, 'settings'>
+
+/**
+ * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export const findTextEnvironment = finderOf<TextEnvironmentFactory>('text environment', builtIn)
+
+/** The ids of the text environments that a run finds: the tasks, and the one of prompts of one's own. */
+export type TextEnvironmentId = TextTaskId | 'text/dataset'
+
+const builtIns = [...textEnvironments, dataset] as unknown as readonly TextEnvironmentFactory[]
+
+function builtIn(id: string): TextEnvironmentFactory {
+  return byId('text environment', builtIns, id)
+}
+
+/** What is found here by its id, with the modules of its parts. */
+function remakeBuiltIn(record: DefinitionRecord, origin: ModuleOrigin): Promise<TextEnvironmentDefinition> {
+  const factory = builtIn(record.id)
+  return remake(factory, factory.settings, record, origin)
+}
+
+function keysOf(
+  factory: TextEnvironmentFactory,
+  given: Readonly<Record<string, string>>,
+  loss: TokenLossFactory | undefined,
+): ReadonlyMap<string, Setting> {
+  const preset = textPresetOf(factory.id, given)
+  return joinKeys([
+    ['', conversationRunSettings, preset.run],
+    ['sft.', sftSettings, preset.sft],
+    ['rl.', rlSettings, preset.rl],
+    loss === undefined ? ['loss.', lossSettings, preset.loss] : ['loss.', loss.settings],
+    ['languageModel.', languageModel.settings, preset.model],
+    ['environment.', factory.settings, preset.environment],
+  ])
+}
+
+/**
+ * A run's definition. Settings of the loss that are not given are its preset's. Parts that are named by the path of a module
+ * are imported from it.
+ */
+async function configure(
+  factory: TextEnvironmentFactory,
+  overrides: Readonly<Record<string, string>>,
+): Promise<ConversationRunDefinition> {
+  const rlParts = await partsGiven('rl.', rlSettings, overrides)
+  const own = ownLoss(rlParts)
+  const keys = keysOf(factory, overrides, own)
+  const given = readTexts(keys, overrides)
+  const part = (prefix: string) => valuesOf(prefix, keys, given)
+  const told = resolveSettings('run', conversationRunSettings, part('') as never)
+  const settings = { ...told, engine: portableEngines(told.engine), loggers: portableLoggers(told.loggers) }
+  refuseUnused(settings.mode, [...given.keys()])
+  const engine = await engineOf(settings, 'caller')
+  const rewards = await partsGiven('environment.', factory.settings, overrides)
+  const environment = factory(part('environment.') as never, rewards)
+  const lossGiven = {
+    maxLength: environment.maxTokens,
+    ...(own === undefined ? textPresetOf(factory.id, overrides).loss : {}),
+    ...givenOf('loss.', given),
+  }
+  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, rlParts)
+  const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
+  return {
+    kind: 'conversations',
+    environment,
+    policy: languageModel({ ...part('languageModel.'), ...(needsCritic ? { critic: true } : {}) } as never),
+    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
+    rl: reinforced,
+    settings,
+    engine,
+    backend: backendOf(settings),
+    loggers: await findLoggers(settings.loggers, 'caller'),
+  }
+}
+
+type Mode = (typeof conversationRunSettings)['mode']['default']
+
+/** Whether a key is of a phase that the mode leaves out. */
+function isUnused(mode: Mode, key: string): boolean {
+  const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
+  return prefixes.some((prefix) => key.startsWith(prefix))
+}
+
+/** Refuses keys of a phase that the mode leaves out. */
+function refuseUnused(mode: Mode, given: readonly string[]): void {
+  const unused = given.find((key) => isUnused(mode, key))
+  if (unused === undefined) return
+  const wanted = mode === 'rl' ? 'sft or sft+rl' : 'rl or sft+rl'
+  throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
+}
+
+/** Where an adapter's model is, if it is anywhere: a folder wherever one looks from, or an id of the hub. */
+async function baseOf({ parameters }: LanguageModelDefinition): Promise<string | null> {
+  const folder = parameters.folder as string
+  if (folder === '') return null
+  return (await isThere(folder)) ? resolve(folder) : folder
+}
+
+/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+const RESUMED = [
+  ...SHARED_RESUMED,
+  ...([
+    'trajectories',
+    'replySeconds',
+    'turnSeconds',
+    'engine',
+    'engineSettings',
+    'backend',
+    'backendSettings',
+  ] as const),
+] as const
+
+/** The settings that a run of this definition may be given anew. */
+function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
+  const keys = new Map<string, Setting>(RESUMED.map((key) => [key, (conversationRunSettings as Settings)[key]!]))
+  if (supervised !== null) keys.set('sft.updates', sftSettings.updates)
+  if (reinforced !== null) keys.set('rl.updates', rlSettings.updates)
+  return keys
+}
+
+/** The definition with settings given anew. Modules that the folder names were admitted when it was opened. */
+async function overridden(
+  definition: ConversationRunDefinition,
+  given: ReadonlyMap<string, SettingValue>,
+): Promise<ConversationRunDefinition> {
+  const { sft: supervised, rl: reinforced } = definition
+  const told = { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings']
+  const settings = { ...told, engine: portableEngines(told.engine), loggers: portableLoggers(told.loggers) }
+  const isOther = given.has('engine') || given.has('engineSettings')
+  return {
+    ...definition,
+    engine: isOther ? await engineOf(settings, 'caller') : definition.engine,
+    backend: backendOf(settings),
+    loggers: given.has('loggers') ? await findLoggers(settings.loggers, 'caller') : definition.loggers,
+    sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
+    rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
+    settings,
+  }
+}
+
+/**
+ * The definition of the run of a language model in a folder. What module it may name is as with `openRun`.
+ * @throws InputError if there is none, or it was made with an environment that cannot be found or may not be run.
+ */
+export async function openConversationRun(folder: string, trust: ModuleTrust = {}): Promise<ConversationRunDefinition> {
+  return open(folder, await readConfig(folder), trust)
+}
+
+async function open(folder: string, given: object, trust: ModuleTrust): Promise<ConversationRunDefinition> {
+  const path = join(folder, 'config.json')
+  const config = given as ConversationRunConfig
+  for (const key of ['environment', 'policy', 'settings'] as const) {
+    if (typeof config[key] === 'object' && config[key] !== null) continue
+    throw new InputError(path, `${key} ${show(config[key])}`, 'the config.json of a run of a language model')
+  }
+  for (const key of ['sft', 'rl'] as const) {
+    if (config[key] === null || typeof config[key]?.parameters === 'object') continue
+    throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
+  }
+  const { policy } = config
+  const settings = resolveSettings('run', conversationRunSettings, config.settings)
+  const environment = recordFrom(folder, config.environment)
+  const origin = { ...trust, folder }
+  return {
+    kind: 'conversations',
+    environment:
+      environment.module === undefined
+        ? await remakeBuiltIn(environment, origin)
+        : await revive<TextEnvironmentDefinition>('text environment', environment, origin),
+    policy: languageModel(policy.parameters as never),
+    sft: config.sft === null ? null : sft(config.sft.parameters as never),
+    rl: config.rl === null ? null : await remake(rl, rlSettings, recordFrom(folder, config.rl), origin),
+    settings,
+    engine: await engineOf(settings, origin),
+    backend: backendOf(settings),
+    loggers: await findLoggers(settings.loggers, origin),
+  }
+}
+
+/** The rewards of an update's few conversations differ much from one update to the next. */
+const SMOOTHING = 0.8
+
+/** What a run learns by, in this order. */
+function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
+  return [sft, rl].filter((phase) => phase !== null)
+}
+
+/** Runs of language models. */
+export const conversationRun: RunKind<
+  ConversationRunDefinition,
+  ConversationCohort,
+  ConversationRunSummary,
+  TextRunPlan
+> = {
+  async keys(factory, given) {
+    const own = ownLoss(await partsGiven('rl.', rlSettings, given))
+    return keysOf(factory as TextEnvironmentFactory, given, own)
+  },
+  async metrics(factory, given) {
+    const keys = keysOf(factory as TextEnvironmentFactory, given, ownLoss(await partsGiven('rl.', rlSettings, given)))
+    const { mode } = valuesOf('', keys, readTexts(keys, given))
+    const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
+    return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics), ...judged }
+  },
+  refuses: ({ settings: { mode } }, key) => isUnused(mode, key),
+  configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
+  records({ environment, policy, sft, rl }) {
+    return {
+      environment: portable(environment, builtIns),
+      policy: bare(policy),
+      sft: sft === null ? null : bare(sft),
+      rl: rl === null ? null : bare(rl),
+    }
+  },
+  open,
+  resumedKeys,
+  override: overridden,
+  /** Plans the run, and then makes its trainer. */
+  async createTrainer(given, _, onPlan) {
+    const plan = await planTextRun(given)
+    onPlan(plan)
+    const { definition, threads } = plan
+    const { environment, policy, rl, settings, engine, backend } = definition
+    const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds } = settings
+    const kernels = kernelBuildOf(settings.kernels)
+    const { groupSize = 1 } = rl?.settings ?? {}
+    const sampling = samplingOf(rl)
+    const heldOut = heldOutOf(settings, 'training')
+    const chosenBy = engine === null ? {} : { engine }
+    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut, ...chosenBy }
+    const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
+    const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile, backend })
+    return { definition, trainer, notes: world.cohort().notes, choices: [] }
+  },
+  keepsBeginning: () => false,
+  updates: (_, trainer, signal) => trainer.updates({ signal }),
+  ended(definition, trainer) {
+    const steps = phasesOf(definition).reduce((sum, { settings }) => {
+      return sum + settings.updates
+    }, 0)
+    return trainer.update >= steps ? 'complete' : null
+  },
+  async judge(definition, trainer, seed) {
+    const episodes = definition.settings.evaluateEpisodes
+    const { reward } = await evaluateNow(definition, trainer, { episodes, seed })
+    return { ...(reward ?? { mean: null, std: null, min: null, max: null }), episodes }
+  },
+  lineKey: 'checkpoint',
+  line: (metrics, trainer) => ({ checkpoint: trainer.checkpointNumber, ...metricsLine(metrics) }),
+  tables: 'trajectories',
+  keeps: ({ settings }) => settings.trajectories,
+  isTableFleeting: true, // The next update's conversations take their place.
+  tableOf: ({ phase, step }) => (phase === 'rl' ? step : null),
+  tableNumber: (trainer) => trainer.progress().rlUpdates,
+  writeTable: (trainer, path) => trainer.writeTrajectories(path),
+  /** What a policy elsewhere can load while the run goes on. */
+  async writeBeside(folder, { policy }, trainer) {
+    const { adapter } = trainer.world.cohort()
+    if (adapter !== null) await saveLora(join(folder, 'adapter'), adapter.lora, adapter.weights, await baseOf(policy))
+  },
+  watch(trainer, onLate, tell) {
+    const cohort = trainer.world.cohort()
+    cohort.onLate = onLate
+    cohort.onNotice = tell
+    return () => {
+      cohort.onLate = null
+      cohort.onNotice = null
+    }
+  },
+  async finish(folder, definition, trainer, all) {
+    const { rl, settings } = definition
+    const lines = all as unknown as MetricsLine[]
+    const updates = lines.filter(({ phase }) => phase === 'rl')
+    const groups = updates.flatMap(({ groupRewards }) => groupRewards)
+    const { model, weights, adapter, tokenizer } = trainer.world.cohort()
+    const { sftSteps, rlUpdates, tooLong } = trainer.progress()
+    const files: Record<string, string> = {
+      ...(adapter === null ? { model: join(folder, 'model') } : { adapter: join(folder, 'adapter') }),
+      ...(settings.trajectories === 'none' || updates.length === 0
+        ? {}
+        : { trajectories: join(folder, 'trajectories') }),
+    }
+    if (adapter === null) {
+      await saveTransformer(files.model!, model, weights)
+      await saveTokenizer(files.model!, tokenizer)
+    }
+    return {
+      files,
+      summary: {
+        algorithm: rl?.settings.loss ?? 'sft',
+        numParameters: model.numParameters,
+        numTrained: (adapter?.lora ?? model).numParameters,
+        sftSteps,
+        updates: rlUpdates,
+        trajectories: total(updates, 'trajectories'),
+        cutTurns: total(updates, 'cutTurns'),
+        droppedReplies: total(updates, 'droppedReplies'),
+        rewrites: total(updates, 'rewrites'),
+        tooLong,
+        tokensPerSecond: updates.length === 0 ? null : rates(updates),
+        reward:
+          groups.length === 0
+            ? null
+            : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
+        heldOut: conversationRun.ended(definition, trainer) === null ? null : await judgeHeldOut(definition, trainer),
+        presetReached: reachedByTextPreset(definition),
+      },
+    }
+  },
+  curve({ environment, rl }, all) {
+    const lines = all as unknown as MetricsLine[]
+    const base = { smoothing: SMOOTHING, threshold: null }
+    const supervised = {
+      points: lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss })),
+      labels: { x: `${rl === null ? `${environment.id}: ` : ''}supervised steps`, y: 'cross-entropy' },
+    }
+    if (rl === null) return { ...base, ...supervised, evaluations: [], before: null }
+    const updates = lines.filter(({ phase }) => phase === 'rl')
+    const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
+    const evaluations = evaluationPoints(
+      all.filter(({ phase }) => phase === 'rl'),
+      'step',
+    )
+    const before = supervised.points.length === 0 ? null : supervised
+    return { ...base, points, evaluations, before, labels: { x: `${environment.id}: updates`, y: 'mean reward' } }
+  },
+}

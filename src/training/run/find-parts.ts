@@ -1,0 +1,146 @@
+/** The definitions that a run is made of: by an id or the path of a module, as its keys name them, and from its `config.json`. */
+import { pathToFileURL } from 'node:url'
+import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
+import { algorithmFactory, algorithms } from '../../algorithms/registry.ts'
+import { type DefinitionRecord, findFactory, isModulePath, revive } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
+import { parseSetting, type Setting, type Settings, strings, text } from '../../base/settings.ts'
+import type { ModuleTrust } from '../../base/trust.ts'
+import type { EnvironmentDefinition, EnvironmentFactory } from '../../environments/environment.ts'
+import { environmentFactory } from '../../environments/registry.ts'
+import { type WrapperDefinition, type WrapperFactory, wrap } from '../../environments/wrapper.ts'
+import { wrapperFactory, wrappers } from '../../environments/wrappers.ts'
+import type { PolicyDefinition } from '../../policies/policy.ts'
+import { type PolicyFactory, policies, policyFactory } from '../../policies/registry.ts'
+import { ownSystems, systemFactory } from '../../systems/registry.ts'
+import type { SystemDefinition, SystemFactory } from '../../world/system.ts'
+import { recordFrom } from '../folder/run-folder.ts'
+import { presetOf } from './presets.ts'
+
+/** The keys that say which policy, which algorithm, which systems and which wrappers; their own keys hang on these. */
+const [POLICY, ALGORITHM, SYSTEMS, WRAPPERS] = ['policy', 'algorithm', 'systems', 'wrappers'] as const
+
+const systemsSetting = strings(
+  [],
+  `what works beside the four systems, in this order: ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+)
+
+const wrappersSetting = strings(
+  [],
+  `what is laid around the environment, the first next to it: ${wrappers.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+)
+
+/** Which policy and which algorithm a run has, the environment's usual ones where none is given; which systems and which wrappers. */
+export interface NamedParts {
+  readonly policy?: PolicyFactory
+  readonly algorithm?: AlgorithmFactory
+  readonly systems?: readonly SystemFactory[]
+  readonly wrappers?: readonly WrapperFactory[]
+}
+
+/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
+export function usualParts(
+  factory: EnvironmentFactory,
+  { policy, algorithm, systems = [], wrappers = [] }: NamedParts,
+) {
+  const preset = presetOf(factory.presets, { policy: policy?.id, algorithm: algorithm?.id })
+  return {
+    preset,
+    policy: policy ?? policyFactory(preset.policy.id),
+    algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
+    systems,
+    wrappers,
+  }
+}
+
+/** The keys by which a run names its parts. */
+export function partKeys(policy: { readonly id: string }, algorithm: { readonly id: string }): Settings {
+  return {
+    [POLICY]: partSetting(policy, policies),
+    [ALGORITHM]: partSetting(algorithm, algorithms),
+    [SYSTEMS]: systemsSetting,
+    [WRAPPERS]: wrappersSetting,
+  }
+}
+
+function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
+  const words = known.map((each) => each.id)
+  return { ...text(id, `${words.join(', ')}, or the path of a module that exports one`), words }
+}
+
+/** The parts that texts name, as of a command line. */
+export async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
+  const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
+  const namesOf = (key: typeof SYSTEMS | typeof WRAPPERS, setting: Setting) =>
+    given[key] === undefined ? [] : (parseSetting(key, setting, given[key]) as string[])
+  return {
+    systems: await Promise.all(namesOf(SYSTEMS, systemsSetting).map(findSystem)),
+    wrappers: await Promise.all(namesOf(WRAPPERS, wrappersSetting).map(findWrapper)),
+    ...(policy === undefined ? {} : { policy: await findPolicy(policy) }),
+    ...(algorithm === undefined ? {} : { algorithm: await findAlgorithm(algorithm) }),
+  }
+}
+
+/** The keys that do not say which parts a run has. */
+export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<string, V> {
+  const parts: readonly string[] = [POLICY, ALGORITHM, SYSTEMS, WRAPPERS]
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !parts.includes(key)))
+}
+
+/**
+ * Finds factories of a kind: of built-in ones by their id, of one's own by the path of the module that exports it. What it returns throws
+ * an InputError that names the nearest id, or says what is wrong with the module.
+ */
+export function finderOf<F extends { readonly id: string }>(
+  noun: string,
+  builtIn: (id: string, otherwise: string) => F,
+) {
+  return async (name: string): Promise<F> =>
+    isModulePath(name)
+      ? findFactory<F>(noun, pathToFileURL(name).href, 'caller')
+      : builtIn(name, 'the path of a module that exports one')
+}
+
+const findPolicy = finderOf<PolicyFactory>('policy', policyFactory)
+const findAlgorithm = finderOf<AlgorithmFactory>('algorithm', algorithmFactory)
+const findSystem = finderOf<SystemFactory>('system', systemFactory)
+const findWrapper = finderOf<WrapperFactory>('wrapper', wrapperFactory)
+/** The factory of a built-in environment by its id, or of one's own by the path of the module that exports it. */
+export const findEnvironment = finderOf<EnvironmentFactory>('environment', environmentFactory)
+
+/** The records of a run's `config.json`. */
+interface RecordedParts {
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  readonly algorithm: DefinitionRecord
+  readonly systems: readonly DefinitionRecord[]
+}
+
+/**
+ * The definitions that records in a folder stand for.
+ * @throws InputError for an id that no built-in one has, and for a module that may not be run.
+ */
+export async function reviveParts(
+  { environment, policy, algorithm, systems }: RecordedParts,
+  folder: string,
+  trust: ModuleTrust,
+) {
+  const made = <D extends DefinitionRecord>(
+    noun: string,
+    record: DefinitionRecord,
+    builtIn: (id: string) => unknown,
+  ): D | Promise<D> =>
+    record.module
+      ? revive<D>(noun, recordFrom(folder, record), { ...trust, folder })
+      : (builtIn(record.id) as (parameters: object) => D)(record.parameters)
+  const { wrappers = [], ...inside } = environment
+  if (!Array.isArray(wrappers)) throw new InputError(`wrappers of ${folder}`, show(wrappers), 'a list')
+  const around: WrapperDefinition[] = []
+  for (const wrapper of wrappers) around.push(await made<WrapperDefinition>('wrapper', wrapper, wrapperFactory))
+  return {
+    environment: wrap(await made<EnvironmentDefinition>('environment', inside, environmentFactory), ...around),
+    policy: await made<PolicyDefinition>('policy', policy, policyFactory),
+    algorithm: await made<AlgorithmDefinition>('algorithm', algorithm, algorithmFactory),
+    systems: await Promise.all(systems.map((system) => made<SystemDefinition>('system', system, systemFactory))),
+  }
+}

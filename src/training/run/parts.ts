@@ -1,0 +1,22 @@
+/** Parts that a run's keys name by the path of a module, like `environment.reward=./my-reward.mjs`. */
+import { pathToFileURL } from 'node:url'
+import { findPart, isModulePath, type Part, type Parts } from '../../base/definition.ts'
+import type { Settings } from '../../base/settings.ts'
+
+/**
+ * The parts that `key=value` texts name by the path of a module; `prefix` stands before the settings' keys.
+ * @throws InputError for a module that cannot be imported, or does not export exactly one.
+ */
+export async function partsGiven(
+  prefix: string,
+  settings: Settings,
+  given: Readonly<Record<string, string>>,
+): Promise<Parts> {
+  const parts: Record<string, Part> = {}
+  for (const [key, { noun }] of Object.entries(settings)) {
+    const path = given[prefix + key]
+    if (noun === undefined || path === undefined || !isModulePath(path)) continue
+    parts[key] = await findPart(noun, pathToFileURL(path).href, 'caller')
+  }
+  return parts
+}

@@ -1,0 +1,36 @@
+/** The training backends that a run finds by name, and how its `backend` setting is read. */
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { readSettingTexts, type SettingValues, strings, text } from '../../base/settings.ts'
+import type { BackendDefinition } from '../backends/backend.ts'
+import { localBackend } from '../backends/local-backend.ts'
+import { tinkerBackend } from '../backends/tinker-backend.ts'
+
+/** What a run is told of its training backend. */
+export const backendRunSettings = {
+  backend: text(
+    localBackend.id,
+    'who learns: local, or a service of Tinker’s protocol like tinker:http://127.0.0.1:8000, which the engine may then be too',
+  ),
+  backendSettings: strings(
+    [],
+    'settings of the backend, like baseModel=Qwen/Qwen3-8B; each has a key of its own (backend.baseModel)',
+  ),
+}
+
+const factories = [tinkerBackend]
+
+/** The training backend that a run's settings name. @throws InputError for an unknown one, or an unknown setting of it. */
+export function backendOf({
+  backend: word,
+  backendSettings: texts,
+}: SettingValues<typeof backendRunSettings>): BackendDefinition {
+  const [, id = word, url] = /^([^:]*):(.*)$/s.exec(word) ?? []
+  if (word === localBackend.id) {
+    if (texts.length > 0) throw new InputError('backendSettings', show(texts), `none: backend ${word} takes none`)
+    return localBackend
+  }
+  const factory = factories.find((each) => each.id === id)
+  if (factory === undefined) throw unknownWord('backend', id, [localBackend.id, ...factories.map((each) => each.id)])
+  const given = readSettingTexts('backendSettings', `backend ${id}`, factory.settings, texts)
+  return factory(url === undefined ? given : { ...given, url })
+}

@@ -1,0 +1,97 @@
+/** The engines that a run finds by name, and how its `engine` setting is read. */
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { findFactory, isModulePath, type ModuleOrigin } from '../../base/definition.ts'
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { readSettingTexts, type Settings, type SettingValue, type SettingValues, strings } from '../../base/settings.ts'
+import type { EngineDefinition } from '../../engines/engine.ts'
+import { poolEngine } from '../../engines/pool.ts'
+import { llamaCppEngine } from '../../engines/servers/llama-cpp.ts'
+import { openaiEngine } from '../../engines/servers/openai.ts'
+import { sglangEngine } from '../../engines/servers/sglang.ts'
+import { vllmEngine } from '../../engines/servers/vllm.ts'
+import { tinkerEngine } from '../../engines/tinker/tinker.ts'
+
+/** The engine of this process, which needs no server. */
+const LOCAL = 'local'
+
+/** What a run is told of its engines. */
+export const engineRunSettings = {
+  engine: strings(
+    [LOCAL],
+    'who chooses tokens: local, a server like vllm:http://127.0.0.1:8000, sglang:… or tinker:…, or the path of a module that exports an engine; several are a pool',
+  ),
+  engineSettings: strings(
+    [],
+    'settings of the engines, like weights=/dev/shm/weights; each has a key of its own (engine.weights)',
+  ),
+} satisfies Settings
+
+/** A kind of engine, as a run makes one. */
+interface FoundFactory {
+  (settings: Readonly<Record<string, SettingValue>>): EngineDefinition
+  readonly id: string
+  readonly settings: Settings
+}
+
+const factories = [
+  vllmEngine,
+  sglangEngine,
+  llamaCppEngine,
+  openaiEngine,
+  tinkerEngine,
+] as unknown as readonly FoundFactory[]
+
+/** The ids of those that come with Colonnade. */
+const engineIds = [LOCAL, ...factories.map(({ id }) => id)]
+
+/** Words of an `engine` setting that mean the same wherever one looks from. */
+export function portableEngines(words: readonly string[]): string[] {
+  return words.map((word) => (isModulePath(word) ? resolve(word) : word))
+}
+
+/**
+ * The engine that the words of a setting name: `local`, `vllm:http://127.0.0.1:8000`, or the path of a module that exports a factory;
+ * several are a pool. All take the settings that `texts` give, like `weights=/dev/shm/weights`. Null: that of this process.
+ * @throws InputError for an unknown engine or setting, which names the nearest, and for a module that may not be run.
+ */
+export async function findEngine(
+  words: readonly string[],
+  texts: readonly string[],
+  origin: ModuleOrigin,
+): Promise<EngineDefinition | null> {
+  checkGiven('words of findEngine', words, 'a list')
+  checkGiven('texts of findEngine', texts, 'a list')
+  if (words.length === 0) throw new InputError('engine', 'none', `at least one, like ${LOCAL}`)
+  if (words.includes(LOCAL)) {
+    if (words.length > 1) throw new InputError('engine', words.join(','), `${LOCAL} alone, or others`)
+    if (texts.length > 0) throw new InputError('engineSettings', show(texts), `none: engine ${LOCAL} takes none`)
+    return null
+  }
+  const engines = await Promise.all(words.map((word) => makeEngine(word, texts, origin)))
+  return engines.length === 1 ? engines[0]! : poolEngine(engines)
+}
+
+/** The engine that a run's settings name. @throws InputError for one that nothing is trained by, and where nothing is sampled. */
+export async function engineOf(
+  { engine: words, engineSettings, mode }: SettingValues<typeof engineRunSettings> & { readonly mode: string },
+  origin: ModuleOrigin,
+): Promise<EngineDefinition | null> {
+  const engine = await findEngine(words, engineSettings, origin)
+  if (engine === null) return null
+  if (mode === 'sft') throw new InputError('engine', words.join(','), 'none in mode sft, which samples nothing')
+  if (engine.noTraining !== undefined) throw new InputError('engine', engine.noTraining, 'one that takes weights')
+  return engine
+}
+
+async function makeEngine(word: string, texts: readonly string[], origin: ModuleOrigin): Promise<EngineDefinition> {
+  if (isModulePath(word)) {
+    const factory = await findFactory<FoundFactory>('engine', pathToFileURL(word).href, origin)
+    return factory(readSettingTexts('engineSettings', `engine ${factory.id}`, factory.settings ?? {}, texts))
+  }
+  const [, id = word, url] = /^([^:]*):(.*)$/s.exec(word) ?? []
+  const factory = factories.find((each) => each.id === id)
+  if (factory === undefined) throw unknownWord('engine', id, engineIds)
+  const given = readSettingTexts('engineSettings', `engine ${id}`, factory.settings, texts)
+  return factory(url === undefined ? given : { ...given, url })
+}

@@ -1,0 +1,500 @@
+/**
+ * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (a line an update), `checkpoints/`, `rollouts/` or
+ * `trajectories/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`; that of a
+ * language model has the model too.
+ */
+import { basename, join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { type DefinitionRecord, findFactory, isModulePath } from '../../base/definition.ts'
+import { checkGiven, InputError } from '../../base/errors.ts'
+import { writeWhole } from '../../base/files/files.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import type { Setting, SettingValue } from '../../base/settings.ts'
+import type { ModuleTrust } from '../../base/trust.ts'
+import { VERSION } from '../../base/version.ts'
+import type { EnvironmentFactory } from '../../environments/environment.ts'
+import type { EnvironmentId } from '../../environments/registry.ts'
+import type { TextEnvironmentFactory } from '../../environments/text.ts'
+import { describeNative } from '../../kernels/bind.ts'
+import { drawCurve } from '../../telemetry/curves.ts'
+import { entryOf, flatKeys, flatParts } from '../../telemetry/loggers/entry.ts'
+import type { LoggedEnd } from '../../telemetry/loggers/logger.ts'
+import { Loggers } from '../../telemetry/loggers/loggers.ts'
+import type { Cohort } from '../../world/cohort.ts'
+import type { ConversationCohort } from '../../world/conversations/cohort.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import { checkJudging, Judge, judgeMetrics, judgeSeed } from '../evaluate/judge.ts'
+import { listCheckpoints } from '../folder/checkpoint.ts'
+import { checkIfExists, type IfExists, numbered, tellNumbered } from '../folder/if-exists.ts'
+import {
+  holdsRun,
+  peekConfig,
+  type ResumeOptions,
+  RunFolder,
+  readConfig,
+  recordIn,
+  refuseOccupied,
+} from '../folder/run-folder.ts'
+import { settingsAnew } from '../folder/same-run.ts'
+import type { Trainer } from '../loop/trainer.ts'
+import { recordedKernels } from '../recorded/recorded-kernels.ts'
+import type { TextRunPlan } from '../text/learn/plan.ts'
+import {
+  type ConversationRunSummary,
+  conversationRun,
+  findTextEnvironment,
+  type TextEnvironmentId,
+} from './conversation-run.ts'
+import type { ConversationRunDefinition, EpisodeRunDefinition, RunDefinition } from './definition.ts'
+import { type EpisodeRunSummary, episodeRun } from './episode-run.ts'
+import { findEnvironment } from './find-parts.ts'
+import { readTexts } from './keys.ts'
+import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './kind.ts'
+import { reachOf, refuseReach } from './reach.ts'
+import { resolveKeys } from './resolved-keys.ts'
+
+/** `summary.json`. */
+export type RunSummary = EpisodeRunSummary | ConversationRunSummary
+/** The cohort that a run trains. */
+export type CohortOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
+  ? ConversationCohort
+  : EpisodeCohort
+/** What a run comes to. */
+export type SummaryOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
+  ? ConversationRunSummary
+  : EpisodeRunSummary
+
+/** A kind that is handed what is of its kind. */
+type AnyKind = RunKind<RunDefinition, Cohort, RunSummary, TextRunPlan>
+const kinds = { episodes: episodeRun, conversations: conversationRun } as unknown as Readonly<
+  Record<RunDefinition['kind'], AnyKind>
+>
+
+function kindOf(definition: Pick<RunDefinition, 'kind' | 'settings'>): AnyKind {
+  checkGiven('definition of a run', definition, ['kind', 'settings'])
+  return kinds[definition.kind]
+}
+
+type AnyFactory = EnvironmentFactory | TextEnvironmentFactory
+
+/** The environment of that id, or that the module at this path exports; and the kind of its runs. */
+async function findRun(name: string): Promise<{ kind: RunDefinition['kind']; factory: AnyFactory }> {
+  checkGiven('environment', name, 'a text')
+  if (isModulePath(name)) {
+    const factory = await findFactory<AnyFactory>('environment', pathToFileURL(name).href, 'caller')
+    return { kind: (factory() as { kind?: string }).kind === 'text' ? 'conversations' : 'episodes', factory }
+  }
+  if (name.startsWith('text/')) return { kind: 'conversations', factory: await findTextEnvironment(name) }
+  return { kind: 'episodes', factory: await findEnvironment(name) }
+}
+
+/**
+ * Every key that a run of an environment takes, with its default for a user who has given these `key=value` texts: `seed`,
+ * `policy`, `algorithm`, `ppo.gamma`, `mlp.hidden`, `environment.…`; of a text environment `sft.…`, `rl.…`, `loss.…` and
+ * `languageModel.…`.
+ * @throws InputError for an unknown environment, policy or algorithm, which names the nearest.
+ */
+export async function runKeys(environment: string, given: Texts = {}): Promise<ReadonlyMap<string, Setting>> {
+  const { kind, factory } = await findRun(environment)
+  return kinds[kind].keys(factory, given)
+}
+
+/**
+ * Everything that the lines of a run's `metrics.jsonl` say, by name: what the trainer and the algorithm declare; of a language model
+ * what its phases do, of which a supervised step tells less than an update.
+ */
+export async function runMetrics(environment: string, given: Readonly<Record<string, string>> = {}): Promise<Metrics> {
+  const { kind, factory } = await findRun(environment)
+  return kinds[kind].metrics(factory, given)
+}
+
+type Texts = Readonly<Record<string, string>>
+/** Where somebody's own environment is. */
+type ModulePath = `${string}.${'mjs' | 'js' | 'ts'}`
+
+/**
+ * A run's definition from an environment's id (or the path of a module that exports one) and `key=value` texts.
+ * @throws InputError for an unknown environment, policy, algorithm or key, which names the nearest, and for a bad value.
+ */
+export function configureRun(
+  environment: EnvironmentId,
+  given?: Readonly<Record<string, string>>,
+): Promise<EpisodeRunDefinition>
+export function configureRun(
+  environment: TextEnvironmentId,
+  given?: Readonly<Record<string, string>>,
+): Promise<ConversationRunDefinition>
+export function configureRun<S extends string>(
+  environment: string extends S ? S : ModulePath,
+  given?: Readonly<Record<string, string>>,
+): Promise<RunDefinition>
+export async function configureRun(
+  environment: string,
+  given: Readonly<Record<string, string>> = {},
+): Promise<RunDefinition> {
+  const { kind, factory } = await findRun(environment)
+  return kinds[kind].configure(factory, given)
+}
+
+/**
+ * The value of every key of the run that `configureRun` defines with these texts: given as texts again, all of them define the same run.
+ * @throws InputError as `configureRun` does.
+ */
+export async function resolveRunKeys(environment: string, given: Texts = {}): Promise<Map<string, SettingValue>> {
+  const { kind, factory } = await findRun(environment)
+  const definition = await kinds[kind].configure(factory, given)
+  return resolveKeys(kinds[kind], definition, await kinds[kind].keys(factory, given), given)
+}
+
+/** A training with its folder, which is this process's until the training has ended. */
+export class Run<D extends RunDefinition = RunDefinition> {
+  readonly definition: D
+  readonly trainer: Trainer<CohortOfRun<D>>
+  /** What a user should be told: what of a model's files was left out, and where a resumed run differs in what decides its bits. */
+  readonly warnings: readonly string[]
+  /** What was chosen where the settings leave it open, and why: how many threads. */
+  readonly choices: readonly string[]
+  /** Why it is not in the folder that was asked for, in words; null where it is. */
+  readonly moved: string | null
+  readonly #files: RunFolder
+  readonly #kind: AnyKind
+  readonly #judge: Judge
+
+  /** Use `startRun` or `resumeRun`. */
+  constructor(
+    files: RunFolder,
+    { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>,
+    judge: Judge,
+    moved: string | null = null,
+  ) {
+    this.moved = moved
+    this.#files = files
+    this.#judge = judge
+    this.#kind = kindOf(definition)
+    this.definition = definition
+    this.trainer = trainer
+    this.warnings = warnings
+    this.choices = choices
+  }
+
+  get folder(): string {
+    return this.#files.path
+  }
+
+  /** How it has ended; null where there is more to do. */
+  get ended(): RunEnd | null {
+    return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>) ?? this.#judge.ended
+  }
+
+  /** Adds a line to the run's `run.log`, with the time. */
+  log(line: string): void {
+    this.#files.log(line)
+  }
+
+  /**
+   * Trains to the end of the run, or until it is told to stop. Once: to go on, resume the run.
+   * @throws InputError if something cannot be written; what was saved before stays.
+   */
+  train(listeners: RunListeners<CohortOfRun<D>> = {}): Promise<SummaryOfRun<D>> {
+    return this.#files.during(() =>
+      this.#train(listeners as RunListeners<Cohort>).finally(() => this.trainer.close()),
+    ) as Promise<SummaryOfRun<D>>
+  }
+
+  async #train({ onUpdate, signal: asked }: RunListeners<Cohort>): Promise<RunSummary> {
+    const { settings } = this.definition
+    const trainer = this.trainer as Trainer<Cohort>
+    const before = this.ended
+    if (before !== null) {
+      await this.#files.prune(settings.checkpointsKept, this.#judge.best?.checkpoint)
+      return this.#finish(before)
+    }
+    trainer.keepsState = true // An update in which a thread is stuck can be given up.
+    const stop = new AbortController()
+    const signal = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
+    const giveUp = (reason: Error): void => {
+      stop.abort(reason)
+      trainer.giveUp(reason)
+    }
+    const watched = { beats: trainer.beats, who: trainer.shares, calls: trainer.calls, giveUp }
+    const watch = await this.#files.watch(watched, settings, asked)
+    const tell = (message: string) => this.#files.tell(message)
+    const onLate = (message: string) => {
+      tell(message)
+      if (settings.onStall === 'stop') stop.abort(new Error(message))
+      return settings.onStall === 'stop' ? 'stop' : 'continue'
+    }
+    const unwatch = this.#kind.watch(trainer, onLate, tell)
+    const loggers = this.#openLoggers(tell)
+    let end: LoggedEnd = 'failed'
+    let newest: number | null = null // The table of the update that is done; null before the first.
+    try {
+      for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
+        const evaluated = await this.#evaluate()
+        const line = { ...this.#kind.line(metrics, trainer), ...evaluated.figures }
+        this.#files.note(line)
+        loggers.log(entryOf(trainer.update, line))
+        newest = this.#kind.tableOf(metrics)
+        await this.#leaveTable(newest)
+        const isLast = this.ended !== null // Then what is written last comes first, below.
+        const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
+        if (isKept && !isLast) await this.#checkpoint()
+        onUpdate?.(metrics, trainer.progress())
+        if (isLast || signal.aborted) break
+      }
+      end = this.ended === null ? 'interrupted' : 'complete'
+    } catch (error) {
+      if (error !== watch.stall) throw error // Only an update that was given up has a state before it.
+      await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
+      if (!asked?.aborted) throw error
+      end = 'interrupted'
+      return await this.#finish('interrupted', loggers.places)
+    } finally {
+      watch.close()
+      unwatch()
+      await loggers.close(end)
+    }
+    // The table first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
+    const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
+    if (newest !== null && isLeft) await this.#writeTable(newest)
+    await this.#checkpoint()
+    const ended = this.ended
+    if (ended === null && stop.signal.aborted) throw stop.signal.reason
+    return this.#finish(ended ?? 'interrupted', loggers.places)
+  }
+
+  /** Evaluates the weights if that is due: what the metrics line says of it, and whether none was as good before. */
+  async #evaluate(): Promise<{ readonly figures: object; readonly isBest: boolean }> {
+    const trainer = this.trainer as Trainer<Cohort>
+    const isLast = this.#kind.ended(this.definition, trainer) !== null
+    if (!this.#judge.isDue(trainer.update, isLast)) return { figures: {}, isBest: false }
+    const evaluation = await this.#kind.judge(
+      this.definition,
+      trainer,
+      judgeSeed(trainer.update, this.definition.settings.seed),
+    )
+    return { figures: { evaluation }, isBest: this.#judge.add(trainer.checkpointNumber, evaluation) }
+  }
+
+  /** Opens the loggers that the settings name. */
+  #openLoggers(tell: (message: string) => void): Loggers {
+    const { definition, folder, trainer } = this
+    const training = {
+      name: basename(resolve(folder)),
+      folder,
+      settings: { ...flatKeys(definition.settings), ...flatParts(this.#kind.records(definition)) },
+      metrics: { ...trainer.metrics, ...(definition.settings.evaluateEvery > 0 ? judgeMetrics : {}) },
+      done: trainer.update,
+    }
+    return new Loggers(definition.loggers, training, tell)
+  }
+
+  async #checkpoint(): Promise<void> {
+    const save = async () => {
+      await this.trainer.save(this.folder)
+      await this.#kind.writeBeside(this.folder, this.definition, this.trainer as Trainer<Cohort>)
+    }
+    await this.#files.checkpoint(save, this.definition.settings.checkpointsKept, this.#judge.best?.checkpoint)
+  }
+
+  /** Writes what an update leaves, if it is kept and cannot be written later. */
+  async #leaveTable(number: number | null): Promise<void> {
+    const kept = this.#kind.keeps(this.definition)
+    const isDue = kept === 'all' || (kept === 'last' && this.#kind.isTableFleeting)
+    if (number !== null && isDue) await this.#writeTable(number)
+  }
+
+  /** Writes the newest table; where only the last is kept, older ones go. */
+  async #writeTable(number: number): Promise<void> {
+    const { tables } = this.#kind
+    const name = `${String(number).padStart(8, '0')}.arrow`
+    await this.#kind.writeTable(this.trainer as Trainer<Cohort>, this.#files.file(tables, name))
+    if (this.#kind.keeps(this.definition) === 'last') await this.#files.keepOnly(tables, name)
+  }
+
+  async #finish(status: SharedSummary['status'], logs: Readonly<Record<string, string>> = {}): Promise<RunSummary> {
+    const { folder, trainer, definition } = this
+    const { environment, settings } = definition
+    const lines = await this.#files.lines()
+    const { files, summary } = await this.#kind.finish(folder, definition, trainer as Trainer<Cohort>, lines)
+    const path = (name: string) => join(folder, name)
+    const { best, last } = this.#judge
+    const whole = {
+      status,
+      folder,
+      environment: environment.id,
+      seed: settings.seed,
+      numLanes: settings.numLanes,
+      seconds: trainer.seconds,
+      ...summary,
+      evaluation: last === null ? null : { best, last },
+      node: process.version,
+      threads: trainer.world.threads.count,
+      kernels: trainer.world.kernelBuild,
+      native: describeNative(trainer.world.kernelBuild),
+      files: {
+        config: path('config.json'),
+        metrics: path('metrics.jsonl'),
+        summary: path('summary.json'),
+        learningCurve: path('learning-curve.svg'),
+        checkpoints: path('checkpoints'),
+        ...(settings.profile ? { trace: path('trace.json') } : {}),
+        ...files,
+        ...logs,
+      },
+    } as unknown as RunSummary
+    if (settings.profile) await writeWhole(path('trace.json'), [trainer.trace()])
+    const { points, labels, ...shown } = this.#kind.curve(definition, lines)
+    const title = `${environment.id} by ${summary.algorithm}, seed ${settings.seed}`
+    await writeWhole(path('learning-curve.svg'), [drawCurve(points, labels, { title, ...shown })])
+    await writeWhole(path('summary.json'), [`${JSON.stringify(whole, null, 2)}\n`])
+    return whole
+  }
+}
+
+/**
+ * Begins a run in a folder; `runs/<environment>-<n>` with the lowest free number if none is given. Where the folder that is given
+ * holds a run, `ifExists` says what is done. What the settings of a language model's leave open is chosen as `planTextRun` says, and
+ * told to `onPlan` before any weight is read.
+ * @throws InputError if the settings do not fit, the folder holds anything but a run, or it cannot be written; where `ifExists` is
+ * `resume` for the run of other settings, and where it is `refuse` for any run.
+ */
+export async function startRun<D extends RunDefinition>(
+  given: D,
+  out?: string,
+  onPlan: (plan: TextRunPlan) => void = () => {},
+  ifExists: IfExists = 'number',
+): Promise<Run<D>> {
+  checkIfExists(ifExists)
+  if (out === '') throw new InputError('out', 'an empty name', 'a folder')
+  if (out !== undefined) {
+    if (ifExists === 'resume' && (await holdsRun(out))) return goOn(given, out, onPlan)
+    if (ifExists === 'refuse') await refuseOccupied(out)
+  }
+  const kind = kindOf(given)
+  checkJudging(given.settings)
+  // Before anything is written: settings may be refused here, and sizes before weights are read.
+  const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
+  const { definition, trainer } = made
+  const usual = (number: number) => join('runs', `${definition.environment.id.replaceAll('/', '-')}-${number}`)
+  const free = await RunFolder.claim(out === undefined ? usual : numbered(out), out === undefined ? 'number' : ifExists)
+  const files = free.found
+  return files.unlessFails(async () => {
+    // Before config.json makes it a run: one that is resumed need not find the file of weights again.
+    if (kind.keepsBeginning(definition)) await trainer.save(files.path)
+    await files.writeConfig(configOf(files.path, definition))
+    const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
+    return new Run(files, made, new Judge(definition.settings, [], kind.lineKey), moved)
+  })
+}
+
+/** Takes up the run in a folder, if it is the one that is asked for. What may be given anew is. */
+async function goOn<D extends RunDefinition>(
+  given: D,
+  folder: string,
+  onPlan: (plan: TextRunPlan) => void,
+): Promise<Run<D>> {
+  const asked = JSON.parse(JSON.stringify(configOf(folder, given))) as Record<string, unknown>
+  const anew = [...kindOf(given).resumedKeys(given).keys()]
+  const settings = { ...reachOf(given.settings), ...settingsAnew(folder, await readConfig(folder), asked, anew) }
+  // Its modules are those of the definition, which the caller has made.
+  return resumeRun<D>(folder, { settings, allowModule: () => true }, onPlan)
+}
+
+/** The learning curve of a run, by its metrics lines. */
+export function curveOfRun(definition: RunDefinition, lines: readonly Record<string, unknown>[]): RunCurve {
+  return kindOf(definition).curve(definition, lines)
+}
+
+/** `config.json`. */
+export function configOf(folder: string, definition: RunDefinition): object {
+  const records = Object.entries(kindOf(definition).records(definition))
+  const place = (record: DefinitionRecord) => recordIn(folder, record)
+  const here = records.map(([key, recorded]) => [
+    key,
+    Array.isArray(recorded) ? recorded.map(place) : recorded && place(recorded as DefinitionRecord),
+  ])
+  return { colonnade: VERSION, ...Object.fromEntries(here), settings: definition.settings }
+}
+
+/**
+ * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
+ * that are given anew, like `totalSteps` or `rl.updates`, with which a complete run goes on, are written to its `config.json`.
+ * It goes on with the kernels of the checkpoint, unless others are given.
+ * @throws InputError if the folder holds no run, another process trains in it, its checkpoint is corrupt or of another
+ * training, this runtime does not have its kernels and none are given, or a setting cannot be given anew.
+ */
+export async function resumeRun<D extends RunDefinition = RunDefinition>(
+  folder: string,
+  { from, settings: texts = {}, ...trust }: ResumeOptions = {},
+  onPlan: (plan: TextRunPlan) => void = () => {},
+): Promise<Run<D>> {
+  const former = await openRun(folder, trust)
+  const kind = kindOf(former)
+  const given = readTexts(kind.resumedKeys(former), texts)
+  refuseReach(folder, former.settings, given)
+  const asked = await kind.override(former, given)
+  checkJudging(asked.settings)
+  const files = await RunFolder.take(folder)
+  return files.unlessFails(async () => {
+    const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
+    const recorded = given.has('kernels') ? null : await recordedKernels(folder, from)
+    const kernels = recorded === null ? {} : { kernels: recorded.build }
+    const wanted = { ...asked, settings: { ...asked.settings, ...kernels } } as RunDefinition
+    const made = (await kind.createTrainer(wanted, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
+    const { trainer } = made
+    const warnings = [...made.notes, ...(recorded?.notes ?? [])]
+    if (hasCheckpoint) warnings.push(...(await trainer.restore(folder, from)).warnings)
+    for (const length of ['totalSteps', 'epochs'] as const) {
+      const [then, now] = [former, asked].map(
+        ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
+      )
+      if (then === now) continue
+      warnings.push(
+        `${length} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
+      )
+    }
+    if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
+    const { checkpointNumber, update } = trainer
+    const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
+    const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
+    warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
+    const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey)
+    return new Run(files, { ...made, notes: warnings }, judge)
+  })
+}
+
+/**
+ * The definition of the run in a folder. The modules that it names are programs: they are run where they lie under the
+ * working directory and outside the folder, where the user has put them into the list of trusted ones, or where
+ * `allowModule` says so.
+ * @throws InputError if the folder holds no run, or was made with an environment, policy or algorithm that cannot be found
+ * or may not be run.
+ */
+export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
+  const config = await readConfig(folder)
+  return kinds[kindOfConfig(config)].open(folder, config, trust)
+}
+
+/**
+ * Of which kind the run in a folder is; null where the folder holds none, but a model, or nothing.
+ * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
+ */
+export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
+  const config = await peekConfig(folder)
+  return config !== null && Object.hasOwn(config, 'colonnade') ? kindOfConfig(config) : null
+}
+
+/** Phases are of conversations alone. */
+function kindOfConfig(config: object): RunDefinition['kind'] {
+  return Object.hasOwn(config, 'sft') ? 'conversations' : 'episodes'
+}
+
+/**
+ * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
+ * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
+ */
+export async function runTrainer<D extends RunDefinition>(definition: D): Promise<Trainer<CohortOfRun<D>>> {
+  const { trainer } = await kindOf(definition).createTrainer(definition, false, () => {})
+  return trainer as unknown as Trainer<CohortOfRun<D>>
+}

@@ -1,0 +1,123 @@
+/**
+ * The groups whose rows stand in a cohort's log: who may begin, which groups are whole and learned from, how long they took, and
+ * whose rows make room. What collectors have in common, whoever generates the rows.
+ */
+import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
+import { Admission, type Delivery, type FailurePolicy, type Ticket } from '../../../fleet/admission.ts'
+import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
+import type { AgeSpread, CollectorProgress, SavedCollector } from '../../loop/collector.ts'
+import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
+
+/** What nothing has been collected by. */
+const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0, counts: [] }, queueDepth: 0, lanesIdleSeconds: 0 }
+
+/** Of ages in seconds, of which there is at least one. */
+export function spreadOfAges(ages: readonly number[]): AgeSpread {
+  const max = Math.max(...ages)
+  const binOf = (age: number) => (age < 1 ? 0 : 1 + Math.floor(Math.log2(age)))
+  const counts = new Array<number>(1 + binOf(max)).fill(0)
+  for (const age of ages) counts[binOf(age)]!++
+  return { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max, counts }
+}
+
+export class LoggedGroups {
+  readonly admission: Admission
+  readonly #cohort: ConversationCohort
+  readonly #rl: RlDefinition
+  /** When each group began that is neither learned from nor dropped, in ms. */
+  readonly #began = new Map<number, number>()
+  #delivery: Delivery | null = null
+  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
+
+  constructor(cohort: ConversationCohort, rl: RlDefinition, failure: FailurePolicy) {
+    const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
+    const { maxStaleness, overSampling, order } = rl.settings
+    this.#cohort = cohort
+    this.#rl = rl
+    this.admission = new Admission({
+      ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
+      ...{ order, failure },
+    })
+  }
+
+  /** What became of the groups of the last batch. */
+  get told(): Omit<CollectorProgress, 'ticks'> {
+    return this.#told
+  }
+
+  /** Who may begin now; null where nobody may. */
+  begin(): Ticket | null {
+    const ticket = this.admission.begin()
+    if (ticket !== null && !this.#began.has(ticket.group)) this.#began.set(ticket.group, performance.now())
+    return ticket
+  }
+
+  /** Tells the admission whether a group that is whole is learned from. */
+  judge(group: number): void {
+    const { trajectories, tokenizer } = this.#cohort
+    const rows = rowsOfGroup(trajectories, group)
+    const reason = refusalOf(trajectories, tokenizer, rows, this.#oldest, this.#rl.filter)
+    this.admission.judge(group, reason === null ? { keep: true } : { keep: false, reason })
+  }
+
+  /** The oldest weights of which a token may be learned from. */
+  get #oldest(): number {
+    return this.#cohort.version - this.admission.settings.maxStaleness
+  }
+
+  /** Takes the next batch, if it is there; groups that have become too old are dropped. */
+  take(lanesIdleSeconds: number): boolean {
+    const { trajectories } = this.#cohort
+    const delivery = this.admission.take((group) =>
+      isFresh(trajectories, rowsOfGroup(trajectories, group), this.#oldest),
+    )
+    if (delivery === null) return false
+    this.#delivery = delivery
+    const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
+    for (const group of delivery.groups) this.#began.delete(group)
+    this.#told = {
+      drops: delivery.drops,
+      rolloutAgeSeconds: spreadOfAges(ages),
+      queueDepth: this.admission.waiting,
+      lanesIdleSeconds,
+    }
+    return true
+  }
+
+  /** The rows of the last batch, in an order that does not depend on who was done first. */
+  rows(): number[] {
+    const { trajectories } = this.#cohort
+    const { group } = trajectories.columns()
+    const delivered = new Set(this.#delivery?.groups)
+    return trajectories.order().filter((row) => delivered.has(group[row]!))
+  }
+
+  /** Forgets when groups began that were dropped. */
+  forgetBeginnings(): void {
+    for (const group of this.#began.keys()) if (!this.admission.has(group)) this.#began.delete(group)
+  }
+
+  /** Forgets the rows of groups that were learned from or dropped. */
+  forgetRows(): void {
+    const { trajectories } = this.#cohort
+    const { group } = trajectories.columns()
+    const kept = Array.from(group.keys()).filter((row) => this.admission.has(group[row]!))
+    if (kept.length === 0) trajectories.clear()
+    else if (kept.length < group.length) trajectories.keep(kept)
+  }
+
+  saved(): Pick<SavedCollector, 'admission' | 'delivery' | 'ages'> {
+    return {
+      admission: this.admission.saved(),
+      delivery: this.#delivery,
+      ages: [...this.#began].map(([group, began]) => [group, (performance.now() - began) / 1000]),
+    }
+  }
+
+  restore({ admission, delivery, ages }: Pick<SavedCollector, 'admission' | 'delivery' | 'ages'>): void {
+    this.#delivery = delivery
+    this.admission.restore(admission)
+    this.#began.clear()
+    for (const [group, seconds] of ages) this.#began.set(group, performance.now() - 1000 * seconds)
+  }
+}

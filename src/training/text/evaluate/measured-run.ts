@@ -1,0 +1,126 @@
+/**
+ * What a simulation needs to know of a training, taken from a run: how long its answers are, how fast an engine generates them, and
+ * how long the learner takes. The rest, like how many engines there are, is for whoever simulates to say.
+ */
+import { rlSettings } from '../../../algorithms/tokens/rl.ts'
+import { checkGiven, InputError, show } from '../../../base/errors.ts'
+import type { SimulationSettings } from '../../../fleet/simulation.ts'
+import { isOfModel } from '../../../tables/trajectories/trajectory.ts'
+import { readConfig, readMetrics } from '../../folder/run-folder.ts'
+import { readRunTrajectories } from './export.ts'
+
+/** A run's figures as settings of a simulation. */
+export interface MeasuredRun {
+  readonly settings: Pick<
+    SimulationSettings,
+    | 'slots'
+    | 'tokensPerSecond'
+    | 'engineTokensPerSecond'
+    | 'groupSize'
+    | 'groupsPerBatch'
+    | 'overSampling'
+    | 'order'
+    | 'dropFraction'
+    | 'learnerTokensPerSecond'
+    | 'updateSeconds'
+    | 'deliverySeconds'
+  >
+  /** Tokens of each answer that the run has kept, all turns of a conversation together. */
+  readonly lengths: readonly number[]
+}
+
+/** What is read of an update's line. */
+interface Line {
+  readonly sampledTokens: number
+  readonly rolloutSeconds: number
+  readonly updateSeconds: number
+  readonly lanesIdleSeconds: number
+  readonly trajectories: number
+  readonly drops: Readonly<Record<string, number>>
+}
+
+const FIGURES = ['sampledTokens', 'rolloutSeconds', 'updateSeconds', 'lanesIdleSeconds', 'trajectories'] as const
+
+/** What `config.json` leaves out where it is the default. */
+const defaults = {
+  groupSize: rlSettings.groupSize.default,
+  groupsPerUpdate: rlSettings.groupsPerUpdate.default,
+  overSampling: rlSettings.overSampling.default,
+  order: rlSettings.order.default,
+}
+
+/**
+ * Measures a run of a language model. An engine is taken to have as many places as the run had lanes, each with the mean rate of a
+ * lane that has a turn, prompts and replies of the environment included. The learner's seconds go by the tokens of the answers, and
+ * have the delivery of weights in them. Groups that were dropped are taken to be as long as others.
+ * @throws InputError where the folder holds no run with updates of reinforcement learning, or it has kept no trajectories.
+ * @example
+ * const { settings, lengths } = await measureRun('runs/text-countdown-1')
+ * const simulation = await simulate({ ...settings, engines: 4, maxStaleness: 1 }, lengths)
+ */
+export async function measureRun(folder: string): Promise<MeasuredRun> {
+  checkGiven('folder of measureRun', folder, 'a text')
+  const { rl, settings } = (await readConfig(folder)) as {
+    readonly rl?: { readonly parameters: Partial<typeof defaults> } | null
+    readonly settings?: { readonly numLanes: number }
+  }
+  if (rl === undefined || rl === null || settings === undefined) {
+    throw new InputError(
+      `run ${folder}`,
+      'no reinforcement learning of a language model',
+      'a run with mode=rl or sft+rl',
+    )
+  }
+  const lines = (await readMetrics(folder)).filter(({ phase }) => phase === 'rl') as unknown as Line[]
+  if (lines.length === 0) throw new InputError(`metrics.jsonl of ${folder}`, 'no update', 'at least one')
+  for (const [i, line] of lines.entries()) {
+    const lacking = FIGURES.find((name) => !Number.isFinite(line[name]))
+    if (lacking === undefined) continue
+    throw new InputError(`metrics.jsonl of ${folder}, update ${i + 1}, ${lacking}`, show(line[lacking]), 'a number')
+  }
+  const { numLanes } = settings
+  const { groupSize, groupsPerUpdate, overSampling, order } = { ...defaults, ...rl.parameters }
+  const sum = (name: (typeof FIGURES)[number]) => lines.reduce((total, line) => total + line[name], 0)
+  const learnedGroups = sum('trajectories') / groupSize
+  const droppedGroups = lines.reduce((total, { drops }) => total + Object.values(drops).reduce((a, b) => a + b, 0), 0)
+  const groups = learnedGroups + droppedGroups
+  const sampled = (sum('sampledTokens') * groups) / learnedGroups
+  // While the last update was learned from, nobody counted who was idle.
+  const seconds = sum('rolloutSeconds') + sum('updateSeconds') - lines.at(-1)!.updateSeconds
+  const busySeconds = numLanes * (seconds - sum('lanesIdleSeconds'))
+  const tokensPerSecond = sampled / busySeconds
+  if (!(tokensPerSecond > 0 && Number.isFinite(tokensPerSecond))) {
+    const got = `${sampled} tokens in ${busySeconds} seconds in which lanes had a turn`
+    throw new InputError(`metrics.jsonl of ${folder}`, got, 'some of both')
+  }
+  return {
+    settings: {
+      slots: numLanes,
+      tokensPerSecond,
+      engineTokensPerSecond: numLanes * tokensPerSecond,
+      groupSize,
+      groupsPerBatch: groupsPerUpdate,
+      overSampling,
+      order,
+      dropFraction: droppedGroups / groups,
+      learnerTokensPerSecond: sum('sampledTokens') / sum('updateSeconds'),
+      updateSeconds: 0,
+      deliverySeconds: 0,
+    },
+    lengths: await lengthsOf(folder),
+  }
+}
+
+/** Tokens that the model chose in each conversation, whatever rows it has. */
+async function lengthsOf(folder: string): Promise<number[]> {
+  const { trajectories } = await readRunTrajectories(folder)
+  const lengths: number[] = []
+  for (const i of trajectories.order()) {
+    const { token, lossMask, version, segment } = trajectories.row(i)
+    if (segment === 0) lengths.push(0)
+    for (let t = 0; t < token.length; t++) {
+      if (isOfModel(lossMask, version, t)) lengths[lengths.length - 1] = lengths.at(-1)! + 1
+    }
+  }
+  return lengths.map((length) => Math.max(1, length)) // One that failed before its first token was generated too.
+}

@@ -1,0 +1,122 @@
+/**
+ * The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after
+ * `close`. Thread 0 has environment, tokenizer and trajectories, and does alone what is small and ordered. Its workers
+ * know only the model, and work over the same weights and the same cache. A batch goes to them as a message, which they
+ * take after a meeting.
+ */
+import type { Together, TokenLearnerColumns } from '../../../algorithms/tokens/token-learner.ts'
+import type { TokenWork } from '../../../algorithms/tokens/token-thread.ts'
+import { Work } from '../../../base/clock.ts'
+import type { DecodingWorkers } from '../../../engines/engine.ts'
+import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
+import type { World } from '../../../world/world.ts'
+import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../../threads/team.ts'
+import { TextCommand } from './thread.ts'
+
+/** This thread and its workers. */
+export class TextTeam implements DecodingWorkers {
+  readonly #world: World
+  readonly #cohort: ConversationCohort
+  readonly #traces: readonly Float64Array[]
+  readonly #command = new Float64Array(new SharedArrayBuffer(16))
+  #team: Team | undefined
+  #isClosed = true
+
+  /** `traces` has room for what each worker does when, if it is kept. */
+  constructor(world: World, cohort: ConversationCohort, traces: readonly Float64Array[]) {
+    this.#world = world
+    this.#cohort = cohort
+    this.#traces = traces
+  }
+
+  /** Has the workers ready until `rest`: until then they hold the process, and decode where it is worth it. */
+  async wake(): Promise<void> {
+    if (this.#isClosed) {
+      this.#isClosed = false
+      this.#team = await this.#start()
+      if (this.#isClosed) this.#team.end() // Closed while the workers were on their way.
+    }
+    this.#team!.hold(true)
+    this.#ready(this)
+  }
+
+  rest(): void {
+    this.#ready(null)
+    this.#team?.hold(false)
+  }
+
+  /** Tells the cohort's engine who helps it, if it can be helped. */
+  #ready(workers: DecodingWorkers | null): void {
+    const { threads } = this.#cohort.engine
+    if (threads !== null) threads.workers = workers
+  }
+
+  /** Tells the workers what to work on, once they are met. */
+  post(work: TokenWork): void {
+    this.#command[0] = TextCommand.learn
+    this.#team!.post(work)
+  }
+
+  /** Goes through what all threads do together. */
+  async run<T>(steps: Together<T>): Promise<T> {
+    for (;;) {
+      const { done, value } = steps.next()
+      if (done) return value
+      await this.#team!.meet()
+      this.#world.clock.charge(Work.waiting)
+    }
+  }
+
+  async begin(numShares: number): Promise<void> {
+    this.#command[0] = TextCommand.decode
+    this.#command[1] = numShares
+    await this.#team!.meet()
+  }
+
+  async finish(): Promise<void> {
+    await this.#team!.meet()
+  }
+
+  /** Sends the workers home: after an error, whose cause it returns, they are at different places. */
+  fail(error: unknown): unknown {
+    const cause = error instanceof Aborted ? this.#team!.failure : error
+    this.end()
+    return cause
+  }
+
+  /** Sends the workers home. Returns whether they were there. */
+  end(): boolean {
+    this.#isClosed = true
+    return this.#team?.end() ?? false
+  }
+
+  #start(): Promise<Team> {
+    const { seed, kernelBuild: kernels, arena, threads } = this.#world
+    const { count } = threads
+    const { memory } = arena
+    const cohort = this.#cohort
+    const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
+    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+    // Those of the local backend, if it is the one that learns.
+    const { packed, gradient, reference } = cohort.learner as Partial<TokenLearnerColumns>
+    const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
+      const index = i + 1
+      return {
+        kind: 'text',
+        ...{ memory, control, command: this.#command, index, count, seed, kernels, trace: this.#traces[i] },
+        config: model.config,
+        valueHead: model.hasValueHead,
+        quantizeActivations: model.quantizesActivations,
+        lora: adapter?.lora.settings ?? null,
+        ...{ context, sampling, explore },
+        columns: {
+          ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
+          ...(packed && gradient && reference && { learner: { packed: packed[index]!, gradient, reference } }),
+          weights: quantized ?? weights,
+          adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
+        },
+      }
+    })
+    return Team.start(orders, () => `${count} threads of ${cohort.name}`)
+  }
+}

@@ -1,0 +1,69 @@
+/** What the threads that share the lanes of a training of episodes are told. */
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import { BEAT_WORDS } from '../../base/clock.ts'
+import { recordOf } from '../../base/definition.ts'
+import type { World } from '../../world/world.ts'
+import type { Actors } from './actors.ts'
+import { CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
+
+/** What of a training its threads are told. */
+export interface OrderedTraining {
+  readonly world: World
+  readonly algorithms: Readonly<Record<string, AlgorithmDefinition>>
+  /** The threads that collect while others learn; undefined where all do both. */
+  readonly actors: Actors | undefined
+  /** What is told at the start of an update. */
+  readonly command: Float64Array
+  /** How many rollouts have columns; undefined where one has. */
+  readonly numBuffers: number | undefined
+  /** Each thread's intervals of work, if they are kept. */
+  readonly traces: readonly Float64Array[]
+  /** Where each thread says that it goes on. */
+  readonly beats: Int32Array
+}
+
+/** What the threads from one index to another are told, each of which makes its part of the training from definitions. */
+export function lanesOrders(training: OrderedTraining, from: number, to: number): LanesOrder[] {
+  const { world, algorithms, actors: collectors, command: updates, numBuffers, traces, beats } = training
+  const { count, actors } = world.threads
+  const isActors = actors > 0 && from === count - actors
+  const command = isActors ? new Float64Array(new SharedArrayBuffer(8)) : updates
+  const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+  const cohorts = laneCohorts(world).map((cohort) => ({
+    name: cohort.name,
+    environment: recordOf(cohort.environment),
+    policy: cohort.sharesWith ?? recordOf(cohort.policyDefinition),
+    numLanes: cohort.numLanes,
+    ...(cohort.population !== null && { present: cohort.present }),
+    firstLane: cohort.firstLane,
+    ...(cohort.seed !== world.seed && { seed: cohort.seed }),
+    autoreset: cohort.autoreset,
+    explore: cohort.explore,
+    ...(cohort.selfPlay === null
+      ? { weightSets: cohort.league?.weights.length ?? 1, learningSets: cohort.league?.learned.length ?? 1 }
+      : { selfPlay: cohort.selfPlay.options }),
+    systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
+  }))
+  const indices = Array.from({ length: to - from }, (_, i) => from + i)
+  return indices.map(
+    (index): LanesOrder => ({
+      kind: 'lanes',
+      memory: world.arena.memory,
+      control,
+      command,
+      index,
+      count: to - from + 1, // With this one.
+      threads: { count, actors },
+      actor: isActors ? collectors!.columns : null,
+      numBuffers,
+      trace: traces[index - 1],
+      beat: beats.subarray(BEAT_WORDS * index, BEAT_WORDS * (index + 1)),
+      seed: world.seed,
+      kernels: world.kernelBuild,
+      cohorts,
+      algorithms: Object.fromEntries(
+        Object.entries(algorithms).map(([name, algorithm]) => [name, recordOf(algorithm)]),
+      ),
+    }),
+  )
+}

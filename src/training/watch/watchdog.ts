@@ -1,0 +1,149 @@
+/**
+ * Says which thread of a training is stuck, in which call and since when. A thread that watches looks at what the others have
+ * marked with their clocks; it sees a caller's thread that never returns too, which could say nothing itself.
+ *
+ * A promise of a policy that never settles is such a call too, though the thread is free then.
+ *
+ * Each thread's clock raises a beat in shared memory at its marks; one thread a process watches the beats. A run keeps a
+ * copy of its state between two updates, so that an update in which a worker, or a promise, is stuck can be given up with a checkpoint.
+ */
+import type { Worker } from 'node:worker_threads'
+import { BEAT_WORDS } from '../../base/clock.ts'
+import { APPENDING } from '../../base/files/files.ts'
+import { choice, number, type Settings } from '../../base/settings.ts'
+
+/** How every kind of run is watched. */
+export const watchSettings = {
+  stallSeconds: number(
+    300,
+    'seconds after which a call of an environment or a policy that has not returned is told; 0: never',
+    {
+      min: 0,
+    },
+  ),
+  onStall: choice('continue', ['continue', 'stop'], 'what a run does then; stop: it ends, with a checkpoint'),
+} satisfies Settings
+
+/** Whom to watch. */
+export interface Watched {
+  /** Each thread's beat, one after another. */
+  readonly beats: Int32Array
+  /** The lanes of each thread, in words. */
+  readonly who: readonly string[]
+  /** The calls in which they can be, as `callsOf` numbers them. */
+  readonly calls: readonly string[]
+  readonly seconds: number
+  /** Where it is written down. */
+  readonly log: string
+  /** Told of a call that is stuck, where the caller's thread is alive. */
+  onStall(message: string): void
+}
+
+/** Seconds that a caller's thread has to end a run that is to stop, before the process is killed. */
+const GRACE_SECONDS = 10
+/** Seconds without a mark after which a run that was told to end waits no longer. */
+const IMPATIENT_SECONDS = 5
+
+let watching: Promise<Worker> | undefined
+let lastId = 0
+const listeners = new Map<number, (message: string) => void>()
+
+/** Watches a training until `close`. */
+export class Watchdog {
+  readonly #id: number
+  readonly #worker: Worker
+
+  private constructor(id: number, worker: Worker) {
+    this.#id = id
+    this.#worker = worker
+  }
+
+  /** `mustStop`: where the caller's thread does not end the run by itself, the process is killed. 0 seconds are for ever. */
+  static async start({ beats, who, calls, seconds, log, onStall }: Watched, mustStop: boolean): Promise<Watchdog> {
+    const id = ++lastId
+    watching ??= startWorker()
+    const worker = await watching
+    listeners.set(id, onStall)
+    const grace = GRACE_SECONDS * 1000
+    worker.postMessage({
+      id,
+      beats,
+      who,
+      calls,
+      ms: 1000 * (seconds || Number.POSITIVE_INFINITY),
+      log,
+      mustStop,
+      grace,
+    })
+    return new Watchdog(id, worker)
+  }
+
+  /** From now on a call that is stuck for seconds is told, and ends the run. */
+  hurry(): void {
+    this.#worker.postMessage({ id: this.#id, hurry: 1000 * IMPATIENT_SECONDS })
+  }
+
+  close(): void {
+    listeners.delete(this.#id)
+    this.#worker.postMessage({ id: this.#id, isOver: true })
+  }
+}
+
+async function startWorker(): Promise<Worker> {
+  const { Worker } = await import('node:worker_threads')
+  const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
+  const workerData = { words: BEAT_WORDS }
+  const worker = new Worker(PROGRAM, {
+    eval: true,
+    workerData,
+    name: 'colonnade watchdog',
+    ...(isInline && { execArgv: [] }),
+  })
+  worker.on('message', ({ id, message }: { id: number; message: string }) => listeners.get(id)?.(message))
+  worker.unref()
+  return worker
+}
+
+/**
+ * The watching thread's program. It is a text, for it needs nothing of ours and runs where the sources are not built. A thread
+ * rests (−2) while it waits for others; each mark raises the first word of its beat.
+ */
+const PROGRAM = `
+const { parentPort, workerData } = require('node:worker_threads')
+const { appendFileSync, writeSync } = require('node:fs')
+const watched = new Map()
+parentPort.on('message', ({ id, ...told }) => {
+  const one = watched.get(id)
+  if (told.isOver) watched.delete(id)
+  else if (told.hurry !== undefined) {
+    if (one) Object.assign(one, { ms: Math.min(one.ms, told.hurry), mustStop: true, threads: one.who.map(() => ({})) })
+  } else watched.set(id, { ...told, threads: told.who.map(() => ({})) })
+})
+const attempt = (action) => { try { action() } catch {} } // Nobody is left to tell of it.
+function tell(one, message) {
+  attempt(() => appendFileSync(one.log, new Date().toISOString() + ' process ' + process.pid + ': ' + message + '\\n', { flag: ${APPENDING} }))
+  attempt(() => writeSync(2, 'colonnade: warning: ' + message + '\\n'))
+}
+setInterval(() => {
+  const now = performance.now()
+  for (const [id, one] of watched) {
+    if (one.endsBy !== undefined && now > one.endsBy) {
+      tell(one, 'the thread of the caller does not answer either: the process is killed; the newest checkpoint stands')
+      process.kill(process.pid, 'SIGKILL')
+    }
+    one.threads.forEach((thread, i) => {
+      const count = Atomics.load(one.beats, i * workerData.words)
+      const work = Atomics.load(one.beats, i * workerData.words + 1)
+      if (work === -2 || count !== thread.count) Object.assign(thread, { count, since: now, date: new Date(), isTold: false })
+      else if (!thread.isTold && now - thread.since >= one.ms) {
+        thread.isTold = true
+        const message = one.who[i] + ': ' + one.calls[work + 1] + ' has not returned for ' +
+          Math.round((now - thread.since) / 100) / 10 + ' s (since ' + thread.date.toISOString() + ')'
+        tell(one, message)
+        if (one.mustStop) one.endsBy ??= now + one.grace
+        parentPort.postMessage({ id, message })
+      }
+    })
+  }
+}, 50)
+`

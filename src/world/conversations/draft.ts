@@ -1,0 +1,139 @@
+/** A cohort of conversations before it has memory: its options, checked, its environment and model, opened, and its columns, planned. */
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkRoom } from '../../components/arena.ts'
+import { column, type Plan, saved } from '../../components/column.ts'
+import { conversationPlan } from '../../components/conversation.ts'
+import { localEngine } from '../../engines/local/local.ts'
+import { rewardReductions } from '../../environments/text.ts'
+import { tooLongs, type UsableExamples, usableExamples } from '../../language/examples.ts'
+import { checkHeldOut } from '../../language/held-out.ts'
+import type { LanguageModelDefinition, OpenLanguageModel } from '../../language/language-model.ts'
+import { checkTokenizer } from '../../language/tokenizers/check-tokenizer.ts'
+import { quantizedPlan } from '../../language/transformer/quantized.ts'
+import { candidatesPerToken, checkSampling } from '../../language/transformer/sampling.ts'
+import { trajectoryLogPlan } from '../../tables/trajectories/trajectory-log.ts'
+import type { CohortDraft } from '../housing.ts'
+import { type ConversationCohortOptions, type ConversationDraft, cutTurns, segmentations } from './cohort.ts'
+
+/**
+ * Checks the options of a cohort of conversations, opens its environment and its model, and reads the model's weights, after
+ * the cohort's columns were found to have room.
+ * @throws InputError that says which option is wrong, what the model's files lack, or what takes too much memory.
+ */
+export async function draftConversations(
+  options: ConversationCohortOptions,
+  before: readonly CohortDraft[],
+): Promise<ConversationDraft> {
+  const opened = await openConversations(options)
+  const draft = { ...opened, key: before.filter(({ kind }) => kind === 'conversations').length }
+  checkRoom(largestConversationPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
+  return { ...draft, begins: await draft.opened.readWeights() }
+}
+
+/**
+ * Checks the options of a cohort of conversations, and opens its environment and its model but for the weights: its columns
+ * can be planned.
+ * @throws InputError that says which option is wrong, or what the model's files lack.
+ */
+export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
+  const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
+  const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine, turnSeconds = 300 } = options
+  if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
+    throw new InputError('policy', show(policy), 'one like languageModel()')
+  }
+  for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
+    if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
+  }
+  for (const [name, value] of Object.entries({ replySeconds, turnSeconds })) {
+    if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
+  }
+  if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
+  if (options.heldOut !== undefined) checkHeldOut(options.heldOut)
+  if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
+  if (!segmentations.includes(segmentation)) throw unknownWord('segmentation', segmentation, segmentations)
+  checkSampling(sampling)
+  if (engine !== undefined && (typeof engine?.id !== 'string' || typeof engine.create !== 'function')) {
+    throw new InputError('engine', show(engine), 'one like scriptedEngine(…), with an id and create()')
+  }
+  const { rewardReduction = 'last' } = options
+  if (!rewardReductions.includes(rewardReduction)) {
+    throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
+  }
+  if (environment?.together?.size === 'group' && numLanes < groupSize) {
+    throw new InputError('numLanes', String(numLanes), `at least the group size, ${groupSize}: groups are judged whole`)
+  }
+  const read = { ...environment, ...(await environment.open?.()) }
+  if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
+    throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
+  }
+  const opened = await policy.open(read)
+  checkOpened(policy, opened)
+  checkTokenizer(opened.tokenizer, opened.model)
+  return {
+    kind: 'conversations',
+    options: { ...options, environment: read },
+    name: options.name ?? policy.id,
+    key: 0,
+    opened,
+  }
+}
+
+/** Refuses what a policy that is none of ours opened, where it is no language model. */
+function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLanguageModel> | undefined): void {
+  const { model, tokenizer, context, adapter } = opened ?? {}
+  const wrong = (part: string, got: unknown, expected: string) =>
+    new InputError(`policy ${id}, ${part} of open()`, show(got), expected)
+  if (typeof model?.shape !== 'object' || typeof model.initialize !== 'function') {
+    throw wrong('model', model, 'one that transformer() makes')
+  }
+  if (typeof tokenizer?.encode !== 'function' || typeof tokenizer.decode !== 'function') {
+    throw wrong('tokenizer', tokenizer, 'one like byteTokenizer()')
+  }
+  if (!(Number.isSafeInteger(context) && context! >= 2)) throw wrong('context', context, 'a whole number ≥ 2')
+  if (adapter === undefined) throw wrong('adapter', adapter, 'one that lora() makes, or null')
+  if (typeof opened!.readWeights !== 'function') throw wrong('readWeights', opened!.readWeights, 'a function')
+}
+
+/** Bytes that reading a draft's weights takes outside the arena: the numbers, and the files that they are in. */
+export function bytesToRead({ opened: { model, folder } }: ConversationDraft): number {
+  return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
+}
+
+/** Looks at the examples of a cohort, once, if its options ask for it. */
+function examplesOf(draft: ConversationDraft): UsableExamples | null {
+  const { options, opened, reservation } = draft
+  const { use = { asked: true, learned: false } } = reservation ?? {}
+  const { environment, maxTokens = environment.maxTokens, tooLong, heldOut } = options
+  if (tooLong === undefined && heldOut === undefined) return null
+  const reader = { ...opened, environment, maxTokens, tooLong: tooLong ?? 'error' }
+  draft.examples ??= usableExamples(reader, use, heldOut)
+  return draft.examples
+}
+
+/** The columns of a cohort of conversations before they have memory. */
+export type ConversationCohortPlan = ReturnType<typeof planConversations>
+
+/** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
+export function largestConversationPlan(draft: ConversationDraft, threads: number): ConversationCohortPlan {
+  const { tooLong: _, heldOut: __, ...options } = draft.options
+  return planConversations({ ...draft, options }, threads)
+}
+
+/** Plans the columns of a cohort of conversations whose engine so many threads may help. */
+export function planConversations(draft: ConversationDraft, threads: number) {
+  const { options, opened, reservation } = draft
+  const { model, context, adapter, weightBits } = opened
+  const { numLanes, environment, engine = localEngine, sampling = {} } = options
+  const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
+  return {
+    weights: saved(column('f32', weightBits === 32 ? model.numParameters : 0)),
+    quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
+    adapter: saved(column('f32', adapter?.numParameters ?? 0)),
+    conversation: conversationPlan(numLanes, context, environment.maxTurns, candidates),
+    log: (reservation?.log === undefined ? {} : trajectoryLogPlan(reservation.log)) as Plan,
+    engine: (engine.plan?.({ model, adapter, weightBits, numSlots: numLanes, context, threads }) ?? {}) as Plan,
+    order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
+    words: column('u32', 4),
+    learner: reservation?.learner ?? {},
+  }
+}

@@ -1,0 +1,243 @@
+/** A cohort of episodes before it has memory: its options, checked, and its columns, planned. */
+import type { DefinitionRecord } from '../../base/definition.ts'
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkSeed } from '../../base/random.ts'
+import { spaceWidth } from '../../base/space.ts'
+import type { PlannedObjects } from '../../components/arena.ts'
+import { column, saved } from '../../components/column.ts'
+import { episodePlan } from '../../components/episode.ts'
+import { populationPlan } from '../../components/population.ts'
+import { finalPlan, type RowWidths, rolloutPlan } from '../../components/rollout.ts'
+import { actionMaskWidth, DONE, type EnvironmentDefinition, statePlan } from '../../environments/environment.ts'
+import type { PolicyDefinition, PolicyModel } from '../../policies/policy.ts'
+import type { CohortDraft } from '../housing.ts'
+import { checkSystems, systemsPlan } from '../system.ts'
+import { aheadPlan } from './ahead.ts'
+import { checkSets, leaguePlan } from './league.ts'
+import type { EpisodeCohortOptions, EpisodeDraft } from './options.ts'
+import { checkSelfPlay, selfPlayPlan } from './self-play.ts'
+
+/**
+ * Checks the options of a cohort, and builds its network. `before` are the world's cohorts before it, which its lanes follow.
+ * @throws InputError that says which option is wrong.
+ */
+export async function draftEpisodes(
+  options: EpisodeCohortOptions,
+  before: readonly CohortDraft[],
+): Promise<EpisodeDraft> {
+  const { environment, numLanes, present, autoreset, explore } = options
+  const owner = typeof options.policy === 'string' ? ownerOf(options, before) : null
+  const policy = owner === null ? (options.policy as PolicyDefinition) : owner.policy
+  if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
+    throw new InputError('environment', show(environment), 'an environment, like cartPole()')
+  }
+  for (const name of ['reset', 'step'] as const) {
+    if (isAsynchronous(environment[name])) {
+      throw new InputError(`environment ${environment.id}`, `an async ${name}`, DONE)
+    }
+  }
+  if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
+  if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
+    throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
+  }
+  const { numAgents = 1 } = environment
+  if (numLanes % numAgents !== 0) {
+    throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the agents of ${environment.id}`)
+  }
+  if (options.seed !== undefined) checkSeed(options.seed)
+  const isSeeded = options.seed !== undefined
+  // With a seed of its own it follows nobody.
+  const others = isSeeded ? [] : before.filter((draft) => draft.kind === 'episodes').filter(hasWorldsSeed)
+  const last = others.at(-1)
+  const isOpen = present !== undefined || environment.population === true
+  if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
+    throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
+  }
+  if (isOpen && numAgents > 1) {
+    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} agents`, 'lanes that stay')
+  }
+  const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
+  const numNumbers = numbersOf({ isOpen, options })
+  if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numNumbers > 0xffffffff) {
+    throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
+  }
+  if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
+    throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
+  }
+  if (isOpen && (autoreset ?? 'same-step') !== 'same-step') {
+    throw new InputError('autoreset', show(autoreset), 'same-step in a cohort whose lanes come and go')
+  }
+  if (explore !== undefined && typeof explore !== 'boolean') {
+    throw new InputError('explore', show(explore), 'true or false')
+  }
+  checkSystems(options.systems)
+  await policy.prepare?.()
+  const model = policy.build(environment.observationSpace, environment.actionSpace)
+  if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
+    const got = `${owner.name}, whose network has other shapes than this environment needs`
+    throw new InputError('policy', got, 'that of a cohort with the same spaces')
+  }
+  const sets = setsOf(options, policy.id, model)
+  const name = options.name ?? policy.id
+  const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
+  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model, sets }
+}
+
+function hasWorldsSeed({ options }: EpisodeDraft): boolean {
+  return options.seed === undefined
+}
+
+/** @throws InputError where there cannot be such sets of weights. */
+function setsOf(
+  { environment, weightSets, learningSets, selfPlay: asked }: EpisodeCohortOptions,
+  id: string,
+  model: PolicyModel,
+) {
+  const selfPlay = asked === undefined ? null : checkSelfPlay(asked, environment)
+  for (const [name, given] of Object.entries({ weightSets, learningSets })) {
+    if (selfPlay === null || given === undefined) continue
+    throw new InputError(name, `${show(given)} beside selfPlay`, 'one of the two: earlier selves are sets of weights')
+  }
+  const sets = {
+    all: selfPlay === null ? (weightSets ?? 1) : 1 + selfPlay.opponents,
+    learning: learningSets ?? 1,
+    selfPlay,
+  }
+  checkSets(sets.all, sets.learning, id, model)
+  return sets
+}
+
+/** Lanes that a cohort whose lanes come and go may ever have: so many numbers are kept for it. */
+export const LANE_NUMBERS = 2 ** 27
+
+/** How many lane numbers are a cohort's, from its first one on. */
+function numbersOf({ isOpen, options }: Pick<EpisodeDraft, 'isOpen' | 'options'>): number {
+  return isOpen ? Math.max(LANE_NUMBERS, options.numLanes) : options.numLanes
+}
+
+/** @throws InputError where no cohort of episodes before this one has the name that it gives for its policy. */
+function ownerOf({ policy }: EpisodeCohortOptions, before: readonly CohortDraft[]): EpisodeDraft {
+  const episodes = before.filter((draft) => draft.kind === 'episodes')
+  const owner = episodes.find(({ name }) => name === policy)
+  if (owner !== undefined) return owner
+  const names = episodes.map(({ name }) => name)
+  if (names.length > 0) throw unknownWord('policy', String(policy), names)
+  throw new InputError('policy', show(policy), 'a policy, like mlp(), or the name of a cohort before it')
+}
+
+/** What every thread makes of a cohort, and what each of it is: systems that only work on whole rollouts are not among it. */
+export function madeInThreads({
+  environment,
+  policy,
+  systems = [],
+}: Pick<EpisodeCohortOptions, 'environment' | 'systems'> & { readonly policy: PolicyDefinition }): readonly (readonly [
+  noun: string,
+  definition: DefinitionRecord,
+])[] {
+  const running = systems.filter(({ run }) => run !== undefined)
+  return [
+    ['environment', environment],
+    ...(environment.wrappers ?? []).map((wrapper) => ['wrapper', wrapper] as const),
+    ['policy', policy],
+    ...running.map((system) => ['system', system] as const),
+  ]
+}
+
+/**
+ * @throws InputError where the policy stays in its thread, or a definition has no module from which a thread could make it.
+ */
+export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, count: number): void {
+  if (count === 1) return
+  if (model.staysInThread) {
+    const expected = "threads: 1: its device serves only the caller's thread"
+    throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
+  }
+  for (const [noun, { id, module }] of madeInThreads({ ...options, policy })) {
+    if (module !== undefined) continue
+    const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
+    throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)
+  }
+}
+
+function isAsynchronous(f: { readonly constructor: { readonly name: string } }): boolean {
+  return f.constructor.name.startsWith('Async')
+}
+
+/** A cohort's columns before they have memory. */
+export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
+
+/** Plans a cohort's columns; each thread that shares it has a workspace. */
+export function planEpisodes(draft: EpisodeDraft, threads: number) {
+  const { options, sharesWith, isOpen, model, sets, reservation } = draft
+  const { environment, numLanes } = options
+  const population = populationPlan(numLanes, environment.population === true)
+  const { actionSpace } = environment
+  const widths = rowWidths(environment, model)
+  const numRows = (reservation?.numSteps ?? 1) * numLanes
+  const selfPlay = selfPlayPlan(sets.all)
+  const league = leaguePlan(sets.all, sets.learning, environment, numLanes, numRows, model, widths, threads)
+  const actionWidth = spaceWidth(actionSpace)
+  const isBox = actionSpace.kind === 'box'
+  const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
+  const buffer = () => ({
+    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
+    final: finalPlan(reservation?.numSteps ?? 0, numLanes, widths, threads),
+  })
+  const episode = episodePlan(numLanes)
+  const state = statePlan(environment, numLanes)
+  const carried = {
+    observation: saved(column('f32', numLanes, widths.observation)),
+    actionMask: saved(column('u8', numLanes, widths.actionMask)),
+    memory: saved(column('f32', numLanes, widths.memory)),
+  }
+  const { numBuffers = 0 } = reservation ?? {}
+  const ahead = aheadPlan(Math.max(1, numBuffers), model.numParameters, buffer, { episode, state, carried })
+  return {
+    weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
+    episode,
+    population: isOpen ? population : ({} as typeof population),
+    state,
+    league: sets.all > 1 ? league : ({} as typeof league),
+    selfPlay: sets.selfPlay === null ? ({} as typeof selfPlay) : selfPlay,
+    systems: systemsPlan(options.systems ?? [], numLanes, numRows),
+    carried,
+    ...buffer(),
+    ahead: numBuffers > 0 ? ahead : ({} as typeof ahead),
+    bounds: {
+      low: column('f32', isBox ? actionWidth : 0),
+      high: column('f32', isBox ? actionWidth : 0),
+      sizes: column('i32', isBox ? 0 : actionWidth),
+    },
+    observationBounds: { low: column('f32', widths.observation), high: column('f32', widths.observation) },
+    bootstrap: {
+      row: column('u32', listLength),
+      observation: column('f32', listLength, widths.observation),
+      memory: column('f32', listLength, widths.memory),
+      actionMask: column('u8', listLength, widths.actionMask),
+      value: column('f32', listLength),
+    },
+    laneList: column('u32', numLanes),
+    workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
+    learner: reservation?.learner ?? {},
+  }
+}
+
+/** About what a step's windows take, and a lane's entity while it is made: measured, and rounded up. */
+const WINDOWS_BYTES = 3072
+const ENTITY_BYTES = 640
+
+/** What a cohort keeps in the runtime's heap beside its columns. */
+export function episodeObjects({ name, options, reservation }: EpisodeDraft): PlannedObjects[] {
+  return [
+    { name: `${name}.windows`, count: reservation?.numSteps ?? 1, bytesEach: WINDOWS_BYTES },
+    { name: `${name}.lanes`, count: options.numLanes, bytesEach: ENTITY_BYTES },
+  ]
+}
+
+function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowWidths {
+  return {
+    observation: spaceWidth(environment.observationSpace),
+    actionMask: actionMaskWidth(environment),
+    memory: model.memoryWidth ?? 0,
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * How lanes come and go. Within a rollout a death is a phase and a birth a number, each in the row of its lane; whoever owns
+ * the row writes them. When the rollout is over they become entities, the query says who is there, and the rows of those who are
+ * are packed to the front, in the order in which they came. So ranges of lanes stay contiguous, and where a newborn goes
+ * depends on the rows alone, on no thread.
+ */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import type { Column } from '../../components/column.ts'
+import { Phase } from '../../components/episode.ts'
+import { Lives } from '../../components/population.ts'
+import { asEpisodes, type Cohort } from '../cohort.ts'
+import type { LaneEntities } from '../lanes.ts'
+import type { EpisodeCohort } from './cohort.ts'
+import { LANE_NUMBERS } from './draft.ts'
+
+/** The row of the lane of which each newborn entity was born, in the order in which they get their rows. */
+type Parents = ReadonlyMap<number, number>
+const NONE: Parents = new Map()
+
+/**
+ * Makes the rows of a cohort those of the lanes that are there: after births and deaths in the rollout that is over, and after
+ * whatever the program added or removed. Call it between two rollouts. Nothing happens in a thread that shares another's columns.
+ * @throws InputError where lanes of a cohort whose lanes stay have gone, or there are more than it has rows for.
+ */
+export function settleLanes(cohort: EpisodeCohort): void {
+  const { entities, population } = cohort
+  if (entities === null) return
+  const parents = population === null || population.offspring.length === 0 ? NONE : settleLives(cohort, entities)
+  if (entities.hasChanged) packLanes(cohort, entities, parents)
+}
+
+/** Removes the entities of lanes that died in the rollout, and makes those of newborns, as far as there is room. */
+function settleLives({ population, episode, numLanes }: EpisodeCohort, entities: LaneEntities): Parents {
+  const { present, offspring, totals } = population!
+  const { phase } = episode
+  for (let n = 0; n < present[0]!; n++) {
+    if (phase[n] !== Phase.absent) continue
+    entities.removeRow(n)
+    totals[Lives.died]!++
+  }
+  const parents = new Map<number, number>()
+  let room = numLanes - entities.count
+  for (let n = 0; n < present[0]!; n++) {
+    for (; offspring[n]! > 0; offspring[n]!--) {
+      if (room > 0) {
+        const [newborn] = entities.spawn(1)
+        parents.set(newborn!, n)
+        totals[Lives.born]!++
+        room--
+      } else totals[Lives.refused]!++
+    }
+  }
+  return parents
+}
+
+function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Parents): void {
+  const { name, population, numLanes, carried, state, episode } = cohort
+  const { rows, newcomers } = entities.find()
+  if (population === null) {
+    const got = `${rows.length} of its ${numLanes} lanes, and ${newcomers.length} others`
+    throw new InputError(`cohort ${name}`, got, 'all of them: lanes come and go in a cohort with the option `present`')
+  }
+  const before = population.present[0]!
+  const present = rows.length + newcomers.length
+  if (present > numLanes) {
+    throw new InputError(`cohort ${name}`, `${present} lanes that are there`, `at most its numLanes, ${numLanes}`)
+  }
+  const born = [...parents.keys()]
+  const spawned = newcomers.filter((entity) => !parents.has(entity))
+  const inheritance = Object.values(state as unknown as Record<string, Column>).map((column) => ({
+    column,
+    inherited: born.map((entity) => rowOf(column, parents.get(entity)!, numLanes).slice()),
+  }))
+  for (const column of carried) packRows(column, column.length / numLanes, rows, before)
+  for (const { column, inherited } of inheritance) {
+    for (const [i, values] of inherited.entries()) rowOf(column, rows.length + i, numLanes).set(values)
+  }
+  for (let n = rows.length; n < present; n++) {
+    if (population.numbered[0]! >= LANE_NUMBERS) {
+      throw new InputError(
+        `cohort ${name}`,
+        'another lane',
+        `at most ${LANE_NUMBERS} that ever were, as numbers are kept for`,
+      )
+    }
+    episode.lane[n] = cohort.firstLane + population.numbered[0]!
+    population.numbered[0]!++
+    episode.episode[n] = 0xffffffff // Minus one: the first reset makes it 0.
+    episode.phase[n] = Phase.fresh
+  }
+  episode.phase.fill(Phase.absent, present)
+  const kept = Array.from(rows, (row) => entities.lanes[row]!)
+  entities.seat([...kept, ...born, ...spawned])
+  cohort.lanes = entities.lanes
+  population.present[0] = present
+}
+
+function rowOf<C extends Column>(column: C, n: number, numLanes: number): C {
+  const width = column.length / numLanes
+  return column.subarray(n * width, (n + 1) * width) as C
+}
+
+/** Moves the given rows, rising, to the front; those behind them, of `before` that were taken, become zeros. */
+function packRows(column: Column, width: number, rows: Uint32Array, before: number): void {
+  for (let i = 0; i < rows.length; i++) {
+    const from = rows[i]! * width
+    if (rows[i] === i) continue
+    for (let k = 0; k < width; k++) column[i * width + k] = column[from + k]!
+  }
+  column.fill(0, rows.length * width, before * width)
+}
+
+/**
+ * Gives a cohort whose columns hold a checkpoint the entities that it had: those in whose rows somebody is.
+ */
+export function restoreLanes(cohort: EpisodeCohort): void {
+  const { entities, population, episode, numLanes } = cohort
+  if (entities === null || population === null) return
+  let present = 0
+  while (present < numLanes && episode.phase[present] !== Phase.absent) present++
+  const { newcomers } = entities.find()
+  for (const entity of newcomers) entities.remove(entity)
+  for (let n = present; n < entities.lanes.length; n++) entities.removeRow(n)
+  const { rows } = entities.find()
+  const kept = Array.from(rows, (row) => entities.lanes[row]!)
+  entities.seat([...kept, ...entities.spawn(present - kept.length)])
+  cohort.lanes = entities.lanes
+  population.present[0] = present
+  population.offspring.fill(0)
+}
+
+/**
+ * Adds lanes to a cohort whose lanes come and go: entities of `world.ecs`, returned. They act from the next rollout on, each
+ * in an episode of its own that `environment.reset` begins, with random numbers that no lane before them had.
+ * @throws InputError where the cohort's lanes stay, or it has no room for so many.
+ */
+export function spawn(cohort: Cohort, count = 1): number[] {
+  checkGiven('cohort of spawn', cohort, ['kind'])
+  const { name, numLanes, entities } = openCohort('spawn(cohort, count)', cohort)
+  const room = numLanes - entities.count
+  if (!Number.isSafeInteger(count) || count < 0 || count > room) {
+    throw new InputError(
+      `spawn into cohort ${name}`,
+      show(count),
+      `a whole number from 0 to ${room}, for which there is room`,
+    )
+  }
+  return entities.spawn(count)
+}
+
+/**
+ * Removes lanes from a cohort whose lanes come and go, by their entities. What they do in a rollout under way is still learned
+ * from; in the next one they are not there.
+ * @throws InputError where the cohort's lanes stay, or one of the entities is none of it, before any is removed.
+ */
+export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
+  checkGiven('cohort of despawn', cohort, ['kind'])
+  const { name, entities } = openCohort('despawn(cohort, lanes)', cohort)
+  const doomed = [...lanes]
+  for (const entity of doomed) {
+    if (!entities.has(entity))
+      throw new InputError(`despawn from cohort ${name}`, `entity ${show(entity)}`, 'one of its lanes')
+  }
+  for (const entity of doomed) entities.remove(entity)
+}
+
+function openCohort(subject: string, cohort: Cohort) {
+  const { name, numLanes, population, entities } = asEpisodes(subject, cohort)
+  if (population === null || entities === null) {
+    throw new InputError(subject, `cohort ${name}, whose lanes stay`, 'one with the option `present`')
+  }
+  return { name, numLanes, entities }
+}

@@ -1,0 +1,57 @@
+/** What a cohort has recorded, as a table. */
+import { recordOf } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
+import type { Column } from '../../components/column.ts'
+import { type Field, type RolloutOrigin, type Table, tableOfRollout } from '../../tables/table.ts'
+import type { EpisodeCohort } from './cohort.ts'
+
+/**
+ * The table of a cohort's rollout, numSteps × numLanes rows, for a world with a trainer or without one. It is live: write it, or
+ * copy it, before the next rollout. Rows of steps that the rollout has yet to come to hold what they held before.
+ *
+ * @param from the world's seed; the algorithm's discount factor where there is one; where the policy's weights were read. They
+ *   go into the table's metadata.
+ * @throws InputError where the cohort's lanes are no lanes of an environment.
+ *
+ * @example
+ * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 4 })
+ * world.reserve(world.draft(), { numSteps: 64, learner: {} })
+ * await collect(world, 64)
+ * await writeArrow('rollout.arrow', rolloutTable(world.cohort(), { seed: world.seed }))
+ */
+export function rolloutTable(
+  cohort: EpisodeCohort,
+  from: Pick<RolloutOrigin, 'seed'> & Partial<Pick<RolloutOrigin, 'gamma' | 'checkpoint'>>,
+): Table {
+  if (cohort?.finals === undefined)
+    throw new InputError('rolloutTable(cohort)', show(cohort?.name), "a cohort of an environment's lanes")
+  const { environment, policyDefinition, numLanes, numSteps, rollout, finals } = cohort
+  const { id, observationSpace, actionSpace } = environment
+  const { seed, gamma = null, checkpoint = null } = from
+  const policy = recordOf(policyDefinition)
+  const origin = {
+    environmentId: id,
+    observationSpace,
+    actionSpace,
+    seed,
+    gamma,
+    numLanes,
+    numSteps,
+    policy,
+    checkpoint,
+  }
+  return tableOfRollout(rollout, finals, origin, ownFields(cohort))
+}
+
+/** Whose weights acted, where there are several sets; what a cohort's own systems have recorded, as `<id>.<name>`. */
+function ownFields({ systems, league, numSteps, numLanes }: EpisodeCohort): Field[] {
+  const acted = league === null ? [] : [{ name: 'policy', column: league.acted, width: 1 }]
+  const recorded = systems.flatMap(({ definition, rollout }) =>
+    Object.entries(rollout.recorded as Record<string, Column>).map(([name, column]) => ({
+      name: `${definition.id}.${name}`,
+      column,
+      width: column.length / (numSteps * numLanes),
+    })),
+  )
+  return [...acted, ...recorded]
+}

@@ -1,0 +1,128 @@
+/** Which lanes of a cohort of episodes each thread has, and the parts of columns that go with them. */
+import type { Column, Columns } from '../../components/column.ts'
+import type { FinalObservations } from '../../components/rollout.ts'
+import { slidingWindows } from '../../components/sliding.ts'
+import type { Housing } from '../housing.ts'
+import type { BootstrapList, EpisodeCohort, Slider } from './cohort.ts'
+import type { EpisodeCohortPlan } from './draft.ts'
+
+/** A thread's share of a cohort: lanes `from` to `to`, and how its components slide. */
+export interface Share {
+  readonly sliding: boolean
+  readonly numSteps: number
+  readonly numLanes: number
+  readonly from: number
+  readonly to: number
+}
+
+/**
+ * Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends.
+ * The agents of an environment are in one share.
+ */
+export function shareStart(thread: number, count: number, present: number, numAgents = 1): number {
+  return numAgents * Math.floor((thread * (present / numAgents)) / count)
+}
+
+/**
+ * Which of the threads that collect this one is, from 0, and how many they are: all of them, or the last ones where others learn.
+ * The index is below 0 for a thread that only learns.
+ */
+export function collecting({ count, index, actors }: Housing['threads']): { index: number; count: number } {
+  return actors === 0 ? { index, count } : { index: index - (count - actors), count: actors }
+}
+
+/** The shares of all threads that collect of the lanes that are there. */
+export function sharesOf(
+  cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes' | 'environment'>,
+  count: number,
+  present: number,
+) {
+  const { sliding, numSteps, numLanes } = cohort
+  const { numAgents } = cohort.environment
+  return Array.from({ length: count }, (_, thread): Share => {
+    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, numAgents)) as [number, number]
+    return { sliding, numSteps, numLanes, from, to }
+  })
+}
+
+/** A thread's part of the final observations. */
+export function finalObservations(
+  { row, observation, actionMask, count }: Columns<EpisodeCohortPlan>['final'],
+  share: Share,
+  thread: number,
+): FinalObservations {
+  return {
+    row: part(row, share),
+    observation: part(observation, share),
+    actionMask: part(actionMask, share),
+    count: count.subarray(thread, thread + 1),
+  }
+}
+
+export function bootstrapList(
+  { row, observation, memory, actionMask, value }: Columns<EpisodeCohortPlan>['bootstrap'],
+  share: Share,
+): BootstrapList {
+  return {
+    row: part(row, share),
+    observation: part(observation, share),
+    memory: part(memory, share),
+    actionMask: part(actionMask, share),
+    value: part(value, share),
+    length: 0,
+  }
+}
+
+/** This thread's part of a column that has as much for each lane. */
+function part<C extends Float32Array | Uint32Array | Uint8Array>(column: C, { numLanes, from, to }: Share): C {
+  const perLane = column.length / numLanes
+  return column.subarray(from * perLane, to * perLane) as C
+}
+
+/** A component over a column that slides, and this thread's part in sliding it on. */
+export function createSlider<C extends Float32Array | Uint8Array>(column: C, carried: C, share: Share): Slider<C> {
+  const { sliding, numSteps } = share
+  const windows = sliding ? slidingWindows(column, carried, numSteps) : [{ current: carried, next: carried }]
+  const whole = { carried, firstBlock: column.subarray(0, carried.length) as C }
+  return { component: { ...windows[0]! }, windows, whole, ...ownPart(whole, share) }
+}
+
+/** This thread's part in sliding a column on. */
+function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: Slider<C>['whole'], share: Share) {
+  return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
+}
+
+/** Deals the lanes that are there out to the threads, when a rollout begins; those of a cohort whose lanes stay are. */
+export function shareLanes(cohort: EpisodeCohort): void {
+  if (cohort.population === null) return
+  const { population, whole, threads, numSteps, numLanes } = cohort
+  const present = population.present[0]!
+  if (present === cohort.present && present === cohort.cleared) return
+  for (let t = 0; t < numSteps && threads.index === 0; t++) {
+    clearRows(cohort, t * numLanes + present, t * numLanes + cohort.cleared)
+  }
+  cohort.cleared = present
+  const shares = sharesOf(cohort, threads.count, present)
+  const share = shares[threads.index]!
+  cohort.present = present
+  cohort.environmentLanes.present = present
+  cohort.from = share.from
+  cohort.to = share.to
+  cohort.laneList = whole.laneList.subarray(share.from, share.to)
+  cohort.bootstrap = bootstrapList(whole.bootstrap, share)
+  cohort.finals = shares.map((share, thread) => finalObservations(whole.final, share, thread))
+  cohort.final = cohort.finals[threads.index]!
+  for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
+}
+
+/** Rows of a rollout in which nobody is: zeros, at step −1 as in dead steps. */
+function clearRows({ rollout, league, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
+  if (from >= to) return
+  const recorded = systems.flatMap((system) => Object.values(system.rollout.recorded as Record<string, Column>))
+  for (const column of [...Object.values(rollout as unknown as Record<string, Column>), ...recorded]) {
+    const width = column.length / (numSteps * numLanes)
+    column.fill(0, from * width, to * width)
+  }
+  rollout.step.fill(-1, from, to)
+  league?.acted.fill(0, from, to)
+}

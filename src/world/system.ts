@@ -1,0 +1,232 @@
+/**
+ * The contract of systems of one's own. A system brings columns: of each lane, which are a component of the lane's entity; of
+ * the cohort; and of each row of the rollout, which the rollout's table has too. It runs before or after one of the four systems
+ * of a tick, in every thread over that thread's lanes; or once a rollout, in the caller's thread, over all its rows. It keeps
+ * nothing elsewhere, so a checkpoint of the columns is a checkpoint of the system.
+ */
+import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
+import { InputError, show, unknownWord } from '../base/errors.ts'
+import type { Random } from '../base/random.ts'
+import type { Settings, SettingValues } from '../base/settings.ts'
+import { type Column, type Columns, saved } from '../components/column.ts'
+import type { RolloutColumns } from '../components/rollout.ts'
+import { declaredPlan, type Lanes, type State, type StateDeclaration } from '../environments/environment.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+
+/** The four systems of a tick. */
+export type SystemName = 'reset' | 'infer' | 'step' | 'store'
+const NAMES: readonly SystemName[] = ['reset', 'infer', 'step', 'store']
+
+/** What a system works on in a tick; row n of each column is lane n of its cohort. */
+export interface SystemLanes<S = unknown, R = unknown>
+  extends Pick<
+    Lanes,
+    'action' | 'reward' | 'terminated' | 'truncated' | 'lane' | 'episode' | 'step' | 'random' | 'kernels'
+  > {
+  /** The system's own columns of each lane. A lane that is new begins with zeros. */
+  readonly own: S
+  /** The environment's. Theirs to write. */
+  readonly state: unknown
+  /** The system's columns of the row that this tick fills. */
+  recorded: R
+  /** What each lane saw before it acted: observation width elements a row. */
+  observation: Float32Array
+  /** What it saw after it: from step on. Where its episode ended, what it saw last, until reset. */
+  nextObservation: Float32Array
+  /** 1 where the lane acted: from step on. */
+  valid: Uint8Array
+}
+
+/** What a system works on when a rollout is full: its rows are time-major, `t * numLanes + n`. */
+export interface SystemRollout<S = unknown, H = unknown, R = unknown> {
+  /** The rollout's columns. `reward` may be written: what is learned from, after `episodeReturn` was counted. */
+  readonly rollout: RolloutColumns
+  readonly own: S
+  /** The system's own columns of the whole cohort. */
+  readonly shared: H
+  readonly recorded: R
+  readonly numSteps: number
+  readonly numLanes: number
+  /** Lanes that were there: the first rows of each block. */
+  readonly present: number
+  readonly random: Random
+  readonly kernels: Kernels
+}
+
+/** What the maker of a system returns: `run` or `afterRollout`, or both. */
+export interface SystemModel<S = unknown, H = unknown, R = unknown> {
+  /** Of the four, which one `run` comes before, or … */
+  readonly before?: SystemName
+  /** … which one it comes after. */
+  readonly after?: SystemName
+  /** Works on lanes `from` to `to`, in every tick and every thread. Writes columns of these lanes alone. */
+  run?(lanes: SystemLanes<S, R>, from: number, to: number): void
+  /** Works on a full rollout, before anybody learns from it, in the caller's thread. */
+  afterRollout?(rollout: SystemRollout<S, H, R>): void
+}
+
+/** A system with its settings: what the option `systems` of a cohort of episodes takes. */
+export interface SystemDefinition
+  extends DefinitionRecord,
+    // biome-ignore lint/suspicious/noExplicitAny: each system has columns of its own, which only it reads.
+    SystemModel<any, any, any> {
+  /** Its columns, by name. */
+  readonly columns: SystemColumns
+}
+
+/** The columns of a system: of each lane, of the whole cohort, and of each row of the rollout. */
+export interface SystemColumns {
+  readonly state: StateDeclaration
+  readonly shared: StateDeclaration
+  readonly recorded: StateDeclaration
+}
+
+/** Makes a system from its settings; `id` and `settings` say which. */
+export type SystemFactory<S extends Settings = Settings> = Factory<S, SystemDefinition>
+
+/**
+ * Defines a system of one's own. With `module: import.meta.url`, exported under any name, other threads can make it; one that only
+ * has `afterRollout` needs none.
+ *
+ * @throws InputError where it does nothing, or at no place or two, when the system is made.
+ * @example
+ * export const effort = defineSystem({
+ *   id: 'effort',
+ *   module: import.meta.url,
+ *   settings: { price: number(0.01, 'what an action of size 1 costs') },
+ *   recorded: () => ({ cost: 'f32' }),
+ *   make: ({ price }) => ({
+ *     after: 'store', // The return of the episode is counted without the cost.
+ *     run({ recorded, reward, action, valid }, from, to) {
+ *       for (let n = from; n < to; n++) {
+ *         recorded.cost[n] = valid[n] * price * Math.abs(action[n])
+ *         reward[n] -= recorded.cost[n]
+ *       }
+ *     },
+ *   }),
+ * })
+ */
+export function defineSystem<
+  S extends Settings,
+  // biome-ignore lint/complexity/noBannedTypes: no columns, where none are declared.
+  const D extends StateDeclaration = {},
+  // biome-ignore lint/complexity/noBannedTypes: likewise.
+  const H extends StateDeclaration = {},
+  // biome-ignore lint/complexity/noBannedTypes: likewise.
+  const R extends StateDeclaration = {},
+>(options: {
+  id: string
+  module?: string
+  settings: S
+  /** Columns of each lane. */
+  state?(parameters: SettingValues<S>): D
+  /** Columns of the whole cohort: one row. Written by `afterRollout`. */
+  shared?(parameters: SettingValues<S>): H
+  /** Columns of each row of the rollout. They stand in its table as `<id>.<name>`. */
+  recorded?(parameters: SettingValues<S>): R
+  make(parameters: SettingValues<S>): SystemModel<State<D>, State<H>, State<R>>
+}): SystemFactory<S> {
+  return defineFactory('system', options, (parameters) => {
+    const { before, after, run, afterRollout } = options.make(parameters)
+    const subject = `system ${options.id}`
+    if (run === undefined && afterRollout === undefined) {
+      throw new InputError(subject, 'neither run nor afterRollout', 'one of them, or both')
+    }
+    for (const [key, f] of Object.entries({ run, afterRollout })) {
+      if (f !== undefined && typeof f !== 'function') throw new InputError(`${subject} ${key}`, show(f), 'a function')
+    }
+    for (const name of [before, after]) {
+      if (name !== undefined && !NAMES.includes(name)) throw unknownWord(`${subject} place`, String(name), NAMES)
+    }
+    const places = [before, after].filter((name) => name !== undefined).length
+    if (places !== (run === undefined ? 0 : 1)) {
+      const expected = run === undefined ? 'none without run' : 'either before or after, with one of the four systems'
+      throw new InputError(`${subject} place`, places === 0 ? 'none' : `before ${before}, after ${after}`, expected)
+    }
+    const columns: SystemColumns = {
+      state: options.state?.(parameters) ?? {},
+      shared: options.shared?.(parameters) ?? {},
+      recorded: options.recorded?.(parameters) ?? {},
+    }
+    return { before, after, run, afterRollout, columns } as Omit<SystemDefinition, keyof DefinitionRecord>
+  })
+}
+
+/** Plans the columns of a cohort's systems, each under its id. */
+export function systemsPlan(systems: readonly SystemDefinition[], numLanes: number, numRows: number) {
+  return Object.fromEntries(
+    systems.map(({ id, columns }) => [
+      id,
+      {
+        state: savedPlan(columns.state, numLanes),
+        shared: savedPlan(columns.shared, 1),
+        recorded: declaredPlan(columns.recorded, numRows),
+      },
+    ]),
+  )
+}
+
+function savedPlan(declaration: StateDeclaration, rows: number): ReturnType<typeof declaredPlan> {
+  return Object.fromEntries(Object.entries(declaredPlan(declaration, rows)).map(([name, spec]) => [name, saved(spec)]))
+}
+
+/** A system at work on a cohort, in one thread. */
+export interface BoundSystem {
+  readonly definition: SystemDefinition
+  readonly lanes: SystemLanes
+  readonly rollout: Omit<SystemRollout, 'present'>
+  /** Its columns of each row block of the rollout. */
+  readonly windows: readonly object[]
+}
+
+/** A system's columns, with what it works on. */
+export function bindSystem(
+  definition: SystemDefinition,
+  columns: Columns<ReturnType<typeof systemsPlan>[string]>,
+  lanes: Lanes,
+  rollout: RolloutColumns,
+  numSteps: number,
+  numLanes: number,
+): BoundSystem {
+  const { random, kernels } = lanes
+  const recorded = Object.entries(columns.recorded as Record<string, Column>)
+  const windows = Array.from({ length: numSteps }, (_, t) =>
+    Object.fromEntries(
+      recorded.map(([name, column]) => {
+        const block = column.length / numSteps
+        return [name, column.subarray(t * block, (t + 1) * block)]
+      }),
+    ),
+  )
+  const { state: own, shared } = columns
+  const { state, action, reward, terminated, truncated, lane, episode, step, observation } = lanes
+  return {
+    definition,
+    lanes: {
+      ...{ own, state, action, reward, terminated, truncated, lane, episode, step, random, kernels, observation },
+      recorded: windows[0]!,
+      nextObservation: observation,
+      valid: rollout.valid,
+    },
+    rollout: { rollout, own, shared, recorded: columns.recorded, numSteps, numLanes, random, kernels },
+    windows,
+  }
+}
+
+/** @throws InputError where the systems of a cohort are no list of systems with ids of their own. */
+export function checkSystems(systems: unknown): readonly SystemDefinition[] {
+  if (systems === undefined) return []
+  if (!Array.isArray(systems)) throw new InputError('systems', show(systems), 'a list of systems')
+  const ids = new Set<string>()
+  for (const system of systems as readonly Partial<SystemDefinition>[]) {
+    if (typeof system?.columns !== 'object' || typeof system.id !== 'string') {
+      throw new InputError('systems', show(system), 'systems, made by a factory of defineSystem')
+    }
+    if (ids.has(system.id)) throw new InputError('systems', `${system.id} twice`, 'each once')
+    ids.add(system.id)
+  }
+  return systems
+}
+
+/** What another thread makes a system from: its record; and its columns, for one that only runs in the caller's. */
+export type SystemOrder = DefinitionRecord & Pick<SystemDefinition, 'columns'>

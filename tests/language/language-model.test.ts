@@ -1,0 +1,103 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { rl } from '../../src/algorithms/tokens/rl.ts'
+import { languageModel } from '../../src/language/language-model.ts'
+import { loadLanguageModel } from '../../src/language/load-language-model.ts'
+import { saveLora } from '../../src/language/transformer/lora-folder.ts'
+import { createTrainer } from '../../src/training/loop/trainer.ts'
+import { createWorld } from '../../src/world/world.ts'
+import { digits } from '../support/conversations.ts'
+import { writeQwen2 } from '../support/qwen2-folder.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const environment = digits({
+  maxTokens: 5,
+  example: (index) => ({ prompt: [{ role: 'user', content: `Say ${index}.` }] }),
+  respond: ({ completion }) => ({ reward: completion.length }),
+})
+
+let folder: string
+beforeEach(async () => {
+  folder = join(await temporaryFolder(), 'model')
+})
+
+describe("a language model from Hugging Face's files", () => {
+  test('has conversations by its own template, and learns from them', async () => {
+    await writeQwen2(folder)
+    const world = await createWorld({
+      environment,
+      policy: languageModel({ folder }),
+      numLanes: 4,
+      groupSize: 4,
+      seed: 1,
+    })
+    const trainer = createTrainer(world, rl({ groupsPerUpdate: 2, groupSize: 4, updates: 1 }))
+    const before = trainer.world.cohort().weights.slice()
+    for await (const { rl: figures } of trainer.updates()) {
+      expect(figures!.trajectories).toBe(8)
+      expect(figures!.kl.k3).toBe(0)
+    }
+    expect(trainer.world.cohort().weights).not.toEqual(before)
+    const { token, lossMask } = trainer.world.cohort().trajectories.row(0)
+    const prompt = Array.from(token).filter((_, t) => lossMask[t] === 0)
+    expect(trainer.world.cohort().tokenizer.decode(prompt)).toMatch(/Say \d\./)
+  })
+
+  test('whose tokenizer has more ids than the model has tokens is refused, as is one without files or a context too long', async () => {
+    await writeQwen2(folder, { vocabularySize: 64 })
+    const options = { environment, numLanes: 2, seed: 1 }
+    await expect(createWorld({ ...options, policy: languageModel({ folder }) })).rejects.toThrow(
+      /tokenizer .*ids up to/s,
+    )
+    await writeQwen2(folder)
+    await expect(createWorld({ ...options, policy: languageModel({ folder, context: 256 }) })).rejects.toThrow(
+      /at most 128/,
+    )
+    const nowhere = languageModel({ folder: `${folder}/nowhere` })
+    await expect(createWorld({ ...options, policy: nowhere })).rejects.toThrow(/no folder/)
+    for (const settings of [{ loraAlpha: 4 }, { loraDropout: 0.1 }, { loraTargets: ['q_proj'] }]) {
+      const [name] = Object.keys(settings)
+      await expect(createWorld({ ...options, policy: languageModel({ folder, ...settings }) })).rejects.toThrow(
+        `languageModel.loraRank: got 0, with ${name}, expected a whole number`,
+      )
+    }
+    const model = (await createWorld({ ...options, policy: languageModel({ folder, loraRank: 2 }) })).cohort()
+    const adapter = await temporaryFolder()
+    await saveLora(adapter, model.adapter!.lora, model.adapter!.weights)
+    await expect(createWorld({ ...options, policy: languageModel({ folder, adapter, loraRank: 3 }) })).rejects.toThrow(
+      /loraRank: got 3, expected 2, as .* has, or 0/,
+    )
+    const cache = await temporaryFolder()
+    const misspelt = loadLanguageModel('modle', { offline: true, cache })
+    await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
+  })
+
+  test('that is none of ours and opens no language model is an error that says what it lacks', async () => {
+    const own = await languageModel().open(environment)
+    const { readWeights: _, ...unread } = own
+    for (const [opened, message] of [
+      [undefined, 'policy mine, model of open(): got undefined, expected one that transformer() makes'],
+      [{ ...own, model: { shape: {} } }, 'policy mine, model of open(): got {"shape":{}}'],
+      [{ ...own, tokenizer: {} }, 'policy mine, tokenizer of open(): got {}, expected one like byteTokenizer()'],
+      [{ ...own, context: 1.5 }, 'policy mine, context of open(): got 1.5, expected a whole number ≥ 2'],
+      [unread, 'policy mine, readWeights of open(): got undefined, expected a function'],
+    ] as const) {
+      const policy = { id: 'mine', parameters: {}, open: async () => opened } as never
+      await expect(createWorld({ environment, policy, numLanes: 2 })).rejects.toThrow(message)
+    }
+    const nameless = { open: async () => own } as never
+    await expect(createWorld({ environment, policy: nameless, numLanes: 2 })).rejects.toThrow(
+      /^policy: got .*languageModel/,
+    )
+  })
+
+  test('in the folder of a control run is none, and that is said', async () => {
+    await mkdir(folder)
+    const config = { colonnade: '0.1.0', environment: { id: 'CartPole-v1', parameters: {} }, policy: {}, settings: {} }
+    await writeFile(join(folder, 'config.json'), JSON.stringify(config))
+    await expect(loadLanguageModel(folder)).rejects.toThrow(
+      `language model: got ${folder}, a control run (of "CartPole-v1"), expected a run of a language model, or the folder of one`,
+    )
+  })
+})

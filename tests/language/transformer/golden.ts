@@ -1,0 +1,110 @@
+/** The models recorded in tests/golden/transformer, and transformers at work over columns of their own. */
+import { readSafetensors, tensorValues } from '../../../src/base/files/safetensors.ts'
+import { Random } from '../../../src/base/random.ts'
+import { takeArena } from '../../../src/components/arena.ts'
+import { column } from '../../../src/components/column.ts'
+import { bestKernelBuild, createKernels } from '../../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../../src/kernels/kernels.ts'
+import { decoderPlan, TransformerDecoder } from '../../../src/language/transformer/decoder.ts'
+import { loadTransformer } from '../../../src/language/transformer/folder.ts'
+import type { WeightBits } from '../../../src/language/transformer/forward-plan.ts'
+import type { LoraAdapter, LoraModel } from '../../../src/language/transformer/lora.ts'
+import type { TransformerModel } from '../../../src/language/transformer/model.ts'
+import { PackedTransformer, packedPlan } from '../../../src/language/transformer/packed.ts'
+import { type BaseWeights, quantizedPlan, setWeights } from '../../../src/language/transformer/quantized.ts'
+
+export const families = ['llama', 'smollm', 'qwen2', 'qwen3', 'llama3', 'smollm3'] as const
+/** `native` takes the place of `relaxed`, whose bits it leaves. */
+export const builds: readonly KernelBuild[] = [...new Set(['plain', 'simd', bestKernelBuild()] as const)]
+
+/** Where a family's recorded model lies. */
+export function goldenFolder(family: string): string {
+  return new URL(`../../golden/transformer/${family}`, import.meta.url).pathname
+}
+
+/** A recorded model, and what `transformers` made of it. */
+export async function golden(family: string) {
+  const folder = goldenFolder(family)
+  const { model, weights } = await loadTransformer(folder)
+  const { tensors } = await readSafetensors(`${folder}/expected.safetensors`)
+  const take = (name: string) => tensorValues(tensors.get(name)!)
+  const lengths = take('lengths') as Int32Array
+  const offsets = [0]
+  for (const length of lengths) offsets.push(offsets.at(-1)! + length)
+  return {
+    model,
+    weights,
+    offsets,
+    tokens: take('tokens') as Int32Array,
+    logits: take('logits') as Float32Array,
+    dLogprob: take('dLogprob') as Float32Array,
+    dEntropy: take('dEntropy') as Float32Array,
+    positions: take('positions') as Int32Array,
+    cosine: take('cosine') as Float32Array,
+    sine: take('sine') as Float32Array,
+    gradient: (name: string) => take(`gradient.${name}`) as Float32Array,
+  }
+}
+
+/** An adapter and its weights. */
+interface Adapted {
+  readonly model: LoraModel
+  readonly weights: Float32Array
+}
+
+function place(column: Float32Array, adapted: Adapted | undefined): LoraAdapter | null {
+  if (adapted === undefined) return null
+  column.set(adapted.weights)
+  return { lora: adapted.model, weights: column, random: new Random(6) }
+}
+
+/** A packed transformer, its weights and a gradient in one arena. */
+export function packed(
+  model: TransformerModel,
+  given: Float32Array,
+  build: KernelBuild,
+  rows = 64,
+  context = 40,
+  adapted?: Adapted,
+  weightBits: WeightBits = 32,
+) {
+  const lora = adapted?.model ?? null
+  const plan = {
+    weights: weightBits === 32 ? column('f32', model.numParameters) : quantizedPlan(model, weightBits),
+    gradient: column('f32', (lora ?? model).numParameters),
+    adapter: column('f32', lora?.numParameters ?? 0),
+    packed: packedPlan(model, rows, context, lora, weightBits),
+  }
+  const { arena, columns } = takeArena(plan)
+  setWeights(columns.weights as BaseWeights, model, given)
+  const kernels = createKernels(arena.memory, build)
+  const { gradient } = columns
+  const weights = columns.weights as BaseWeights
+  const adapter = place(columns.adapter, adapted)
+  const network = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
+  // One column, but for weights in 8 bits, which no test writes into.
+  return { network, weights: weights as Float32Array, gradient, adapter: columns.adapter }
+}
+
+/** A decoder and its weights in one arena. */
+export function decoder(
+  model: TransformerModel,
+  given: Float32Array,
+  build: KernelBuild,
+  slots = 4,
+  context = 40,
+  adapted?: Adapted,
+  weightBits: WeightBits = 32,
+) {
+  const lora = adapted?.model ?? null
+  const plan = {
+    weights: weightBits === 32 ? column('f32', model.numParameters) : quantizedPlan(model, weightBits),
+    adapter: column('f32', lora?.numParameters ?? 0),
+    decoder: decoderPlan(model, slots, context, lora, weightBits),
+  }
+  const { arena, columns } = takeArena(plan)
+  setWeights(columns.weights as BaseWeights, model, given)
+  const kernels = createKernels(arena.memory, build)
+  const adapter = place(columns.adapter, adapted)
+  return new TransformerDecoder(model, columns.weights as BaseWeights, columns.decoder, kernels, new Random(5), adapter)
+}

@@ -1,0 +1,240 @@
+import { describe, expect, test } from 'vitest'
+import { Random } from '../../../src/base/random.ts'
+import { listColumns } from '../../../src/components/column.ts'
+import { spansOf } from '../../../src/kernels/bind.ts'
+import { transformer } from '../../../src/language/transformer/model.ts'
+import { packedPlan, type TokenCandidates } from '../../../src/language/transformer/packed.ts'
+import { Numbers } from '../../kernels/calls.ts'
+import { builds, families, golden, packed } from './golden.ts'
+
+/** A loss that weighs each token's logprob and entropy by numbers of its own. */
+const weights = { logprob: new Numbers(1).floats(64), entropy: new Numbers(2).floats(64) }
+
+function loss(
+  { logprob, entropy }: { logprob: Float32Array; entropy: Float32Array },
+  from: number,
+  count: number,
+): number {
+  let sum = 0
+  for (let i = 0; i < count; i++)
+    sum += weights.logprob[from + i]! * logprob[i]! + weights.entropy[from + i]! * entropy[i]!
+  return sum
+}
+
+/** The gradient of that loss by sequences `from` to `to`, whose first row has the loss's weights of row `row`. */
+function gradientOf(
+  { network, gradient }: ReturnType<typeof packed>,
+  tokens: ArrayLike<number>,
+  offsets: readonly number[],
+  from: number,
+  to: number,
+  row: number,
+  candidates?: TokenCandidates,
+): void {
+  const count = network.pack(tokens, spansOf(offsets), from, to, candidates)
+  network.differentiate(
+    count,
+    (_, { dLogprob, dEntropy }) => {
+      dLogprob.set(weights.logprob.subarray(row, row + count))
+      dEntropy.set(weights.entropy.subarray(row, row + count))
+    },
+    network.view(gradient),
+    0.8,
+  )
+}
+
+describe('packed sequences', () => {
+  test.each(builds)('a sequence among others says what it says alone, bit for bit (%s)', async (build) => {
+    const { model, weights, tokens, offsets } = await golden('qwen3')
+    const { network } = packed(model, weights, build)
+    const together = network.evaluate(network.pack(tokens, spansOf(offsets), 0, 3))
+    const [logprob, entropy] = [together.logprob.slice(), together.entropy.slice()]
+    const alone = network.evaluate(network.pack(tokens, spansOf(offsets), 2, 3))
+    expect(alone.logprob.slice(0, 29)).toEqual(logprob.slice(8, 37))
+    expect(alone.entropy.slice(0, 29)).toEqual(entropy.slice(8, 37))
+    // In another order they stand in other rows.
+    const turned = [...tokens.slice(10, 40), ...tokens.slice(1, 10)]
+    const other = network.evaluate(network.pack(turned, spansOf([0, 30, 39]), 0, 2))
+    expect(other.logprob.slice(29, 37)).toEqual(logprob.slice(0, 8))
+  })
+
+  test('gradients of sequences add up to the gradient of the batch', async () => {
+    const { model, weights, tokens, offsets } = await golden('qwen2')
+    const [whole, parts] = [packed(model, weights, 'plain'), packed(model, weights, 'plain')]
+    gradientOf(whole, tokens, offsets, 0, 3, 0)
+    gradientOf(parts, tokens, offsets, 1, 2, 0)
+    gradientOf(parts, tokens, offsets, 2, 3, 8)
+    whole.gradient.forEach((value, i) => {
+      expect(Math.abs(parts.gradient[i]! - value)).toBeLessThan(1e-5 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test.each(families)('the gradient by each parameter is that of finite differences (%s)', async (family) => {
+    const { model, weights, tokens, offsets } = await golden(family)
+    const work = packed(model, weights, 'plain')
+    const { network, gradient } = work
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    const count = network.pack(tokens, spansOf(offsets), 0, 3)
+    const numbers = new Numbers(7)
+    for (const { name, offset, shape } of model.parameters) {
+      // Along a random direction: one number for each parameter tensor, of which every element has its part.
+      const length = shape.reduce((product, side) => product * side, 1)
+      const direction = numbers.floats(length)
+      const at = (step: number): number => {
+        for (let i = 0; i < length; i++) work.weights[offset + i] = weights[offset + i]! + step * direction[i]!
+        return loss(network.evaluate(count, 0.8), 0, count)
+      }
+      const step = 2e-3
+      // Without the term in step².
+      const slope = (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+      at(0)
+      const wanted = direction.reduce((sum, value, i) => sum + value * gradient[offset + i]!, 0)
+      expect(Math.abs(slope - wanted), `${name}: ${slope}, ${wanted}`).toBeLessThan(
+        0.01 * Math.max(1, Math.abs(wanted)),
+      )
+    }
+  })
+
+  test.each(builds)('the gradient is that of finite differences where the vocabulary is in chunks (%s)', (build) => {
+    const model = transformer({
+      ...{ model_type: 'qwen3', vocab_size: 1030, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2 },
+      ...{ num_key_value_heads: 1, head_dim: 6, intermediate_size: 12, max_position_embeddings: 32 },
+      ...{ rms_norm_eps: 1e-6, rope_theta: 1e4, tie_word_embeddings: true },
+    })
+    const weights = new Numbers(5).floats(model.numParameters)
+    const tokens = new Numbers(6).wholes(20, 0, 1029).fill(1029, 18)
+    // Every third token was chosen from all, the others from thirty each, in the first chunk, the others or all of them.
+    const picks = new Numbers(8)
+    const ids = [...tokens].map((token, i) => {
+      const [low, high] = [[], [0, 500], [500, 1029], [0, 1029]][i % 3 === 0 ? 0 : 1 + (i % 4 === 3 ? 2 : i % 2)]!
+      if (low === undefined) return []
+      return [...new Set([token, ...picks.wholes(30, low, high!)])].sort((a, b) => a - b)
+    })
+    const length = ids.map((some) => some.length)
+    for (const candidates of [undefined, { begin: [0], length, ids: Int32Array.from(ids.flat()) }]) {
+      const work = packed(model, weights, build)
+      const { network, gradient } = work
+      gradientOf(work, tokens, [0, 20], 0, 1, 0, candidates)
+      const count = network.pack(tokens, spansOf([0, 20]), 0, 1, candidates)
+      const direction = new Numbers(9).floats(model.numParameters)
+      const at = (step: number): number => {
+        for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
+        return loss(network.evaluate(count, 0.8), 0, count)
+      }
+      const slope = (at(1e-3) - at(-1e-3)) / 2e-3
+      const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
+      expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.abs(wanted))
+    }
+  })
+
+  test.each(builds.slice(1))('the compiled gradient is the plain one (%s)', async (build) => {
+    const { model, weights, tokens, offsets } = await golden('llama')
+    const [plain, compiled] = [packed(model, weights, 'plain'), packed(model, weights, build)]
+    for (const work of [plain, compiled]) gradientOf(work, tokens, offsets, 0, 3, 0)
+    plain.gradient.forEach((value, i) => {
+      expect(Math.abs(compiled.gradient[i]! - value)).toBeLessThan(1e-4 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test('a second gradient is added to the first', async () => {
+    const { model, weights, tokens, offsets } = await golden('llama')
+    const work = packed(model, weights, 'simd')
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    const once = work.gradient.slice()
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    work.gradient.forEach((value, i) => {
+      expect(Math.abs(value - 2 * once[i]!)).toBeLessThan(1e-5 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test('logits of the whole vocabulary for all rows are never planned', async () => {
+    const { model } = await golden('llama')
+    const large = transformer({ ...model.config, vocab_size: 100_000 })
+    const [few, many] = [model, large].map((each) => {
+      return listColumns(packedPlan(each, 1000, 64)).reduce((sum, { bytes }) => sum + bytes, 0)
+    })
+    expect(many! - few!).toBeLessThan(4 * 1000 * 512)
+  })
+
+  test('what does not fit is refused', async () => {
+    const { model, weights, tokens } = await golden('llama')
+    const { network } = packed(model, weights, 'plain', 20, 16)
+    expect(() => network.pack([1, 61], spansOf([0, 2]), 0, 1)).toThrow(
+      'token: got 61, expected a whole number from 0 to 60',
+    )
+    expect(() => network.pack(tokens, spansOf([0, 17]), 0, 1)).toThrow(
+      'got a token at position 16, expected 16 tokens at most',
+    )
+    expect(() => network.pack(tokens, spansOf([0, 16, 24]), 0, 2)).toThrow('packed sequences: got more than 20 rows')
+    expect(network.pack(tokens, spansOf([0, 1, 1, 3]), 0, 3)).toBe(1)
+    const supported =
+      (...ids: number[]) =>
+      () =>
+        network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, ids.length], ids: Int32Array.from(ids) })
+    expect(supported(3, 5, 60)).not.toThrow()
+    expect(supported(3, 6)).toThrow('candidate set of token 1: got [3,6], expected some, with 5 among them')
+    expect(supported(5, 3)).toThrow(
+      'candidate set of token 1: got [5,3], expected ids of the vocabulary, in rising order',
+    )
+    expect(supported(5, 61)).toThrow('candidate set of token 1: got [5,61], expected ids of the vocabulary')
+    expect(() =>
+      network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, 3], ids: Int32Array.of(5) }),
+    ).toThrow('candidate set of token 1: got ids 0 to 3, expected a part of the 1 there are')
+  })
+})
+
+describe('a value head', () => {
+  const config = {
+    model_type: 'llama',
+    vocab_size: 11,
+    hidden_size: 8,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    intermediate_size: 16,
+    max_position_embeddings: 16,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10_000,
+  }
+  const tokens = [3, 1, 4, 1, 5, 9, 2, 6]
+
+  test('begins at 0, and has the gradient that finite differences give, of its own weights and of the model', () => {
+    const model = transformer(config, { valueHead: true })
+    const first = new Float32Array(model.numParameters)
+    model.initialize(first, new Random(5), 0)
+    const fresh = packed(model, first, 'plain')
+    expect(fresh.network.evaluate(fresh.network.pack(tokens, spansOf([0, 8]), 0, 1)).value.slice(0, 7)).toEqual(
+      new Float32Array(7),
+    )
+
+    const weights = first.map((weight, i) => weight + (i >= first.length - 9 ? 0.3 - 0.05 * (first.length - i) : 0))
+    const slope = Float32Array.from({ length: 7 }, (_, i) => 1 - 0.3 * i)
+    const lossOf = (changed: Float32Array): number => {
+      const { network } = packed(model, changed, 'plain')
+      const { value } = network.evaluate(network.pack(tokens, spansOf([0, 8]), 0, 1))
+      return slope.reduce((sum, weight, i) => sum + weight * value[i]!, 0)
+    }
+    const { network, gradient } = packed(model, weights, 'plain')
+    network.differentiate(
+      network.pack(tokens, spansOf([0, 8]), 0, 1),
+      (_, { dLogprob, dEntropy, dValue }) => {
+        dLogprob.fill(0)
+        dEntropy.fill(0)
+        dValue.set(slope)
+      },
+      network.view(gradient),
+    )
+    for (const i of [
+      8,
+      40,
+      100,
+      200,
+      300,
+      weights.length - 20,
+      ...Array.from({ length: 9 }, (_, k) => weights.length - 9 + k),
+    ]) {
+      const [up, down] = [1e-3, -1e-3].map((by) => lossOf(weights.map((weight, k) => weight + (k === i ? by : 0))))
+      expect(Math.abs(gradient[i]! - (up! - down!) / 2e-3)).toBeLessThan(2e-3 + 0.01 * Math.abs(gradient[i]!))
+    }
+    expect(Math.max(...gradient.slice(0, -9).map(Math.abs))).toBeGreaterThan(0.05)
+  })
+})

@@ -1,0 +1,195 @@
+/** The server of the page. */
+import { readdirSync } from 'node:fs'
+import { appendFile, mkdir, writeFile } from 'node:fs/promises'
+import { request } from 'node:http'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { type Dashboard, openDashboard } from '../../../src/entries/loggers.ts'
+import { metricLines, writeConversations, writeRun } from '../../support/run-folders.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
+
+const HOSTILE = '<img src=x onerror=alert(1)>'
+
+let folder: string
+let page: Dashboard
+beforeAll(async () => {
+  folder = await temporaryFolder()
+  const metrics = metricLines(...Array.from({ length: 5000 }, (_, i) => ({ steps: 10 * i, loss: i })))
+  await writeRun(join(folder, 'first'), { metrics, status: 'complete' })
+  await writeRun(join(folder, HOSTILE), { metrics: metricLines({ steps: 1, [HOSTILE]: 2, third: 1 / 3 }) })
+  await writeConversations(join(folder, 'first', 'trajectories', '1.arrow'), [HOSTILE, 'b'])
+  await writeFile(join(folder, 'first', 'replay.gif'), 'GIF89a')
+  page = await openDashboard({ folder, port: 0, pollMs: 5 })
+})
+afterAll(() => page.close())
+
+async function ask(path: string) {
+  return (await fetch(page.url + path)).json()
+}
+
+describe('the page', () => {
+  test('is served with its modules, which import one another alone, and may ask nobody else', async () => {
+    const response = await fetch(page.url)
+    expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
+    const policy = response.headers.get('content-security-policy')!
+    expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+    const html = await response.text()
+    expect(html).not.toMatch(/https?:|<script(?! type="module" src="main\.js">)|style=|\son\w+=/)
+    const modules = readdirSync(new URL('../../../src/telemetry/dashboard/page', import.meta.url)).map((name) =>
+      name.replace('.ts', '.js'),
+    )
+    modules.push('curves.js') // Which is not of the page alone.
+    expect(modules).toContain('main.js')
+    for (const name of [...modules, 'page.css', 'icon.svg']) {
+      const file = await fetch(`${page.url}/${name}`)
+      expect(file.status, name).toBe(200)
+      expect(file.headers.get('content-security-policy')).toBe(policy)
+      const text = await file.text()
+      expect(text).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|url\(/)
+      for (const [, from] of text.matchAll(/^(?:import|export) .* from ['"](.*)['"]/gm))
+        expect(modules).toContain(from!.replace(/^(\.\/|\.\.\/\.\.\/)/, ''))
+    }
+  })
+
+  test('is told of runs, and of curves of no more points than it can draw', async () => {
+    const { runs } = await ask('/api/runs')
+    expect(runs.map(({ id }: { id: string }) => id)).toEqual([HOSTILE, 'first'])
+    expect(runs[0].names).toContain(HOSTILE)
+    const query = new URLSearchParams({ metric: 'loss', over: 'steps' })
+    for (const id of ['first', '../..', HOSTILE]) query.append('run', id)
+    const { curves } = await ask(`/api/curves?${query}`)
+    expect(Object.keys(curves)).toEqual(['first', '../..', HOSTILE])
+    const { x, y } = curves.first
+    expect([x.length, y.length]).toEqual([1250, 1250])
+    expect([x[0], y[0], y[1]]).toEqual([15, 1.5, 5.5])
+    expect(curves['../..']).toEqual({ x: [], y: [] })
+    const byLine = (await ask('/api/curves?metric=loss&run=first')).curves.first
+    expect([byLine.x[0], byLine.y[0]]).toEqual([2.5, 1.5])
+    expect((await ask(`/api/curves?metric=third&run=${encodeURIComponent(HOSTILE)}`)).curves[HOSTILE]).toEqual({
+      ...{ x: [1], y: [0.3333333] },
+    })
+  })
+
+  test.each([
+    ['/api/curves', 400, 'metric: got nothing, expected the name of a figure'],
+    ['/api/conversations?run=first&file=config.json', 404, 'file: got "config.json", expected one of the run'],
+    ['/api/conversations?run=first', 404, 'file: got null, expected one of the run'],
+    [
+      '/api/conversations?run=first&file=trajectories/1.arrow&from=-1',
+      400,
+      'from: got "-1", expected a whole number ≥ 0',
+    ],
+    ['/api/rows?run=first&file=trajectories/1.arrow&where=a', 400, 'filter: got "a", expected one like reward > 0.5'],
+    ['/api/replay?run=../first', 404, 'run: got "../first", expected one of this page'],
+    [
+      `/api/replay?run=${encodeURIComponent(HOSTILE)}`,
+      404,
+      `run: got ${JSON.stringify(HOSTILE)}, expected one with a replay.gif`,
+    ],
+    ['/../config.json', 404, 'there is no /config.json'],
+    ['/first/config.json', 404, 'there is no /first/config.json'],
+  ])('refuses %s', async (path, status, message) => {
+    const response = await fetch(page.url + path)
+    expect(response.status).toBe(status)
+    expect((await response.json()).error.message).toBe(message)
+  })
+
+  test('is given conversations a group at a time, and the picture of an episode where there is one', async () => {
+    const query = new URLSearchParams({ run: 'first', file: 'trajectories/1.arrow' })
+    const { group } = await ask(`/api/conversations?${query}`)
+    expect(group).toMatchObject({ place: 0, numGroups: 1, numConversations: 2 })
+    expect(group.conversations[0].blocks[1].texts.join('')).toBe(HOSTILE)
+    expect(await ask(`/api/conversations?${query}&from=1`)).toEqual({ group: null })
+    const { runs } = await ask('/api/runs')
+    expect(runs[0]).toMatchObject({ folder: join(folder, HOSTILE), replayTime: null })
+    expect(runs[1].replayTime).toBeGreaterThan(1e12)
+    const picture = await fetch(`${page.url}/api/replay?run=first`)
+    expect([picture.headers.get('content-type'), await picture.text()]).toEqual(['image/gif', 'GIF89a'])
+  })
+
+  test('is not for a page elsewhere whose name leads here', async () => {
+    const status = await new Promise((resolve) => {
+      const url = new URL('/api/runs', page.url)
+      request(url, { headers: { host: 'evil.example' } }, (response) => resolve(response.resume().statusCode)).end()
+    })
+    expect(status).toBe(403)
+  })
+
+  test('is told when a run has gone on', async () => {
+    const { body } = await fetch(`${page.url}/api/changes`)
+    const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
+    expect((await reader.read()).value).toBe('event: changed\ndata: {"type":"changed","runs":[]}\n\n')
+    await appendFile(join(folder, HOSTILE, 'metrics.jsonl'), metricLines({ steps: 2 }))
+    expect((await reader.read()).value).toContain(JSON.stringify({ type: 'changed', runs: [HOSTILE] }))
+    const { runs } = await ask('/api/runs')
+    expect(runs[0].lines).toBe(2)
+    await reader.cancel()
+  })
+
+  test('looks at the folders itself while nobody is told of changes, and when asked where somebody waits for one', async () => {
+    const here = await temporaryFolder()
+    await writeRun(join(here, 'one'))
+    const own = await openDashboard({ folder: here, port: 0, pollMs: 2 ** 30 })
+    onTestFinished(() => own.close())
+    expect(own.numRuns).toBe(1)
+    const ids = async () => {
+      const { folder, runs } = (await (await fetch(`${own.url}/api/runs`)).json()) as {
+        folder: string
+        runs: { id: string }[]
+      }
+      expect(folder).toBe(here)
+      return runs.map(({ id }) => id)
+    }
+    await expect.poll(ids).toEqual(['one'])
+    await writeRun(join(here, 'two'))
+    await expect.poll(ids).toEqual(['one', 'two'])
+    const reader = (await fetch(`${own.url}/api/changes`)).body!.pipeThrough(new TextDecoderStream()).getReader()
+    await reader.read()
+    await writeRun(join(here, 'three'))
+    expect(await ids()).toEqual(['one', 'two']) // Whoever is told of changes need not be told twice.
+    const closed = own.close()
+    expect((await reader.read().catch(() => ({ done: true }))).done).toBe(true)
+    await closed
+  })
+
+  test('serves no picture that is none', async () => {
+    const here = await temporaryFolder()
+    await writeRun(join(here, 'one'))
+    await mkdir(join(here, 'one', 'replay.gif'))
+    const own = await openDashboard({ folder: here, port: 0 })
+    onTestFinished(() => own.close())
+    await fetch(`${own.url}/api/runs`)
+    const response = await fetch(`${own.url}/api/replay?run=one`)
+    expect([response.status, (await response.json()).error.message]).toEqual([
+      400,
+      'replay.gif: got a folder, expected a picture',
+    ])
+  })
+
+  test('in a thread of its own is closed while it is asked, and then nobody answers', async () => {
+    const own = await openDashboard({ folder, port: 0, ownThread: true })
+    expect(own.numRuns).toBe(2)
+    const asked = Array.from({ length: 30 }, (_, i) =>
+      fetch(`${own.url}/api/${i % 2 ? 'curves?metric=loss&run=first' : 'changes'}`).then(
+        () => 'answered',
+        () => 'broken off',
+      ),
+    )
+    await own.close()
+    expect(await Promise.all(asked)).toHaveLength(30)
+    await expect(fetch(own.url)).rejects.toThrow()
+  })
+
+  test('needs a folder, an address that is free, and options that it knows', async () => {
+    await expect(openDashboard({ folder: join(folder, 'nowhere') })).rejects.toThrow(
+      'nowhere: got no such folder, expected a folder with runs',
+    )
+    const port = Number(new URL(page.url).port)
+    await expect(openDashboard({ folder, port })).rejects.toThrow(
+      /^port: got 127.0.0.1:\d+ \(.*expected an address that is free/,
+    )
+    await expect(openDashboard({ folder, port, ownThread: true })).rejects.toThrow(/^port: got 127.0.0.1:\d+/)
+    await expect(openDashboard({ prot: 1 } as never)).rejects.toThrow('option of openDashboard: got "prot"')
+    await expect(openDashboard({ folder, pollMs: 0 })).rejects.toThrow('pollMs: got 0')
+  })
+})
