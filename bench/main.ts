@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url'
 import { VERSION } from '../src/index.ts'
 import { bestKernelBuild } from '../src/kernels/bind.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
-import { keepRecord, type Machine, measuredCommit, staleRooms, tableRooms, writeTables } from './record.ts'
+import { keepRecord, type Machine, measuredCommit, tableRooms, writeTables } from './record.ts'
 import { missed, type RoomReport } from './report.ts'
 
 const ROOMS = [
@@ -96,6 +96,7 @@ async function bench(words: readonly string[]): Promise<void> {
     throw new Error(`${unknown.join(', ')}: expected ${[...ROOMS, ...WAYS].join(', ')}`)
   }
   if (words.includes('stale')) {
+    const { staleRooms } = await import('./stale.ts')
     const stale = staleRooms()
     console.log(stale.length > 0 ? stale.join('\n') : 'every record is of the sources that are here')
     process.exitCode = stale.length > 0 ? 1 : 0

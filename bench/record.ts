@@ -1,6 +1,6 @@
 /**
  * What a room measured, kept in `bench/records/<room>.json` with its commit, date and load. `docs/bench.md` has a table of each record
- * between two marks, written here and never by hand; `staleRooms` tells which records are older than the sources they measured.
+ * between two marks, written here and never by hand; `stale.ts` tells which records are older than the code that they measured.
  */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -23,13 +23,11 @@ export interface RoomRecord extends Machine, RoomReport {
   readonly date: string
   /** The machine's load over the last minute, before the room was visited and after. */
   readonly load: readonly [before: number, after: number]
-  /** Git's hash of each folder whose speed the room measures. */
-  readonly sources: Readonly<Record<string, string>>
 }
 
 /** The folders whose code decides a room's figures; each room has its own folder besides. */
 const TRAINS = ['src/kernels', 'src/systems', 'src/world', 'src/policies', 'src/algorithms', 'src/training']
-const SOURCES: Readonly<Record<string, readonly string[]>> = {
+export const SOURCES: Readonly<Record<string, readonly string[]>> = {
   kernels: ['src/kernels'],
   widths: ['src/kernels', 'src/policies'],
   devices: ['src/policies/devices', 'src/kernels'],
@@ -54,7 +52,9 @@ export const tableRooms: readonly string[] = [
   ...['devices', 'agents', 'plots'],
 ]
 
-const git = (...words: string[]): string => execFileSync('git', ['-C', root, ...words], { encoding: 'utf8' }).trim()
+/** What git prints. */
+export const git = (...words: string[]): string =>
+  execFileSync('git', ['-C', root, ...words], { encoding: 'utf8' }).trim()
 
 /** The commit that is measured. Throws where sources differ from it: a record of them could not be made again. */
 export function measuredCommit(): string {
@@ -63,14 +63,9 @@ export function measuredCommit(): string {
   return git('rev-parse', '--short=10', 'HEAD')
 }
 
-function sourcesOf(room: string): Record<string, string> {
-  const folders = [...(SOURCES[room] ?? []), `bench/${room}`]
-  return Object.fromEntries(folders.map((folder) => [folder, git('rev-parse', `HEAD:${folder}`)]))
-}
-
 /** Writes a room's record. */
-export function keepRecord(report: RoomReport, rest: Omit<RoomRecord, keyof RoomReport | 'sources'>): void {
-  const record: RoomRecord = { ...rest, sources: sourcesOf(report.room), ...report }
+export function keepRecord(report: RoomReport, rest: Omit<RoomRecord, keyof RoomReport>): void {
+  const record: RoomRecord = { ...rest, ...report }
   mkdirSync(recordsFolder, { recursive: true })
   writeFileSync(join(recordsFolder, `${report.room}.json`), `${JSON.stringify(record, null, 1)}\n`)
 }
@@ -112,15 +107,4 @@ export function withRecords(markdown: string, records: readonly RoomRecord[]): s
 export function writeTables(): string {
   writeFileSync(docsPath, withRecords(readFileSync(docsPath, 'utf8'), readRecords()))
   return docsPath
-}
-
-/** One line for each table that has no record, or whose sources have changed since it was measured. */
-export function staleRooms(records = readRecords(), now = sourcesOf, rooms = tableRooms): string[] {
-  const missing = rooms.filter((room) => !records.some((record) => record.room === room))
-  const stale = records.flatMap(({ room, commit, sources }) => {
-    const today = now(room)
-    const changed = Object.keys(today).filter((folder) => today[folder] !== sources[folder])
-    return changed.length === 0 ? [] : [`${room}: measured at ${commit}; since then ${changed.join(', ')} changed`]
-  })
-  return [...missing.map((room) => `${room}: no record`), ...stale]
 }

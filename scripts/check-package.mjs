@@ -91,7 +91,8 @@ function checkSourceMap() {
     cwd: folder,
     encoding: 'utf8',
   })
-  const [, file, line] = /at .*colonnade\/(src\/.*\.ts):(\d+)/.exec(stderr) ?? []
+  // The first frame is the error's own constructor.
+  const [, file, line] = /at (?!new ).*colonnade\/(src\/.*\.ts):(\d+)/.exec(stderr) ?? []
   const text = file === undefined ? '' : readFileSync(join(root, file), 'utf8').split('\n')[Number(line) - 1]
   tell(`source maps: an error comes from ${file}:${line}`, text.includes('throw ') ? [] : [`${text.trim()}\n${stderr}`])
 }

@@ -56,6 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@huggingface/tokenizers': ['language'],
   '@observablehq/plot': ['bench'],
   linkedom: ['bench'],
+  typescript: ['bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bitecs'].includes(name))

@@ -6,9 +6,10 @@
  */
 import { assert, checkGiven } from '../base/errors.ts'
 import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
-import { type ColumnLoop, type LoopType, moduleOfLoop } from './column-module.ts'
+import { moduleOfLoop } from './column-module.ts'
 import { placesIn } from './compiled.ts'
 import type { Kernels } from './kernels.ts'
+import type { ColumnLoop, LoopType } from './loop.ts'
 import { bindingOf } from './own.ts'
 
 /** The columns that such a loop reads and writes. */

@@ -4,7 +4,7 @@
  * constant anew at each use.
  */
 import { assert } from '../base/errors.ts'
-import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
+import type { ColumnLoop, LoopElement } from './loop.ts'
 
 const I32 = 0x7f
 const F32 = 0x7d
@@ -278,30 +278,4 @@ function bytesOf(value: number): number[] {
   const bytes = new Uint8Array(4)
   new DataView(bytes.buffer).setFloat32(0, value, true)
   return [...bytes]
-}
-
-/**
- * How a number is kept in a column: as it is, as a whole number (rounded toward 0, and held within the type's bounds; NaN is 0),
- * or as a flag, 1 for every number but 0.
- */
-export type LoopType = 'f32' | 'i32' | 'u8' | 'flag'
-
-/** One element of each row of a column. */
-export interface LoopElement {
-  /** Which of the columns that the loop is called with. */
-  readonly column: number
-  readonly type: LoopType
-  /** Elements a row of the column, and which of them this is. */
-  readonly width: number
-  readonly element: number
-  /** Where its number is, or goes, in the program. */
-  readonly register: number
-}
-
-/** A program, the elements that fill its columns before it runs, and those that take its results. */
-export interface ColumnLoop {
-  readonly program: ExpressionProgram
-  readonly loads: readonly LoopElement[]
-  readonly stores: readonly LoopElement[]
-  readonly numColumns: number
 }
