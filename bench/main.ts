@@ -10,7 +10,7 @@
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
  *     npm run bench -- tables [rooms]     keeps each room's record in bench/records and writes its table into docs/bench.md; by default all rooms that have one there
- *     npm run bench -- stale              tells which records are older than the sources they measured; exit code 1 where one is
+ *     npm run bench -- stale              tells which tables have no record, or one older than the code it measured; exit code 1 where one is
  */
 import { spawn } from 'node:child_process'
 import { availableParallelism, cpus, loadavg } from 'node:os'
@@ -98,7 +98,7 @@ async function bench(words: readonly string[]): Promise<void> {
   if (words.includes('stale')) {
     const { staleRooms } = await import('./stale.ts')
     const stale = staleRooms()
-    console.log(stale.length > 0 ? stale.join('\n') : 'every record is of the sources that are here')
+    console.log(stale.length > 0 ? stale.join('\n') : 'every table has a record of the code that is here')
     process.exitCode = stale.length > 0 ? 1 : 0
     return
   }

@@ -70,7 +70,7 @@ export function hideOwnFrames<E>(error: E): E {
   return error
 }
 
-/** What was thrown, in words: its message, or its stack, where it is an error; else what it is. Never throws, whatever it is. */
+/** Describes a thrown value: an error's message or stack, or the value itself. Never throws, also for hostile objects. */
 export function thrownText(thrown: unknown, part: 'message' | 'stack' = 'message'): string {
   try {
     if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : show(thrown)
@@ -81,14 +81,14 @@ export function thrownText(thrown: unknown, part: 'message' | 'stack' = 'message
   }
 }
 
-/** What a user's function threw, as an error: itself without our frames, or an `InputError` where it is none. */
+/** Turns what a user's function threw into an error: an error loses our frames, any other value becomes an `InputError`. */
 export function thrownBy(subject: string, name: string, thrown: unknown): Error {
   try {
     if (thrown instanceof Error && typeof thrown.stack === 'string' && typeof thrown.message === 'string') {
       return hideOwnFrames(thrown)
     }
   } catch {
-    // It is told below.
+    // An error whose properties throw: reported below.
   }
   return new InputError(
     subject,

@@ -118,7 +118,7 @@ export function part(noun: string, initial: string, description: string): Settin
   }
 }
 
-/** Numbers of a list, at most: each may be a layer of a network. */
+/** The most numbers of a list: each may be a layer of a network. */
 const LIST_MAX = 1000
 
 /** A list of whole numbers of at least `min`; may be empty. */

@@ -104,7 +104,7 @@ async function realPathOf(subject: string, path: string): Promise<string> {
   throw new InputError(subject, `${path}, which is no file`, 'a module that is there')
 }
 
-/** What a module and the files that it names have at most: a stranger's is looked through before anybody allows it. */
+/** Limits of a module and the files that it names: they are read before the user allows them. */
 const [MODULE_BYTES, MODULE_NAMES] = [2 ** 28, 10_000]
 const MODULE_EXPECTED = `plain files of at most ${MODULE_BYTES} bytes together, with ${MODULE_NAMES} names of files in them`
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import { outliveReaders } from './show/streams.ts'
 /** The command line. */
+import { outliveReaders } from './show/streams.ts'
 import { runCommand } from './words/command.ts'
 import { commandIsDone, tellStrayErrors } from './words/stray.ts'
 

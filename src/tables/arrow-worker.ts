@@ -30,7 +30,7 @@ serveReads(
   { leavesWork: false },
 )
 
-/** @throws InputError for bytes of which the library makes no table: it speaks of what it met, not of the file. */
+/** @throws InputError for bytes that are no table: the library's own errors do not name the file's fault. */
 function tableOf(path: string, bytes: Uint8Array): Arrow.Table {
   try {
     return arrow.tableFromIPC(bytes)

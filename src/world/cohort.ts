@@ -1,3 +1,7 @@
+/**
+ * The contract of a kind of cohort, and the two kinds: a cohort of episodes, whose lanes step, and a cohort of conversations, whose lanes
+ * decode. `kinds.ts` has what a world calls of each, and `systems/systems.ts` their systems.
+ */
 import { InputError } from '../base/errors.ts'
 import type { PlannedObjects } from '../components/arena.ts'
 import type { Columns, Plan } from '../components/column.ts'

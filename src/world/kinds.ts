@@ -1,4 +1,4 @@
-/** The two kinds of cohort that there are: everything else asks here. */
+/** What a world calls of the two kinds of cohort. Their systems are in `systems/systems.ts`, above the world. */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Columns } from '../components/column.ts'
 import type { Cohort, CohortKind } from './cohort.ts'

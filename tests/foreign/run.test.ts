@@ -460,10 +460,12 @@ describe('a config.json decides on nothing outside its folder', () => {
       ['backend', 'backendSettings'],
     ],
     [{ engine: ['vllm:http://127.0.0.1:9'], engineSettings: ['model=a'], loggers: ['csv', 'mlflow'] }, []],
+    [{ loggers: ['jsonl|path=/etc/motd'] }, ['loggers']],
+    [{ loggers: ['csv', 'jsonl:'] }, ['loggers']],
     [{ loggers: ['/project/mine.mjs'] }, []],
   ])('%j: of it is told again %j', (settings, keys) => {
     expect(Object.keys(reachOf(settings))).toEqual(keys)
-    if (keys.length > 0) expect(() => refuseReach('run', settings, new Map())).toThrow(/^engine|^backend/)
+    if (keys.length > 0) expect(() => refuseReach('run', settings, new Map())).toThrow(/^(engine|backend|loggers)/)
     refuseReach('run', settings, new Map(keys.map((key) => [key, ''])))
   })
 })

@@ -4,7 +4,7 @@ import { InputError, show } from '../../base/errors.ts'
 import { disk } from '../../base/files/files.ts'
 import type { SettingValue } from '../../base/settings.ts'
 
-/** The most bytes of such a file: the time to look for keys that stand twice grows with the square of their number. */
+/** The most bytes of such a file: the check for duplicate keys takes quadratic time. */
 const CONFIG_BYTES = 2 ** 16
 
 /** A value as a word of the command line has it, and the line where it stands. */

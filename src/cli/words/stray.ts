@@ -18,7 +18,7 @@ export function tellStrayErrors(): void {
   process.on('exit', tellEarlyEnd)
 }
 
-/** From here on the process may end: its command is done. */
+/** The command is done: the process may end now. */
 export function commandIsDone(): void {
   process.off('exit', tellEarlyEnd)
 }
@@ -28,7 +28,7 @@ const SIGNAL = 128
 /** Node's exit code where an await at the top of a module never settles; Node 20 hands 0 to the listeners. */
 const UNSETTLED = 13
 
-/** Tells of an end before the command is done, as by `process.exit` in a user's module, and lets it not pass for success. */
+/** Reports a process that ends before its command is done, as by `process.exit` in a user's module. Its exit code is not 0. */
 function tellEarlyEnd(code: number): void {
   if (code > SIGNAL) return
   const place = placeOf(new Error().stack!)

@@ -1,3 +1,8 @@
+/**
+ * The engine that computes in this process: a transformer over the world's memory. It reads ids in the cohort's columns, appends each
+ * chosen token there, and shows the decoder's columns without a copy. Each step advances all slots with a turn by one token. Other threads
+ * of the trainer take shares of the slots; the tokens are the same for any number of threads.
+ */
 import { InputError } from '../../base/errors.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
 import { type DecoderColumns, TransformerDecoder } from '../../language/transformer/decoder.ts'

@@ -1,6 +1,6 @@
 /**
  * What is looked at after each call of an environment, by `checkEnvironment` and in the first rollouts of a training
- * (`watched-lanes.ts`), and how it is said what is wrong there.
+ * (`systems/episodes/watch.ts`), and how it is said what is wrong there.
  */
 import { choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'

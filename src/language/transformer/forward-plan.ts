@@ -1,4 +1,4 @@
-/** The columns of a transformer's forward pass. */
+/** The columns that a transformer's forward pass writes: those of all layers where gradients follow, else of one. */
 import { column, type Plan } from '../../components/column.ts'
 import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { LoraModel } from './lora.ts'

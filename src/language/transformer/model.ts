@@ -1,3 +1,4 @@
+/** A decoder-only transformer before it has memory: its parameters, by their Hugging Face names and shapes, in one flat f32 block. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
 import type { Parameter } from '../../policies/policy.ts'

@@ -1,6 +1,6 @@
 /**
- * What a training reaches beyond its folder: files elsewhere, servers with a key. A run's `config.json` may be a stranger's, so it does
- * not decide about them alone.
+ * The settings by which a training writes files outside its folder or sends a key to a server. A run's `config.json` may come from a
+ * stranger, so `resume` takes these settings only from the caller.
  */
 import { isModulePath } from '../../base/definition.ts'
 import { InputError } from '../../base/errors.ts'
@@ -9,7 +9,7 @@ import type { SettingValue } from '../../base/settings.ts'
 /** Settings of engines and backends that name a key, or a folder to write to. */
 const REACHING = /^(apiKeyVariable|weights|deltas)=/
 
-/** The settings of a run that reach beyond its folder, as texts of a command line. */
+/** Those settings of a run, as texts of a command line. */
 export function reachOf(settings: object): Record<string, string> {
   const told = settings as Readonly<Record<string, SettingValue>>
   const list = (key: string) => (told[key] ?? []) as readonly string[]
@@ -20,12 +20,12 @@ export function reachOf(settings: object): Record<string, string> {
   return Object.fromEntries(keys.map((key) => [key, String(told[key])]))
 }
 
-/** Whether a logger is told where it writes or sends to. */
+/** Whether a logger has a setting, such as the place where it writes. */
 function isPlaced(word: string): boolean {
   return word.includes('|') || (word.includes(':') && !isModulePath(word))
 }
 
-/** @throws InputError where the run in a folder has a setting that reaches beyond it, and the caller does not give it. */
+/** @throws InputError where the run in a folder has such a setting, and the caller does not give it. */
 export function refuseReach(folder: string, settings: object, given: ReadonlyMap<string, SettingValue>): void {
   for (const [key, text] of Object.entries(reachOf(settings))) {
     if (given.has(key)) continue

@@ -367,7 +367,7 @@ export function shareOf(world: World): (index: number) => string {
 
 /** What actors and the thread that they work for tell each other: memory that both have. */
 export interface ActorColumns {
-  /** See `Word`; behind these, how many rollouts each actor has collected, from the first of the training on. */
+  /** See `Word` of `actors.ts`; behind these, how many rollouts each actor has collected since the training began. */
   readonly words: Int32Array
   /** Of each actor: seconds that it waited; then of each buffer when each actor began its rollout, in ms since the epoch. */
   readonly times: Float64Array

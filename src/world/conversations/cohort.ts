@@ -1,7 +1,7 @@
 /**
  * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
  * after another, so a lane that is done goes on at once while others still decode. First it is a draft, which knows its options and its
- * model and plans its columns (`conversation-draft.ts`); then a cohort over them (`conversation-columns.ts`).
+ * model and plans its columns (`draft.ts`); then a cohort over them (`columns.ts`).
  *
  * A tick says one token in every lane that has the turn; a lane that is done is stored. What the environment said each
  * turn is worth is recorded, and the conversation's reward is a declared reduction of it (`rewardReduction`), for

@@ -1,7 +1,7 @@
 /**
  * A cohort of episodes: the lanes of one environment under one policy. First a draft, which knows its options and its network's shapes
- * (`episode-draft.ts`, which also plans its columns); then, when the world has taken its memory, components over windows on the rollout
- * (`episode-columns.ts`), of which each thread has its share of the lanes (`episode-shares.ts`).
+ * (`draft.ts`, which also plans its columns); then, when the world has taken its memory, components over windows on the rollout
+ * (`columns.ts`), of which each thread has its share of the lanes (`shares.ts`).
  */
 import type { Action, ActionMask } from '../../components/action.ts'
 import type { Column, Columns, Plan } from '../../components/column.ts'
