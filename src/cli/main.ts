@@ -6,5 +6,5 @@ import { commandIsDone, tellStrayErrors } from './words/stray.ts'
 
 outliveReaders()
 tellStrayErrors()
-await runCommand(process.argv.slice(2))
-commandIsDone()
+// Not awaited at the top: Node would warn of this line where a user's module never settles.
+runCommand(process.argv.slice(2)).then(commandIsDone)

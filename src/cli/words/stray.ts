@@ -25,8 +25,6 @@ export function commandIsDone(): void {
 
 /** Exit codes above this are those of signals. */
 const SIGNAL = 128
-/** Node's exit code where an await at the top of a module never settles; Node 20 hands 0 to the listeners. */
-const UNSETTLED = 13
 
 /** Reports a process that ends before its command is done, as by `process.exit` in a user's module. Its exit code is not 0. */
 function tellEarlyEnd(code: number): void {
@@ -34,7 +32,7 @@ function tellEarlyEnd(code: number): void {
   const place = placeOf(new Error().stack!)
   const got = place === null ? 'an await of what never settles' : `an end of the process with code ${code} at ${place}`
   console.error(`colonnade: got ${got}, expected none before the command is done`)
-  if (code === 0 || code === UNSETTLED) process.exitCode = 1
+  if (code === 0) process.exitCode = 1
 }
 
 /** The error in one line, with the line of the user's that it comes from; the whole stack where it comes from none. */
