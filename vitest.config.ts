@@ -124,6 +124,7 @@ export default defineConfig(({ mode }) => ({
   plugins: [builtWorkers],
   resolve: { alias: ownSource },
   test: {
+    globalSetup: new URL('tests/support/built-now.ts', root).pathname,
     setupFiles: [new URL('tests/support/colors-unset.ts', root).pathname],
     projects: [
       { extends: true, mode, test: { name: 'sharing', include: SHARING, exclude: leftOut(mode), isolate: false } },

@@ -1,10 +1,11 @@
 // Builds the kernels. Writes src/kernels/twins.ts, which hands the SIMD twins (AssemblyScript) their arguments, and compiles
 // the twins into dist/src/kernels: the baseline build and the one with relaxed SIMD (fused multiply-add), each for shared and
-// for unshared memory. Skips what is newer than its sources. Every module imports its memory and holds no data segment, so
+// for unshared memory. Skips what is made of these sources already. Every module imports its memory and holds no data segment, so
 // that it may lie over any columns.
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { begin, changedSources } from './stamp.mjs'
 
 const scripts = fileURLToPath(new URL('.', import.meta.url))
 const folder = join(scripts, '../src/kernels')
@@ -12,20 +13,14 @@ const out = join(scripts, '../dist/src/kernels')
 const binding = join(folder, 'twins.ts')
 const ENTRY = 'entry.simd.ts'
 
-const sources = readdirSync(folder, { recursive: true }).filter(
-  (name) => /\.(ts|native\.c)$/.test(name) && name !== 'twins.ts',
-)
-const paths = [
-  ...sources.map((name) => join(folder, name)),
-  ...['build-kernels.mjs', 'kernel-twins.mjs'].map((name) => join(scripts, name)),
-]
-const newest = Math.max(...paths.map(modifiedMs))
-const newestTwin = Math.max(...paths.filter((path) => /\.simd\.ts$|plain\.ts$|\.mjs$/.test(path)).map(modifiedMs))
+const changed = changedSources('kernels')
+const areTwinsChanged = changed.some((path) => /\.simd\.ts$|plain\.ts$|\.mjs$/.test(path))
 
 const builds = ['simd', 'relaxed'].flatMap((build) => ['shared', 'unshared'].map((memory) => ({ build, memory })))
 const targets = builds.map(({ build, memory }) => ({ build, memory, path: join(out, `${build}.${memory}.wasm`) }))
-const old = targets.filter(({ path }) => modifiedMs(path) <= newestTwin)
-if (old.length > 0 || modifiedMs(binding) <= newest) {
+const old = targets.filter(({ path }) => areTwinsChanged || !existsSync(path))
+if (old.length > 0 || changed.length > 0 || !existsSync(binding)) {
+  const stamp = begin('kernels')
   const { bindingOf, readTwins } = await import('./kernel-twins.mjs')
   const twins = readTwins()
   writeFileSync(binding, bindingOf(twins))
@@ -35,6 +30,7 @@ if (old.length > 0 || modifiedMs(binding) <= newest) {
     await compile(path, entry, build === 'relaxed', memory === 'shared')
     checkModule(path)
   }
+  stamp.done()
 }
 
 /** Compiles what a module exports that would lie in src/kernels. */
@@ -83,8 +79,4 @@ function checkModule(path) {
   if (!WebAssembly.validate(bytes)) return // This runtime cannot read it; one that can will say what is wrong.
   const imports = section(new WebAssembly.Module(bytes)).map(({ module, name }) => `${module}.${name}`)
   if (imports.join() !== 'env.memory') throw new Error(`${path} imports ${imports.join()}`)
-}
-
-function modifiedMs(path) {
-  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 }

@@ -6,12 +6,13 @@
 // the same object as the package's own. What the command line and the judges' workers need before the entries stays in files
 // of their own, so that they do not load the rest. All other modules (commands, workers, what is imported where it is first
 // used) are compiled one by one.
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { RolldownMagicString, rolldown } from 'rolldown'
 import { parseSync } from 'rolldown/utils'
 import ts from 'typescript'
+import { begin, changedSources, SOURCES } from './stamp.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = join(root, 'src')
@@ -31,14 +32,14 @@ const { options } = ts.parseJsonConfigFileContent(
   ts.sys,
   root,
 )
-/** When what is written here was last changed for all modules. */
-const NEWEST_RULE = Math.max(
-  ...['tsconfig.json', 'scripts/build-modules.mjs'].map((path) => modifiedMs(join(root, path))),
-)
-const files = ['src', 'bench', 'examples'].flatMap(modulesIn)
-/** Written last: where it is newer than all sources, all is built. */
-const DONE = join(out, 'modules.done')
-if (modifiedMs(DONE) > Math.max(NEWEST_RULE, ...files.map(modifiedMs))) process.exit()
+const changed = changedSources('modules')
+if (changed.length === 0) process.exit()
+const stamp = begin('modules')
+const files = SOURCES.modules()
+  .filter((path) => /^(src|bench|examples)\//.test(path))
+  .map((path) => join(root, path))
+const isRuleChanged = changed.some((path) => !path.endsWith('.ts'))
+for (const path of changed) if (!existsSync(join(root, path))) removeBuilt(path)
 
 const apart = reachable(SMALL.map((path) => join(source, path)))
 const entries = files.filter((file) => file === join(source, 'index.ts') || dirname(file) === join(source, 'entries'))
@@ -46,13 +47,13 @@ const bundled = [...reachable(entries)].filter((file) => !apart.has(file))
 
 await writeBundle(new Set(bundled))
 for (const file of files) if (!bundled.includes(file)) writeModule(file)
-writeFileSync(DONE, '')
+chmodSync(join(out, 'src/cli/main.js'), 0o755)
+stamp.done()
 
-/** The TypeScript modules of a folder. */
-function modulesIn(folder) {
-  return readdirSync(join(root, folder), { recursive: true })
-    .filter((name) => name.endsWith('.ts') && !name.endsWith('.simd.ts') && !name.endsWith('.d.ts'))
-    .map((name) => join(root, folder, name))
+/** Takes away what was built of a module that is gone. */
+function removeBuilt(path) {
+  const built = join(out, path.replace(/\.ts$/, ''))
+  for (const ending of ['.js', '.js.map', '.d.ts']) rmSync(built + ending, { force: true })
 }
 
 /** The modules that importing these evaluates, themselves included. */
@@ -155,10 +156,10 @@ function transform(code, file) {
     : null
 }
 
-/** Compiles a module by itself, unless what stands in dist is newer than it. A facade has no map, so it is none of ours. */
+/** Compiles a module by itself, unless that was done already. A facade has no map, so it is none of ours. */
 function writeModule(file) {
-  const built = modifiedMs(join(out, `${builtPath(file)}.map`))
-  if (built > modifiedMs(file) && built > NEWEST_RULE) return
+  const isBuilt = existsSync(join(out, `${builtPath(file)}.map`))
+  if (isBuilt && !isRuleChanged && !changed.includes(relative(root, file))) return
   const { outputText, sourceMapText } = ts.transpileModule(movable(readFileSync(file, 'utf8'), file).toString(), {
     compilerOptions: { ...options, module: ts.ModuleKind.ESNext, emitDeclarationOnly: false, declaration: false },
     fileName: file,
@@ -177,10 +178,6 @@ function builtPath(file) {
 function specifierOf(path, from) {
   const way = relative(dirname(from), path)
   return way.startsWith('.') ? way : `./${way}`
-}
-
-function modifiedMs(path) {
-  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 }
 
 function write(path, text) {

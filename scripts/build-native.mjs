@@ -1,22 +1,25 @@
 // Builds the native bodies for this machine, dist/native/native.node, where there are a C compiler (CC, else cc; with the flags
 // CFLAGS besides) and Node's headers. Says what it did. Where it cannot, nothing fails: dist/native/why.txt says why, and the
 // runtime (src/kernels/native.ts) tells it.
-import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { buildAddon, lastChange } from './native-addon.mjs'
+import { buildAddon } from './native-addon.mjs'
+import { begin, changedSources } from './stamp.mjs'
 
 const out = fileURLToPath(new URL('../dist/native', import.meta.url))
 const addon = join(out, 'native.node')
 const why = join(out, 'why.txt')
 const compiler = process.env.CC ?? 'cc'
 
-if (!(existsSync(addon) && statSync(addon).mtimeMs > lastChange())) {
+if (!existsSync(addon) || changedSources('native').length > 0) {
+  const stamp = begin('native')
   mkdirSync(out, { recursive: true })
   const start = performance.now()
   const reason = await build().catch((error) => error.message)
   if (reason === undefined) {
     rmSync(why, { force: true })
+    stamp.done()
     console.log(`native kernels: built with ${compiler} in ${((performance.now() - start) / 1000).toFixed(1)} s`)
   } else {
     rmSync(addon, { force: true })

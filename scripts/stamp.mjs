@@ -1,0 +1,68 @@
+// What each step of the build was made of. A step keeps the hashes of its sources in dist/<step>.json when it is done: what
+// has the same bytes is not built again, and tests end at once where dist is of other sources (tests/support/built-now.ts).
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const filesIn = (folder, pattern) =>
+  readdirSync(join(root, folder), { recursive: true })
+    .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
+    .filter((path) => pattern.test(path))
+const scripts = (...names) => names.map((name) => `scripts/${name}.mjs`)
+
+/** The sources of each step, by path from the repository's root. */
+export const SOURCES = {
+  kernels: () => [
+    ...filesIn('src/kernels', /(?<!\/twins)\.ts$|\.native\.c$/),
+    ...scripts('build-kernels', 'kernel-twins'),
+  ],
+  modules: () => [
+    ...['src', 'bench', 'examples'].flatMap((folder) => filesIn(folder, /(?<!\.simd|\.d)\.ts$/)),
+    ...[...scripts('build-modules'), 'tsconfig.json'],
+  ],
+  native: () => [
+    ...filesIn('src/kernels', /\.native\.[ch]$|\.simd\.ts$/),
+    ...scripts('native-addon', 'native-glue', 'native-platforms', 'kernel-twins'),
+  ],
+}
+
+/** Which sources of a step were changed, added or removed since it was last done: all of them where it never was. */
+export function changedSources(step) {
+  const [now, then] = [hashesOf(step), stampOf(step)]
+  return [...new Set([...Object.keys(now), ...Object.keys(then)])].filter((path) => now[path] !== then[path])
+}
+
+/** Keeps what a step is about to be made of; `done` writes it down. Until then the step counts as not done. */
+export function begin(step) {
+  const hashes = hashesOf(step)
+  rmSync(pathOf(step), { force: true })
+  return {
+    done() {
+      mkdirSync(join(root, 'dist'), { recursive: true })
+      writeFileSync(pathOf(step), JSON.stringify(hashes, null, 1))
+    },
+  }
+}
+
+/** Whether a step was ever done. */
+export function wasDone(step) {
+  return existsSync(pathOf(step))
+}
+
+function hashesOf(step) {
+  const hash = (path) =>
+    createHash('sha256')
+      .update(readFileSync(join(root, path)))
+      .digest('base64')
+  return Object.fromEntries(SOURCES[step]().map((path) => [path, hash(path)]))
+}
+
+function stampOf(step) {
+  return wasDone(step) ? JSON.parse(readFileSync(pathOf(step), 'utf8')) : {}
+}
+
+function pathOf(step) {
+  return join(root, 'dist', `${step}.json`)
+}

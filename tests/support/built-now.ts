@@ -1,0 +1,16 @@
+/** Ends a run of tests at once where dist is of other sources: a third of the files run what is built, and would not see an edit. */
+// @ts-expect-error: a program of the build, without types.
+import { changedSources, SOURCES, wasDone } from '../../scripts/stamp.mjs'
+
+export default function refuseStale(): void {
+  for (const step of Object.keys(SOURCES)) {
+    if (step === 'native' && !wasDone(step)) continue // It is built where there is a compiler.
+    const changed: string[] = changedSources(step)
+    if (changed.length === 0) continue
+    const which = `${changed[0]}${changed.length > 1 ? ` and ${changed.length - 1} more` : ''}`
+    console.error(
+      `dist: got a build of other sources (${which}), expected one of those that are here; run npm run build`,
+    )
+    process.exit(1)
+  }
+}
