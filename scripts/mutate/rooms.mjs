@@ -58,8 +58,8 @@ export const rooms = {
     tests: ['tests/kernels'],
   },
   gateway: {
-    mutate: ['src/agents/gateway'],
-    tests: ['tests/agents/gateway'],
+    mutate: ['src/agents/gateway', 'src/agents/dialects'],
+    tests: ['tests/agents/gateway', 'tests/agents/dialects'],
     withoutTests: ['cli.test.ts', 'clients.test.ts'],
   },
   engines: {

@@ -3,6 +3,8 @@
 /** What each is for. */
 export const environmentVariables = {
   COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents are not given it",
+  COLONNADE_SERVE_KEY: 'the key that clients of `serve` show',
+  COLONNADE_CONTROL_KEY: 'the key that whoever controls `serve` shows',
   HF_TOKEN: 'the token of the Hugging Face hub, to push and to read what is not public',
   HF_ENDPOINT: "the hub's address; by default https://huggingface.co",
   HF_HUB_CACHE: 'the folder of downloads from the hub; by default `hub` in HF_HOME',
@@ -29,6 +31,11 @@ export function namedVariable(name: string): string | undefined {
 
 /** All variables of this process but those that are Colonnade's alone: for programs that it starts. */
 export function variablesForOthers(): NodeJS.ProcessEnv {
-  const { COLONNADE_GATEWAY_KEY: _, ...others } = process.env
+  const {
+    COLONNADE_GATEWAY_KEY: _,
+    COLONNADE_SERVE_KEY: _serve,
+    COLONNADE_CONTROL_KEY: _control,
+    ...others
+  } = process.env
   return others
 }

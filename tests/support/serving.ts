@@ -1,6 +1,11 @@
 /** What tests of servers ask with, and a model that is small enough to be asked. */
 import { afterAll } from 'vitest'
+import { Hints } from '../../src/agents/dialects/hints.ts'
+import { modelRoutes, stranger } from '../../src/agents/dialects/routes.ts'
+import type { Naming } from '../../src/agents/serving/naming.ts'
+import type { ServedModel } from '../../src/agents/serving/served-model.ts'
 import { type ModelServer, type ServeOptions, serveModel } from '../../src/agents/serving/server.ts'
+import type { Route } from '../../src/base/http/server.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 
 /** A new small model that knows every byte, and its chat template. */
@@ -50,4 +55,10 @@ export async function stream(url: string, body: object): Promise<any[]> {
   const lines = (await response.text()).split('\n\n').filter((line) => line !== '')
   if (lines.at(-1) !== 'data: [DONE]') throw new Error(`the stream ends with ${lines.at(-1)}`)
   return lines.slice(0, -1).map((line) => JSON.parse(line.slice('data: '.length)))
+}
+
+/** The routes of a model, as its server has them. */
+export function routesOf(served: ServedModel, naming: Naming): Map<string, Route> {
+  const host = { served, naming, hints: new Hints() }
+  return new Map(modelRoutes({ host: () => host, asker: () => stranger(host) }))
 }

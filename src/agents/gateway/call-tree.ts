@@ -11,10 +11,10 @@ import { jsonOrText } from '../../base/files/files.ts'
 import type { Message } from '../../environments/text.ts'
 import { spelledMessage } from '../../language/templates/dialogue.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
-import { nextTurn, renderIds, type Tools } from '../../language/tokenizers/turn-ids.ts'
+import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import type { GeneratedToken } from '../serving/batcher.ts'
-import type { ClientAnswer, ClientPrompt } from '../serving/client-turns.ts'
+import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
 
 /** An answer of the model, and what it answers. */
 interface Call {
@@ -101,27 +101,27 @@ export class CallTree {
    * behind them what is new.
    * @throws InputError as `renderIds` does.
    */
-  promptOf(messages: readonly Message[], tools: Tools | undefined): ClientPrompt {
+  promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
     const told = messages.map(asTold)
-    const prompt = this.#promptOf(messages, told, tools)
+    const prompt = this.#promptOf(messages, told, input)
     this.#told.set(prompt, told)
     return prompt
   }
 
-  #promptOf(messages: readonly Message[], told: readonly string[], tools: Tools | undefined): ClientPrompt {
+  #promptOf(messages: readonly Message[], told: readonly string[], input: TemplateInput): ClientPrompt {
     const tokenizer = this.#tokenizer
-    const before = this.#standing(told, toolsKey(tools))
+    const before = this.#standing(told, inputKey(input))
     if (before === null) {
-      const options = { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) }
       this.#countSaid(told)
-      return { ids: Int32Array.from(renderIds(tokenizer, messages, options)), messages, tools }
+      return { ids: promptOf(tokenizer, messages, input), messages, input }
     }
+    const { tools, variables } = input
     const stood = before.messages!
     const all = [...stood, ...messages.slice(stood.length)]
-    const { ids, isRewritten } = nextTurn(tokenizer, stood, all, before.ids.at(-1)!, tools)
+    const { ids, isRewritten } = nextTurn(tokenizer, stood, all, before.ids.at(-1)!, tools, variables)
     if (isRewritten) this.#rewritten++
     this.#countSaid(isRewritten ? told : told.slice(stood.length))
-    return { ids: Int32Array.from(isRewritten ? ids : [...before.ids, ...ids]), messages: all, tools }
+    return { ids: Int32Array.from(isRewritten ? ids : [...before.ids, ...ids]), messages: all, input }
   }
 
   /** The call with the most messages that these begin with. */
@@ -143,7 +143,7 @@ export class CallTree {
 
   /** Keeps an answer that is over. */
   add({ prompt, turn, message }: ClientAnswer): void {
-    const { messages, tools } = prompt
+    const { messages, input } = prompt
     const asked = Array.from(prompt.ids)
     const chosen = turn.tokens.map(({ id }) => id)
     if (this.#calls.some((call) => call.promptLength === asked.length && begins(asked, call.ids, asked.length))) {
@@ -158,7 +158,7 @@ export class CallTree {
       number: this.#calls.length,
       messages: messages === null ? null : [...messages, spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))],
       told: [...(this.#told.get(prompt) ?? []), asTold(message)],
-      ...{ tools: toolsKey(tools), ids: [...asked, ...chosen], promptLength: asked.length, tokens: turn.tokens },
+      ...{ tools: inputKey(input), ids: [...asked, ...chosen], promptLength: asked.length, tokens: turn.tokens },
       isCut: turn.end === 'length',
       parent,
     })
@@ -240,6 +240,6 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(fields.map(([name, each]) => [name, sorted(each)]))
 }
 
-function toolsKey(tools: Tools | undefined): string {
-  return JSON.stringify(sorted(tools ?? null))
+function inputKey({ tools, variables = {} }: TemplateInput): string {
+  return JSON.stringify(sorted([tools ?? null, variables]))
 }

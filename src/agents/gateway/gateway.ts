@@ -8,33 +8,22 @@
  * agents do not have.
  */
 import { randomBytes } from 'node:crypto'
-import type { IncomingHttpHeaders } from 'node:http'
 import { checkOptions, InputError, show } from '../../base/errors.ts'
-import {
-  type Body,
-  type EventStream,
-  listen,
-  RequestError,
-  type RequestHead,
-  type Route,
-  type RouteAnswer,
-} from '../../base/http/server.ts'
-import { isMessage, type Message } from '../../environments/text.ts'
+import { type Body, listen, RequestError, type RequestHead, type Route } from '../../base/http/server.ts'
 import type { Trajectories } from '../../tables/trajectories/trajectories.ts'
-import { chat } from '../serving/chat.ts'
-import { complete } from '../serving/completions.ts'
+import type { ModelHost } from '../dialects/dialect.ts'
+import { Hints } from '../dialects/hints.ts'
+import { DRAWING } from '../dialects/known-fields.ts'
+import { modelRoutes } from '../dialects/routes.ts'
 import { checkFields, integerField } from '../serving/fields.ts'
-import { closing } from '../serving/server.ts'
-import { anthropic } from './anthropic.ts'
+import { admitting, checkedSecret, keyCheck, secretOf, unknownKey } from '../serving/keys.ts'
+import { closing, plainNote } from '../serving/server.ts'
 import type { CallCounts } from './call-tree.ts'
-import type { ChatAnswered, ChatChunk, Dialect } from './dialect.ts'
-import { responses } from './responses.ts'
 import { SessionArchive, type SessionEnd } from './session-archive.ts'
 import {
   checkReward,
   type EndedSession,
   SESSION_LIMITS,
-  Secret,
   type Session,
   type SessionLimits,
   type SessionPlace,
@@ -53,12 +42,17 @@ export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
   readonly maxBodyBytes?: number
   /** What makes and rewards sessions, at least 16 characters; default a random one. */
   readonly operatorKey?: string
+  /** Answer over TLS alone, with this certificate and its private key, in PEM; default plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string }
+  /** Refuse fields of requests that are not known; default false: they are hints, which are counted. */
+  readonly strict?: boolean
   /** Where each session that was made over HTTP is written when it ends, before that is answered; default nowhere. */
   readonly folder?: string
 }
 
 const OPTIONS: readonly (keyof GatewayOptions)[] = [
   ...(['world', 'engine', 'sampling', 'name', 'host', 'port', 'maxBodyBytes', 'operatorKey', 'folder'] as const),
+  'strict',
   ...(['policy', 'weights', 'adapter', 'environment', 'seed', 'slots', 'queue', 'context'] as const),
   ...(Object.keys(SESSION_LIMITS) as (keyof SessionLimits)[]),
 ]
@@ -87,6 +81,8 @@ export interface GatewayCounts extends CallCounts {
   readonly abandoned: number
   /** Of those that are open: they are over, and their files could not be written yet. */
   readonly unwritten: number
+  /** Of each field that changed no answer, how many requests had it. */
+  readonly hints: Readonly<Record<string, number>>
 }
 
 /** A gateway that listens. */
@@ -127,15 +123,13 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions('openGateway', options, OPTIONS)
   const { world, host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, folder } = options
   const operatorKey = options.operatorKey ?? randomBytes(24).toString('base64url')
-  if (typeof operatorKey !== 'string' || operatorKey.length < 16) {
-    throw new InputError('operatorKey', `${String(operatorKey).length} characters`, 'at least 16')
-  }
   const limits = checkedLimits(options)
   const { sourceOf, notes } = await sourceFrom(options)
-  const operator = new Secret(operatorKey)
+  const operator = checkedSecret('operatorKey', operatorKey)
+  const hints = new Hints(options.strict ?? false)
   const archive = new SessionArchive(folder ?? null, sourceOf)
   const sessions = new Sessions(limits, await archive.nextNumber())
-  let totals: Omit<GatewayCounts, 'open' | 'unwritten'> = { ...NO_CALLS, ended: 0, abandoned: 0 }
+  let totals: Omit<GatewayCounts, 'open' | 'unwritten' | 'hints'> = { ...NO_CALLS, ended: 0, abandoned: 0 }
 
   const forget = (session: Session, { counts }: EndedSession, isAbandoned: boolean): void => {
     sessions.remove(session)
@@ -170,97 +164,26 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const sweeping = setInterval(() => void sweep(), 1000)
   sweeping.unref()
 
-  const admitOperator = ({ headers }: RequestHead): void => {
-    if (!operator.is(secretOf(headers))) throw new RequestError(401, "this takes the operator's key", UNKNOWN_KEY)
-  }
+  const admitOperator = keyCheck([operator], "this takes the operator's key")
   const sessionOf = ({ headers, params: { id } }: RequestHead): Session => {
     const session = id === undefined ? sessions.byKey(secretOf(headers)) : sessions.byId(id)
     if (session !== null) return session
     if (id !== undefined) throw new RequestError(404, 'there is no such session, or it is over', { code: 'no_session' })
-    throw new RequestError(401, 'no session has this key, or it is over', UNKNOWN_KEY)
+    throw unknownKey('no session has this key, or it is over')
   }
-  const asking = (
-    answer: (session: Session, body: Body, signal: AbortSignal, number: number) => Promise<RouteAnswer>,
-  ) => {
-    return async ({ body, signal, ...head }: Parameters<Route>[0]): Promise<RouteAnswer> => {
+  const model = modelRoutes({
+    host: (): ModelHost => ({ ...sourceOf(), hints }),
+    asker(head, begins) {
       const session = sessionOf(head)
-      const number = session.begin()
-      const over = () => session.end(Date.now())
-      let answered: RouteAnswer
-      try {
-        answered = await answer(session, body, AbortSignal.any([signal, session.signal]), number)
-        if (!session.isOpen) throw new RequestError(410, 'the session is over', { code: 'session_over' })
-      } catch (error) {
-        over()
-        throw error
+      const number = begins ? session.begin() : 0
+      const drawn = (body: Body) => {
+        for (const name of DRAWING) if (body[name] != null) hints.add(name)
+        return { ...body, ...drawingFields(sourceOf(), session, number) }
       }
-      if (answered === null || !('events' in answered)) {
-        over()
-        return answered
-      }
-      const stream = answered as EventStream
-      return { ...stream, events: finishing(stream.events, over) }
-    }
-  }
-  const asChat = (session: Session, body: Body, signal: AbortSignal, number: number) => {
-    const source = sourceOf()
-    return chat(source.served, source.naming, { ...body, ...drawingFields(source, session, number) }, signal, session)
-  }
-  const translated = (dialectOf: (session: Session, body: Body) => Dialect, keepAs?: (session: Session) => Keeper) =>
-    asking(async (session, body, signal, number) => {
-      const dialect = dialectOf(session, body)
-      const asked = dialect.toChat(body)
-      const keeper = keepAs?.(session)
-      if (body.stream !== true) {
-        const answered = (await asChat(session, asked, signal, number)) as unknown as ChatAnswered
-        const told = dialect.answer(answered, body)
-        keeper?.(told, body, asked)
-        return told
-      }
-      const streamed = { ...asked, stream: true, stream_options: { include_usage: true } }
-      const { events } = (await asChat(session, streamed, signal, number)) as EventStream
-      const told = dialect.events(events as AsyncIterable<ChatChunk>, body)
-      return {
-        events: keeper === undefined ? told : kept(told, (answer) => keeper(answer, body, asked)),
-        isNamed: true,
-      }
-    })
-
-  const created = Math.floor(Date.now() / 1000)
-  const messagesRoute: Route = Object.assign(
-    translated(() => anthropic),
-    { errorBody: anthropic.errorBody! },
-  )
-  const countRoute: Route = Object.assign(
-    async ({ body, ...head }: Parameters<Route>[0]) => {
-      const session = sessionOf(head)
-      const { messages, tools } = anthropic.toChat(body) as { messages: Message[]; tools?: readonly object[] }
-      return { input_tokens: session.promptOf(checkedMessages(messages), tools).ids.length }
+      const { responses, signal } = session
+      return { client: session, drawn, responses, signal, over: () => session.end(Date.now()) }
     },
-    { errorBody: anthropic.errorBody! },
-  )
-  const model: [string, Route][] = [
-    [
-      'GET /v1/models',
-      () => {
-        const { served } = sourceOf()
-        const { name: id, context: max_model_len } = served
-        return { object: 'list', data: [{ id, object: 'model', created, owned_by: 'colonnade', max_model_len }] }
-      },
-    ],
-    ['POST /v1/chat/completions', asking((session, body, ...rest) => asChat(session, chatFields(body), ...rest))],
-    [
-      'POST /v1/completions',
-      asking((session, body, signal, number) => {
-        const source = sourceOf()
-        const asked = { ...body, ...drawingFields(source, session, number) }
-        return complete(source.served, source.naming, asked, signal, session)
-      }),
-    ],
-    ['POST /v1/responses', translated(responsesOf, (session) => keepResponse(session))],
-    ['POST /v1/messages', messagesRoute],
-    ['POST /v1/messages/count_tokens', countRoute],
-  ]
+  })
   const operating: [string, Route][] = [
     [
       'POST /sessions',
@@ -308,14 +231,22 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
       },
     ],
   ])
-  const listening = await listen(routes, { host, port, maxBodyBytes })
+  const listening = await listen(routes, { host, port, maxBodyBytes, tls: options.tls ?? null })
   return {
-    ...{ url: listening.url, operatorKey, notes, trajectories: archive.trajectories, name: options.name ?? 'model' },
+    ...{ url: listening.url, operatorKey, trajectories: archive.trajectories, name: options.name ?? 'model' },
+    notes: [...notes, ...plainNote(host, options.tls ?? null)],
     get counts() {
       let counts: CallCounts = totals
       for (const { calls } of sessions) counts = added(counts, calls.counts)
       const { ended, abandoned } = totals
-      return { ...counts, open: sessions.size, ended, abandoned, unwritten: archive.unwritten.size }
+      return {
+        ...counts,
+        open: sessions.size,
+        ended,
+        abandoned,
+        unwritten: archive.unwritten.size,
+        hints: hints.counts,
+      }
     },
     openSession(place = {}) {
       const { served, name } = sourceOf()
@@ -352,20 +283,11 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   }
 }
 
-/** The same routes for those whom `admit` lets in. */
-function admitting(routes: readonly [string, Route][], admit: (head: RequestHead) => unknown): [string, Route][] {
-  return routes.map(([key, route]) => [
-    key,
-    Object.assign(((request) => route(request)) as Route, { errorBody: route.errorBody, admit }),
-  ])
-}
-
 /** A route under the id of a session. */
 function underSession([key, route]: [string, Route]): [string, Route] {
   return [key.replace(' /', ' /sessions/:id/'), route]
 }
 
-const UNKNOWN_KEY = { code: 'invalid_api_key' }
 const PLACE = ['prompt_id', 'group', 'member', 'epoch']
 const NO_CALLS: CallCounts = { calls: 0, continued: 0, rewritten: 0, retokenized: 0, repeated: 0 }
 
@@ -406,65 +328,4 @@ function placeOf(body: Body): Partial<SessionPlace> {
 
 function urlsOf(url: string, { id }: Session) {
   return { openai_base_url: `${url}/sessions/${id}/v1`, anthropic_base_url: `${url}/sessions/${id}` }
-}
-
-/** The key of a request: OpenAI's clients send a bearer token, Anthropic's a header of its own. */
-function secretOf(headers: IncomingHttpHeaders): string {
-  const { authorization = '' } = headers
-  const key = headers['x-api-key']
-  return typeof key === 'string' ? key : authorization.replace(/^Bearer /i, '')
-}
-
-/** Fields of chat completions, with roles as chat templates know them. */
-function chatFields(body: Body): Body {
-  const { messages } = body
-  if (!Array.isArray(messages)) return body
-  return {
-    ...body,
-    messages: messages.map((message) => (message?.role === 'developer' ? { ...message, role: 'system' } : message)),
-  }
-}
-
-function checkedMessages(messages: readonly Message[]): readonly Message[] {
-  if (messages.length > 0 && messages.every(isMessage)) return messages
-  throw new RequestError(400, 'messages: expected messages with words', { param: 'messages', code: 'bad_field' })
-}
-
-/** The events, and `over` when nobody reads any more. */
-async function* finishing(events: AsyncIterable<object>, over: () => void): AsyncGenerator<object> {
-  try {
-    yield* events
-  } finally {
-    over()
-  }
-}
-
-/** Keeps an answer to Responses for requests that go on with it. */
-type Keeper = (told: object, body: Body, asked: Body) => void
-
-/** The events, of which the last tells the whole answer. */
-async function* kept(events: AsyncIterable<object>, keep: (answer: object) => void): AsyncGenerator<object> {
-  for await (const event of events) {
-    const { response } = event as { response?: { status?: string } }
-    if (response !== undefined && response.status !== 'in_progress') keep(response)
-    yield event
-  }
-}
-
-function responsesOf({ responses: known }: Session, { previous_response_id: id = null }: Body): Dialect {
-  if (id === null) return responses([])
-  const messages = typeof id === 'string' ? known.get(id) : undefined
-  if (messages !== undefined) return responses(messages)
-  throw new RequestError(404, 'previous_response_id: the session has had no such response', {
-    ...{ param: 'previous_response_id', code: 'previous_response_not_found' },
-  })
-}
-
-function keepResponse({ responses: known }: Session): Keeper {
-  return (told, body, asked) => {
-    const { id, output } = told as { id: string; output: readonly Record<string, unknown>[] }
-    const before = (asked.messages as Message[]).slice(typeof body.instructions === 'string' ? 1 : 0)
-    const answered = responses([]).toChat({ input: output }).messages as Message[]
-    known.set(id, [...before, ...answered])
-  }
 }

@@ -3,14 +3,14 @@
  * in the path; both are random, kept as hashes alone, and compared in a time that does not tell how much of them is right. Nothing of a
  * session is found, or looked up, by anybody but who has one of the two.
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { InputError, show } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
 import { philox4x32 } from '../../base/random.ts'
 import type { Message } from '../../environments/text.ts'
-import type { Tools } from '../../language/tokenizers/turn-ids.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
-import type { ClientAnswer, ClientPrompt, ClientTurns } from '../serving/client-turns.ts'
+import type { ClientAnswer, ClientPrompt, ClientTurns, TemplateInput } from '../serving/client-turns.ts'
+import { hashOf, Secret } from '../serving/keys.ts'
 import { checkRoom } from '../serving/naming.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import { type CallCounts, CallTree } from './call-tree.ts'
@@ -162,8 +162,8 @@ export class Session implements ClientTurns {
     return words[0]! * 2 ** 21 + (words[1]! >>> 11)
   }
 
-  promptOf(messages: readonly Message[], tools: Tools | undefined): ClientPrompt {
-    return this.calls.promptOf(messages, tools)
+  promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
+    return this.calls.promptOf(messages, input)
   }
 
   /** Agents ask for more than there is room for: they get what there is. */
@@ -193,23 +193,6 @@ export class Session implements ClientTurns {
 function spent(what: string): RequestError {
   // Not 429, which clients take for a reason to ask again.
   return new RequestError(403, `the session has had its ${what}`, { code: 'session_limit' })
-}
-
-function hashOf(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest()
-}
-
-/** Whether a secret is the one of this hash, in a time that does not depend on how much of it is. */
-export class Secret {
-  readonly #hash: Buffer
-
-  constructor(secret: string) {
-    this.#hash = hashOf(secret)
-  }
-
-  is(said: string): boolean {
-    return timingSafeEqual(this.#hash, hashOf(said))
-  }
 }
 
 /** Sessions that are open. */

@@ -2,40 +2,12 @@
 import { randomInt } from 'node:crypto'
 import { InputError } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
+import type { ModelHost } from '../dialects/dialect.ts'
 import { type GeneratedToken, type Generation, type GenerationGroup, type GenerationRequest, steps } from './batcher.ts'
-import { booleanField, checkFields, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
+import { booleanField, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
 import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
 import { TextStream } from './text-stream.ts'
-
-/** The fields of both. */
-export const DRAWING = [
-  'model',
-  'n',
-  'seed',
-  'stop',
-  'stream',
-  'stream_options',
-  'temperature',
-  'top_p',
-  'top_k',
-  'min_p',
-]
-export const TELLING = ['logprobs', 'return_token_ids', 'return_weight_versions', 'return_tokens_as_token_ids']
-export const IGNORED = [
-  'user',
-  'metadata',
-  'store',
-  'service_tier',
-  'safety_identifier',
-  'prompt_cache_key',
-  'request_id',
-]
-export const REFUSED = {
-  ...{ frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1], logit_bias: [{}] },
-  ...{ min_tokens: [0], ignore_eos: [false], stop_token_ids: [[]], include_stop_str_in_output: [false] },
-  ...{ skip_special_tokens: [true], prompt_logprobs: [], echo: [false], priority: [0], cache_salt: [] },
-}
 
 /** What a request's answer tells beside words. */
 export interface Telling {
@@ -52,15 +24,13 @@ export interface Telling {
 }
 
 /** What both kinds of request have in common. */
-export function readTelling(body: Body, naming: Naming, numTop: number | null): Telling {
+export function readTelling(body: Body, { naming, hints }: ModelHost, numTop: number | null): Telling {
   const model = checkModel(body, naming)
   const isStream = booleanField(body, 'stream', false)
   const options = objectField(body, 'stream_options')
-  checkFields(
-    options,
-    { taken: ['include_usage'], ignored: ['include_obfuscation'], refused: { continuous_usage_stats: [false] } },
-    'stream_options.',
-  )
+  for (const name of Object.keys(options)) {
+    if (name !== 'include_usage') hints.unknown(`stream_options.${name}`, () => 'include_usage')
+  }
   return {
     ...{ model, numTop, isStream },
     tokenIds: booleanField(body, 'return_token_ids', false),

@@ -3,17 +3,25 @@
  * told of its answers. A server knows no client: each request stands for itself. A gateway keeps what was said in a session.
  */
 import type { Message } from '../../environments/text.ts'
+import type { TemplateArguments } from '../../language/templates/chat-template.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { renderIds, type Tools } from '../../language/tokenizers/turn-ids.ts'
 import type { Generation } from './batcher.ts'
 import { checkRoom } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
+
+/** What a chat template is told beside messages. */
+export interface TemplateInput {
+  readonly tools?: Tools | undefined
+  readonly variables?: TemplateArguments
+}
 
 /** Messages, and the ids that they are up to where the assistant's turn begins. */
 export interface ClientPrompt {
   readonly ids: Int32Array
   /** Null where the client sent a text or ids. */
   readonly messages: readonly Message[] | null
-  readonly tools: Tools | undefined
+  readonly input: TemplateInput
 }
 
 /** An answer that is over. */
@@ -29,7 +37,7 @@ export interface ClientTurns {
   /** Whose turns they are: another owner is not told what the engine's slots keep of them. */
   readonly owner?: object
   /** @throws InputError as the tokenizer and its chat template do. */
-  promptOf(messages: readonly Message[], tools: Tools | undefined): ClientPrompt
+  promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt
   /**
    * How many tokens an answer to these ids may have, at most, where `asked` are asked for; null: as many as there can be. `param` is the
    * field that the ids came from.
@@ -48,14 +56,15 @@ export function tellAnswer(client: ClientTurns, answer: ClientAnswer, signal: Ab
 /** Any client of a server that keeps nothing of what was said. */
 export function anyClient(served: ServedModel): ClientTurns {
   return {
-    promptOf: (messages, tools) => ({ ...{ messages, tools }, ids: promptOf(served, messages, tools) }),
+    promptOf: (messages, input) => ({ messages, input, ids: promptOf(served.tokenizer, messages, input) }),
     budgetOf: (ids, asked, param) => checkRoom(ids, asked, param, served),
     answered() {},
   }
 }
 
 /** The ids of messages, up to where the assistant's turn begins. */
-function promptOf({ tokenizer }: ServedModel, messages: readonly Message[], tools: Tools | undefined): Int32Array {
-  const options = { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) }
+export function promptOf(tokenizer: Tokenizer, messages: readonly Message[], input: TemplateInput): Int32Array {
+  const { tools, variables = {} } = input
+  const options = { addGenerationPrompt: true, variables, ...(tools === undefined ? {} : { tools }) }
   return Int32Array.from(renderIds(tokenizer, messages, options))
 }

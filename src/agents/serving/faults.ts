@@ -159,8 +159,8 @@ export class Faults {
 
   /** The same routes, going wrong. */
   over(routes: ReadonlyMap<string, Route>): Map<string, Route> {
-    return new Map(
-      [...routes].map(([key, route]) => {
+    const wrong = new Map(
+      [...routes].map(([key, route]): [string, Route] => {
         const [method, path] = key.split(' ') as [string, string]
         if (method !== 'POST') return [key, route]
         if (/generate$|completions$/.test(path)) return [key, this.#generating(path, route)]
@@ -170,6 +170,11 @@ export class Faults {
         return [key, isUpdate ? this.#changing(path, route, OF_UPDATE) : route]
       }),
     )
+    for (const [key, route] of wrong) {
+      const { admit, errorBody } = routes.get(key)!
+      Object.assign(route, { admit, errorBody })
+    }
+    return wrong
   }
 
   /** The next fault among these; null for none. */

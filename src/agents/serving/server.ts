@@ -1,12 +1,14 @@
 /** A language model of ours behind HTTP, in the shapes that clients of inference servers know. */
-import { checkGiven, checkOptions } from '../../base/errors.ts'
+import { checkGiven, checkOptions, InputError } from '../../base/errors.ts'
 import { type Listening, listen, RequestError, type Route } from '../../base/http/server.ts'
 import { VERSION } from '../../base/version.ts'
+import { Hints } from '../dialects/hints.ts'
+import { modelRoutes, stranger } from '../dialects/routes.ts'
 import type { Batcher } from './batcher.ts'
 import { controlRoutes } from './control.ts'
 import { type FaultOptions, type FaultRecord, Faults } from './faults.ts'
 import { generateRoutes } from './generate.ts'
-import { openaiRoutes } from './openai.ts'
+import { admitting, checkedSecret, keyCheck, type Secret } from './keys.ts'
 import { openServedModel, type ServedModelOptions } from './served-model.ts'
 
 /** What `serveModel` is told. */
@@ -21,13 +23,21 @@ export interface ServeOptions extends ServedModelOptions {
   readonly maxBodyBytes?: number
   /** Also take what whoever trains asks: pause, resume and abort, weights and adapters from folders; default false. */
   readonly control?: boolean
+  /** What clients show, at least 16 characters; default nothing, which only an address of this machine may have. */
+  readonly apiKey?: string
+  /** What shows who controls the server, at least 16 characters; it lets in wherever `apiKey` does. Default: `control` has no key where clients have none. */
+  readonly controlKey?: string
+  /** Answer over TLS alone, with this certificate and its private key, in PEM; default plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string }
+  /** Refuse fields of requests that are not known; default false: they are hints, which are counted. */
+  readonly strict?: boolean
   /** Go wrong on purpose, for tests of clients; default never. */
   readonly faults?: FaultOptions
 }
 
 const SERVE_OPTIONS: readonly (keyof ServeOptions)[] = [
   ...(['policy', 'weights', 'adapter', 'environment', 'seed', 'slots', 'queue', 'context'] as const),
-  ...(['name', 'host', 'port', 'maxBodyBytes', 'control', 'faults'] as const),
+  ...(['name', 'host', 'port', 'maxBodyBytes', 'control', 'faults', 'apiKey', 'controlKey', 'tls', 'strict'] as const),
 ]
 
 /** A model that is served. */
@@ -63,8 +73,14 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
     maxBodyBytes = 4 * 2 ** 20,
     control = false,
     faults,
+    strict = false,
+    tls = null,
+    apiKey,
+    controlKey,
     ...rest
   } = options
+  const keys = keysOf({ host, apiKey, control, controlKey })
+  const hints = new Hints(strict)
   const served = await openServedModel(name, rest)
   const { batcher, weights } = served
   const load = () => ({ state: batcher.state, running: batcher.numRunning, waiting: batcher.numWaiting })
@@ -73,11 +89,19 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
     ...{ weight_version: weights.currentLabel(), logprobs_mode: 'processed_logprobs', is_generation: true },
     ...{ max_model_len: served.context, tokenizer: served.tokenizer.id, vocabulary_size: served.vocabularySize },
     ...{ max_running_requests: batcher.numSlots, max_queued_requests: batcher.queueLength, ...load() },
+    hints: hints.counts,
   })
+  const model = () => ({ served, naming: weights, hints })
+  const information: [string, Route][] = [
+    ['GET /weight_info', () => ({ weight_version: weights.currentLabel() })],
+    ['GET /server_info', info],
+    ['GET /model_info', info],
+    ['GET /get_model_info', info],
+  ]
+  const asked = [...modelRoutes({ host: model, asker: () => stranger(model()) }), ...generateRoutes(served, weights)]
   const routes = new Map<string, Route>([
-    ...openaiRoutes(served, weights),
-    ...generateRoutes(served, weights),
-    ...(control ? controlRoutes(served, weights) : []),
+    ...admitting([...asked, ...information], keys.admitClient),
+    ...admitting(control ? controlRoutes(served, weights) : [], keys.admitController),
     [
       'GET /health',
       () => {
@@ -86,18 +110,55 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
       },
     ],
     ['GET /version', () => ({ version: VERSION })],
-    ['GET /weight_info', () => ({ weight_version: weights.currentLabel() })],
-    ['GET /server_info', info],
-    ['GET /model_info', info],
-    ['GET /get_model_info', info],
   ])
   const wrong = faults === undefined ? null : new Faults(faults, batcher, weights)
-  if (wrong !== null) routes.set('GET /faults', () => ({ records: wrong.records() }))
-  const listening = await listen(wrong?.over(routes) ?? routes, { host, port, maxBodyBytes })
+  if (wrong !== null) {
+    const told = admitting([['GET /faults', () => ({ records: wrong.records() })]], keys.admitController)
+    for (const [key, route] of told) routes.set(key, route)
+  }
+  const listening = await listen(wrong?.over(routes) ?? routes, { host, port, maxBodyBytes, tls })
   return {
-    ...{ url: listening.url, name, context: served.context, notes: served.notes },
+    ...{ url: listening.url, name, context: served.context, notes: [...served.notes, ...plainNote(host, tls)] },
     faultRecords: wrong === null ? null : (from) => wrong.records(from),
     close: closing(listening, batcher),
+  }
+}
+
+/** Addresses that other machines do not reach. */
+const LOOPBACK = /^(127(\.\d{1,3}){3}|localhost|::1)$/
+
+/** What is said of a server that other machines reach without TLS. */
+export function plainNote(host: string, tls: ServeOptions['tls'] | null): readonly string[] {
+  if (LOOPBACK.test(host) || (tls ?? null) !== null) return []
+  return [`keys and words go over the network as they are: give tls, or let a proxy with TLS stand before ${host}`]
+}
+
+/** Who is let in. @throws InputError where strangers of other machines would be, or who controls needs a key and has none. */
+function keysOf({
+  host,
+  apiKey,
+  control,
+  controlKey,
+}: Pick<ServeOptions, 'apiKey' | 'controlKey'> & { host: string; control: boolean }) {
+  const clients = apiKey === undefined ? null : checkedSecret('apiKey', apiKey)
+  const controllers = controlKey === undefined ? null : checkedSecret('controlKey', controlKey)
+  if (clients === null && !LOOPBACK.test(host)) {
+    throw new InputError(
+      'host',
+      `${host} without apiKey`,
+      'apiKey, or an address of this machine alone, like 127.0.0.1',
+    )
+  }
+  if (control && clients !== null && controllers === null) {
+    throw new InputError('control', 'true with apiKey alone', 'controlKey too: clients may not change what is served')
+  }
+  const admit = (secrets: readonly (Secret | null)[], expected: string) => {
+    const known = secrets.filter((secret) => secret !== null)
+    return known.length === 0 ? () => {} : keyCheck(known, expected)
+  }
+  return {
+    admitClient: clients === null ? () => {} : admit([clients, controllers], 'this takes the key of the server'),
+    admitController: admit([controllers ?? clients], 'this takes the key of who controls the server'),
   }
 }
 

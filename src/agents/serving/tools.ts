@@ -3,7 +3,7 @@
  * found by letting the template write one.
  */
 import { InputError } from '../../base/errors.ts'
-import { readToolCalls } from '../../environments/tools/tool-calls.ts'
+import { readToolCalls, type TurnPiece } from '../../environments/tools/tool-calls.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 
 /** A call as OpenAI's API tells it. */
@@ -23,18 +23,32 @@ export function tellsTools(tokenizer: Tokenizer, tools: readonly object[]): bool
   return chatTemplate.render([USER], options) !== chatTemplate.render([USER], { ...options, tools })
 }
 
-/** True where the template writes calls in a form that can be read. */
-export function writesCalls({ chatTemplate }: Tokenizer): boolean {
-  if (chatTemplate === null) return false
+/** The text of a call of `probe` as the template writes it, in a form that can be read; null where there is none. */
+function probedCall({ chatTemplate }: Tokenizer): string | null {
+  if (chatTemplate === null) return null
   const call = { id: 'abcdefghi', type: 'function', function: { name: 'probe', arguments: { key: 'value' } } }
   let text: string
   try {
     text = chatTemplate.render([USER, { role: 'assistant', content: null, tool_calls: [call] }])
   } catch (error) {
-    if (error instanceof InputError) return false // It refuses calls.
+    if (error instanceof InputError) return null // It refuses calls.
     throw error
   }
-  return readToolCalls(text).some(({ call }) => call !== null && 'name' in call && call.name === 'probe')
+  const isProbe = ({ call }: TurnPiece) => call !== null && 'name' in call && call.name === 'probe'
+  return readToolCalls(text).find(isProbe)?.text ?? null
+}
+
+/** True where the template writes calls in a form that can be read. */
+export function writesCalls(tokenizer: Tokenizer): boolean {
+  return probedCall(tokenizer) !== null
+}
+
+/** What ends a call in the form of Hermes and Qwen. */
+export const CALL_END = '</tool_call>'
+
+/** True where each call that the template writes ends with `CALL_END`. */
+export function endsCalls(tokenizer: Tokenizer): boolean {
+  return probedCall(tokenizer)?.endsWith(CALL_END) ?? false
 }
 
 /**

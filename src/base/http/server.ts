@@ -7,9 +7,11 @@ import {
   createServer,
   type IncomingHttpHeaders,
   type IncomingMessage,
+  type RequestListener,
   type Server,
   type ServerResponse,
 } from 'node:http'
+import { createServer as createTlsServer, type ServerOptions as TlsOptions } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { InputError, show } from '../errors.ts'
 import { type Body, BodyReader } from './body.ts'
@@ -120,6 +122,8 @@ export interface ListenOptions {
   /** Whether the process may end while it listens. Default false. */
   readonly isBackground?: boolean
   readonly limits?: Partial<typeof SERVER_LIMITS>
+  /** Answers over TLS alone, with this certificate (with those that lead to a known one) and its private key, in PEM. */
+  readonly tls?: { readonly cert: string; readonly key: string } | null
 }
 
 /**
@@ -128,7 +132,7 @@ export interface ListenOptions {
  */
 export async function listen(
   routes: ReadonlyMap<string, Route>,
-  { host, port, maxBodyBytes, isBackground = false, limits }: ListenOptions,
+  { host, port, maxBodyBytes, isBackground = false, limits, tls = null }: ListenOptions,
 ): Promise<Listening> {
   const { connections, pipelined, headMs, requestMs, stallMs, unsentBytes } = { ...SERVER_LIMITS, ...limits }
   const find = routeFinder(routes)
@@ -175,7 +179,7 @@ export async function listen(
       .then(() => void queue.length--)
   }
   const options = { connectionsCheckingInterval: Math.min(headMs, 5000), highWaterMark: 2 ** 14, keepAlive: true }
-  const server = createServer(options, handle)
+  const server = tls === null ? createServer(options, handle) : tlsServer({ ...options, ...tls }, handle)
   server.on('checkContinue', handle) // Who waits for leave to send a body is first asked for a key.
   server.maxConnections = connections
   server.headersTimeout = headMs
@@ -194,7 +198,15 @@ export async function listen(
     server.listen(port, host, resolve)
   })
   if (isBackground) server.unref()
-  return listening(server, host)
+  return listening(server, host, tls === null ? 'http' : 'https')
+}
+
+function tlsServer(options: TlsOptions, handle: RequestListener): Server {
+  try {
+    return createTlsServer(options, handle)
+  } catch (cause) {
+    throw new InputError('tls', (cause as Error).message, 'a certificate and its private key, in PEM', { cause })
+  }
 }
 
 const PATH = /^\/([\w\-.~!$&'()*+,;=:@/]|%[\da-f]{2})*$/i
@@ -236,10 +248,10 @@ function routeFinder(routes: ReadonlyMap<string, Route>) {
   }
 }
 
-function listening(server: Server, host: string): Listening {
+function listening(server: Server, host: string, protocol: string): Listening {
   const { port } = server.address() as AddressInfo
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    url: `${protocol}://${host.includes(':') ? `[${host}]` : host}:${port}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

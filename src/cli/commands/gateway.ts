@@ -7,12 +7,14 @@ import { findEngine, openGateway } from '../../entries/engines.ts'
 import { integer, number, strings, text } from '../../entries/settings.ts'
 import { InputError } from '../../index.ts'
 import { stopped } from '../show/signals.ts'
+import { endpointKeys, readTls } from '../words/endpoint.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 import { findModel } from './generate.ts'
 
 export const gatewayKeys = {
   port: integer(8001, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
   host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+  ...endpointKeys,
   out: text('', 'a folder for the trajectories, a file for each session that has ended, and for the operator’s key'),
   engine: strings(['local'], 'who chooses tokens: local, this process; or a server, like vllm:http://127.0.0.1:8000'),
   engineSettings: strings([], 'settings of the engine, like deadline=60'),
@@ -39,10 +41,11 @@ const KEY = 'COLONNADE_GATEWAY_KEY'
 /** colonnade gateway <run|folder|hub id> [port=8001] [engine=vllm:http://…] [out=FOLDER] */
 export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, out, engine, engineSettings, temperature, topK, topP, ...options } = readKeys(
+  const { trust, context, name, out, engine, engineSettings, temperature, topK, topP, ...rest } = readKeys(
     gatewayKeys,
     texts,
   )
+  const { tlsCert, tlsKey, ...options } = rest
   const given = environmentVariable(KEY)
   if (given === undefined && out === '') {
     throw new InputError(
@@ -63,6 +66,7 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
     ...(context === 0 ? {} : { context }),
     ...(chooser === null ? {} : { engine: chooser }),
     ...(out === '' ? {} : { folder: out }),
+    ...(await readTls(tlsCert, tlsKey)),
   })
   for (const note of gateway.notes) console.error(note)
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))

@@ -1,7 +1,9 @@
+import { environmentVariable } from '../../base/environment-variables.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { type FaultKind, serveModel } from '../../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../../entries/settings.ts'
 import { stopped } from '../show/signals.ts'
+import { endpointKeys, readTls } from '../words/endpoint.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 import { findModel } from './generate.ts'
 
@@ -14,7 +16,8 @@ export const serveKeys = {
   context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as the model was made for', {
     min: 0,
   }),
-  control: boolean(false, 'also take pause, resume, abort, and weights and adapters from folders, from whoever asks'),
+  control: boolean(false, 'also take pause, resume, abort, and weights and adapters from folders'),
+  ...endpointKeys,
   loraRank: integer(0, 'rank of the adapters that may be loaded; 0: none, or as the run has', { min: 0 }),
   loraAlpha: number(0, 'they count alpha / rank times; 0: twice', { min: 0 }),
   loraTargets: strings([], 'projections that they have, like q_proj,v_proj; none named: all'),
@@ -27,18 +30,25 @@ export const serveKeys = {
 /** colonnade serve <run|folder|hub id> [port=8000] */
 export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultFraction, faultSeed, ...options } =
+  const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultFraction, faultSeed, ...rest } =
     readKeys(serveKeys, texts)
+  const { tlsCert, tlsKey, ...options } = rest
   const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
   const wrong = faults.length === 0 ? {} : { faults: { ...kinds, rate: faultFraction, seed: faultSeed } }
+  // From the environment, so that no list of processes shows them.
+  const apiKey = environmentVariable('COLONNADE_SERVE_KEY')
+  const controlKey = environmentVariable('COLONNADE_CONTROL_KEY')
   const server = await serveModel({
     ...model,
     ...options,
     name: named,
     ...(context === 0 ? {} : { context }),
     ...wrong,
+    ...(await readTls(tlsCert, tlsKey)),
+    ...(apiKey === undefined ? {} : { apiKey }),
+    ...(controlKey === undefined ? {} : { controlKey }),
   })
   if (faults.length > 0) console.error(`goes wrong on purpose, and tells how at ${server.url}/faults`)
   for (const note of server.notes) console.error(note)

@@ -11,12 +11,16 @@ export interface RenderOptions {
   readonly addGenerationPrompt?: boolean
   /** Tools as JSON schemas, for templates that tell the model of them. */
   readonly tools?: readonly object[]
+  /** Values of variables that the template reads, like `enable_thinking: false`. */
+  readonly variables?: TemplateArguments
 }
 
 /** A chat template. */
 export interface ChatTemplate {
   /** Where it came from: stands in errors. */
   readonly name: string
+  /** The variables that `RenderOptions.variables` may set; default none. */
+  readonly reads?: readonly string[]
   /**
    * The conversation as text: the same for the same messages, on any day.
    * @throws InputError naming the template and its reason, where it refuses the messages.
@@ -56,10 +60,13 @@ export async function jinjaTemplate(
     }),
   )
   const read = [...templates.values()].flatMap(namesRead)
-  checkArguments(name, given, read, Object.keys(variables))
+  const told = Object.keys(variables)
+  checkArguments(name, given, read, told)
+  const reads = settable(read, [...told, ...Object.keys(given)])
   return {
-    name,
-    render(messages, { addGenerationPrompt = false, tools } = {}) {
+    ...{ name, reads },
+    render(messages, { addGenerationPrompt = false, tools, variables: asked = {} } = {}) {
+      checkArguments(name, asked, reads)
       if (tools !== undefined && !templates.has('tool_use') && !read.includes('tools')) {
         throw new InputError(name, 'tools, of which it tells the model nothing', 'a template that reads tools')
       }
@@ -70,6 +77,7 @@ export async function jinjaTemplate(
         return renderBounded(template, {
           ...variables,
           ...given,
+          ...asked,
           messages,
           ...(tools === undefined ? {} : { tools }),
           add_generation_prompt: addGenerationPrompt,
@@ -94,10 +102,15 @@ export function checkArguments(
   read: readonly string[],
   told: readonly string[] = [],
 ): void {
-  const names = [...new Set(read)].filter((name) => !OWN_NAMES.includes(name) && !told.includes(name))
+  const names = settable(read, told)
   for (const name of Object.keys(given)) {
     if (!names.includes(name)) throw unknownWord(`${subject}, argument`, name, names)
   }
+}
+
+/** The variables among those that a template reads which it is not told already. */
+function settable(read: readonly string[], told: readonly string[]): string[] {
+  return [...new Set(read)].filter((name) => !OWN_NAMES.includes(name) && !told.includes(name))
 }
 
 /** The variables that a parsed template reads before it sets them: not the fields of others, or what it calls. */

@@ -12,7 +12,7 @@
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 import { asTemplateWants } from '../templates/called-tools.ts'
-import type { ChatTemplate, RenderOptions } from '../templates/chat-template.ts'
+import type { ChatTemplate, RenderOptions, TemplateArguments } from '../templates/chat-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
 
 /** Ids of an example for supervised fine-tuning. */
@@ -33,8 +33,8 @@ export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], op
   checkGiven('tokenizer of renderIds', tokenizer, ['encode', 'decode'])
   checkGiven('messages of renderIds', messages, 'a list')
   if (messages.length === 0) throw new InputError('messages', 'none', 'at least one')
-  const { addGenerationPrompt = false, tools } = options
-  const rendering = new Rendering(tokenizer, tools)
+  const { addGenerationPrompt = false, tools, variables } = options
+  const rendering = new Rendering(tokenizer, tools, variables)
   return rendering.encode(rendering.text(messages, { addGenerationPrompt }), false)
 }
 
@@ -99,6 +99,7 @@ export function nextTurn(
   after: readonly Message[],
   lastId: number,
   tools?: Tools,
+  variables?: TemplateArguments,
 ): NextTurn {
   checkGiven('tokenizer of nextTurn', tokenizer, ['encode', 'decode'])
   checkGiven('before of nextTurn', before, 'a list')
@@ -109,7 +110,7 @@ export function nextTurn(
     throw new InputError('after', roles(after), 'the messages of before, and new ones')
   }
   return asTemplateWants(after, (messages) => {
-    const rendering = new Rendering(tokenizer, tools)
+    const rendering = new Rendering(tokenizer, tools, variables)
     const stood = messages.slice(0, before.length)
     const old = rendering.text(stood)
     const text = rendering.text(messages, { addGenerationPrompt: true })
@@ -210,9 +211,9 @@ class Rendering {
   /** What is numbered between OPEN and CLOSE. */
   readonly #spelled: readonly string[]
   readonly #pattern: RegExp
-  readonly #tools: { readonly tools?: Tools } = {}
+  readonly #told: Pick<RenderOptions, 'tools' | 'variables'>
 
-  constructor(tokenizer: Tokenizer, tools: Tools | undefined) {
+  constructor(tokenizer: Tokenizer, tools: Tools | undefined, variables: TemplateArguments = {}) {
     if (tokenizer.chatTemplate === null) {
       throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'one, for messages')
     }
@@ -220,7 +221,10 @@ class Rendering {
     this.#template = tokenizer.chatTemplate
     this.#spelled = [...tokenizer.specialTokens, OPEN, CLOSE]
     this.#pattern = anyOf(this.#spelled, 'g')
-    if (tools !== undefined) this.#tools = { tools: this.#mark(tools) as Tools }
+    this.#told = {
+      ...(tools === undefined ? {} : { tools: this.#mark(tools) as Tools }),
+      variables: this.#mark(variables) as TemplateArguments,
+    }
   }
 
   /** A rendered conversation, in which special tokens are the template's own. */
@@ -234,7 +238,7 @@ class Rendering {
       ...(this.#mark(message) as { content: string | null }),
       content: this.#contentOf({ role, ...message }),
     }))
-    return this.#template.render(marked, { ...options, ...this.#tools })
+    return this.#template.render(marked, { ...options, ...this.#told })
   }
 
   /** What the template gets as the message's content: its special tokens as text, but for those that the model chose. */

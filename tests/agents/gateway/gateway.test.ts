@@ -278,7 +278,16 @@ test('the model, and a session while it goes on, are told of', async () => {
   }
   expect(await get('/v1/models', key)).toEqual({
     object: 'list',
-    data: [{ id: 'tiny', object: 'model', created: expect.any(Number), owned_by: 'colonnade', max_model_len: 300 }],
+    data: [
+      {
+        id: 'tiny',
+        object: 'model',
+        created: expect.any(Number),
+        owned_by: 'colonnade',
+        root: 'tiny',
+        max_model_len: 300,
+      },
+    ],
   })
   await ask(CHAT, { model: 'x', messages: [user('hi')] })
   const { tokens, ...told } = await get(`/sessions/${id}`, gateway.operatorKey)

@@ -256,8 +256,8 @@ describe.each(POSTED)('a body for %s', (name) => {
       ['a list', `[${right}]`, 'application/json', 400],
       ['null', 'null', 'application/json', 400],
       ['a number beyond all', right.replace('{', '{"max_tokens":1e999,'), 'application/json', 400],
-      ['a prototype', right.replace('{', '{"__proto__":{"polluted":1},'), 'application/json', 400],
-      ['a constructor', right.replace('{', '{"constructor":{"prototype":{"polluted":1}},'), 'application/json', 400],
+      ['a prototype', right.replace('{', '{"__proto__":{"polluted":1},'), 'application/json', 200],
+      ['a constructor', right.replace('{', '{"constructor":{"prototype":{"polluted":1}},'), 'application/json', 200],
       ['half a pair', right.replace('"hi"', '"\\ud800"'), 'application/json', 400],
     ]
     const told = await Promise.all(rows.map(async ([what, body, type]) => [what, (await ask(body, type)).statuses[0]]))

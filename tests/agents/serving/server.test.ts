@@ -1,15 +1,16 @@
 /** A server under load, stopped, left alone by its clients, from the command line, and asked by OpenAI's own client. */
+import { get as httpsGet } from 'node:https'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test, vi } from 'vitest'
-import { openaiRoutes } from '../../../src/agents/serving/openai.ts'
 import { openServedModel } from '../../../src/agents/serving/served-model.ts'
 import { serveModel } from '../../../src/entries/engines.ts'
 import { cached } from '../../support/cache.ts'
+import { certificate } from '../../support/certificate.ts'
 import { MAIN, skipLoudly, start } from '../../support/command.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
-import { get, post, served, smallModel } from '../../support/serving.ts'
+import { get, post, routesOf, served, smallModel } from '../../support/serving.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const LONG = { model: 'small', prompt: 'hi', max_tokens: 60, seed: 5, logit_bias: {} }
@@ -83,7 +84,7 @@ describe('a server', () => {
 
   test('tells that its engine failed with 500, and takes nothing more', async () => {
     const { batcher, weights, ...rest } = await openServedModel('small', { policy: smallModel() })
-    const route = openaiRoutes({ batcher, ...rest }, weights).get('POST /v1/completions')!
+    const route = routesOf({ batcher, ...rest }, weights).get('POST /v1/completions')!
     const ask = async () =>
       route({
         body: { model: 'small', prompt: 'hi' },
@@ -114,6 +115,69 @@ describe('a server', () => {
     const { url } = await served()
     const port = Number(new URL(url).port)
     await expect(serveModel({ policy, port })).rejects.toThrow(/port: got 127.0.0.1:\d+ .*EADDRINUSE/)
+  })
+})
+
+describe('keys', () => {
+  const [apiKey, controlKey] = ['a key for the clients', 'a key for the trainer']
+  const body = { model: 'small', prompt: 'hi', max_tokens: 2 }
+
+  test('are asked for by every route that answers or tells of the model, and another for control', async () => {
+    const { url } = await served({ apiKey, controlKey, control: true, faults: { rate: 0 } })
+    const ask = async (method: string, path: string, key?: string, header = 'authorization') => {
+      const shown: Record<string, string> =
+        key === undefined ? {} : { [header]: header === 'x-api-key' ? key : `Bearer ${key}` }
+      const headers = { 'content-type': 'application/json', ...shown }
+      const sent = method === 'POST' ? { method, headers, body: JSON.stringify(body) } : { headers }
+      return (await fetch(url + path, sent)).status
+    }
+    for (const key of [undefined, '', 'another key of nobody']) {
+      expect(await ask('POST', '/v1/completions', key)).toBe(401)
+      expect(await ask('POST', '/v1/messages', key)).toBe(401)
+      expect(await ask('POST', '/generate', key)).toBe(401)
+      expect(await ask('GET', '/v1/models', key)).toBe(401)
+      expect(await ask('GET', '/server_info', key)).toBe(401)
+      expect(await ask('POST', '/pause?mode=keep', key)).toBe(401)
+      expect(await ask('GET', '/faults', key)).toBe(401)
+    }
+    expect(await ask('GET', '/health')).toBe(200)
+    expect(await ask('POST', '/v1/completions', apiKey)).toBe(200)
+    expect(await ask('POST', '/v1/completions', apiKey, 'x-api-key')).toBe(200)
+    expect(await ask('POST', '/v1/completions', controlKey)).toBe(200)
+    for (const path of ['/pause?mode=keep', '/update_weights_from_disk', '/v1/load_lora_adapter', '/resume']) {
+      expect(await ask('POST', path, apiKey)).toBe(401)
+    }
+    expect(await ask('POST', '/pause?mode=keep', controlKey)).toBe(200)
+    expect(await ask('POST', '/resume', controlKey)).toBe(200)
+    expect(await ask('GET', '/faults', controlKey)).toBe(200)
+  })
+
+  test('have to be there where other machines reach the server, and be long', async () => {
+    const policy = smallModel()
+    await expect(serveModel({ policy, host: '0.0.0.0' })).rejects.toThrow('host: got 0.0.0.0 without apiKey')
+    await expect(serveModel({ policy, apiKey: 'short' })).rejects.toThrow(
+      'apiKey: got 5 characters, expected at least 16',
+    )
+    await expect(serveModel({ policy, apiKey, control: true })).rejects.toThrow('expected controlKey too')
+    const plain = await served({ host: '0.0.0.0', apiKey })
+    expect(plain.notes).toEqual([expect.stringContaining('give tls, or let a proxy')])
+    expect((await served({ host: '0.0.0.0', apiKey, tls: certificate })).notes).toEqual([])
+  })
+
+  test('go over TLS where a certificate is given', async () => {
+    const { url } = await served({ apiKey, tls: certificate })
+    expect(url).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+    const told = await new Promise<string>((resolve, reject) => {
+      const options = { ca: certificate.cert, headers: { authorization: `Bearer ${apiKey}` } }
+      const asked = httpsGet(`${url}/v1/models/small`, options, (response) => {
+        response.setEncoding('utf8').on('data', resolve)
+      })
+      asked.on('error', reject)
+    })
+    expect(JSON.parse(told)).toMatchObject({ id: 'small', object: 'model' })
+    await expect(fetch(url.replace('https', 'http'))).rejects.toThrow()
+    const tls = { cert: 'no certificate', key: certificate.key }
+    await expect(serveModel({ policy: smallModel(), tls })).rejects.toThrow(/^tls: got .*, expected a certificate/)
   })
 })
 

@@ -1,34 +1,30 @@
 /** OpenAI's Responses, as chat completions: requests one way, answers and streams the other. */
 import { randomUUID } from 'node:crypto'
 import type { Body } from '../../base/http/server.ts'
-import { badField, checkFields, type KnownFields } from '../serving/fields.ts'
+import { badField, objectField } from '../serving/fields.ts'
 import type { ToolCall } from '../serving/tools.ts'
 import { type ChatAnswered, type Dialect, finishOf } from './dialect.ts'
-
-const RESPONSES: KnownFields = {
-  taken: [...['input', 'instructions', 'tools', 'tool_choice', 'stream', 'max_output_tokens', 'previous_response_id']],
-  ignored: [
-    ...['model', 'store', 'metadata', 'user', 'service_tier', 'safety_identifier', 'prompt_cache_key', 'include'],
-    ...['temperature', 'top_p', 'reasoning', 'parallel_tool_calls', 'stream_options', 'prompt_cache_retention'],
-  ],
-  refused: {
-    ...{ text: [{ format: { type: 'text' } }, {}], truncation: ['disabled'], background: [false], top_logprobs: [0] },
-    ...{ conversation: [], prompt: [], max_tool_calls: [], context_management: [[]] },
-  },
-}
+import type { Hints } from './hints.ts'
+import { checkDialect, drawingOf } from './known-fields.ts'
 
 type Item = Readonly<Record<string, unknown>>
+
+/** Answers to Responses, as messages that a conversation goes on with. */
+export function answeredMessages(output: readonly object[]): object[] {
+  return messagesOf(output)
+}
 
 /** OpenAI's Responses API. `messages` are those that `previous_response_id` names, with what was answered. */
 export function responses(messages: readonly object[]): Dialect {
   return {
-    toChat(body) {
-      checkFields(body, RESPONSES)
+    toChat(body, hints) {
+      checkDialect(body, 'responses', hints)
       const { instructions = null, input, tools = null, tool_choice: choice = null } = body
       if (instructions !== null && typeof instructions !== 'string') {
         throw badField('instructions', instructions, 'a text')
       }
       return {
+        ...drawingOf(body),
         messages: [
           ...(instructions === null ? [] : [{ role: 'system', content: instructions }]),
           ...(instructions === null ? messages : messages.filter((each) => (each as Item).role !== 'system')),
@@ -36,7 +32,10 @@ export function responses(messages: readonly object[]): Dialect {
         ],
         ...(body.max_output_tokens === undefined ? {} : { max_completion_tokens: body.max_output_tokens }),
         ...(tools === null ? {} : { tools: toolsOf(tools) }),
-        ...(choice === null ? {} : { tool_choice: choice }),
+        ...(choice === null ? {} : { tool_choice: toolChoiceOf(choice) }),
+        ...(body.parallel_tool_calls == null ? {} : { parallel_tool_calls: body.parallel_tool_calls }),
+        ...effortOf(body, hints),
+        ...formatOf(body, hints),
       }
     },
     answer: (answered, asked) => {
@@ -164,6 +163,27 @@ function callItem({ id, function: { name, arguments: given } }: ToolCall) {
     ...{ type: 'function_call', id: `fc_${randomUUID().replaceAll('-', '')}`, call_id: id },
     ...{ name, arguments: given, status: 'completed' },
   }
+}
+
+/** A named tool is nested in chat completions. */
+function toolChoiceOf(choice: unknown): unknown {
+  const { type, name } = choice as Item
+  return type === 'function' ? { type, function: { name } } : choice
+}
+
+function effortOf(body: Body, hints: Hints): object {
+  const { effort = null, ...others } = objectField(body, 'reasoning')
+  for (const [name, value] of Object.entries(others)) if (value !== null) hints.add(`reasoning.${name}`)
+  return effort === null ? {} : { reasoning_effort: effort }
+}
+
+/** The schema of a format is nested in chat completions. */
+function formatOf(body: Body, hints: Hints): object {
+  const { format = null, ...others } = objectField(body, 'text')
+  for (const [name, value] of Object.entries(others)) if (value !== null) hints.add(`text.${name}`)
+  if (format === null) return {}
+  const { type, ...schema } = format as Item
+  return { response_format: type === 'json_schema' ? { type, json_schema: schema } : format }
 }
 
 function toolsOf(tools: unknown): object[] {

@@ -4,66 +4,58 @@ import { jsonOrText } from '../../base/files/files.ts'
 import { type Body, RequestError, type RouteAnswer } from '../../base/http/server.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 import type { Tools } from '../../language/tokenizers/turn-ids.ts'
-import { type GeneratedToken, type Generation, whole } from './batcher.ts'
+import { type GeneratedToken, type Generation, whole } from '../serving/batcher.ts'
 import {
   besides,
   type Choice,
   choicesOf,
-  DRAWING,
-  IGNORED,
   pieces,
-  REFUSED,
   readTelling,
   seconds,
   spelling,
-  TELLING,
   tokenized,
   turnsOf,
   usageOf,
-} from './choices.ts'
-import { anyClient, type ClientTurns, tellAnswer } from './client-turns.ts'
-import { badField, booleanField, checkFields, integerField, type KnownFields, textField } from './fields.ts'
-import type { Naming } from './naming.ts'
-import type { ServedModel } from './served-model.ts'
-import { callsIn, type ToolCall, tellsTools } from './tools.ts'
-
-const CHAT: KnownFields = {
-  taken: [
-    ...[...DRAWING, ...TELLING, 'messages', 'max_tokens', 'max_completion_tokens'],
-    ...['top_logprobs', 'tools', 'tool_choice'],
-  ],
-  ignored: IGNORED,
-  refused: {
-    ...REFUSED,
-    ...{ response_format: [{ type: 'text' }], modalities: [['text']], parallel_tool_calls: [true] },
-    ...{ chat_template_kwargs: [{}], add_generation_prompt: [true], continue_final_message: [false] },
-    ...{ functions: [[]], function_call: ['none'], audio: [], prediction: [], reasoning_effort: [], verbosity: [] },
-    ...{ web_search_options: [] },
-  },
-}
+} from '../serving/choices.ts'
+import { anyClient, type ClientTurns, tellAnswer } from '../serving/client-turns.ts'
+import { badField, booleanField, integerField, textField } from '../serving/fields.ts'
+import type { ServedModel } from '../serving/served-model.ts'
+import { CALL_END, callsIn, endsCalls, type ToolCall, tellsTools } from '../serving/tools.ts'
+import type { ModelHost } from './dialect.ts'
+import { checkDialect } from './known-fields.ts'
+import { templateVariables } from './template-variables.ts'
 
 /** Answers a conversation; `client` keeps what was said before, where somebody does. */
 export async function chat(
-  served: ServedModel,
-  naming: Naming,
+  host: ModelHost,
   body: Body,
   signal: AbortSignal,
-  client: ClientTurns = anyClient(served),
+  client: ClientTurns = anyClient(host.served),
 ): Promise<RouteAnswer> {
-  checkFields(body, CHAT)
+  checkDialect(body, 'chat', host.hints)
+  const { served, naming } = host
   const { tokenizer } = served
   const wantsLogprobs = booleanField(body, 'logprobs', false)
   const numTop = integerField(body, 'top_logprobs', 0, 0, 20)
   if (numTop > 0 && !wantsLogprobs) throw badField('top_logprobs', numTop, '0 without logprobs')
-  const telling = readTelling(body, naming, wantsLogprobs ? numTop : null)
+  const telling = readTelling(body, host, wantsLogprobs ? numTop : null)
   const { tools, names } = toolsOf(served, body)
   const messages = messagesOf(body.messages)
-  const prompt = tokenized('messages', () => client.promptOf(messages, tools))
+  const variables = templateVariables(body, tokenizer, host.hints)
+  const prompt = tokenized('messages', () => client.promptOf(messages, { tools, variables }))
   const { ids } = prompt
   const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
   const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, client.owner)
-  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
   const mayCall = names.length > 0
+  const isAlone = mayCall && !booleanField(body, 'parallel_tool_calls', true)
+  if (isAlone && !endsCalls(tokenizer)) {
+    throw badField('parallel_tool_calls', false, `true: the model's chat template does not end a call with ${CALL_END}`)
+  }
+  // The end of the first call ends the turn; it stands in the text, unlike what the request stops at.
+  const submitted = isAlone
+    ? requests.map((each) => ({ ...each, stopStrings: [...each.stopStrings, CALL_END] }))
+    : requests
+  const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
   const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }
   const spell = spelling(served, telling)
@@ -181,8 +173,9 @@ function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: 
 function messagesOf(given: unknown): Message[] {
   if (!Array.isArray(given) || given.length === 0) throw badField('messages', given, 'a list of messages, not empty')
   return given.map((each, i) => {
-    const { content, tool_calls: calls, ...rest } = (each ?? {}) as Record<string, unknown>
+    const { role, content, tool_calls: calls, ...rest } = (each ?? {}) as Record<string, unknown>
     const message = {
+      role: role === 'developer' ? 'system' : role, // As chat templates know it.
       ...rest,
       content: textOf(content ?? null, `messages[${i}].content`),
       ...(Array.isArray(calls) ? { tool_calls: calls.map(withArguments) } : {}),

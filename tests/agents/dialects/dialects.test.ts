@@ -1,10 +1,12 @@
 /** Each field of OpenAI's Responses and of Anthropic's Messages, as chat completions have it, and each answer and stream back. */
 import { describe, expect, test } from 'vitest'
-import { anthropic } from '../../../src/agents/gateway/anthropic.ts'
-import type { ChatAnswered, ChatChunk, Dialect } from '../../../src/agents/gateway/dialect.ts'
-import { responses } from '../../../src/agents/gateway/responses.ts'
+import { anthropic } from '../../../src/agents/dialects/anthropic.ts'
+import type { ChatAnswered, ChatChunk, Dialect } from '../../../src/agents/dialects/dialect.ts'
+import { Hints } from '../../../src/agents/dialects/hints.ts'
+import { responses } from '../../../src/agents/dialects/responses.ts'
 import { RequestError } from '../../../src/base/http/request-error.ts'
 
+const hints = new Hints()
 const user = (content: string) => ({ role: 'user', content })
 const call = (id: string, name = 'add', args = '{"a":1}') => ({
   ...{ id, type: 'function' as const },
@@ -41,7 +43,7 @@ async function eventsOf(
 function expectRefused(dialect: Dialect, body: object, param: string, words: string): void {
   let refusal: unknown = null
   try {
-    dialect.toChat(body as Record<string, unknown>)
+    dialect.toChat(body as Record<string, unknown>, new Hints())
   } catch (error) {
     refusal = error
   }
@@ -52,7 +54,7 @@ function expectRefused(dialect: Dialect, body: object, param: string, words: str
 describe('Responses', () => {
   const dialect = responses([])
   const toChat = (body: object, before: readonly object[] = []) =>
-    responses(before).toChat(body as Record<string, unknown>)
+    responses(before).toChat(body as Record<string, unknown>, hints)
 
   test('says of a text no more than it is', () => {
     expect(toChat({ input: 'hi' })).toEqual({ messages: [user('hi')] })
@@ -76,14 +78,38 @@ describe('Responses', () => {
     })
   })
 
-  test('takes no notice of what changes no answer here, nor of what asks for nothing', () => {
-    const ignored = ['model', 'store', 'metadata', 'user', 'service_tier', 'safety_identifier', 'prompt_cache_key']
-    const others = ['include', 'temperature', 'top_p', 'reasoning', 'parallel_tool_calls', 'stream_options', 'stream']
-    const fields = Object.fromEntries([...ignored, ...others, 'prompt_cache_retention'].map((name) => [name, 'any']))
-    const neutral = { truncation: 'disabled', background: false, top_logprobs: 0, context_management: [] }
-    for (const text of [{}, { format: { type: 'text' } }]) {
-      expect(toChat({ input: 'hi', ...fields, ...neutral, text })).toEqual({ messages: [user('hi')] })
+  test('passes on how tokens are drawn and how much thought is asked for, and counts hints', () => {
+    const counted = new Hints()
+    const names = ['store', 'metadata', 'user', 'service_tier', 'safety_identifier', 'prompt_cache_key', 'include']
+    const fields = Object.fromEntries([...names, 'stream_options', 'new_field'].map((name) => [name, 'any']))
+    const neutral = { truncation: 'disabled', background: false, top_logprobs: 0, context_management: [], stream: true }
+    const passed = {
+      model: 'm',
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 3,
+      min_p: 0.1,
+      seed: 4,
+      parallel_tool_calls: false,
     }
+    const asked = { input: 'hi', ...fields, ...neutral, ...passed }
+    expect(dialect.toChat({ ...asked, text: { verbosity: 'low' }, reasoning: { summary: 'auto' } }, counted)).toEqual({
+      ...{ messages: [user('hi')], ...passed },
+    })
+    expect(counted.counts).toEqual(
+      Object.fromEntries([...Object.keys(fields), 'text.verbosity', 'reasoning.summary'].map((name) => [name, 1])),
+    )
+    const format = { type: 'json_schema', name: 'n', schema: {}, strict: true }
+    expect(toChat({ input: 'hi', reasoning: { effort: 'low' }, text: { format } })).toMatchObject({
+      reasoning_effort: 'low',
+      response_format: { type: 'json_schema', json_schema: { name: 'n', schema: {}, strict: true } },
+    })
+    expect(toChat({ input: 'hi', tool_choice: { type: 'function', name: 'add' } }).tool_choice).toEqual({
+      ...{ type: 'function', function: { name: 'add' } },
+    })
+    expect(toChat({ input: 'hi', text: { format: { type: 'json_object' } } }).response_format).toEqual({
+      type: 'json_object',
+    })
   })
 
   test('goes on behind what was said before, under new instructions or the old', () => {
@@ -142,15 +168,15 @@ describe('Responses', () => {
     [{ tools: 'all' }, 'tools', 'got "all", expected a list'],
     [{ tools: [null] }, 'tools', 'got null, expected tools of type function'],
     [{ tools: [{ type: 'web_search', name: 'web' }] }, 'tools', 'expected tools of type function'],
-    [{ text: { format: { type: 'json_object' } } }, 'text', 'this server cannot do that'],
+    [{ stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
+    [{ frequency_penalty: 1 }, 'frequency_penalty', 'it draws tokens by temperature, top_p, top_k, min_p, seed, stop'],
+    [{ grammar: 'x' }, 'grammar', 'expected nothing: this server cannot do that; it draws'],
     [{ truncation: 'auto' }, 'truncation', 'expected "disabled": this server cannot do that'],
     [{ background: true }, 'background', 'expected false: this server cannot do that'],
     [{ top_logprobs: 2 }, 'top_logprobs', 'expected 0: this server cannot do that'],
     [{ conversation: 'c' }, 'conversation', 'this server cannot do that'],
     [{ prompt: {} }, 'prompt', 'this server cannot do that'],
-    [{ max_tool_calls: 1 }, 'max_tool_calls', 'this server cannot do that'],
     [{ context_management: [1] }, 'context_management', 'this server cannot do that'],
-    [{ instruction: 'x' }, 'instruction', 'unknown field instruction (did you mean instructions?)'],
   ])('refuses %j by name', (body, param, words) => expectRefused(dialect, { input: 'hi', ...body }, param, words))
 
   /** The parts of a response that are the same in all. */
@@ -258,7 +284,7 @@ describe('Responses', () => {
 })
 
 describe('Messages', () => {
-  const toChat = (body: object) => anthropic.toChat(body as Record<string, unknown>)
+  const toChat = (body: object) => anthropic.toChat(body as Record<string, unknown>, hints)
   const nothing = { stop: [] }
 
   test('says no more than it is', () => {
@@ -271,9 +297,12 @@ describe('Messages', () => {
   test('has each field that chat completions know by another name, and takes no notice of others', () => {
     const tools = [{ name: 'add', description: 'adds', input_schema: { type: 'object' } }]
     const more = [{ type: 'custom', name: 'now', input_schema: {} }]
-    const ignored = ['model', 'metadata', 'service_tier', 'temperature', 'top_p', 'top_k', 'thinking', 'output_config']
+    const counted = new Hints()
+    const ignored = ['metadata', 'service_tier', 'container', 'thread', 'cache_control']
+    const passed = { model: 'm', temperature: 0.5, top_p: 0.9, top_k: 3, thinking: { type: 'disabled' } }
     const body = {
-      ...Object.fromEntries([...ignored, 'container', 'stream'].map((name) => [name, 'any'])),
+      ...Object.fromEntries(ignored.map((name) => [name, 'any'])),
+      ...{ ...passed, stream: true, output_config: { effort: 'low', format: { type: 'json_schema', schema: {} } } },
       ...{ mcp_servers: [], context_management: {}, messages: [user('hi')], max_tokens: 7, stop_sequences: ['.'] },
       ...{ tools: [...tools, ...more], tool_choice: { type: 'none', disable_parallel_tool_use: false } },
     }
@@ -284,8 +313,10 @@ describe('Messages', () => {
         { type: 'text', text: 'ief' },
       ],
     ]) {
-      expect(toChat({ ...body, system })).toEqual({
+      expect(anthropic.toChat({ ...body, system }, counted)).toEqual({
         messages: [{ role: 'system', content: 'brief' }, user('hi')],
+        ...{ ...passed, reasoning_effort: 'low' },
+        response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: {} } },
         ...{ max_completion_tokens: 7, stop: ['.'], tool_choice: 'none' },
         tools: [
           { type: 'function', function: { name: 'add', description: 'adds', parameters: { type: 'object' } } },
@@ -293,7 +324,15 @@ describe('Messages', () => {
         ],
       })
     }
+    expect(counted.counts).toEqual(Object.fromEntries(ignored.map((name) => [name, 2])))
     expect(toChat({ messages: [], tools })).toMatchObject({ tool_choice: 'auto' })
+    const choice = (tool_choice: object) => toChat({ messages: [], tool_choice, tools })
+    expect(choice({ type: 'any', disable_parallel_tool_use: true })).toMatchObject({
+      ...{ tool_choice: 'required', parallel_tool_calls: false },
+    })
+    expect(choice({ type: 'tool', name: 'add' })).toMatchObject({
+      tool_choice: { type: 'function', function: { name: 'add' } },
+    })
   })
 
   test('has blocks as messages: what tools answered and what is said, in their order', () => {
@@ -341,14 +380,14 @@ describe('Messages', () => {
     [tool({ type: 'bash', name: 'bash', input_schema: {} }), 'tools', 'tools of the client alone'],
     [tool({ name: 3, input_schema: {} }), 'tools', 'tools of the client alone'],
     [tool({ name: 'add' }), 'tools', 'tools of the client alone'],
-    [{ messages: [], tool_choice: { type: 'any' } }, 'tool_choice', 'expected type auto or none'],
-    [{ messages: [], tool_choice: { type: 'tool', name: 'add' } }, 'tool_choice', 'expected type auto or none'],
-    [{ messages: [], tool_choice: { disable_parallel_tool_use: true } }, 'tool_choice', 'nor the number of calls'],
+    [{ messages: [], tool_choice: { type: 'tool' } }, 'tool_choice', 'expected type auto, any, tool with a name'],
+    [{ messages: [], tool_choice: { type: 'all' } }, 'tool_choice', 'expected type auto, any, tool with a name'],
     [{ messages: [], tool_choice: 'auto' }, 'tool_choice', 'got "auto", expected an object'],
     [{ messages: [], stop_sequences: [''] }, 'stop_sequences', 'at most 16 of them'],
     [{ messages: [], mcp_servers: [1] }, 'mcp_servers', 'this server cannot do that'],
     [{ messages: [], context_management: { edits: [] } }, 'context_management', 'this server cannot do that'],
-    [{ messages: [], stop: ['x'] }, 'stop', 'unknown field stop'],
+    [{ messages: [], stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
+    [{ messages: [], presence_penalty: 1 }, 'presence_penalty', 'expected 0: this server cannot do that; it draws'],
   ])('refuses %j by name', (body, param, words) => expectRefused(anthropic, body, param, words))
 
   const head = { id: expect.stringMatching(/^msg_[0-9a-f]{32}$/), type: 'message', role: 'assistant', model: 'm' }

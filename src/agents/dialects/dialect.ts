@@ -1,6 +1,16 @@
 /** The contract of dialects: another API's requests as chat completions, and their answers as that API tells them. */
 import type { Body, RequestError } from '../../base/http/server.ts'
+import type { Naming } from '../serving/naming.ts'
+import type { ServedModel } from '../serving/served-model.ts'
 import type { ToolCall } from '../serving/tools.ts'
+import type { Hints } from './hints.ts'
+
+/** What answers requests: a model behind an engine, its names, and what counts hints. */
+export interface ModelHost {
+  readonly served: ServedModel
+  readonly naming: Naming
+  readonly hints: Hints
+}
 
 /** A chat completion, as far as dialects read it. */
 export interface ChatAnswered {
@@ -30,8 +40,8 @@ export interface ChatChunk {
 
 /** An API. `asked` is its request's body. */
 export interface Dialect {
-  /** @throws RequestError for what cannot be done. */
-  toChat(body: Body): Body
+  /** The request as a chat completion. @throws RequestError for what cannot be done. */
+  toChat(body: Body, hints: Hints): Body
   answer(answered: ChatAnswered, asked: Body): object
   /** The events of a stream, each with its `type`. */
   events(chunks: AsyncIterable<ChatChunk>, asked: Body): AsyncIterable<object>

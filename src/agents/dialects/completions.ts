@@ -2,45 +2,36 @@
 import { randomUUID } from 'node:crypto'
 import type { Body, RouteAnswer } from '../../base/http/server.ts'
 import { promptIds } from '../../language/tokenizers/turn-ids.ts'
-import { type GeneratedToken, whole } from './batcher.ts'
+import { type GeneratedToken, whole } from '../serving/batcher.ts'
 import {
   besides,
   type Choice,
   choicesOf,
-  DRAWING,
-  IGNORED,
   pieces,
-  REFUSED,
   readTelling,
   seconds,
   spelling,
-  TELLING,
   tokenized,
   turnsOf,
   usageOf,
-} from './choices.ts'
-import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from './client-turns.ts'
-import { badField, checkFields, idsField, integerField, type KnownFields, textField } from './fields.ts'
-import type { Naming } from './naming.ts'
-import type { ServedModel } from './served-model.ts'
-
-const COMPLETION: KnownFields = {
-  taken: [...DRAWING, ...TELLING, 'prompt', 'max_tokens'],
-  ignored: IGNORED,
-  refused: { ...REFUSED, best_of: [1], suffix: [] },
-}
+} from '../serving/choices.ts'
+import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from '../serving/client-turns.ts'
+import { badField, idsField, integerField, textField } from '../serving/fields.ts'
+import type { ServedModel } from '../serving/served-model.ts'
+import type { ModelHost } from './dialect.ts'
+import { checkDialect } from './known-fields.ts'
 
 /** Goes on with texts, or with ids; `client` is told of the answers. */
 export async function complete(
-  served: ServedModel,
-  naming: Naming,
+  host: ModelHost,
   body: Body,
   signal: AbortSignal,
-  client: ClientTurns = anyClient(served),
+  client: ClientTurns = anyClient(host.served),
 ): Promise<RouteAnswer> {
-  checkFields(body, COMPLETION)
+  checkDialect(body, 'completions', host.hints)
+  const { served, naming } = host
   const { tokenizer } = served
-  const telling = readTelling(body, naming, integerField(body, 'logprobs', null, 0, 20))
+  const telling = readTelling(body, host, integerField(body, 'logprobs', null, 0, 20))
   const maxTokens = integerField(body, 'max_tokens', 16, 1)
   const prompts = promptsOf(served, body.prompt)
   const requests = turnsOf(prompts, body, (ids) => client.budgetOf(ids, maxTokens, 'prompt'), telling, client.owner)
@@ -99,7 +90,7 @@ export async function complete(
 }
 
 function answerOf({ ids, turn }: Choice, content: string): ClientAnswer {
-  return { prompt: { ids, messages: null, tools: undefined }, turn, message: { role: 'assistant', content } }
+  return { prompt: { ids, messages: null, input: {} }, turn, message: { role: 'assistant', content } }
 }
 
 /** The prompts of a completion: texts or ids, one or several. */

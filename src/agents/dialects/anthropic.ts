@@ -1,36 +1,25 @@
 /** Anthropic's Messages, as chat completions: requests one way, answers and streams the other. */
 import { randomUUID } from 'node:crypto'
 import type { Body, RequestError } from '../../base/http/server.ts'
-import { badField, checkFields, type KnownFields, objectField, textsField } from '../serving/fields.ts'
+import { badField, booleanField, objectField, textsField } from '../serving/fields.ts'
 import { type ChatAnswered, type ChatChunk, type Dialect, finishOf } from './dialect.ts'
-
-const MESSAGES: KnownFields = {
-  taken: ['messages', 'system', 'max_tokens', 'tools', 'tool_choice', 'stop_sequences', 'stream'],
-  ignored: [
-    'model',
-    'metadata',
-    'service_tier',
-    'temperature',
-    'top_p',
-    'top_k',
-    'thinking',
-    'output_config',
-    'container',
-  ],
-  refused: { mcp_servers: [[]], context_management: [{}] },
-}
+import type { Hints } from './hints.ts'
+import { checkDialect, drawingOf } from './known-fields.ts'
 
 /** What a call ends with. */
 const STOPS: Readonly<Record<string, string>> = { length: 'max_tokens', tool_calls: 'tool_use' }
 
 /** Anthropic's API. */
 export const anthropic: Dialect = {
-  toChat(body) {
-    checkFields(body, MESSAGES)
+  toChat(body, hints) {
+    checkDialect(body, 'messages', hints)
     return {
+      ...drawingOf(body),
       messages: [...systemOf(body.system), ...messagesOf(body.messages)],
       ...(body.max_tokens === undefined ? {} : { max_completion_tokens: body.max_tokens }),
       ...toolsOf(body),
+      ...(body.thinking == null ? {} : { thinking: body.thinking }),
+      ...outputOf(body, hints),
       stop: textsField(body, 'stop_sequences', 16),
     }
   },
@@ -124,16 +113,38 @@ function contentOf({ message }: ChatAnswered['choices'][number]): object[] {
   ]
 }
 
+/** How much thought, and in which form, in chat completions' words. */
+function outputOf(body: Body, hints: Hints): object {
+  const { effort = null, format = null, ...others } = objectField(body, 'output_config')
+  for (const name of Object.keys(others)) hints.add(`output_config.${name}`)
+  const { type, schema } = (format ?? {}) as { type?: unknown; schema?: unknown }
+  return {
+    ...(effort === null ? {} : { reasoning_effort: effort }),
+    ...(format === null ? {} : { response_format: { type, json_schema: { name: 'answer', schema } } }),
+  }
+}
+
+/** Anthropic's choices in chat completions' words. */
+const CHOICES: Readonly<Record<string, string>> = { auto: 'auto', none: 'none', any: 'required' }
+
 function toolsOf(body: Body): object {
   const { tools = null } = body
-  const { type: choice = 'auto', disable_parallel_tool_use: isAlone = false } = objectField(body, 'tool_choice')
-  if ((choice !== 'auto' && choice !== 'none') || isAlone === true) {
-    throw badField('tool_choice', body.tool_choice, 'type auto or none: a call is not forced, nor the number of calls')
+  const choice = objectField(body, 'tool_choice')
+  const { type = 'auto', name } = choice
+  const isNamed = type === 'tool' && typeof name === 'string'
+  if (!isNamed && !Object.hasOwn(CHOICES, type as string)) {
+    throw badField('tool_choice', body.tool_choice, 'type auto, any, tool with a name, or none')
   }
-  if (tools === null) return {}
+  const asked = {
+    ...(body.tool_choice == null && tools === null
+      ? {}
+      : { tool_choice: isNamed ? { type: 'function', function: { name } } : CHOICES[type as string] }),
+    ...(booleanField(choice, 'disable_parallel_tool_use', false) ? { parallel_tool_calls: false } : {}),
+  }
+  if (tools === null) return asked
   if (!Array.isArray(tools)) throw badField('tools', tools, 'a list')
   return {
-    tool_choice: choice,
+    ...asked,
     tools: tools.map((tool) => {
       const { name, description, input_schema: parameters, type = 'custom' } = (tool ?? {}) as Record<string, unknown>
       if (type !== 'custom' || typeof name !== 'string' || typeof parameters !== 'object') {

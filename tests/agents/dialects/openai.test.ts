@@ -1,15 +1,16 @@
 /** The shapes of OpenAI's API, held to what the model says by another road: teacher-forced, or generated without a server. */
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import { Hints } from '../../../src/agents/dialects/hints.ts'
+import { modelRoutes, stranger } from '../../../src/agents/dialects/routes.ts'
 import { keyOfSeed } from '../../../src/agents/serving/fields.ts'
-import { openaiRoutes } from '../../../src/agents/serving/openai.ts'
 import { openServedModel } from '../../../src/agents/serving/served-model.ts'
 import { Random } from '../../../src/base/random.ts'
 import type { LocalEngine } from '../../../src/engines/local/local.ts'
 import { transformerLogprobs } from '../../../src/entries/text.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
 import { byteTokenizer } from '../../../src/language/tokenizers/byte-tokenizer.ts'
-import { writeQwen3 } from '../../support/qwen3-folder.ts'
-import { get, post, served, smallModel, stream } from '../../support/serving.ts'
+import { QWEN3_TEMPLATE, writeQwen3 } from '../../support/qwen3-folder.ts'
+import { get, post, routesOf, served, smallModel, stream } from '../../support/serving.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const server = await served({ slots: 3, queue: 8 })
@@ -203,14 +204,18 @@ describe('tools', () => {
     const script = [...model.tokenizer.encode(said), model.tokenizer.endIds[0]!]
     let prompt: number | null = null
     const { advance } = decoder
+    const { submit } = model.batcher.engine
+    model.batcher.engine.submit = (turn) => {
+      prompt = null
+      submit.call(model.batcher.engine, turn)
+    }
     decoder.advance = (count, ...rest) => {
       advance.call(decoder, count, ...rest)
       prompt ??= decoder.columns.forward.position[0]!
       decoder.columns.chosen[0] = script[decoder.columns.forward.position[0]! - prompt]!
     }
-    const route = openaiRoutes(model, { names: () => ['caller'], labelOf: String, currentLabel: () => '0' }).get(
-      'POST /v1/chat/completions',
-    )!
+    const routes = routesOf(model, { names: () => ['caller'], labelOf: String, currentLabel: () => '0' })
+    const route = routes.get('POST /v1/chat/completions')!
     const ask = (body: object) =>
       route({
         body: { model: 'caller', messages: MESSAGES, tools, temperature: 1, ...body },
@@ -218,7 +223,7 @@ describe('tools', () => {
         signal: new AbortController().signal,
         // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
       }) as Promise<any>
-    return { ask, tokenizer: model.tokenizer }
+    return { ask, routes, tokenizer: model.tokenizer }
   }
 
   test('reach the template, and calls that the model writes become calls', async () => {
@@ -244,6 +249,36 @@ describe('tools', () => {
     expect(calls).toMatchObject([{ index: 0, function: { name: 'add', arguments: '{"a":1}' } }])
     expect(deltas.map(({ delta }) => delta.content ?? '').join('')).toBe('So:')
     expect(deltas.at(-1).finish_reason).toBe('tool_calls')
+  })
+
+  test('are one where several may not be: the turn ends behind the first, in each dialect', async () => {
+    const twice = `${SAID}\n${SAID.slice(SAID.indexOf('<tool_call>'))}`
+    const { ask, routes, tokenizer } = await caller(twice)
+    expect((await ask({})).choices[0].message.tool_calls).toHaveLength(2)
+    const alone = (await ask({ parallel_tool_calls: false, return_token_ids: true })).choices[0]
+    expect([alone.message.content, alone.message.tool_calls.length, alone.finish_reason]).toEqual([
+      ...['So:', 1, 'tool_calls'],
+    ])
+    expect(tokenizer.decode(alone.token_ids)).toBe(SAID)
+    const [{ function: called }] = tools
+    const request = { query: new URLSearchParams(), headers: {}, params: {}, signal: new AbortController().signal }
+    // biome-ignore lint/suspicious/noExplicitAny: as above.
+    const asked = (path: string, body: object) => routes.get(`POST ${path}`)!({ ...request, body } as any) as any
+    const named = { model: 'caller', temperature: 1 }
+    const flat = [{ type: 'function', ...called }]
+    for (const [isAlone, count] of [
+      [false, 2],
+      [true, 1],
+    ] as const) {
+      const response = { ...named, input: 'hi', tools: flat, ...(isAlone ? { parallel_tool_calls: false } : {}) }
+      const { output } = await asked('/v1/responses', response)
+      expect(output.filter(({ type }: { type: string }) => type === 'function_call')).toHaveLength(count)
+      const choice = { tool_choice: { type: 'auto', disable_parallel_tool_use: isAlone } }
+      const anthropicTools = [{ name: called.name, input_schema: called.parameters }]
+      const message = { ...named, max_tokens: 300, messages: MESSAGES, tools: anthropicTools, ...choice }
+      const { content } = await asked('/v1/messages', message)
+      expect(content.filter(({ type }: { type: string }) => type === 'tool_use')).toHaveLength(count)
+    }
   })
 
   test('stay text where nobody gave them, or their call is broken', async () => {
@@ -279,7 +314,12 @@ describe('requests that cannot be answered', () => {
   test.each<[string, object | string, number, object]>([
     ['an unknown model', { ...text, model: 'other' }, 404, { code: 'model_not_found', param: 'model' }],
     ['no model', { prompt: 'hi' }, 400, { param: 'model' }],
-    ['an unknown field', { ...text, temprature: 1 }, 400, { code: 'unknown_field', param: 'temprature' }],
+    [
+      'a known field of sampling',
+      { ...text, dry_multiplier: 1 },
+      400,
+      { code: 'unsupported_field', param: 'dry_multiplier' },
+    ],
     ['a field that asks for what is not done', { ...text, logit_bias: { 5: 1 } }, 400, { code: 'unsupported_field' }],
     ['a number out of range', { ...text, top_p: 2 }, 400, { param: 'top_p', code: 'bad_field' }],
     ['a top_p of 0', { ...text, top_p: 0 }, 400, { param: 'top_p', code: 'bad_field' }],
@@ -292,12 +332,6 @@ describe('requests that cannot be answered', () => {
     ['more turns than the queue holds', { ...text, n: 12 }, 400, { param: 'n' }],
     ['half a JSON', '{"model": "small"', 400, { code: 'bad_json' }],
     ['a list', '[]', 400, { code: 'bad_json' }],
-    [
-      'an unknown stream option',
-      { ...text, stream: true, stream_options: { usage: true } },
-      400,
-      { param: 'stream_options.usage' },
-    ],
     ['a body that is too long', { ...text, prompt: 'x'.repeat(5 * 2 ** 20) }, 413, { code: 'body_too_large' }],
   ])('%s', async (_, body, status, error) => {
     const answered = await post(completions, body)
@@ -346,7 +380,142 @@ test('seeds that lie side by side share no key, nor their choices', () => {
   expect(new Set(keys).size).toBe(keys.length)
 })
 
-test('models are listed', async () => {
+describe('fields that nobody knows', () => {
+  test('are hints, which are counted by name and told of once, and no field is told in terminal control', async () => {
+    const told = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const { url } = await served()
+    const body = {
+      model: 'small',
+      prompt: 'hi',
+      temprature: 1,
+      user: 'me',
+      'x\u001b[2J': 1,
+      stream_options: { more: 1 },
+    }
+    expect((await post(`${url}/v1/completions`, body)).status).toBe(200)
+    expect((await post(`${url}/v1/completions`, body)).status).toBe(200)
+    const { hints } = (await get(`${url}/server_info`)).json
+    expect(hints).toEqual({ temprature: 2, user: 2, 'x\u001b[2J': 2, 'stream_options.more': 2 })
+    const lines = told.mock.calls.map(String)
+    told.mockRestore()
+    expect(lines).toHaveLength(4)
+    expect(lines[0]).toContain('"temprature", which changes no answer (did you mean temperature?)')
+    expect(lines.join()).not.toContain('\u001b')
+  })
+
+  test('are refused where the server is strict, and hints that are known are not', async () => {
+    const { url } = await served({ strict: true })
+    const asked = { model: 'small', prompt: 'hi', max_tokens: 2, user: 'me', service_tier: 'auto' }
+    expect((await post(`${url}/v1/completions`, asked)).status).toBe(200)
+    const { status, json } = await post(`${url}/v1/completions`, { ...asked, temprature: 1 })
+    expect([status, json.error.code, json.error.message]).toEqual([
+      ...[400, 'unknown_field', 'unknown field temprature (did you mean temperature?)'],
+    ])
+    const options = await post(`${url}/v1/completions`, { ...asked, stream: true, stream_options: { usage: true } })
+    expect([options.status, options.json.error.param]).toEqual([400, 'stream_options.usage'])
+  })
+
+  test('do not fill the memory: beyond 256 names they are counted together', () => {
+    const told = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const hints = new Hints()
+    for (let i = 0; i < 1000; i++) hints.add(`field${i}`)
+    told.mockRestore()
+    expect([Object.keys(hints.counts).length, hints.counts.others]).toEqual([257, 744])
+  })
+})
+
+describe('thinking', () => {
+  /** A server whose template reads `enable_thinking`. */
+  async function thinker(template = QWEN3_TEMPLATE) {
+    const folder = await temporaryFolder()
+    await writeQwen3(folder, { context: 400, template })
+    const model = await openServedModel('thinker', { policy: languageModel({ folder }) })
+    const host = { served: model, naming: { names: () => ['m'], labelOf: String, currentLabel: () => '0' } }
+    const hints = new Hints()
+    const route = new Map(modelRoutes({ host: () => ({ ...host, hints }), asker: () => stranger({ ...host, hints }) }))
+    const promptOf = async (path: string, body: object) => {
+      const asked = { model: 'm', ...(path.endsWith('responses') ? {} : { max_tokens: 1 }), ...body }
+      // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
+      const submitted: any[] = []
+      const { submit } = model.batcher
+      model.batcher.submit = (requests, id) => {
+        submitted.push(...requests)
+        return submit.call(model.batcher, requests, id)
+      }
+      const request = { body: asked, query: new URLSearchParams(), headers: {}, params: {} }
+      await route.get(`POST ${path}`)!({ ...request, signal: new AbortController().signal })
+      return model.tokenizer.decode(submitted.at(-1)!.ids) as string
+    }
+    return { promptOf, hints }
+  }
+  const OFF = '<think>\n\n</think>\n\n'
+
+  test('reaches a template that reads it, in the words of each dialect', async () => {
+    const { promptOf, hints } = await thinker()
+    const chat = { messages: MESSAGES }
+    for (const [path, body] of [
+      ['/v1/chat/completions', { ...chat, reasoning_effort: 'none' }],
+      ['/v1/chat/completions', { ...chat, thinking: { type: 'disabled' } }],
+      ['/v1/chat/completions', { ...chat, enable_thinking: false }],
+      ['/v1/chat/completions', { ...chat, chat_template_kwargs: { enable_thinking: false } }],
+      ['/v1/responses', { input: 'hi', reasoning: { effort: 'none' } }],
+      ['/v1/messages', { ...chat, thinking: { type: 'disabled' } }],
+    ] as const) {
+      expect((await promptOf(path, body)).endsWith(OFF)).toBe(true)
+    }
+    expect((await promptOf('/v1/messages', { ...chat, thinking: { type: 'enabled' } })).endsWith(OFF)).toBe(false)
+    expect(hints.counts).toEqual({})
+    expect((await promptOf('/v1/chat/completions', { ...chat, reasoning_effort: 'low' })).endsWith(OFF)).toBe(false)
+    expect(hints.counts).toEqual({ reasoning_effort: 1 })
+  })
+
+  test('is a hint where the template reads nothing of it, but for variables that are named', async () => {
+    const { promptOf, hints } = await thinker(`{%- for message in messages %}{{ message.content }}{%- endfor %}`)
+    const body = { messages: MESSAGES, reasoning_effort: 'high', thinking: { type: 'enabled' } }
+    expect(await promptOf('/v1/chat/completions', body)).toBe('hi')
+    expect(hints.counts).toEqual({ reasoning_effort: 1, thinking: 1 })
+    const named = promptOf('/v1/chat/completions', {
+      messages: MESSAGES,
+      chat_template_kwargs: { enable_thinking: true },
+    })
+    await expect(named).rejects.toMatchObject({ status: 400, param: 'chat_template_kwargs' })
+  })
+})
+
+test('models are listed, and told of one by one', async () => {
   const { json } = await get(`${server.url}/v1/models`)
-  expect(json).toMatchObject({ object: 'list', data: [{ id: 'small', object: 'model', max_model_len: 64 }] })
+  const model = { id: 'small', object: 'model', max_model_len: 64 }
+  expect(json).toMatchObject({ object: 'list', data: [model] })
+  expect((await get(`${server.url}/v1/models/small`)).json).toMatchObject(model)
+  const other = await get(`${server.url}/v1/models/org%2Fother`)
+  expect([other.status, other.json.error.code, other.json.error.message]).toEqual([
+    ...[404, 'model_not_found', 'there is no model "org/other"'],
+  ])
+})
+
+test('embeddings are refused with 501', async () => {
+  const { status, json } = await post(`${server.url}/v1/embeddings`, { model: 'small', input: 'hi' })
+  expect([status, json.error.code]).toEqual([501, 'not_implemented'])
+})
+
+describe('the other dialects of a server', () => {
+  test('answer what chat completions do, and draw by what the request says', async () => {
+    const drawn = { model: 'small', seed: 5, temperature: 0.5 }
+    const chat = await post(chats, { ...drawn, messages: MESSAGES, max_tokens: 8 })
+    const { content } = chat.json.choices[0].message
+    const response = await post(`${server.url}/v1/responses`, { ...drawn, input: 'hi', max_output_tokens: 8 })
+    expect(response.json.output[0].content[0].text).toBe(content)
+    const message = await post(`${server.url}/v1/messages`, { ...drawn, messages: MESSAGES, max_tokens: 8 })
+    expect(message.json.content[0].text).toBe(content)
+    const other = await post(`${server.url}/v1/messages`, { ...drawn, seed: 6, messages: MESSAGES, max_tokens: 8 })
+    expect(other.json.content[0].text).not.toBe(content)
+  })
+
+  test('know the names of models, and keep no responses', async () => {
+    const named = await post(`${server.url}/v1/messages`, { model: 'claude', messages: MESSAGES, max_tokens: 2 })
+    expect([named.status, named.json.error.type]).toEqual([404, 'not_found_error'])
+    const body = { model: 'small', input: 'hi', previous_response_id: 'resp_0' }
+    const { status, json } = await post(`${server.url}/v1/responses`, body)
+    expect([status, json.error.message]).toEqual([404, expect.stringContaining('send the whole input')])
+  })
 })

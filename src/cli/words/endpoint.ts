@@ -1,0 +1,22 @@
+/** How a server is reached by others: TLS from files, and what it makes of fields that it does not know. */
+import { readFile } from 'node:fs/promises'
+import { boolean, text } from '../../entries/settings.ts'
+import { InputError } from '../../index.ts'
+
+/** Settings of `serve` and `gateway` alike. */
+export const endpointKeys = {
+  strict: boolean(false, 'refuse fields of requests that are not known; otherwise they are hints, which are counted'),
+  tlsCert: text('', 'a file with a certificate in PEM, for TLS; empty: plain HTTP'),
+  tlsKey: text('', 'a file with its private key in PEM'),
+}
+
+/** The certificate and its key. @throws InputError where one of the two is missing, or cannot be read. */
+export async function readTls(cert: string, key: string): Promise<{ tls?: { cert: string; key: string } }> {
+  if (cert === '' && key === '') return {}
+  if (cert === '' || key === '') throw new InputError('tlsCert and tlsKey', 'one of the two', 'both, or neither')
+  const read = (name: string, path: string) =>
+    readFile(path, 'utf8').catch((cause: Error) => {
+      throw new InputError(name, `${path} (${cause.message})`, 'a file in PEM', { cause })
+    })
+  return { tls: { cert: await read('tlsCert', cert), key: await read('tlsKey', key) } }
+}
