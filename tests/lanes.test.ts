@@ -12,15 +12,15 @@ import {
   removeEntity,
 } from 'bitecs'
 import { expect, test } from 'vitest'
-import { createLanes, LaneEntities, Present } from '../src/world/lanes.ts'
+import { LaneEntities, Present } from '../src/world/lanes.ts'
 
 const sorted = (entities: Iterable<number>) => [...entities].sort((a, b) => a - b)
 
 test('lanes are plain entities of bitecs', () => {
   const ecs = createEcs()
   const [left, right, tag] = [{ name: 'left' }, { name: 'right' }, { name: 'tag' }]
-  const lanes = createLanes(ecs, [left], 4)
-  const others = createLanes(ecs, [left, right], 3)
+  const { lanes } = new LaneEntities(ecs, [left], 4)
+  const { lanes: others } = new LaneEntities(ecs, [left, right], 3)
   const stranger = addEntity(ecs)
   expect([...lanes, ...others, stranger]).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
   expect(sorted(query(ecs, [left]))).toEqual([1, 2, 3, 4, 5, 6, 7])
@@ -51,6 +51,8 @@ test('the query decides which rows are taken, and a number that is used again is
   const component = {}
   const entities = new LaneEntities(ecs, [component], 4)
   expect([...entities.lanes]).toEqual([1, 2, 3, 4])
+  expect(entities.hasChanged).toBe(true) // The query has not been asked about them.
+  entities.seat(entities.lanes)
   expect(entities.hasChanged).toBe(false)
 
   removeEntity(ecs, 2)
@@ -67,6 +69,9 @@ test('the query decides which rows are taken, and a number that is used again is
   expect([...entities.lanes]).toEqual([1, 4, 2])
   expect([1, 2, 3, 4].map((entity) => entities.rowOf(entity))).toEqual([0, 2, -1, 1])
   expect(entities.hasChanged).toBe(false)
+  entities.seat([1, 2]) // Whoever gets no row has none, though it is there.
+  expect([1, 2, 4].map((entity) => entities.rowOf(entity))).toEqual([0, 1, -1])
+  entities.seat([1, 4, 2])
   addEntity(ecs) // Of no cohort.
   expect(entities.hasChanged).toBe(false)
   addComponents(ecs, 3, [Present])

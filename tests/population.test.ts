@@ -5,6 +5,8 @@ import { tableFromIPC } from 'apache-arrow'
 import { addComponents, addEntity, getEntityComponents, query, removeComponent, removeEntity } from 'bitecs'
 import { describe, expect, test } from 'vitest'
 import { colony } from '../examples/colony.ts'
+import { dqn, qNetwork } from '../src/entries/algorithms.ts'
+import { ticTacToeDuel } from '../src/environments/suite.ts'
 import {
   box,
   cartPole,
@@ -292,14 +294,34 @@ describe('who is there is what bitecs says', () => {
     expect(cohort.lanes[2]).toBe(stranger)
   })
 
-  test('lanes of a cohort whose lanes stay must not go', async () => {
+  test('lanes go from any cohort, and come to one with the option `present`', async () => {
     const world = await createWorld({ environment: cartPole(), policy, numLanes: 3 })
+    const cohort = world.cohort()
     tick(world)
-    removeEntity(world.ecs, world.cohort().lanes[1]!)
+    const components = getEntityComponents(world.ecs, cohort.lanes[0]!)
+    removeEntity(world.ecs, cohort.lanes[1]!)
+    tick(world)
+    expect([cohort.present, ...cohort.episode.lane.subarray(0, 2)]).toEqual([2, 0, 2])
+    addComponents(world.ecs, addEntity(world.ecs), components as object[])
     const message =
-      'cohort mlp: got 2 of its 3 lanes, and 0 others, expected all of them: lanes come and go in a cohort with the option `present`'
+      'cohort mlp: got 1 lanes that come, expected lanes that only go: others come with the option `present`'
     expect(() => tick(world)).toThrow(message)
     expect(() => tick(world)).toThrow(message)
+  })
+})
+
+describe('games', () => {
+  test('go as a whole, or not at all', async () => {
+    const world = await createWorld({ environment: ticTacToeDuel(), policy, numLanes: 8, seed: 1 })
+    const cohort = world.cohort()
+    tick(world)
+    despawn(cohort, [cohort.lanes[2]!, cohort.lanes[3]!])
+    tick(world)
+    expect([...cohort.episode.lane.subarray(0, cohort.present)]).toEqual([0, 1, 4, 5, 6, 7])
+    despawn(cohort, [cohort.lanes[1]!])
+    expect(() => tick(world)).toThrow(
+      'cohort mlp: got lane 0 without all others of its game, expected all 2 players of a game, or none',
+    )
   })
 })
 
@@ -313,19 +335,20 @@ describe('bad input', () => {
 
   test('spawn and despawn refuse what they cannot do, and then do nothing', async () => {
     const stays = (await createWorld({ environment: cartPole(), policy, numLanes: 4 })).cohort()
-    const message = 'got cohort mlp, whose lanes stay, expected one with the option `present`'
+    const message = 'got cohort mlp, to which no lanes come, expected one with the option `present`'
     expect(() => spawn(stays)).toThrow(`spawn(cohort, count): ${message}`)
-    expect(() => despawn(stays, [])).toThrow(`despawn(cohort, lanes): ${message}`)
     const open = (await createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3 })).cohort()
     for (const count of [2, -1, 0.5]) {
       expect(() => spawn(open, count)).toThrow(/got .+, expected a whole number from 0 to 1, for which there is room/)
     }
     expect(spawn(open, 0)).toEqual([])
     expect(() => despawn(open, [open.lanes[0]!, 99])).toThrow('got entity 99, expected one of its lanes')
-    expect(open.entities!.hasChanged).toBe(false)
+    expect(open.entities!.count).toBe(3)
     await expect(
-      createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3, autoreset: 'next-step' }),
-    ).rejects.toThrow('autoreset: got "next-step", expected same-step in a cohort whose lanes come and go')
+      createWorld({ environment: clockwork(), policy, numLanes: 4, autoreset: 'next-step' }),
+    ).rejects.toThrow(
+      'autoreset: got "next-step", expected same-step for lanes of Clockwork-v0, which are born and die',
+    )
   })
 
   test('restart tells those who are there', async () => {
@@ -410,6 +433,52 @@ describe('a training of a population', () => {
     const table = tableFromIPC(await readFile(path))
     expect(table.numRows).toBe(16 * 96)
     expect([...table.getChild('valid')!].filter(Boolean).length).toBeLessThan(16 * 96)
+  })
+
+  test('of lanes that the program has removed goes on exactly after a checkpoint, with 2 threads as with 1', async () => {
+    const folder = await temporaryFolder()
+    const made = async (threads: number) => {
+      const world = await createWorld({ environment: cartPole(), policy, numLanes: 12, seed: 4 })
+      return createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2 }), { threads }) as Trainer<EpisodeCohort>
+    }
+    const remove = (trainer: Trainer<EpisodeCohort>) => (update: number) => {
+      const cohort = trainer.world.cohort()
+      if (update === 2)
+        despawn(
+          cohort,
+          [1, 4, 5, 11].map((row) => cohort.lanes[row]!),
+        )
+    }
+    const whole = await made(1)
+    await advanceTo(whole, 5, remove(whole))
+    expect(whole.steps).toBe((2 * 12 + 3 * 8) * 16)
+    expect(whole.progress().population).toEqual({ present: 8, born: 0, died: 0, refused: 0 })
+    const first = await made(2)
+    await advanceTo(first, 3, remove(first))
+    await first.save(folder)
+    first.close()
+    const again = await made(2)
+    await again.restore(folder)
+    expect(again.world.cohort().lanes).toHaveLength(8)
+    await advanceTo(again, 5)
+    again.close()
+    expect(columnsOf(again)).toEqual(columnsOf(whole))
+    expect([...again.world.cohort().episode.lane.subarray(0, 8)]).toEqual([0, 2, 3, 6, 7, 8, 9, 10])
+  })
+
+  test('of off-policy learners draws from the rows of lanes that are there', async () => {
+    const world = await createWorld({
+      environment: cartPole(),
+      policy: qNetwork({ hidden: [8] }),
+      numLanes: 6,
+      seed: 4,
+    })
+    const learner = dqn({ numSteps: 4, replayRows: 96, batchSize: 16, learningStarts: 32 })
+    const trainer = createTrainer(world, learner) as Trainer<EpisodeCohort>
+    const cohort = trainer.world.cohort()
+    await advanceTo(trainer, 2, () => cohort.present === 6 && despawn(cohort, cohort.lanes.slice(0, 3)))
+    await advanceTo(trainer, 8)
+    expect(trainer.steps).toBe(4 * (6 + 3 * 7))
   })
 
   test('judges and records lives one by one', async () => {

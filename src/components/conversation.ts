@@ -14,6 +14,8 @@ export const ConversationPhase = {
   ended: 4,
   /** Nobody waits for the conversation any longer, but the engine has its turn: the lane is free when that has ended. */
   abandoned: 5,
+  /** Nobody is in the lane. */
+  absent: 6,
 } as const
 
 /**

@@ -1,24 +1,26 @@
 import { type Columns, column, saved } from './column.ts'
 
-/** Who comes to and goes from a cohort whose lanes do. */
+/** Who comes to a cohort and goes from it. */
 export type PopulationColumns = Columns<ReturnType<typeof populationPlan>>
 
 /** Elements of `PopulationColumns.totals`. */
 export const Lives = { born: 0, died: 1, refused: 2 } as const
 
 /**
- * Plans the columns of a cohort whose lanes come and go: at most `numLanes` at a time. `hasLives`: its environment says who is
- * born and who dies.
+ * Plans the columns of a cohort of at most `numLanes` lanes at a time. `hasLives`: its environment says who is born and who dies.
+ * `isOpen`: lanes may come to it; where none come, these columns say nothing that a checkpoint would have to keep.
  */
-export function populationPlan(numLanes: number, hasLives: boolean) {
+export function populationPlan(numLanes: number, hasLives: boolean, isOpen: boolean) {
   const rows = hasLives ? numLanes : 0
+  const kept = <T extends 'u32' | 'f64'>(type: T, count: number) =>
+    isOpen ? saved(column(type, count)) : column(type, count)
   return {
     /** How many lanes are there, which are the first rows. Written between rollouts. */
     present: column('u32', 1),
     /** How many ever were: it numbers the next one, which keys its random numbers. Written between rollouts. */
-    numbered: saved(column('u32', 1)),
+    numbered: kept('u32', 1),
     /** Births, deaths, and births for which there was no room: those of the environment. Written between rollouts. */
-    totals: saved(column('f64', 3)),
+    totals: kept('f64', 3),
     /** 1: the lane is gone for good after this step. Written by the environment. */
     died: column('u8', rows),
     /** How many were born of the lane in this step. Written by the environment. */

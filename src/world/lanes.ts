@@ -1,25 +1,28 @@
 /**
- * Who is there: the lanes of a cohort as bitecs entities. An entity of a cohort has the cohort's components and the tag
- * `Present`, and the query for them decides which lanes the next rollout has. What is added or removed in between is noticed;
- * the rows of the columns follow when the rollout is over (`population.ts`).
+ * The lanes of a cohort as bitecs entities. An entity of a cohort has the cohort's components and the tag `Present`, and the query
+ * for them decides which lanes work: those of episodes in the next rollout (`episodes/population.ts`), those of conversations when
+ * they are free (`conversations/population.ts`). Observers notice what is added or removed, so that nothing is asked while nothing
+ * changes.
  */
 import { addComponents, addEntity, observe, onAdd, onRemove, query, removeEntity, type World } from 'bitecs'
-import { assert } from '../base/errors.ts'
 
-/** A tag of the entities that are in their cohort. */
+/** The tag of entities that work in their cohort. */
 export const Present: object = {}
+
+/** Stands for the entity of a row that has none. */
+export const NOBODY = 0xffffffff
 
 /** The entities of one cohort, and the row of each. */
 export class LaneEntities {
   readonly #ecs: World
   readonly #terms: object[]
-  /** The entity of each row that is taken. */
+  /** The entity of each row: the first rows of a cohort of episodes, or all rows with `NOBODY` in some of them. */
   #lanes = new Uint32Array(0)
   /** The row of each entity of the world, −1 where it has none in this cohort. */
   #rows = new Int32Array(0)
-  #hasChanged = false
+  #hasChanged = true
 
-  /** Makes the first `count` entities, in rows 0 to `count`. */
+  /** Makes the first `count` entities, in rows 0 to `count`. The query has not been asked about them yet. */
   constructor(ecs: World, components: readonly object[], count: number) {
     this.#ecs = ecs
     this.#terms = [...components, Present]
@@ -30,9 +33,8 @@ export class LaneEntities {
       this.#hasChanged = true
       if (this.rowOf(entity) >= 0) this.#rows[entity] = -1 // The number may be that of another entity soon.
     })
-    this.spawn(count)
-    this.seat(this.find().newcomers)
-    assert(this.#lanes.length === count, `a cohort of ${count} lanes was found as ${this.#lanes.length}`)
+    this.seat(this.spawn(count))
+    this.askAgain()
   }
 
   /** The entity of each row, from row 0. */
@@ -40,9 +42,14 @@ export class LaneEntities {
     return this.#lanes
   }
 
-  /** Whether entities have come or gone since they had their rows. */
+  /** Whether entities have come or gone since the rows were last given. */
   get hasChanged(): boolean {
     return this.#hasChanged
+  }
+
+  /** Has the query asked again, though no entity came or went. */
+  askAgain(): void {
+    this.#hasChanged = true
   }
 
   /** How many entities there are now. */
@@ -92,21 +99,17 @@ export class LaneEntities {
     return { rows: Uint32Array.from(rows).sort(), newcomers }
   }
 
-  /** Gives each entity the row of its place in the list. */
+  /** Gives each entity the row of its place in the list, in which `NOBODY` stands for rows without one. */
   seat(entities: ArrayLike<number>): void {
+    for (const entity of this.#lanes) if (entity !== NOBODY) this.#rows[entity] = -1
     this.#lanes = Uint32Array.from(entities)
-    const last = this.#lanes.reduce((most, entity) => Math.max(most, entity), -1)
+    const last = this.#lanes.reduce((most, entity) => (entity === NOBODY ? most : Math.max(most, entity)), -1)
     if (last >= this.#rows.length) {
       const rows = new Int32Array(Math.max(last + 1, 2 * this.#rows.length)).fill(-1)
       rows.set(this.#rows)
       this.#rows = rows
     }
-    for (let row = 0; row < this.#lanes.length; row++) this.#rows[this.#lanes[row]!] = row
+    for (const [row, entity] of this.#lanes.entries()) if (entity !== NOBODY) this.#rows[entity] = row
     this.#hasChanged = false
   }
-}
-
-/** Makes `numLanes` entities with these components, which stay, and returns them as the query finds them. */
-export function createLanes(ecs: World, components: readonly object[], numLanes: number): Uint32Array {
-  return new LaneEntities(ecs, components, numLanes).lanes
 }

@@ -4,14 +4,16 @@ import { startOf } from '../../language/examples.ts'
 import { promptMessages } from '../../language/templates/dialogue.ts'
 import { turnDrawing } from '../../language/turn-sampling.ts'
 import { type ConversationCohort, exampleAt } from '../../world/conversations/cohort.ts'
+import { settleSpeakers } from '../../world/conversations/population.ts'
 
 /**
- * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
+ * Lanes that are there and free take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
  * each for a whole group.
  *
  * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can decode does.
  */
 export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
+  settleSpeakers(cohort)
   const { conversation, numLanes } = cohort
   for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
     if (conversation.phase[n] !== ConversationPhase.free) continue

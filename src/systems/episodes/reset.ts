@@ -32,7 +32,7 @@ export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const { laneList, episode, autoreset, from, to } = cohort
   const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
   const count = kernels.listPhase(laneList, episode.phase, lowest, from, to)
-  beginEpisodes(cohort, cohort.population === null ? count : leaveAbsent(cohort, count), 'current')
+  beginEpisodes(cohort, cohort.environmentLanes.died.length === 0 ? count : leaveAbsent(cohort, count), 'current')
 }
 
 /** Leaves those lanes of the first `count` of the list out in which nobody is. Returns how many are left. */

@@ -27,7 +27,7 @@ export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
 
 /** Counts who was born, and notes who has died, of the lanes that acted. */
 function closeLives({ transition, episode, population, from, to }: EpisodeCohort): void {
-  const { died, births, offspring } = population!
+  const { died, births, offspring } = population
   for (let n = from; n < to; n++) {
     if (transition.valid[n] === 0) continue
     offspring[n] = offspring[n]! + births[n]!

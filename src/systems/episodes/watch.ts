@@ -54,14 +54,14 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
 
   /** `number` says which rollouts are watched together; `isAlone` that other threads rest during calls. */
   constructor(cohort: EpisodeCohort, number: number, isAlone: boolean) {
-    const { environment, numLanes, environmentLanes, population, systems } = cohort
+    const { environment, numLanes, environmentLanes, systems } = cohort
     this.environment = environment
     this.numLanes = numLanes
     this.lanes = environmentLanes
     this.number = number
     this.#cohort = cohort
     this.#isAlone = isAlone
-    this.#isSole = population === null && systems.length === 0
+    this.#isSole = environmentLanes.died.length === 0 && systems.length === 0
     this.#acted = new Uint8Array(numLanes)
   }
 

@@ -30,8 +30,8 @@ export interface EpisodeProgress {
   readonly solvedAtStep: number | null
   /** Seconds of training at the end of the rollout in which it did, or null. */
   readonly solvedAtSeconds: number | null
-  /** Who came and went; null in a cohort whose lanes stay. */
-  readonly population: PopulationProgress | null
+  /** Who is there, and who came and went. */
+  readonly population: PopulationProgress
 }
 
 /** Who came to a cohort and went from it so far. */
@@ -202,8 +202,7 @@ export function episodeMetricsOf({ episodes, accounts }: Agent) {
   }
 }
 
-function populationOf({ population }: EpisodeCohort): PopulationProgress | null {
-  if (population === null) return null
+function populationOf({ population }: EpisodeCohort): PopulationProgress {
   const { present, totals } = population
   return { present: present[0]!, born: totals[Lives.born]!, died: totals[Lives.died]!, refused: totals[Lives.refused]! }
 }

@@ -28,6 +28,7 @@ import {
   takeUp,
   takeUpSegments,
 } from '../../world/conversations/cohort.ts'
+import { restoreSpeakers } from '../../world/conversations/population.ts'
 import type { World } from '../../world/world.ts'
 import type { BackendContext, BackendDefinition } from '../backends/backend.ts'
 import { localBackend } from '../backends/local-backend.ts'
@@ -345,6 +346,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
     this.#cohort.source = record.source
     takeUp(this.#cohort)
+    restoreSpeakers(this.#cohort)
     if (this.#sft !== null) this.#sft.done = record.sftSteps
     if (this.#rl !== null) this.#rl.done = record.rlUpdates
     if (this.#collector !== null && record.admission !== null)

@@ -177,14 +177,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     }
-    const open = this.#learning.some(({ population }) => population !== null)
-    if (!open) {
-      const steps = this.#stepsOf(({ numLanes }) => numLanes)
-      // Updates from tables take no steps.
-      return this.#update + Math.ceil(totalSteps / steps) - this.#steps / steps
-    }
     // As many as there will be if as many lanes are there as now.
-    const stepsPerUpdate = this.#stepsOf(({ population, numLanes }) => population?.present[0] ?? numLanes)
+    const stepsPerUpdate = this.#stepsOf(({ population }) => population.present[0]!)
     return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
   }
 
@@ -196,7 +190,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** @throws InputError where nobody is there to learn from. */
   #refuseExtinct(): void {
     for (const cohort of this.#learning) {
-      if (cohort.population?.present[0] !== 0) continue
+      if (cohort.population.present[0] !== 0) continue
       throw new InputError(
         `cohort ${cohort.name}`,
         'no lane that is there',

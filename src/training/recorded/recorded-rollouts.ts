@@ -50,7 +50,7 @@ export class RecordedRollouts {
    * (`checkRecordedRows`).
    */
   constructor(given: Table, cohort: EpisodeCohort) {
-    const { rollout, numLanes, numSteps, model, population, name } = cohort
+    const { rollout, numLanes, numSteps, model, present, environmentLanes, name } = cohort
     if (model.memoryWidth) {
       throw new InputError(
         `table for ${name}`,
@@ -58,7 +58,8 @@ export class RecordedRollouts {
         'one without: a table does not keep what it remembers',
       )
     }
-    if (population !== null) throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
+    if (present < numLanes || environmentLanes.died.length > 0)
+      throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
     this.#cohort = cohort
     this.#rows = numSteps * numLanes
     refuseOtherEnvironment(given, cohort)

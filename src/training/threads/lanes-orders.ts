@@ -34,7 +34,6 @@ export function lanesOrders(training: OrderedTraining, from: number, to: number)
     environment: recordOf(cohort.environment),
     policy: cohort.sharesWith ?? recordOf(cohort.policyDefinition),
     numLanes: cohort.numLanes,
-    ...(cohort.population !== null && { present: cohort.present }),
     firstLane: cohort.firstLane,
     ...(cohort.seed !== world.seed && { seed: cohort.seed }),
     autoreset: cohort.autoreset,

@@ -35,6 +35,7 @@ import type { TurnDrawing } from '../../language/turn-sampling.ts'
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import type { TrajectoryLogSize } from '../../tables/trajectories/trajectory-log.ts'
+import type { LaneEntities } from '../lanes.ts'
 
 /** The lanes of one text environment under one language model. */
 export interface ConversationCohortOptions {
@@ -150,8 +151,8 @@ export interface ConversationCohort {
   readonly tooLong: TooLong
   /** The examples that conversations begin with; null where all are, and none has been looked at. */
   readonly examples: UsableExamples | null
-  /** The cohort's entities, as a bitecs query found them. */
-  readonly lanes: Uint32Array
+  /** Its lanes as bitecs has them: which take conversations is what the query finds. */
+  readonly entities: LaneEntities
   readonly conversation: Conversation
   /** Who chooses the model's tokens. */
   readonly engine: Engine
@@ -243,6 +244,7 @@ export function takeUpSegments({ conversation, segments }: ConversationCohort, t
   for (const n of segments.keys()) {
     const isOfLane = ({ group, member }: Trajectory) =>
       conversation.phase[n] !== ConversationPhase.free &&
+      conversation.phase[n] !== ConversationPhase.absent &&
       group === conversation.group[n] &&
       member === conversation.member[n]
     segments[n] = rows.filter(isOfLane).map(({ reward: _, components: __, error: ___, ...segment }) => segment)
@@ -369,6 +371,7 @@ export function canGoOn({ conversation, released, submitted, engine }: Conversat
     if (phase === ConversationPhase.free) return mayBegin
     const hasTurn = phase === ConversationPhase.model || phase === ConversationPhase.abandoned
     if (hasTurn) return !(isAwaited && submitted[n] === 1)
-    return phase !== ConversationPhase.asked && phase !== ConversationPhase.ended // An end that waits for room in the log.
+    // An end waits for room in the log.
+    return phase !== ConversationPhase.asked && phase !== ConversationPhase.ended && phase !== ConversationPhase.absent
   })
 }

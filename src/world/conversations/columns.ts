@@ -9,7 +9,7 @@ import { checkSampling } from '../../language/transformer/sampling.ts'
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { TrajectoryLogColumns } from '../../tables/trajectories/trajectory-log.ts'
 import type { Housing } from '../housing.ts'
-import { createLanes } from '../lanes.ts'
+import { LaneEntities } from '../lanes.ts'
 import type { ConversationCohort, ConversationDraft } from './cohort.ts'
 import type { ConversationCohortPlan } from './draft.ts'
 
@@ -71,7 +71,7 @@ export function createConversations(
     segmentation: options.segmentation ?? 'interleaved',
     tooLong: options.tooLong ?? 'error',
     examples,
-    lanes: createLanes(world.ecs, [columns.conversation], numLanes),
+    entities: new LaneEntities(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
     engine,
     submitted: new Uint8Array(numLanes),

@@ -42,6 +42,8 @@ export interface EpisodeCohort {
   readonly numLanes: number
   /** Number of the first lane in the whole run. */
   readonly firstLane: number
+  /** How many lanes it may ever have: numbers are kept for them. More than its numLanes where lanes may come. */
+  readonly numNumbers: number
   /** Keys its random numbers: the world's seed, or its own. */
   readonly seed: number
   /** Lanes that were there when this rollout began: the first rows. */
@@ -59,10 +61,10 @@ export interface EpisodeCohort {
 
   /** Who is there, as bitecs has it; null in a thread that shares another's columns. */
   readonly entities: LaneEntities | null
-  /** The entity of each row, as a bitecs query found them; none in a thread that shares another's columns. */
+  /** The entity of each row, as the query found them; none in a thread that shares another's columns. */
   lanes: Uint32Array
-  /** Who comes and goes; null in a cohort whose lanes stay. */
-  readonly population: PopulationColumns | null
+  /** Who comes and goes. */
+  readonly population: PopulationColumns
   readonly observation: Observation
   readonly actionMask: ActionMask
   readonly memory: Memory

@@ -14,7 +14,7 @@ import { LaneEntities } from '../lanes.ts'
 import { bindSystem } from '../system.ts'
 import { createAhead, type RolloutBuffer } from './ahead.ts'
 import type { EpisodeCohort, Slider } from './cohort.ts'
-import type { EpisodeCohortPlan } from './draft.ts'
+import { type EpisodeCohortPlan, numbersOf } from './draft.ts'
 import { LateLanes } from './late.ts'
 import { createLeague } from './league.ts'
 import type { EpisodeDraft } from './options.ts'
@@ -39,7 +39,9 @@ export function createEpisodes(
   const numSteps = reservation?.numSteps ?? 1
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { index } = world.threads
-  const present = options.present ?? numLanes
+  if (isFresh) writeFirstValues(draft, columns, new Random(options.seed ?? world.seed))
+  const { population } = columns
+  const present = population.present[0]!
   const collector = collecting(world.threads)
   const shares = sharesOf({ sliding, numSteps, numLanes, environment }, collector.count, present)
   const share = shares[collector.index] ?? { sliding, numSteps, numLanes, from: 0, to: 0 }
@@ -74,8 +76,6 @@ export function createEpisodes(
     ...[action, transition, episode, columns.state, ...(league === null ? [] : [league.lanes]), ...ownComponents],
   ]
   const entities = isFresh ? new LaneEntities(world.ecs, components, present) : null
-  const population = draft.isOpen ? columns.population : null
-  if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
   const finalsOf = (final: Columns<EpisodeCohortPlan>['final']) => {
     const finals = shares.map((each, thread) => finalObservations(final, each, thread))
@@ -109,8 +109,8 @@ export function createEpisodes(
     reward: transition.reward,
     terminated: transition.terminated,
     truncated: transition.truncated,
-    died: population?.died ?? NO_BYTES,
-    births: population?.births ?? NO_BYTES,
+    died: population.died,
+    births: population.births,
     present,
     lane: episode.lane,
     episode: episode.episode,
@@ -129,6 +129,7 @@ export function createEpisodes(
     explore: options.explore ?? true,
     numLanes,
     firstLane: draft.firstLane,
+    numNumbers: numbersOf(draft),
     seed: random.seed,
     present,
     cleared: numLanes,
@@ -138,7 +139,7 @@ export function createEpisodes(
     sliding,
     numSteps,
     entities,
-    lanes: entities?.lanes ?? NOBODY,
+    lanes: entities?.lanes ?? NONE,
     population,
     observation: observation.component,
     actionMask: actionMask.component,
@@ -192,12 +193,11 @@ function whyNotLate({ model, options: { environment } }: EpisodeDraft, numThread
   return (model.memoryWidth ?? 0) > 0 ? 'one at once, or a policy without memory' : null
 }
 
-const NOBODY = new Uint32Array(0)
-const NO_BYTES = new Uint8Array(0)
+const NONE = new Uint32Array(0)
 
 /** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
-  { key, sharesWith, firstLane, isOpen, options, model }: EpisodeDraft,
+  { key, sharesWith, firstLane, options, model }: EpisodeDraft,
   { episode, population, league, weights }: Columns<EpisodeCohortPlan>,
   random: Random,
 ): void {
@@ -206,10 +206,8 @@ function writeFirstValues(
   episode.episode.fill(0xffffffff, 0, present) // Minus one: the first reset makes it 0.
   episode.phase.fill(Phase.fresh, 0, present)
   episode.phase.fill(Phase.absent, present)
-  if (isOpen) {
-    population.present[0] = present
-    population.numbered[0] = present
-  }
+  population.present[0] = present
+  population.numbered[0] = present
   if (sharesWith === null) model.initialize(weights, random, key)
   for (let at = 0; at < (league.others?.length ?? 0); at += weights.length) league.others.set(weights, at)
 }

@@ -64,8 +64,12 @@ export async function draftEpisodes(
   if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
     throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
   }
-  if (isOpen && (autoreset ?? 'same-step') !== 'same-step') {
-    throw new InputError('autoreset', show(autoreset), 'same-step in a cohort whose lanes come and go')
+  if (environment.population === true && (autoreset ?? 'same-step') !== 'same-step') {
+    throw new InputError(
+      'autoreset',
+      show(autoreset),
+      `same-step for lanes of ${environment.id}, which are born and die`,
+    )
   }
   if (explore !== undefined && typeof explore !== 'boolean') {
     throw new InputError('explore', show(explore), 'true or false')
@@ -111,7 +115,7 @@ function setsOf(
 export const LANE_NUMBERS = 2 ** 27
 
 /** How many lane numbers are a cohort's, from its first one on. */
-function numbersOf({ isOpen, options }: Pick<EpisodeDraft, 'isOpen' | 'options'>): number {
+export function numbersOf({ isOpen, options }: Pick<EpisodeDraft, 'isOpen' | 'options'>): number {
   return isOpen ? Math.max(LANE_NUMBERS, options.numLanes) : options.numLanes
 }
 
@@ -170,7 +174,6 @@ export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 export function planEpisodes(draft: EpisodeDraft, threads: number) {
   const { options, sharesWith, isOpen, model, sets, reservation } = draft
   const { environment, numLanes } = options
-  const population = populationPlan(numLanes, environment.population === true)
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
   const numRows = (reservation?.numSteps ?? 1) * numLanes
@@ -195,7 +198,7 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
   return {
     weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
     episode,
-    population: isOpen ? population : ({} as typeof population),
+    population: populationPlan(numLanes, environment.population === true, isOpen),
     state,
     league: sets.all > 1 ? league : ({} as typeof league),
     selfPlay: sets.selfPlay === null ? ({} as typeof selfPlay) : selfPlay,

@@ -16,9 +16,9 @@ export interface EpisodeCohortOptions {
   environment: EnvironmentDefinition
   /** Or the name of a cohort before it, whose policy acts here too: with its weights, which both have. */
   policy: PolicyDefinition | string
-  /** How many lanes: a whole number ≥ 1. Where they come and go, at most so many at a time. */
+  /** How many lanes, at most, at a time: a whole number ≥ 1. */
   numLanes: number
-  /** How many of the lanes are there at first, in a cohort whose lanes come and go; all where it is not given. */
+  /** How many of the lanes are there at first, in a cohort to which others may come (`spawn`). All where it is not given. */
   present?: number
   /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
   name?: string
@@ -67,7 +67,7 @@ export interface EpisodeDraft {
   /** Keys its starting weights: how many cohorts of episodes with the world's seed are before it; 0 with a seed of its own. */
   readonly key: number
   readonly firstLane: number
-  /** Whether its lanes come and go. */
+  /** Whether lanes may come to it: numbers are kept for them. */
   readonly isOpen: boolean
   readonly model: PolicyModel
   /** How many sets of weights there are, how many of them learn, and how lanes play against earlier selves, if they do. */

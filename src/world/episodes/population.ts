@@ -4,14 +4,12 @@
  * are packed to the front, in the order in which they came. So ranges of lanes stay contiguous, and where a newborn goes
  * depends on the rows alone, on no thread.
  */
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
 import { Lives } from '../../components/population.ts'
-import { asEpisodes, type Cohort } from '../cohort.ts'
 import type { LaneEntities } from '../lanes.ts'
 import type { EpisodeCohort } from './cohort.ts'
-import { LANE_NUMBERS } from './draft.ts'
 
 /** The row of the lane of which each newborn entity was born, in the order in which they get their rows. */
 type Parents = ReadonlyMap<number, number>
@@ -20,18 +18,19 @@ const NONE: Parents = new Map()
 /**
  * Makes the rows of a cohort those of the lanes that are there: after births and deaths in the rollout that is over, and after
  * whatever the program added or removed. Call it between two rollouts. Nothing happens in a thread that shares another's columns.
- * @throws InputError where lanes of a cohort whose lanes stay have gone, or there are more than it has rows for.
+ * @throws InputError where there are more lanes than rows, or than numbers for them; where a part of a game has gone; and where lanes
+ * have gone whose rollouts actors collect ahead.
  */
 export function settleLanes(cohort: EpisodeCohort): void {
   const { entities, population } = cohort
   if (entities === null) return
-  const parents = population === null || population.offspring.length === 0 ? NONE : settleLives(cohort, entities)
+  const parents = population.offspring.length === 0 ? NONE : settleLives(cohort, entities)
   if (entities.hasChanged) packLanes(cohort, entities, parents)
 }
 
 /** Removes the entities of lanes that died in the rollout, and makes those of newborns, as far as there is room. */
 function settleLives({ population, episode, numLanes }: EpisodeCohort, entities: LaneEntities): Parents {
-  const { present, offspring, totals } = population!
+  const { present, offspring, totals } = population
   const { phase } = episode
   for (let n = 0; n < present[0]!; n++) {
     if (phase[n] !== Phase.absent) continue
@@ -56,15 +55,13 @@ function settleLives({ population, episode, numLanes }: EpisodeCohort, entities:
 function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Parents): void {
   const { name, population, numLanes, carried, state, episode } = cohort
   const { rows, newcomers } = entities.find()
-  if (population === null) {
-    const got = `${rows.length} of its ${numLanes} lanes, and ${newcomers.length} others`
-    throw new InputError(`cohort ${name}`, got, 'all of them: lanes come and go in a cohort with the option `present`')
-  }
   const before = population.present[0]!
   const present = rows.length + newcomers.length
   if (present > numLanes) {
     throw new InputError(`cohort ${name}`, `${present} lanes that are there`, `at most its numLanes, ${numLanes}`)
   }
+  checkCome(cohort, newcomers.length)
+  checkGone(cohort, rows)
   const born = [...parents.keys()]
   const spawned = newcomers.filter((entity) => !parents.has(entity))
   const inheritance = Object.values(state as unknown as Record<string, Column>).map((column) => ({
@@ -76,13 +73,6 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
     for (const [i, values] of inherited.entries()) rowOf(column, rows.length + i, numLanes).set(values)
   }
   for (let n = rows.length; n < present; n++) {
-    if (population.numbered[0]! >= LANE_NUMBERS) {
-      throw new InputError(
-        `cohort ${name}`,
-        'another lane',
-        `at most ${LANE_NUMBERS} that ever were, as numbers are kept for`,
-      )
-    }
     episode.lane[n] = cohort.firstLane + population.numbered[0]!
     population.numbered[0]!++
     episode.episode[n] = 0xffffffff // Minus one: the first reset makes it 0.
@@ -93,6 +83,33 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   entities.seat([...kept, ...born, ...spawned])
   cohort.lanes = entities.lanes
   population.present[0] = present
+}
+
+/** @throws InputError where the cohort has no numbers for so many newcomers. */
+function checkCome({ name, population, numLanes, numNumbers }: EpisodeCohort, count: number): void {
+  if (count === 0 || population.numbered[0]! + count <= numNumbers) return
+  const expected =
+    numNumbers === numLanes
+      ? 'lanes that only go: others come with the option `present`'
+      : `at most ${numNumbers} that ever were`
+  throw new InputError(`cohort ${name}`, `${count} lanes that come`, expected)
+}
+
+/** @throws InputError where these rows, of those that were taken, cannot be all that stay. */
+function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows: Uint32Array): void {
+  const before = population.present[0]!
+  if (rows.length === before) return
+  const { numAgents = 1 } = environment
+  if (ahead !== null) {
+    const got = `${rows.length} of its ${before} lanes, while actors collect its rollouts ahead`
+    throw new InputError(`cohort ${name}`, got, 'all of them')
+  }
+  for (let i = 0; i < rows.length; i += numAgents) {
+    const isGame = rows[i]! % numAgents === 0 && rows[i + numAgents - 1] === rows[i]! + numAgents - 1
+    if (isGame) continue
+    const got = `lane ${rows[i]} without all others of its game`
+    throw new InputError(`cohort ${name}`, got, `all ${numAgents} players of a game, or none`)
+  }
 }
 
 function rowOf<C extends Column>(column: C, n: number, numLanes: number): C {
@@ -115,7 +132,7 @@ function packRows(column: Column, width: number, rows: Uint32Array, before: numb
  */
 export function restoreLanes(cohort: EpisodeCohort): void {
   const { entities, population, episode, numLanes } = cohort
-  if (entities === null || population === null) return
+  if (entities === null) return
   let present = 0
   while (present < numLanes && episode.phase[present] !== Phase.absent) present++
   const { newcomers } = entities.find()
@@ -127,47 +144,4 @@ export function restoreLanes(cohort: EpisodeCohort): void {
   cohort.lanes = entities.lanes
   population.present[0] = present
   population.offspring.fill(0)
-}
-
-/**
- * Adds lanes to a cohort whose lanes come and go: entities of `world.ecs`, returned. They act from the next rollout on, each
- * in an episode of its own that `environment.reset` begins, with random numbers that no lane before them had.
- * @throws InputError where the cohort's lanes stay, or it has no room for so many.
- */
-export function spawn(cohort: Cohort, count = 1): number[] {
-  checkGiven('cohort of spawn', cohort, ['kind'])
-  const { name, numLanes, entities } = openCohort('spawn(cohort, count)', cohort)
-  const room = numLanes - entities.count
-  if (!Number.isSafeInteger(count) || count < 0 || count > room) {
-    throw new InputError(
-      `spawn into cohort ${name}`,
-      show(count),
-      `a whole number from 0 to ${room}, for which there is room`,
-    )
-  }
-  return entities.spawn(count)
-}
-
-/**
- * Removes lanes from a cohort whose lanes come and go, by their entities. What they do in a rollout under way is still learned
- * from; in the next one they are not there.
- * @throws InputError where the cohort's lanes stay, or one of the entities is none of it, before any is removed.
- */
-export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
-  checkGiven('cohort of despawn', cohort, ['kind'])
-  const { name, entities } = openCohort('despawn(cohort, lanes)', cohort)
-  const doomed = [...lanes]
-  for (const entity of doomed) {
-    if (!entities.has(entity))
-      throw new InputError(`despawn from cohort ${name}`, `entity ${show(entity)}`, 'one of its lanes')
-  }
-  for (const entity of doomed) entities.remove(entity)
-}
-
-function openCohort(subject: string, cohort: Cohort) {
-  const { name, numLanes, population, entities } = asEpisodes(subject, cohort)
-  if (population === null || entities === null) {
-    throw new InputError(subject, `cohort ${name}, whose lanes stay`, 'one with the option `present`')
-  }
-  return { name, numLanes, entities }
 }

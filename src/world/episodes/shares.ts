@@ -92,9 +92,8 @@ function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: S
   return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
 }
 
-/** Deals the lanes that are there out to the threads, when a rollout begins; those of a cohort whose lanes stay are. */
+/** Deals the lanes that are there out to the threads, when a rollout begins. Nothing happens where as many are there as before. */
 export function shareLanes(cohort: EpisodeCohort): void {
-  if (cohort.population === null) return
   const { population, whole, threads, numSteps, numLanes } = cohort
   const present = population.present[0]!
   if (present === cohort.present && present === cohort.cleared) return

@@ -192,7 +192,12 @@ export class GroupCollector implements Collector {
     const { phase, group, member, begun } = conversation
     if (this.#abandonBelow === 0) return
     for (let n = 0; n < numLanes; n++) {
-      if (phase[n] === ConversationPhase.free || this.#admission.has(group[n]!)) continue
+      if (
+        phase[n] === ConversationPhase.free ||
+        phase[n] === ConversationPhase.absent ||
+        this.#admission.has(group[n]!)
+      )
+        continue
       abandonConversation(this.#cohort, n)
       this.#tickets.delete(group[n]! * groupSize + member[n]!)
     }

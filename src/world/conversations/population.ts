@@ -1,0 +1,52 @@
+/** How lanes of conversations come and go: a row keeps its place, and is absent while no entity is in it. */
+import { InputError } from '../../base/errors.ts'
+import { ConversationPhase } from '../../components/conversation.ts'
+import { NOBODY } from '../lanes.ts'
+import type { ConversationCohort } from './cohort.ts'
+
+/**
+ * Asks the query which lanes are there, where anything has changed since it was last asked. A free row whose entity is gone becomes
+ * absent; a lane that is in a conversation becomes so when that is over. Entities without a row take absent rows; while there are
+ * none they wait for lanes that go.
+ * @throws InputError where nobody is there, or more entities are than the cohort has rows.
+ */
+export function settleSpeakers({ name, entities, conversation, numLanes }: ConversationCohort): void {
+  if (!entities.hasChanged) return
+  const { phase } = conversation
+  const { rows, newcomers } = entities.find()
+  const count = rows.length + newcomers.length
+  if (count === 0) throw new InputError(`cohort ${name}`, 'no lane that is there', 'at least one: spawn(cohort)')
+  if (count > numLanes) {
+    throw new InputError(`cohort ${name}`, `${count} lanes that are there`, `at most its numLanes, ${numLanes}`)
+  }
+  const lanes = new Uint32Array(numLanes).fill(NOBODY)
+  for (const row of rows) lanes[row] = entities.lanes[row]!
+  let seated = 0
+  let isSpeaking = false
+  for (let n = 0; n < numLanes; n++) {
+    if (lanes[n] !== NOBODY) continue
+    if (phase[n] !== ConversationPhase.free && phase[n] !== ConversationPhase.absent) isSpeaking = true
+    else if (seated < newcomers.length) {
+      lanes[n] = newcomers[seated]!
+      phase[n] = ConversationPhase.free
+      seated++
+    } else phase[n] = ConversationPhase.absent
+  }
+  entities.seat(lanes)
+  if (isSpeaking) entities.askAgain()
+}
+
+/** Gives a cohort whose columns hold a checkpoint the entities that it had: one for each row that is not absent. */
+export function restoreSpeakers({ entities, conversation }: ConversationCohort): void {
+  for (const entity of entities.find().newcomers) entities.remove(entity)
+  const { rows } = entities.find()
+  const lanes = new Uint32Array(conversation.phase.length).fill(NOBODY)
+  for (const n of rows) lanes[n] = entities.lanes[n]!
+  for (const [n, phase] of conversation.phase.entries()) {
+    if (phase === ConversationPhase.absent) {
+      entities.removeRow(n)
+      lanes[n] = NOBODY
+    } else if (lanes[n] === NOBODY) lanes[n] = entities.spawn(1)[0]!
+  }
+  entities.seat(lanes)
+}
