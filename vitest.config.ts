@@ -79,8 +79,9 @@ const PLAIN = new RegExp(
 )
 
 /**
- * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, programs from elsewhere, devices that are built
- * or emulated here, kills and faults, packages, and leaks that take a thousand updates to show.
+ * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, all that is installed from registries, devices
+ * that are built or emulated here, kills and faults, packages, and leaks that take a thousand updates to show. Of other files it
+ * leaves out what tests/support/tiers.ts says.
  */
 const THOROUGH = [
   'learning/.*',
@@ -91,7 +92,7 @@ const THOROUGH = [
   'examples',
   'packages',
   'packed(-links)?',
-  'policies/network-webgpu',
+  'policies/(network-(tensorflow|webgpu)|export/onnx)',
   'training/(checkpoint-kill|tinker-skyrl)',
   'training/text/(arena|asynchronous-kill)',
 ].map((name) => new RegExp(`^tests/${name}\\.test\\.ts$`))
@@ -99,6 +100,9 @@ const THOROUGH = [
 /** What a test does to all of its process. */
 const TOUCHES_PROCESS =
   /\bvi\.(mock|doMock|spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
+
+/** What is built is loaded as it stands: by Node, in which it is what threads and processes of their own load. */
+const BUILT = /\/dist\/(src|examples|bench)\//
 
 /**
  * Files that share modules with the files before them in their process: to load these anew takes longer than most of their
@@ -125,6 +129,7 @@ export default defineConfig(({ mode }) => ({
   resolve: { alias: ownSource },
   test: {
     globalSetup: new URL('tests/support/built-now.ts', root).pathname,
+    server: { deps: { external: [BUILT] } },
     setupFiles: [new URL('tests/support/colors-unset.ts', root).pathname],
     projects: [
       { extends: true, mode, test: { name: 'sharing', include: SHARING, exclude: leftOut(mode), isolate: false } },

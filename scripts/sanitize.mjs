@@ -36,7 +36,7 @@ try {
       ASAN_OPTIONS: 'detect_leaks=0',
       UBSAN_OPTIONS: 'print_stacktrace=1',
     }
-    const vitest = ['node_modules/vitest/vitest.mjs', 'run']
+    const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--mode', 'all']
     const bodies = [
       'tests/kernels/simd.test.ts',
       'tests/kernels/transformer.test.ts',

@@ -1,7 +1,6 @@
 /** The public surface: which names a program finds, and where. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
 import { entries, namesOfEntries } from './support/entries.ts'
 
@@ -39,21 +38,6 @@ describe('the public surface', () => {
     expect(values.length).toBeGreaterThan(0)
     const module = await import(/* @vite-ignore */ `${root}${entry.module}`)
     expect(Object.keys(module).toSorted()).toEqual(values.map(({ name }) => name).toSorted())
-  })
-
-  test('every value is named in a test, as a name and not only in a sentence', () => {
-    const named = new Set<string>()
-    const take = (node: ts.Node): void => {
-      if (ts.isIdentifier(node)) named.add(node.text)
-      ts.forEachChild(node, take)
-    }
-    for (const file of readdirSync(`${root}tests`, { recursive: true, encoding: 'utf8' })) {
-      if (!/\.(ts|mjs)$/.test(file)) continue
-      take(ts.createSourceFile(file, readFileSync(`${root}tests/${file}`, 'utf8'), ts.ScriptTarget.Latest))
-    }
-    const values = [...names.values()].flatMap((list) => list.filter(({ isValue }) => isValue).map(({ name }) => name))
-    expect(values.length).toBeGreaterThan(150)
-    expect(values.filter((name) => !named.has(name))).toEqual([])
   })
 
   test('what the documents import is where they import it from', () => {

@@ -51,6 +51,6 @@ describe('the names of the documents', () => {
     const counterpart = counterparts[name] ?? camel(name.split('.')[0]!)
     expect(hereOf(name)).toContain(counterpart)
     expect(entriesOf(counterpart).length).toBeGreaterThan(0)
-    expect(await call()).toBeTruthy()
+    expect(await call()).toBe(true)
   })
 })

@@ -10,6 +10,7 @@ import { colonyTrainer } from './support/colony.ts'
 import { colonnade, MAIN, start } from './support/command.ts'
 import { advanceTo, columnsOf, fingerprint } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
+import { rowsOf, thorough } from './support/tiers.ts'
 
 test('leaves the same bits with 1 to 4 threads, while the program adds and removes lanes', async () => {
   const outcome = async (threads: number) => {
@@ -29,7 +30,7 @@ test('leaves the same bits with 1 to 4 threads, while the program adds and remov
   const alone = await outcome(1)
   expect(alone.progress.population!.born).toBeGreaterThan(30)
   expect(alone.progress.population!.died).toBeGreaterThan(30)
-  for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
+  for (const threads of rowsOf([3, 2, 4])) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
 })
 
 test('lanes that the program alone adds are the same with 2 threads as with 1', async () => {
@@ -45,32 +46,35 @@ test('lanes that the program alone adds are the same with 2 threads as with 1', 
   expect(await outcome(2)).toEqual(await outcome(1))
 })
 
-test('with room for 4,096 it leaves the same bits with 1 to 4 threads, also where others go on from a checkpoint', async () => {
-  const made = (threads: number) =>
-    colonyTrainer(
-      { environment: colony({ meals: 330, lifespan: 20 }), numLanes: 4096, present: 1365 },
-      { numSteps: 8, numMinibatches: 4, updateEpochs: 1 },
-      threads,
-    )
-  const folder = await temporaryFolder()
-  const alone = await made(1)
-  await advanceTo(alone, 4)
-  await alone.save(folder)
-  await advanceTo(alone, 8)
-  const { born, died } = alone.progress().population!
-  expect(Math.min(born, died)).toBeGreaterThan(1000)
-  const expected = { state: columnsOf(alone), steps: alone.steps, born, died }
-  for (const threads of [2, 3, 4]) {
-    const trainer = await made(threads)
-    if (threads > 2) await trainer.restore(folder)
-    await advanceTo(trainer, 8)
-    const { born, died } = trainer.progress().population!
-    trainer.close()
-    expect({ state: columnsOf(trainer), steps: trainer.steps, born, died }, `${threads} threads`).toEqual(expected)
-  }
-})
+thorough(
+  'with room for 4,096 it leaves the same bits with 1 to 4 threads, also where others go on from a checkpoint',
+  async () => {
+    const made = (threads: number) =>
+      colonyTrainer(
+        { environment: colony({ meals: 330, lifespan: 20 }), numLanes: 4096, present: 1365 },
+        { numSteps: 8, numMinibatches: 4, updateEpochs: 1 },
+        threads,
+      )
+    const folder = await temporaryFolder()
+    const alone = await made(1)
+    await advanceTo(alone, 4)
+    await alone.save(folder)
+    await advanceTo(alone, 8)
+    const { born, died } = alone.progress().population!
+    expect(Math.min(born, died)).toBeGreaterThan(1000)
+    const expected = { state: columnsOf(alone), steps: alone.steps, born, died }
+    for (const threads of [2, 3, 4]) {
+      const trainer = await made(threads)
+      if (threads > 2) await trainer.restore(folder)
+      await advanceTo(trainer, 8)
+      const { born, died } = trainer.progress().population!
+      trainer.close()
+      expect({ state: columnsOf(trainer), steps: trainer.steps, born, died }, `${threads} threads`).toEqual(expected)
+    }
+  },
+)
 
-test('a run with room for 4,096 that is killed between two checkpoints goes on to the same bits', async () => {
+thorough('a run with room for 4,096 that is killed between two checkpoints goes on to the same bits', async () => {
   const folder = await temporaryFolder()
   const words = [
     ...['train', 'dist/examples/colony.js', 'numLanes=4096', 'totalSteps=240000', 'mlp.hidden=8', 'seed=2'],

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { inProcess, MAIN, skipLoudly } from '../support/command.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 let here: string
 beforeAll(async () => {
@@ -105,17 +106,19 @@ describe('in bash', () => {
     return inShell('bash', ['--norc', '-c', script, 'bash', line, ...words])
   }
 
-  test.each([
+  const lines: [string, string[]][] = [
+    ['colonnade train CartPole-v1 ppo.clipC', ['ppo.clipCoef=', 'ppo.clipCoefSchedule=']],
+    ['colonnade evaluate runs/C', ['runs/CartPole-v1-1']],
+    ['colonnade train CartPole-v1 zzz', []],
     ['colonnade tra', ['train']],
     ['colonnade train Pendu', ['Pendulum-v1']],
-    ['colonnade train CartPole-v1 ppo.clipC', ['ppo.clipCoef=', 'ppo.clipCoefSchedule=']],
     ['colonnade train CartPole-v1 ppo.clipCoefSchedule=', ['constant', 'linear', 'cosine']],
     ['colonnade train CartPole-v1 algorithm=d', ['dqn']],
     ['colonnade train CartPole-v1 --rollouts=a', ['all']],
     ['colonnade train CartPole-v1 --rollouts ', ['last', 'all', 'none']],
-    ['colonnade evaluate runs/C', ['runs/CartPole-v1-1']],
-    ['colonnade train CartPole-v1 zzz', []],
-  ])('%s', (line, expected) => {
+  ]
+
+  test.each(rowsOf(lines, 3))('%s', (line, expected) => {
     expect(complete(line)!.split('\n').filter(Boolean)).toEqual(expected)
   })
 })

@@ -5,6 +5,7 @@ import { loadTransformer } from '../../src/entries/text.ts'
 import { readArrow } from '../../src/index.ts'
 import { colonnade, inProcess, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { isThorough, thorough } from '../support/tiers.ts'
 
 const SMALL = [
   'environment.maxLength=3',
@@ -17,11 +18,13 @@ const SMALL = [
   'checkpointEvery=5',
 ]
 
+const UPDATES = isThorough ? 60 : 15
+
 let here: string
 let finishing: Awaited<ReturnType<typeof colonnade>>
 beforeAll(async () => {
   here = await temporaryFolder()
-  const words = ['train', 'text/reverse', 'out=run', 'rl.updates=60', 'trajectories=all', ...SMALL]
+  const words = ['train', 'text/reverse', 'out=run', `rl.updates=${UPDATES}`, 'trajectories=all', ...SMALL]
   finishing = await colonnade(words, here)
 })
 
@@ -33,7 +36,7 @@ async function tables(run: string): Promise<Buffer[]> {
 describe('a run of a language model', () => {
   test('goes from supervised steps to updates, and names the picture, the checkpoints, the model and the trajectories', async () => {
     expect(finishing.code).toBe(0)
-    expect(finishing.stdout).toContain('complete: 10 supervised steps and 60 updates')
+    expect(finishing.stdout).toContain(`complete: 10 supervised steps and ${UPDATES} updates`)
     const shown = ['learning-curve.svg', 'checkpoints', 'model', 'trajectories']
     for (const name of shown) expect(finishing.stdout).toContain(join('run', name))
     const written = ['config.json', 'metrics.jsonl', 'summary.json', ...shown]
@@ -44,9 +47,9 @@ describe('a run of a language model', () => {
       environment: 'text/reverse',
       algorithm: 'grpo',
       sftSteps: 10,
-      updates: 60,
+      updates: UPDATES,
     })
-    expect(summary.trajectories).toBe(60 * 16)
+    expect(summary.trajectories).toBe(UPDATES * 16)
     for (const figure of [summary.reward.first, summary.reward.last]) expect(figure > 0 && figure < 1).toBe(true)
     expect(summary.tokensPerSecond.rollout).toBeGreaterThan(0)
     expect(summary.tokensPerSecond.update).toBeGreaterThan(0)
@@ -54,11 +57,11 @@ describe('a run of a language model', () => {
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line))
-    expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(60).fill('rl')])
+    expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(UPDATES).fill('rl')])
     // No line is lost at the end of a long file, and no update writes over the conversations of another.
-    expect(lines.slice(10).map(({ step }) => step)).toEqual(Array.from({ length: 60 }, (_, i) => i + 1))
-    expect(await readdir(join(here, 'run', 'trajectories'))).toHaveLength(60)
-    const table = await readArrow(join(here, 'run', 'trajectories', '00000060.arrow'))
+    expect(lines.slice(10).map(({ step }) => step)).toEqual(Array.from({ length: UPDATES }, (_, i) => i + 1))
+    expect(await readdir(join(here, 'run', 'trajectories'))).toHaveLength(UPDATES)
+    const table = await readArrow(join(here, 'run', 'trajectories', `${UPDATES}.arrow`.padStart(14, '0')))
     expect(table.numRows).toBe(16)
     const { model } = await loadTransformer(join(here, 'run', 'model'))
     expect(model.numParameters).toBe(summary.numParameters)
@@ -90,7 +93,7 @@ describe('a run of a language model', () => {
   })
 
   test('interrupted at any time and resumed, it writes the same trajectories, byte for byte', async () => {
-    const words = ['train', 'text/reverse', 'out=broken', 'rl.updates=60', 'trajectories=all', ...SMALL]
+    const words = ['train', 'text/reverse', 'out=broken', `rl.updates=${UPDATES}`, 'trajectories=all', ...SMALL]
     const started = start(process.execPath, [MAIN, ...words], { cwd: here })
     await started.printed('sft loss')
     started.process.kill('SIGINT')
@@ -104,29 +107,42 @@ describe('a run of a language model', () => {
     expect(await tables('broken')).toEqual(await tables('run'))
   })
 
-  test('interrupted with three threads and resumed with one, it writes the same trajectories and weights', async () => {
-    const words = ['train', 'text/reverse', 'out=teamed', 'rl.updates=60', 'trajectories=all', 'threads=3', ...SMALL]
-    const started = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await started.printed('sft loss')
-    started.process.kill('SIGINT')
-    const { code, stdout } = await started.ended
-    expect(code).toBe(stdout.includes('interrupted') ? 130 : 0)
-    const config = join(here, 'teamed', 'config.json')
-    const written = JSON.parse(await readFile(config, 'utf8'))
-    expect(written.settings.threads).toBe(3)
-    const summary = JSON.parse(await readFile(join(here, 'teamed', 'summary.json'), 'utf8'))
-    expect(summary.threads).toBe(3)
-    if (stdout.includes('interrupted')) {
-      await writeFile(config, JSON.stringify({ ...written, settings: { ...written.settings, threads: 1 } }))
-      expect((await inProcess(['resume', 'teamed'], here)).code).toBe(0)
-    }
-    expect(await tables('teamed')).toEqual(await tables('run'))
-    const [teamed, whole] = await Promise.all(['teamed', 'run'].map((run) => loadTransformer(join(here, run, 'model'))))
-    expect(teamed!.weights).toEqual(whole!.weights)
-  })
+  thorough(
+    'interrupted with three threads and resumed with one, it writes the same trajectories and weights',
+    async () => {
+      const words = [
+        'train',
+        'text/reverse',
+        'out=teamed',
+        `rl.updates=${UPDATES}`,
+        'trajectories=all',
+        'threads=3',
+        ...SMALL,
+      ]
+      const started = start(process.execPath, [MAIN, ...words], { cwd: here })
+      await started.printed('sft loss')
+      started.process.kill('SIGINT')
+      const { code, stdout } = await started.ended
+      expect(code).toBe(stdout.includes('interrupted') ? 130 : 0)
+      const config = join(here, 'teamed', 'config.json')
+      const written = JSON.parse(await readFile(config, 'utf8'))
+      expect(written.settings.threads).toBe(3)
+      const summary = JSON.parse(await readFile(join(here, 'teamed', 'summary.json'), 'utf8'))
+      expect(summary.threads).toBe(3)
+      if (stdout.includes('interrupted')) {
+        await writeFile(config, JSON.stringify({ ...written, settings: { ...written.settings, threads: 1 } }))
+        expect((await inProcess(['resume', 'teamed'], here)).code).toBe(0)
+      }
+      expect(await tables('teamed')).toEqual(await tables('run'))
+      const [teamed, whole] = await Promise.all(
+        ['teamed', 'run'].map((run) => loadTransformer(join(here, run, 'model'))),
+      )
+      expect(teamed!.weights).toEqual(whole!.weights)
+    },
+  )
 
-  test('killed without warning, it goes on from its checkpoint to the same trajectories', async () => {
-    const words = ['train', 'text/reverse', 'out=killed', 'rl.updates=60', 'trajectories=all', ...SMALL]
+  thorough('killed without warning, it goes on from its checkpoint to the same trajectories', async () => {
+    const words = ['train', 'text/reverse', 'out=killed', `rl.updates=${UPDATES}`, 'trajectories=all', ...SMALL]
     const started = start(process.execPath, [MAIN, ...words], { cwd: here })
     await started.printed('sft loss')
     started.process.kill('SIGKILL')

@@ -4,6 +4,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Random, Stream } from '../../src/base/random.ts'
 import { checkEnvironment, fromGymnasium } from '../../src/entries/environments.ts'
 import { collect, createWorld, type EnvironmentDefinition, type EpisodeCohort, mlp } from '../../src/index.ts'
+import { isThorough, thorough } from '../support/tiers.ts'
 
 test.each([
   [{ id: '' }, 'fromGymnasium id: got "", expected a name'],
@@ -84,11 +85,13 @@ describe('a served walk', () => {
     expect(ends).toBeGreaterThan(5)
   })
 
-  test('keeps the contract, also where a process has not seen its episodes', () => {
-    const { checks, holds } = checkEnvironment(walk({ actions: 'two' }), { numLanes: 6, steps: 30 })
+  test('keeps the contract', () => {
+    const { checks, holds } = checkEnvironment(walk({ actions: 'two' }), { numLanes: isThorough ? 6 : 2, steps: 30 })
     expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
     expect([holds, checks.find(({ name }) => name === 'allocation')!.status]).toEqual([true, 'unasked'])
-    // One that begins otherwise each time cannot be led anywhere.
+  })
+
+  thorough('that begins otherwise each time cannot be led anywhere, and does not keep the contract', () => {
     expect(() => checkEnvironment(walk({ fault: 'other' }), { numLanes: 4, steps: 30 })).not.toThrow()
     expect(checkEnvironment(walk({ fault: 'other' }), { numLanes: 4, steps: 30 }).holds).toBe(false)
   })

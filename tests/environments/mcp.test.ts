@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import { type McpClient, mcpTools } from '../../src/environments/bridges/mcp.ts'
 import { callTool } from '../../src/environments/tools/tool.ts'
+import { thorough } from '../support/tiers.ts'
 
 const never = new AbortController().signal
 const VERSION = '1.32.2'
@@ -39,7 +40,7 @@ async function install(): Promise<boolean> {
 }
 
 describe('Tools of an MCP server', () => {
-  test('are called over stdio and over HTTP by the SDK', async ({ skip }) => {
+  thorough('are called over stdio and over HTTP by the SDK', async ({ skip }) => {
     if (!(await install())) return skip('the SDK cannot be fetched')
     const { stdout } = await run(process.execPath, [join(folder, 'mcp-client.mjs')], { cwd: folder, timeout: 60_000 })
     const { stdio, http, refused } = JSON.parse(stdout)

@@ -43,6 +43,8 @@ async function rolloutOf(
   return world.cohorts[0]!.rollout
 }
 
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView) => Buffer.from(buffer, byteOffset, byteLength)
+
 /** The bytes of every saved column. */
 function savedBytes(world: World): Map<string, Uint8Array> {
   return new Map(
@@ -98,9 +100,9 @@ describe('every environment that comes with Colonnade', () => {
           const width = alone[name].length / NUM_STEPS
           for (let t = 0; t < NUM_STEPS; t++) {
             const row = t * NUM_LANES + n
-            expect(many[name].subarray(row * width, (row + 1) * width)).toEqual(
-              alone[name].subarray(t * width, (t + 1) * width),
-            )
+            const lane = many[name].subarray(row * width, (row + 1) * width)
+            const single = alone[name].subarray(t * width, (t + 1) * width)
+            if (Buffer.compare(bytesOf(lane), bytesOf(single)) !== 0) expect(lane).toEqual(single)
           }
         }
       }

@@ -5,6 +5,7 @@ import ts from 'typescript'
 import { afterAll, describe, expect, test } from 'vitest'
 import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import type { Kernels } from '../../src/kernels/kernels.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 interface Twin {
   readonly name: string
@@ -125,7 +126,7 @@ describe('a twin that does not fit is refused by name', () => {
   const text = 'export function kernel(x: string): void {}'
   const inside = 'export function kernel(group: { x: Float32Array; name: string }): void {}'
   const answer = 'export function kernel(x: Float32Array): string { return "" }'
-  test.each([
+  const misfits: [string, string, string][] = [
     [plain, 'kernel(y: usize): void', 'kernel takes y: usize, which its plain twin has not; it has x, scale, adds'],
     [plain, 'kernel(scale: usize): void', 'kernel takes scale: usize, which is no number'],
     [plain, 'kernel(x: f32): void', 'kernel takes x: f32, which is no column'],
@@ -138,7 +139,9 @@ describe('a twin that does not fit is refused by name', () => {
     [text, 'kernel(x: usize): void', 'kernel has x: string, which is no column'],
     [inside, 'kernel(x: usize): void', 'kernel has group.name, which is no column, number or boolean'],
     [answer, 'kernel(x: usize): i32', 'kernel returns string, not a number'],
-  ])('%s, twin %s', (kernel, twin, message) => {
+  ]
+
+  test.each(rowsOf(misfits, 4))('%s, twin %s', (kernel, twin, message) => {
     expect(() => read(kernel, `export function ${twin} {}`)).toThrow(message)
   })
 })

@@ -27,6 +27,7 @@ import type { World } from '../../src/world/world.ts'
 import type { Made } from '../support/cache.ts'
 import { skipLoudly } from '../support/command.ts'
 import { doors } from '../support/doors.ts'
+import { isThorough } from '../support/tiers.ts'
 
 /** A world after some ticks, its rollout full; plain kernels take rows that lie anywhere. */
 export async function played(policy: PolicyDefinition, environment = cartPole(), numLanes = 12, numSteps = 16) {
@@ -378,7 +379,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
   test.each(some(/^convolutional|masks$/))(
     '%s is trained by ppo, and leaves no tensors behind',
     async (_, policy, environment) => {
-      const [numMinibatches, updateEpochs, updates] = isSlow ? [1, 1, 2] : [2, 2, 5]
+      const [numMinibatches, updateEpochs, updates] = isSlow || !isThorough ? [1, 1, 2] : [2, 2, 5]
       const world = await createWorld({ environment, policy, numLanes, seed: 1 })
       open.push(world)
       const trainer = createTrainer(world, ppo({ numSteps, numMinibatches, updateEpochs }))

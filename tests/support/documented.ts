@@ -1,7 +1,7 @@
 /**
  * The names of the documents that this project learns from, and a small call of what stands for each: a guide to rollouts and
  * training of textpolicy, the source of its trainer, the quick reference of rollouts, a guide to agents of AReaL, and a tutorial of
- * rollout orchestration. What a call returns has to be true. `docs/names.md` has a row for each name.
+ * rollout orchestration. A call returns whether it did what it is for. `docs/names.md` has a row for each name.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ import { digits, talkUntil, talkWorld } from './conversations.ts'
 import { served, smallModel } from './serving.ts'
 import { temporaryFolder } from './temporary.ts'
 
-type Call = () => unknown | Promise<unknown>
+type Call = () => boolean | Promise<boolean>
 
 const policy = core.languageModel({ width: 16, layers: 1, heads: 2 })
 const environment = digits({ respond: ({ completion }) => ({ reward: completion.length }) })
@@ -82,7 +82,11 @@ const train = async (config: Partial<compat.RlTrainingConfig> = {}, engines: rea
 const learn = async (config: Partial<compat.SftTrainingConfig> = {}) =>
   compat.runSftTraining(await openBackend(), [said], { numSteps: 2, batchSize: 1, checkpointEvery: 0, ...config })
 
-const run: Call = async () => (await (await trainer()).train()).step === 1
+/** Whether a step is made, which moves the weights by a number. */
+const trains = async (given: Partial<compat.TrainerParts> = {}) => {
+  const { step, gradNorm } = await (await trainer(given)).train()
+  return step === 1 && Number.isFinite(gradNorm)
+}
 const coordinate: Call = async () => {
   const options = { algorithm: 'grpo', numWorkers: 0, maxSteps: 3 }
   return (
@@ -136,8 +140,8 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
       compat.registerEnvironment('one step', () => ({ reset: () => ({ observation: [1] }), step: () => step }))
       return (await compat.makeEnvironment({ type: 'one step' }).step([1])).reward === 2
     },
-    'grpo.compute_advantages': async () => (await trainer({ advantageFn: compat.grpo.computeAdvantages })).train(),
-    'grpo.policy_loss': async () => (await trainer({ lossFn: compat.grpo.policyLoss })).train(),
+    'grpo.compute_advantages': () => trains({ advantageFn: compat.grpo.computeAdvantages }),
+    'grpo.policy_loss': () => trains({ lossFn: compat.grpo.policyLoss }),
     Trainer: async () => (await trainer()) instanceof compat.Trainer,
     Buffer: () => new compat.EpisodeBuffer({ maxEpisodes: 1 }).episodeCount === 0,
   },
@@ -168,7 +172,7 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
       filled.clear()
       return filled.length === 0
     },
-    'Trainer.train': async () => await run(),
+    'Trainer.train': () => trains(),
     'Trainer.train_epoch': async () => {
       const { world } = await collected()
       const parts = { model: world, advantageFn: compat.grpo.computeAdvantages, lossFn: compat.grpo.policyLoss }
@@ -185,13 +189,13 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
       await one.train()
       return one.getMetrics() !== null
     },
-    data_selector_fn: async () => (await trainer({ dataSelectorFn: compat.selectAllData })).train(),
-    get_logprobs_fn: async () => (await trainer({ getLogprobsFn: (_, evaluate) => evaluate() })).train(),
+    data_selector_fn: () => trains({ dataSelectorFn: compat.selectAllData }),
+    get_logprobs_fn: () => trains({ getLogprobsFn: (_, evaluate) => evaluate() }),
     metrics_fn: async () => {
       const { seen } = await (await trainer({ metricsFn: () => ({ seen: 7 }) })).train()
       return seen === 7
     },
-    max_grad_norm: async () => (await trainer({ maxGradNorm: 0.1 })).train(),
+    max_grad_norm: () => trains({ maxGradNorm: 0.1 }),
     auto_save_lora: async () => {
       const autoSaveLora = await temporaryFolder()
       const world = await talkWorld({
@@ -203,7 +207,7 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
       await (await trainer({ model: world, buffer, autoSaveLora })).train()
       return (await text.loadLora(autoSaveLora, world.cohort().model)).weights.length > 0
     },
-    gspo: async () => (await trainer({ lossFn: compat.gspo.policyLoss })).train(),
+    gspo: () => trains({ lossFn: compat.gspo.policyLoss }),
     compute_logprobs: async () => {
       const { model, weights } = (await talkWorld({ environment, policy })).cohort()
       return (await text.transformerLogprobs({ model, weights }).logprobs([[1, 2, 3]])).length === 1
@@ -318,7 +322,8 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
       return (await readFile(path, 'utf8')) === '{"step":42,"loss":0.5}\n'
     },
     compute_advantages: () => compat.computeAdvantages([1, null], { baseline: 0.5 })[0] === 0.5,
-    prepare_grpo_batch: async () => (await openBackend()).forwardBackward(await manager().generateBatch()),
+    prepare_grpo_batch: async () =>
+      Number.isFinite((await (await openBackend()).forwardBackward(await manager().generateBatch())).loss),
     check_reward_nonzero_std: () => rewards.checkRewardNonzeroStd(group).keep,
     check_min_reward: () => rewards.checkMinReward(group, 0.5).keep,
     check_response_diversity: () => rewards.checkResponseDiversity(group).keep,

@@ -1,13 +1,13 @@
 /**
  * A training of a language model by two threads in which something goes wrong, as its argument says; it never ends the process
- * itself. Prints what it saw and when, a JSON object a line.
+ * itself. Prints what it saw, a JSON object a line.
  */
 import { createHash } from 'node:crypto'
 import { createTrainer, createWorld, defineTextEnvironment, languageModel, rl } from '../../dist/src/index.js'
 
 const { spoil, terminate, leave, threads = 2 } = JSON.parse(process.argv[2])
 
-const print = (record) => console.log(JSON.stringify({ at: Date.now(), ...record }))
+const print = (record) => console.log(JSON.stringify(record))
 const failing = () => print({ failing: true })
 
 const workers = []

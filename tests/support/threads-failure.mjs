@@ -1,13 +1,13 @@
 /**
  * A training by three threads in which something goes wrong, as its argument says; it never ends the process itself.
- * Prints what it saw and when, a JSON object a line.
+ * Prints what it saw, a JSON object a line.
  */
 import { createTrainer, createWorld, mlp, ppo } from '../../dist/src/index.js'
 import { faultyAlgorithm, faultyEnvironment, faultyPolicy } from './threads-faults.mjs'
 
 const { environment = {}, policy, algorithm, way, terminate, leave, threads = 3 } = JSON.parse(process.argv[2])
 
-const print = (record) => console.log(JSON.stringify({ at: Date.now(), ...record }))
+const print = (record) => console.log(JSON.stringify(record))
 
 const workers = []
 let ended = 0
@@ -31,7 +31,7 @@ const trainer = createTrainer(world, learner, { threads })
 
 /** Ends the second worker, as nobody in Colonnade does. */
 function kill() {
-  console.log(`failing ${Date.now()}`)
+  console.log('failing')
   return workers.at(-1).terminate()
 }
 
@@ -53,7 +53,7 @@ async function train() {
 
 if (terminate === 'midway') setTimeout(kill, 400)
 function close() {
-  console.log(`failing ${Date.now()}`)
+  console.log('failing')
   trainer.close()
 }
 // Before the workers are there, or when they are at work.

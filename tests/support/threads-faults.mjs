@@ -20,7 +20,7 @@ const thrown = {
 }
 
 function fail(phase, kind = 'error') {
-  writeSync(1, `failing ${Date.now()}\n`)
+  writeSync(1, 'failing\n')
   if (kind === 'exit') process.exit(3)
   throw thrown[kind](phase)
 }
@@ -61,7 +61,7 @@ export const faultyEnvironment = defineEnvironment({
         if (phase !== 'step' || thread !== culprit || episode[n] !== 1 || step[n] !== 4 || n !== to - 1) continue
         if (kind === 'slow') workFor(60_000)
         else if (kind !== 'nan') fail(phase, kind)
-        writeSync(1, `failing ${Date.now()}\n`)
+        writeSync(1, 'failing\n')
         observation[n] = Number.NaN
       }
     },

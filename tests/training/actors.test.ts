@@ -33,6 +33,7 @@ import * as fc from '../support/properties.ts'
 // @ts-expect-error: a module of somebody else, without types.
 import { sleepy } from '../support/sleepy.mjs'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf, seeded, thorough } from '../support/tiers.ts'
 
 const policy = mlp({ hidden: [12] })
 const options = { environment: cartPole(), policy, numLanes: 13, seed: 7 }
@@ -108,33 +109,38 @@ describe('actors', () => {
     trainer.close()
   })
 
-  test.each([
-    ['CartPole-v1, plain', { ...options, kernels: 'plain' as const }],
-    ['Pendulum-v1', { ...options, environment: pendulum() }],
+  const worlds: [string, WorldOptions][] = [
     ['TicTacToe-v0, with masks', { ...options, environment: ticTacToe() }],
+    ['CartPole-v1, plain', { ...options, kernels: 'plain' }],
+    ['Pendulum-v1', { ...options, environment: pendulum() }],
     [
       'dead rows of next-step resets',
-      { ...options, environment: cartPole({ maxEpisodeSteps: 9 }), autoreset: 'next-step' as const },
+      { ...options, environment: cartPole({ maxEpisodeSteps: 9 }), autoreset: 'next-step' },
     ],
-  ])('with maxStaleness 0 leave the bits of a training whose threads collect and then learn: %s', async (_, given) => {
-    const trainer = await begin(given, ppo(small))
-    const expected: unknown[] = []
-    await advance(trainer, 5, (metrics) => expected.push(untimed(metrics)))
-    const { rollout, weights } = await bits(trainer)
-    for (const threads of [{ actors: 1 }, { threads: 5, actors: 3 }]) {
-      const ahead = await outcome(given, ppo(small), threads, 5)
-      expect(ahead.bits).toMatchObject({ rollout, weights })
-      expect(
-        ahead.metrics.map((update) =>
-          (update as [string, unknown][]).filter(
-            ([key]) => key !== 'staleRows0' && !Object.hasOwn(stalenessMetrics, key),
-          ),
-        ),
-      ).toEqual(expected)
-    }
-  })
+  ]
 
-  test.each(['vtrace', 'decoupled', 'none'] as const)(
+  test.each(rowsOf(worlds))(
+    'with maxStaleness 0 leave the bits of a training whose threads collect and then learn: %s',
+    async (_, given) => {
+      const trainer = await begin(given, ppo(small))
+      const expected: unknown[] = []
+      await advance(trainer, 5, (metrics) => expected.push(untimed(metrics)))
+      const { rollout, weights } = await bits(trainer)
+      for (const threads of [{ actors: 1 }, { threads: 5, actors: 3 }]) {
+        const ahead = await outcome(given, ppo(small), threads, 5)
+        expect(ahead.bits).toMatchObject({ rollout, weights })
+        expect(
+          ahead.metrics.map((update) =>
+            (update as [string, unknown][]).filter(
+              ([key]) => key !== 'staleRows0' && !Object.hasOwn(stalenessMetrics, key),
+            ),
+          ),
+        ).toEqual(expected)
+      }
+    },
+  )
+
+  test.each(rowsOf(['vtrace', 'decoupled', 'none']))(
     'with maxStaleness 1 and correction %s leave the same bits, whatever their number and that of those who learn',
     async (correction) => {
       const algorithm = ppo({ ...small, maxStaleness: 1, correction })
@@ -188,23 +194,24 @@ describe('actors', () => {
         'episodeReturn',
         'finalObservation',
       ]
-      const rowsOf = ({ table }: { table: Table }) =>
+      const shown = ({ table }: { table: Table }) =>
         names.map((name) => Array.from(column(table, name)).slice(0, name === 'finalObservation' ? 1 : undefined))
       const together = await begin(world, ppo(still))
-      await advance(together, 6, () => expected.push(rowsOf(together.rollout)))
+      await advance(together, 6, () => expected.push(shown(together.rollout)))
       const ahead = await begin({ ...world, environment }, ppo({ ...still, maxStaleness }), {
         threads: actors + learners,
         actors,
       })
       const found: unknown[] = []
+      const random = seeded(seed)
       await advance(ahead, 6, async ({ update }) => {
-        found.push(rowsOf(ahead.rollout))
+        found.push(shown(ahead.rollout))
         for (const version of column(ahead.rollout.table, 'version')) {
           expect(update - 1 - version).toBeLessThanOrEqual(maxStaleness)
           expect(version).toBeLessThanOrEqual(Math.max(0, update - 1 - Math.min(1, maxStaleness)))
         }
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * pause))
-        expect(rowsOf(ahead.rollout)).toEqual(found.at(-1)) // Nobody writes where it lies.
+        await new Promise((resolve) => setTimeout(resolve, random() * pause))
+        expect(shown(ahead.rollout)).toEqual(found.at(-1)) // Nobody writes where it lies.
       })
       ahead.close()
       expect(found).toEqual(expected)
@@ -286,7 +293,7 @@ describe('actors', () => {
     },
   )
 
-  test('tell how old a rollout is, and who waited for whom', async () => {
+  thorough('tell how old a rollout is, and who waited for whom', async () => {
     const environment = sleepy({ sleep: 6 })
     const trainer = await begin({ ...options, environment }, ppo({ ...small, maxStaleness: 1 }), {
       threads: 3,
@@ -386,7 +393,7 @@ describe('while others wait for a rollout', () => {
     trainer.close()
   })
 
-  test('one that only takes its time is not', async () => {
+  thorough('one that only takes its time is not', async () => {
     // A rollout takes longer than the time that there is, and each step of it less.
     const trainer = await begin(
       { ...options, environment: sleepy({ sleep: 200 }) },

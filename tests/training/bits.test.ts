@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { bitsOf, trainings } from '../support/bits.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 const GOLDEN = fileURLToPath(new URL('../golden/bits.json', import.meta.url))
 const names = Object.keys(trainings) as (keyof typeof trainings)[]
@@ -22,7 +23,7 @@ test.runIf(import.meta.env.MODE === 'record')('are written down', async () => {
 
 // A recurrent network stays in the caller's thread.
 describe.each(names)('%s', (name) => {
-  test.each(name === 'Recall' ? [1] : [1, 3])(
+  test.each(name === 'Recall' ? [1] : rowsOf([3, 1]))(
     'leaves the recorded weights and rows with %d threads',
     async (threads) => {
       expect(await bits(name, threads)).toEqual(JSON.parse(readFileSync(GOLDEN, 'utf8'))[name])

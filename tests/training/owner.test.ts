@@ -3,7 +3,8 @@ import { cp, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from 'nod
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { disk } from '../../src/base/files/files.ts'
 import { InputError, startRun } from '../../src/index.ts'
 import { readCheckpoint } from '../../src/training/folder/checkpoint.ts'
 import { asOwner, Ownership } from '../../src/training/folder/owner.ts'
@@ -115,11 +116,22 @@ describe('a run folder', () => {
   test('waits for a claim that may still be written', async () => {
     const claim = join(folder, '.owner-0000000000000000')
     await mkdir(claim)
-    const taking = Ownership.take(folder)
-    await new Promise((resolve) => setTimeout(resolve, 200))
-    expect(existsSync(claim)).toBe(true)
-    await rm(claim, { recursive: true })
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
+    const read = vi.spyOn(disk, 'read')
+    onTestFinished(() => void vi.restoreAllMocks())
+    const looks = () => read.mock.calls.filter(([path]) => path.startsWith(claim)).length
+    const looksAgain = (before = looks()) => vi.waitFor(() => expect(looks()).toBeGreaterThan(before + 1), 20_000)
+    let isTaken = false
+    const taking = Ownership.take(folder).finally(() => {
+      isTaken = true
+    })
+    await looksAgain()
+    clock.mockReturnValue(999)
+    await looksAgain()
+    expect([isTaken, existsSync(claim)]).toEqual([false, true])
+    clock.mockReturnValue(1000)
     await (await taking).release()
+    expect(existsSync(claim)).toBe(false)
   })
 
   test('goes by the socket, and not by a number that somebody else may have; who asked goes away again', async () => {

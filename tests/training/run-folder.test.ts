@@ -34,10 +34,11 @@ describe('the log of a run', () => {
     ])
     await files.release()
     const files2 = await RunFolder.take(folder)
-    vi.spyOn(disk, 'append').mockImplementation(() => {
+    const append = vi.spyOn(disk, 'append').mockImplementation(() => {
       throw new Error('disk full')
     })
     expect(() => files2.log('lost')).not.toThrow()
+    expect(append).toHaveBeenCalledOnce()
     await files2.release()
   })
 

@@ -20,6 +20,7 @@ import type { ConversationCohort } from '../../src/world/conversations/cohort.ts
 import type { World } from '../../src/world/world.ts'
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 import { type TinkerServiceOptions, tinkerService } from '../support/tinker-service.ts'
 
 const policy = (settings: object = {}) =>
@@ -468,10 +469,12 @@ describe('a training by a service', () => {
     return rewards
   }
 
-  test.each([
-    ['grpo', 'ppo'],
-    ['gspo', 'cross_entropy'],
-  ])('learns what there is to learn by %s, which goes as %s', async (loss, goesAs) => {
+  test.each(
+    rowsOf([
+      ['grpo', 'ppo'],
+      ['gspo', 'cross_entropy'],
+    ]),
+  )('learns what there is to learn by %s, which goes as %s', async (loss, goesAs) => {
     const service = await serve()
     const made = await trainer(service.url, loss, 25)
     const rewards = await train(made)
@@ -483,19 +486,22 @@ describe('a training by a service', () => {
     await expect.poll(() => service.models.size).toBe(0)
   })
 
-  test.each(['grpo', 'gspo'])('comes to the same weights by %s in JSON and in protocol buffers', async (loss) => {
-    const trained = async (codec: 'json' | 'protobuf') => {
-      const service = await serve({ takesJson: codec === 'json' })
-      const made = await trainer(service.url, loss, 1, undefined, {}, codec)
-      await train(made)
-      const passes = service.asked.filter(({ path }) => path === 'forward' || path === 'forward_backward')
-      const lossesOf = passes.map(({ path, body }) => [path, body[`${path}_input`].loss_fn, body.seq_id])
-      return { weights: made.world.cohort().adapter!.weights.slice(), lossesOf }
-    }
-    const [json, protobuf] = [await trained('json'), await trained('protobuf')]
-    expect(protobuf.lossesOf).toEqual(json.lossesOf)
-    expect(protobuf.weights).toEqual(json.weights)
-  })
+  test.each(rowsOf(['grpo', 'gspo']))(
+    'comes to the same weights by %s in JSON and in protocol buffers',
+    async (loss) => {
+      const trained = async (codec: 'json' | 'protobuf') => {
+        const service = await serve({ takesJson: codec === 'json' })
+        const made = await trainer(service.url, loss, 1, undefined, {}, codec)
+        await train(made)
+        const passes = service.asked.filter(({ path }) => path === 'forward' || path === 'forward_backward')
+        const lossesOf = passes.map(({ path, body }) => [path, body[`${path}_input`].loss_fn, body.seq_id])
+        return { weights: made.world.cohort().adapter!.weights.slice(), lossesOf }
+      }
+      const [json, protobuf] = [await trained('json'), await trained('protobuf')]
+      expect(protobuf.lossesOf).toEqual(json.lossesOf)
+      expect(protobuf.weights).toEqual(json.weights)
+    },
+  )
 
   test('whose service takes no JSON is told so, and what to do', async () => {
     const service = await serve({ takesJson: false })

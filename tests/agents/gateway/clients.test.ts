@@ -10,10 +10,11 @@ import { opened, scriptedGateway } from '../../support/gateway.ts'
 import { isRight, lookupTasks, lookupWorld } from '../../support/lookup.ts'
 import { findPython } from '../../support/python.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { isThorough, thorough } from '../../support/tiers.ts'
 
 const agentsFolder = fileURLToPath(new URL('../../../examples/agents', import.meta.url))
-/** `npm run properties` trains as long as it takes; other runs a few updates, but by the function. */
-const isLong = import.meta.env.MODE === 'properties'
+/** `npm run learn` trains as long as it takes with every client; the thorough tier does so by the function, the fast one for two updates. */
+const isLong = import.meta.env.MODE === 'learn'
 const UPDATES = 12
 
 /** Trains with an agent; the mean rewards of the updates, the last of three. */
@@ -51,7 +52,7 @@ async function followed(open: (gateway: Gateway) => Agents) {
 }
 
 test('an agent that asks by fetch learns to use a tool', { timeout: 120_000 }, async () => {
-  await trained(UPDATES, async ({ task, openaiUrl, apiKey }) => {
+  await trained(isThorough ? UPDATES : 2, async ({ task, openaiUrl, apiKey }) => {
     const messages = [...(task.prompt as object[])]
     for (let round = 0; round < 2; round++) {
       const response = await fetch(`${openaiUrl}/chat/completions`, {
@@ -67,9 +68,9 @@ test('an agent that asks by fetch learns to use a tool', { timeout: 120_000 }, a
   })
 })
 
-const PACKAGES = ['openai@7', 'ai@7', '@ai-sdk/openai-compatible@3']
+const PACKAGES = ['openai@7.57.0', 'ai@7.0.173', '@ai-sdk/openai-compatible@3.0.92']
 
-test('the examples with OpenAI’s client and with the AI SDK train', { timeout: 600_000 }, async (context) => {
+thorough('the examples with OpenAI’s client and with the AI SDK train', { timeout: 600_000 }, async (context) => {
   const made = await cached(`agents-${PACKAGES.join()}`.replaceAll(/[/@]/g, '-'), (folder, run) =>
     installPackages(folder, run, PACKAGES),
   )
@@ -104,7 +105,7 @@ test('the examples with OpenAI’s client and with the AI SDK train', { timeout:
   }
 })
 
-test('the example in Python trains', { timeout: 3_600_000 }, async (context) => {
+thorough('the example in Python trains', { timeout: 3_600_000 }, async (context) => {
   const found = await findPython(['openai==3.54.0'], 'openai')
   if ('why' in found) return skipLoudly(context, `openai of PyPI cannot be had here: ${found.why}`)
   const command = [found.python, join(agentsFolder, 'agent.py')]

@@ -5,6 +5,7 @@ import * as built from '../../../dist/src/index.js'
 import { rl } from '../../../src/algorithms/tokens/rl.ts'
 import { readSafetensors, tensorValues } from '../../../src/base/files/safetensors.ts'
 import type { Turn } from '../../../src/environments/text.ts'
+import { readArrow } from '../../../src/index.ts'
 import { admitGroup, defineGroupFilter, FilterCounts } from '../../../src/language/rewards/filters.ts'
 import { defineReward } from '../../../src/language/rewards/reward.ts'
 import type { ConversationRunDefinition } from '../../../src/training/run/definition.ts'
@@ -111,7 +112,9 @@ describe("a run with a reward and a filter of one's own modules", () => {
     const folder = join(base, 'project/runs/one')
     const { files } = await (await startRun(await configured('project'), folder)).train()
     expect(asked.groupsFiltered).toBe(2)
-    expect(files.trajectories).toBeDefined()
+    const table = await readArrow(join(files.trajectories!, '00000001.arrow'))
+    const [rewards, responses] = ['reward', 'completion'].map((name) => [...table.getChild(name)!])
+    expect(rewards).toEqual(responses!.map((response) => -0.5 * response.length))
     const config = JSON.parse(await readFile(join(folder, 'config.json'), 'utf8'))
     expect(config.environment).toMatchObject({
       id: 'text/dataset',

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { defineArrayBackend } from '../../../dist/src/entries/algorithms.js'
 import { scriptedEngine } from '../../../dist/src/entries/engines.js'
 // Workers load compiled files, and what they share must be made by the same ones here.
@@ -19,6 +19,7 @@ import {
 } from '../../../dist/src/index.js'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { rowsOf } from '../../support/tiers.ts'
 import { unigramModel } from '../../support/unigrams.ts'
 
 const reverse = textEnvironmentFactory('text/reverse')
@@ -103,21 +104,23 @@ async function expectSame(options: Options, teams: readonly number[]) {
 }
 
 describe('same bits for any number of threads', () => {
-  test.each<[string, Options]>([
+  const matrix: [string, Options][] = [
     ['of the whole model', {}],
-    ['with more micro-batches than gradient slots', { batchSize: 500 }],
-    [
-      'with plain kernels, two epochs and a correction',
-      { kernels: 'plain', settings: { updateEpochs: 2, lossSettings: { correction: 'token-truncate' } } },
-    ],
     [
       'of an adapter with dropout, against a reference',
       { model: { ...small, loraRank: 4, loraDropout: 0.1 }, settings: { lossSettings: { klCoef: 0.1 } } },
     ],
     ['with a critic', { model: { ...small, critic: true }, settings: { loss: 'ppo' } }],
+    ['with more micro-batches than gradient slots', { batchSize: 500 }],
+    [
+      'with plain kernels, two epochs and a correction',
+      { kernels: 'plain', settings: { updateEpochs: 2, lossSettings: { correction: 'token-truncate' } } },
+    ],
     ['where filters leave tokens out', { settings: { topK: 8, topP: 0.95 } }],
-  ])('%s', async (_, options) => {
-    const { metrics, tables } = await expectSame(options, [2, 3, 5])
+  ]
+
+  test.each(rowsOf(matrix, 3))('%s', async (_, options) => {
+    const { metrics, tables } = await expectSame(options, rowsOf([3, 2, 5]))
     expect(metrics).toHaveLength(6)
     expect(new Set(tables).size).toBe(3)
   })
@@ -127,13 +130,15 @@ describe('threads of a language model', () => {
   /** Enough for the lanes of a tick to be shared. */
   const shared: Options = { model: { width: 64, layers: 2 }, numLanes: 40 }
 
-  test.each<[string, Options]>([
+  const models: [string, Options][] = [
     ['', shared],
     [' of which filters leave some out', { ...shared, settings: { topK: 8, topP: 0.95 } }],
     [' with an adapter', { ...shared, model: { width: 64, layers: 2, loraRank: 4 } }],
     [' of a frozen model in 4 bits', { ...shared, model: { width: 64, layers: 2, loraRank: 4, quantize: 4 } }],
-  ])('choose the same tokens%s where they share the lanes', async (_, options) => {
-    await expectSame({ ...options, steps: 1 }, [2, 3, 12])
+  ]
+
+  test.each(rowsOf(models))('choose the same tokens%s where they share the lanes', async (_, options) => {
+    await expectSame({ ...options, steps: 1 }, rowsOf([3, 2, 12]))
   })
 
   test('learn together from what an engine of another kind has chosen, which they do not help', async () => {
@@ -169,11 +174,13 @@ describe('threads of a language model', () => {
     }
   })
 
-  test.each([
-    [2, 3],
-    [3, 1],
-    [1, 2],
-  ])('save by %i, with conversations under way, what %i go on from to the same bits', async (before, after) => {
+  test.each(
+    rowsOf([
+      [2, 3],
+      [3, 1],
+      [1, 2],
+    ]),
+  )('save by %i, with conversations under way, what %i go on from to the same bits', async (before, after) => {
     const folder = await temporaryFolder()
     const whole = await outcome(await trainerOf(1, shared), folder)
     const first = await trainerOf(before, shared)
@@ -219,26 +226,27 @@ describe('a training of a language model in which something goes wrong', () => {
   /** Runs it in a process of its own, which nothing but its last handle ends. */
   async function run(order: object) {
     const { code, stdout, stderr } = await start(process.execPath, [script, JSON.stringify(order)]).ended
-    const closed = Date.now()
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const records = stdout
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line))
     const errors = records.filter(({ message }) => message !== undefined)
-    const failing = records.find((record) => record.failing)
-    if (failing) expect(errors[0].at - failing.at).toBeLessThan(5000)
-    expect(closed - records.find((record) => record.done).at).toBeLessThan(5000)
     const complete = records.find((record) => record.complete)?.complete
     return { errors, complete, exit: records.find(({ exiting }) => exiting) }
   }
 
-  const undisturbed = run({})
+  let undisturbed: ReturnType<typeof run>
+  beforeAll(() => {
+    undisturbed = run({})
+  })
 
-  test.each([
-    ['at work', 'midway'],
-    ['between updates', 'between'],
-  ])('because a worker is killed %s says so, and goes on with another to the same bits', async (_, terminate) => {
+  test.each(
+    rowsOf([
+      ['at work', 'midway'],
+      ['between updates', 'between'],
+    ]),
+  )('because a worker is killed %s says so, and goes on with another to the same bits', async (_, terminate) => {
     const { errors, complete, exit } = await run({ terminate })
     const said = expect.stringMatching(/^worker 1 of 2 threads of speakers ended with code [01]$/) // Node says 0 of one that had nothing to do.
     expect(errors.map(({ message }) => message)).toEqual([said])
@@ -247,23 +255,27 @@ describe('a training of a language model in which something goes wrong', () => {
     expect(exit.started).toBe(2)
   })
 
-  test.each([
-    ['at work', 'close'],
-    ['while its workers are on their way', 'close early'],
-  ])('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
+  test.each(
+    rowsOf([
+      ['at work', 'close'],
+      ['while its workers are on their way', 'close early'],
+    ]),
+  )('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
     const { errors, complete } = await run({ terminate })
     expect(errors.map(({ message }) => message)).toEqual(['the trainer was closed in the middle of an update'])
     expect(complete).toBe((await undisturbed).complete)
   })
 
-  test.each([
-    [
-      "by a worker ends with the error and the worker's name",
-      39,
-      'worker 1 of 2 threads of speakers failed: token: got',
-    ],
-    ["by the caller's own thread ends with its error", 0, 'token: got'],
-  ])('%s', async (_, spoil, message) => {
+  test.each(
+    rowsOf([
+      [
+        "by a worker ends with the error and the worker's name",
+        39,
+        'worker 1 of 2 threads of speakers failed: token: got',
+      ],
+      ["by the caller's own thread ends with its error", 0, 'token: got'],
+    ]),
+  )('%s', async (_, spoil, message) => {
     const { errors } = await run({ spoil })
     expect(errors).toHaveLength(2) // The token is still there when it is tried again.
     for (const error of errors) {
