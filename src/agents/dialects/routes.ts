@@ -16,7 +16,8 @@ import { answeredMessages, responses } from './responses.ts'
 /** Messages of answers to Responses, by the ids of the answers. */
 export interface ResponseStore {
   get(id: string): readonly Message[] | undefined
-  set(id: string, messages: readonly Message[]): void
+  /** Keeps messages but for the first `numDropped`. */
+  set(id: string, messages: readonly Message[], numDropped: number): void
 }
 
 /** Who asks. */
@@ -168,6 +169,6 @@ function responsesOf({ responses: known }: Asker, { previous_response_id: id = n
 function keepResponse({ responses: known }: Asker, told: object, body: Body, asked: Body): void {
   if (known === null) return
   const { id, output } = told as { id: string; output: readonly Record<string, unknown>[] }
-  const before = (asked.messages as Message[]).slice(typeof body.instructions === 'string' ? 1 : 0)
-  known.set(id, [...before, ...(answeredMessages(output) as Message[])])
+  const messages = [...(asked.messages as Message[]), ...(answeredMessages(output) as Message[])]
+  known.set(id, messages, typeof body.instructions === 'string' ? 1 : 0) // Instructions are of this request alone.
 }

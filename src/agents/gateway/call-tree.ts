@@ -4,9 +4,13 @@
  * call hangs on the one whose ids its prompt begins with, so an agent that goes on makes a chain, and one that sums up, asks others or
  * tries again makes a tree.
  *
+ * Each id is held once, whatever goes on behind it, and each message where it was new: a session's memory grows with what is said, not
+ * with how often it is sent again.
+ *
  * A row of the table is a path from a root to a leaf, as the model saw it last. What several paths share is learned in the first of
  * them alone: its other rows have it as context.
  */
+import { hash } from 'node:crypto'
 import { jsonOrText } from '../../base/files/files.ts'
 import type { Message } from '../../environments/text.ts'
 import { spelledMessage } from '../../language/templates/dialogue.ts'
@@ -15,22 +19,46 @@ import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import type { GeneratedToken } from '../serving/batcher.ts'
 import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
+import { lastId, type Place, TokenTrie } from './token-trie.ts'
+
+/** The tokens of an answer, in columns. */
+interface Chosen {
+  readonly logprob: Float32Array
+  readonly version: Int32Array
+  /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null where no filter left any token out. */
+  readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
+}
 
 /** An answer of the model, and what it answers. */
 interface Call {
   /** The session's answers are numbered from 0. */
   readonly number: number
-  /** All messages with the answer, as they stand in ids; null where the client sent a text or ids. */
-  readonly messages: readonly Message[] | null
-  /** The same as the client has them: what a request of it begins with that goes on. */
-  readonly told: readonly string[]
-  readonly tools: string
-  /** Ids of the prompt and of the answer. */
-  readonly ids: readonly number[]
-  readonly promptLength: number
-  readonly tokens: readonly GeneratedToken[]
+  /** The call whose messages and answer this one's messages begin with; null where they begin with none's. */
+  readonly before: Call | null
+  /** The messages behind those of `before`, and the answer as it stands in ids; none where the client sent a text or ids. */
+  readonly own: readonly Message[]
+  /** The answer as the client was told of it. */
+  readonly answer: Message
+  /** How many messages it has, with those of `before` and the answer. */
+  readonly numMessages: number
+  /** What the chat template was told beside them. */
+  readonly input: string
+  /** Where its prompt and its answer end among the session's ids. */
+  readonly asked: Place
+  readonly end: Place
+  readonly chosen: Chosen
   readonly isCut: boolean
   readonly parent: Call | null
+}
+
+/** What is known of a prompt, until it is answered. */
+interface Asked {
+  readonly before: Call | null
+  /** Where the prompt's ids are known to begin. */
+  readonly from: Place
+  /** The hash of its messages. */
+  readonly hash: string
+  readonly input: string
 }
 
 /** What became of a session's calls. */
@@ -55,9 +83,18 @@ export type SessionWorth = Pick<
 /** The calls of one session. */
 export class CallTree {
   readonly #tokenizer: Tokenizer
+  readonly #trie = new TokenTrie()
   readonly #calls: Call[] = []
-  /** Messages of prompts as the client has them. */
-  readonly #told = new WeakMap<ClientPrompt, readonly string[]>()
+  /** Calls by the hash of their messages with the answer, as the client has them. */
+  readonly #byHash = new Map<string, Call[]>()
+  /** The first call that ends at a place, and places at which prompts end. */
+  readonly #ended = new Map<Place, Call>()
+  readonly #prompts = new Set<Place>()
+  /** Hashes of the answers. */
+  readonly #said = new Set<string>()
+  readonly #asked = new WeakMap<ClientPrompt, Asked>()
+  #numTokens = 0
+  #continued = 0
   #rewritten = 0
   #retokenized = 0
   #repeated = 0
@@ -69,7 +106,7 @@ export class CallTree {
   get counts(): CallCounts {
     return {
       calls: this.#calls.length,
-      continued: this.#calls.filter(({ parent }) => parent !== null).length,
+      continued: this.#continued,
       rewritten: this.#rewritten,
       retokenized: this.#retokenized,
       repeated: this.#repeated,
@@ -80,20 +117,25 @@ export class CallTree {
   get completion(): string | null {
     const last = this.#calls.at(-1)
     if (last === undefined) return null
-    const chosen = last.tokens.map(({ id }) => id)
-    return this.#tokenizer.decode(this.#withoutEnd(chosen), { skipSpecial: true })
+    const chosen = this.#trie.idsOf(last.end).subarray(last.asked.length)
+    return this.#tokenizer.decode(this.#withoutEnd(Array.from(chosen)), { skipSpecial: true })
   }
 
   /** What the first call asked: messages, or a text. */
   get prompt(): string | readonly Message[] {
     const [first] = this.#calls
     if (first === undefined) return ''
-    return first.messages?.slice(0, -1) ?? this.#tokenizer.decode(first.ids.slice(0, first.promptLength))
+    return first.numMessages > 0 ? first.own.slice(0, -1) : this.#tokenizer.decode(this.#trie.idsOf(first.asked))
   }
 
   /** Tokens that the model chose. */
   get numTokens(): number {
-    return this.#calls.reduce((sum, { tokens }) => sum + tokens.length, 0)
+    return this.#numTokens
+  }
+
+  /** Ids that are held: of prompts and of answers, each once. */
+  get numIds(): number {
+    return this.#trie.numIds
   }
 
   /**
@@ -103,65 +145,95 @@ export class CallTree {
    */
   promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
     const told = messages.map(asTold)
-    const prompt = this.#promptOf(messages, told, input)
-    this.#told.set(prompt, told)
+    const hashes = prefixHashes(told)
+    const key = inputKey(input)
+    const before = this.#standing(hashes, key)
+    const { prompt, isKept } = this.#promptOf(messages, told, input, before)
+    const from = isKept ? before!.end : this.#trie.root
+    this.#asked.set(prompt, { before, from, hash: hashes.at(-1) ?? '', input: key })
     return prompt
   }
 
-  #promptOf(messages: readonly Message[], told: readonly string[], input: TemplateInput): ClientPrompt {
+  #promptOf(
+    messages: readonly Message[],
+    told: readonly string[],
+    input: TemplateInput,
+    before: Call | null,
+  ): { prompt: ClientPrompt; isKept: boolean } {
     const tokenizer = this.#tokenizer
-    const before = this.#standing(told, inputKey(input))
     if (before === null) {
       this.#countSaid(told)
-      return { ids: promptOf(tokenizer, messages, input), messages, input }
+      return { prompt: { ids: promptOf(tokenizer, messages, input), messages, input }, isKept: false }
     }
     const { tools, variables } = input
-    const stood = before.messages!
+    const stood = standingMessages(before)
     const all = [...stood, ...messages.slice(stood.length)]
-    const { ids, isRewritten } = nextTurn(tokenizer, stood, all, before.ids.at(-1)!, tools, variables)
+    const { ids, isRewritten } = nextTurn(tokenizer, stood, all, lastId(before.end)!, tools, variables)
     if (isRewritten) this.#rewritten++
     this.#countSaid(isRewritten ? told : told.slice(stood.length))
-    return { ids: Int32Array.from(isRewritten ? ids : [...before.ids, ...ids]), messages: all, input }
+    if (isRewritten) return { prompt: { ids: Int32Array.from(ids), messages: all, input }, isKept: false }
+    const whole = new Int32Array(before.end.length + ids.length)
+    whole.set(this.#trie.idsOf(before.end))
+    whole.set(ids, before.end.length)
+    return { prompt: { ids: whole, messages: all, input }, isKept: true }
   }
 
   /** The call with the most messages that these begin with. */
-  #standing(told: readonly string[], tools: string): Call | null {
-    let best: Call | null = null
-    for (const call of this.#calls) {
-      const { length } = call.told
-      const isLonger = call.messages !== null && length < told.length && length > (best?.told.length ?? 0)
-      if (isLonger && call.tools === tools && call.told.every((message, i) => message === told[i])) best = call
+  #standing(hashes: readonly string[], input: string): Call | null {
+    for (let i = hashes.length - 2; i >= 0; i--) {
+      const call = this.#byHash.get(hashes[i]!)?.find((each) => each.input === input)
+      if (call !== undefined) return call
     }
-    return best
+    return null
   }
 
   /** Counts messages among these that the model has said in this session. */
   #countSaid(told: readonly string[]): void {
-    const said = new Set(this.#calls.map((call) => call.told.at(-1)))
-    this.#retokenized += told.filter((message) => said.has(message)).length
+    if (this.#said.size > 0) this.#retokenized += told.filter((message) => this.#said.has(hashOf('', message))).length
   }
 
   /** Keeps an answer that is over. */
   add({ prompt, turn, message }: ClientAnswer): void {
-    const { messages, input } = prompt
-    const asked = Array.from(prompt.ids)
+    const { messages } = prompt
+    const known = this.#asked.get(prompt)
+    const { before = null, from = this.#trie.root, input = '' } = known ?? {}
     const chosen = turn.tokens.map(({ id }) => id)
-    if (this.#calls.some((call) => call.promptLength === asked.length && begins(asked, call.ids, asked.length))) {
-      this.#repeated++
-    }
-    let parent: Call | null = null
-    for (const call of this.#calls) {
-      const isLonger = call.ids.length > (parent?.ids.length ?? 0)
-      if (isLonger && call.ids.length <= asked.length && begins(asked, call.ids, call.ids.length)) parent = call
-    }
-    this.#calls.push({
-      number: this.#calls.length,
-      messages: messages === null ? null : [...messages, spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))],
-      told: [...(this.#told.get(prompt) ?? []), asTold(message)],
-      ...{ tools: inputKey(input), ids: [...asked, ...chosen], promptLength: asked.length, tokens: turn.tokens },
-      isCut: turn.end === 'length',
-      parent,
+    let parent = this.#ended.get(from) ?? null
+    const asked = this.#trie.add(from, prompt.ids, from.length, (place) => {
+      parent = this.#ended.get(place) ?? parent
     })
+    if (this.#prompts.has(asked)) this.#repeated++
+    this.#prompts.add(asked)
+    const end = this.#trie.add(asked, chosen, 0)
+    const isContinued = parent !== null
+    const call: Call = {
+      ...{ number: this.#calls.length, before, answer: message, input, asked, end, parent },
+      own:
+        messages === null
+          ? []
+          : [...messages.slice(before?.numMessages ?? 0), spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))],
+      numMessages: messages === null ? 0 : messages.length + 1,
+      chosen: columnsOf(turn.tokens),
+      isCut: turn.end === 'length',
+    }
+    this.#calls.push(call)
+    if (!this.#ended.has(end)) this.#ended.set(end, call)
+    this.#numTokens += chosen.length
+    if (isContinued) this.#continued++
+    const told = asTold(message)
+    this.#said.add(hashOf('', told))
+    if (messages === null) return
+    const hash = hashOf(known!.hash, told)
+    this.#byHash.set(hash, [...(this.#byHash.get(hash) ?? []), call])
+  }
+
+  /** The same messages, of which those that calls have are theirs: what is held of them is what no call has. */
+  shared(messages: readonly Message[]): () => Message[] {
+    const hashes = prefixHashes(messages.map(asTold))
+    const length = hashes.findLastIndex((hash) => this.#byHash.has(hash)) + 1
+    const call = length === 0 ? null : this.#byHash.get(hashes[length - 1]!)![0]!
+    const rest = messages.slice(length)
+    return () => [...(call === null ? [] : toldMessages(call)), ...rest]
   }
 
   #withoutEnd(ids: readonly number[]): readonly number[] {
@@ -176,49 +248,90 @@ export class CallTree {
     for (const leaf of this.#calls.filter((call) => !parents.has(call))) {
       const path: Call[] = []
       for (let call: Call | null = leaf; call !== null; call = call.parent) path.unshift(call)
-      const fresh = new Set(path.filter((call) => !trained.has(call) && call.tokens.length > 0))
+      const fresh = new Set(path.filter((call) => !trained.has(call) && call.chosen.version.length > 0))
       if (fresh.size === 0) continue // The model said nothing.
       for (const call of path) trained.add(call)
-      rows.push({ ...worth, segment: rows.length, ...rowOf(path, fresh) })
+      rows.push({ ...worth, segment: rows.length, ...rowOf(this.#trie.idsOf(leaf.end), path, fresh) })
     }
     return rows
   }
 }
 
 /** The tokens of a path; those of calls that are not `fresh` are context. */
-function rowOf(path: readonly Call[], fresh: ReadonlySet<Call>): Omit<Trajectory, keyof SessionWorth | 'segment'> {
-  const { ids: token, isCut, number } = path.at(-1)!
+function rowOf(
+  ids: Int32Array,
+  path: readonly Call[],
+  fresh: ReadonlySet<Call>,
+): Omit<Trajectory, keyof SessionWorth | 'segment'> {
+  const token = Array.from(ids)
+  const { isCut, number } = path.at(-1)!
   const lossMask = token.map(() => 0)
   const logprob = token.map(() => Number.NaN)
   const version = token.map(() => -1)
   const turn = token.map(() => number)
-  const candidates = token.map((): readonly number[] => [])
+  const candidateCount = token.map(() => 0)
+  const candidateIds: number[] = []
   let from = 0
   for (const call of path) {
-    for (let t = from; t < call.ids.length; t++) turn[t] = call.number // What leads to an answer is of its turn.
-    for (const [i, chosen] of call.tokens.entries()) {
-      const t = call.promptLength + i
+    turn.fill(call.number, from, call.end.length) // What leads to an answer is of its turn.
+    const { chosen } = call
+    for (let i = 0; i < chosen.version.length; i++) {
+      const t = call.asked.length + i
       lossMask[t] = fresh.has(call) ? 1 : 0
-      logprob[t] = chosen.logprob
-      version[t] = chosen.version
-      candidates[t] = chosen.candidates
+      logprob[t] = chosen.logprob[i]!
+      version[t] = chosen.version[i]!
+      if (chosen.candidates === null) continue
+      const { end, candidate } = chosen.candidates
+      const set = candidate.subarray(i === 0 ? 0 : end[i - 1]!, end[i]!)
+      candidateCount[t] = set.length
+      for (const id of set) candidateIds.push(id)
     }
-    from = call.ids.length
+    from = call.end.length
   }
   return {
-    ...{ token, lossMask, logprob, version, turn, turns: path.length },
-    candidateCount: candidates.map((ids) => ids.length),
-    candidateIds: candidates.flat(),
+    ...{ token, lossMask, logprob, version, turn, turns: path.length, candidateCount, candidateIds },
     cutTurns: path.filter((call) => fresh.has(call) && call.isCut).length,
     droppedReplies: 0,
     stopReason: isCut ? 'length' : 'stop',
   }
 }
 
-/** Whether the first `length` ids of both are the same. */
-function begins(ids: readonly number[], start: readonly number[], length: number): boolean {
-  for (let i = 0; i < length; i++) if (ids[i] !== start[i]) return false
-  return true
+function columnsOf(tokens: readonly GeneratedToken[]): Chosen {
+  let numCandidates = 0
+  const end = Int32Array.from(tokens, ({ candidates }) => (numCandidates += candidates.length))
+  return {
+    logprob: Float32Array.from(tokens, ({ logprob }) => logprob),
+    version: Int32Array.from(tokens, ({ version }) => version),
+    candidates:
+      numCandidates === 0 ? null : { end, candidate: Int32Array.from(tokens.flatMap(({ candidates }) => candidates)) },
+  }
+}
+
+/** A call and those that its messages begin with, the first one first. */
+function chainOf(last: Call): Call[] {
+  const chain: Call[] = []
+  for (let call: Call | null = last; call !== null; call = call.before) chain.push(call)
+  return chain.reverse()
+}
+
+/** The messages of a call with its answer, as they stand in ids. */
+function standingMessages(call: Call): Message[] {
+  return chainOf(call).flatMap(({ own }) => own)
+}
+
+/** The same as the client has them. */
+function toldMessages(call: Call): Message[] {
+  return chainOf(call).flatMap(({ own, answer }) => [...own.slice(0, -1), answer])
+}
+
+function hashOf(before: string, told: string): string {
+  return hash('sha256', before + told, 'base64')
+}
+
+/** For each message the hash of all up to it. */
+function prefixHashes(told: readonly string[]): string[] {
+  let before = ''
+  return told.map((message) => (before = hashOf(before, message)))
 }
 
 /** A message in one spelling: clients send it back with other fields, and arguments as other JSON of the same. */
@@ -241,5 +354,5 @@ function sorted(value: unknown): unknown {
 }
 
 function inputKey({ tools, variables = {} }: TemplateInput): string {
-  return JSON.stringify(sorted([tools ?? null, variables]))
+  return hashOf('', JSON.stringify(sorted([tools ?? null, variables])))
 }

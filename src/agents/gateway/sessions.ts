@@ -9,6 +9,7 @@ import { RequestError } from '../../base/http/server.ts'
 import { philox4x32 } from '../../base/random.ts'
 import type { Message } from '../../environments/text.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
+import type { ResponseStore } from '../dialects/routes.ts'
 import type { ClientAnswer, ClientPrompt, ClientTurns, TemplateInput } from '../serving/client-turns.ts'
 import { hashOf, Secret } from '../serving/keys.ts'
 import { checkRoom } from '../serving/naming.ts'
@@ -87,8 +88,15 @@ export class Session implements ClientTurns {
   readonly id: string
   readonly key: string
   readonly calls: CallTree
-  /** Messages of answers to OpenAI's Responses, by their ids: what a request may say that it goes on with. */
-  readonly responses = new Map<string, readonly Message[]>()
+  /** What a request to OpenAI's Responses may say that it goes on with. */
+  readonly responses: ResponseStore = {
+    get: (id) => this.#responses.get(id)?.(),
+    set: (id, messages, numDropped) => {
+      const shared = this.calls.shared(messages)
+      this.#responses.set(id, () => shared().slice(numDropped))
+    },
+  }
+  readonly #responses = new Map<string, () => readonly Message[]>()
   /** When it has to be ended, and when its last call was over, in ms: in the middle of a call it is not idle. */
   readonly deadline: number
   lastAsked: number
