@@ -216,13 +216,13 @@ describe('train', () => {
   })
 
   test('gives each of several trainings that begin at once a folder of its own', async () => {
-    const seeds = [1, 2, 3, 4]
+    const seeds = rowsOf([1, 2, 3, 4], 2)
     const runs = await Promise.all(
       seeds.map((seed) => colonnade(['train', 'CartPole-v1', '--json', `seed=${seed}`, ...SMALL], here)),
     )
-    expect(runs.map(({ code, stderr }) => (code === 0 ? 0 : stderr))).toEqual([0, 0, 0, 0])
+    expect(runs.map(({ code, stderr }) => (code === 0 ? 0 : stderr))).toEqual(seeds.map(() => 0))
     const folders = runs.map(({ stdout }) => JSON.parse(stdout).folder)
-    expect(new Set(folders).size).toBe(4)
+    expect(new Set(folders).size).toBe(seeds.length)
     for (const [i, folder] of folders.entries()) {
       expect((await readJson(here, folder, 'summary.json')).seed).toBe(seeds[i])
       expect(await untimedMetrics(join(here, folder))).toHaveLength(8)
@@ -762,20 +762,23 @@ describe('a disk', () => {
     return { code: stdout.trim(), stderr, run: join(here, 'after') }
   }
 
-  test('that fills up with checkpoints keeps those that were saved, and the run goes on from them elsewhere', async (context) => {
-    if (why) skipLoudly(context, why)
-    const words = `${SMALL.join(' ').replace('hidden=8', 'hidden=48,48')} checkpointEvery=1 checkpointsKept=99`
-    const { code, stderr, run } = await fill(words)
-    expect(code).toBe('1')
-    expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
-    const saved = await listCheckpoints(run)
-    expect(saved.length).toBeGreaterThan(1)
-    for (const update of saved) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
-    expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
-    expect((await inProcess(['resume', 'after'], here)).code).toBe(0)
-    expect((await inProcess(['train', 'CartPole-v1', 'out=whole', ...words.split(' ')], here)).code).toBe(0)
-    expect(await fingerprint(run)).toEqual(await fingerprint(join(here, 'whole')))
-  })
+  thorough(
+    'that fills up with checkpoints keeps those that were saved, and the run goes on from them elsewhere',
+    async (context) => {
+      if (why) skipLoudly(context, why)
+      const words = `${SMALL.join(' ').replace('hidden=8', 'hidden=48,48')} checkpointEvery=1 checkpointsKept=99`
+      const { code, stderr, run } = await fill(words)
+      expect(code).toBe('1')
+      expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
+      const saved = await listCheckpoints(run)
+      expect(saved.length).toBeGreaterThan(1)
+      for (const update of saved) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
+      expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
+      expect((await inProcess(['resume', 'after'], here)).code).toBe(0)
+      expect((await inProcess(['train', 'CartPole-v1', 'out=whole', ...words.split(' ')], here)).code).toBe(0)
+      expect(await fingerprint(run)).toEqual(await fingerprint(join(here, 'whole')))
+    },
+  )
 
   test('that fills up with rollouts leaves no half of one', async (context) => {
     if (why) skipLoudly(context, why)
@@ -795,7 +798,7 @@ describe('a disk', () => {
     expect(await untimedMetrics(run)).toHaveLength(32)
   })
 
-  test('that is too small for an export keeps the file that was there', async (context) => {
+  thorough('that is too small for an export keeps the file that was there', async (context) => {
     if (why) skipLoudly(context, why)
     await mkdir(join(here, 'disk'))
     const { stdout, stderr } = await inOwnMounts(
@@ -967,20 +970,25 @@ describe('resume', () => {
   })
 })
 
-test.each<[string, string[], number]>([
-  ['help', ['--help'], 0],
+const commands: [string, string[], number][] = [
   ['a command', ['evaluate', 'RUN', 'episodes=2', '--json'], 0],
-  ['a file', ['export', 'RUN', 'out=a.arrow', 'episodes=2'], 0],
   ['a word that is unknown', ['trian', 'CartPole-v1'], 1],
+  ['help', ['--help'], 0],
+  ['a file', ['export', 'RUN', 'out=a.arrow', 'episodes=2'], 0],
   ['an option that is unknown', ['environments', '--jsn'], 1],
   ['a folder that is not there', ['resume', 'nowhere'], 1],
   ['a value that is wrong', ['train', 'CartPole-v1', 'numLanes=0'], 1],
-])('a process of its own prints and ends as a call in this one does: %s', async (_, words, code) => {
-  const given = words.map((word) => word.replace('RUN', finished))
-  const process = await colonnade(given, here)
-  expect(process.code).toBe(code)
-  expect(await inProcess(given, here)).toEqual(process)
-})
+]
+
+test.each(rowsOf(commands, 2))(
+  'a process of its own prints and ends as a call in this one does: %s',
+  async (_, words, code) => {
+    const given = words.map((word) => word.replace('RUN', finished))
+    const process = await colonnade(given, here)
+    expect(process.code).toBe(code)
+    expect(await inProcess(given, here)).toEqual(process)
+  },
+)
 
 test('the command that package.json names can be run by itself', async () => {
   const { bin } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'))

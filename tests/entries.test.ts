@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { entries, namesOfEntries } from './support/entries.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const names = namesOfEntries('declarations')
+const names = namesOfEntries()
 
 describe('the public surface', () => {
   test('the core is small', () => {
@@ -13,6 +13,11 @@ describe('the public surface', () => {
     expect(core.length).toBeGreaterThan(60)
     expect(core.length).toBeLessThanOrEqual(120)
     expect(core.filter(({ isValue }) => isValue).length).toBeLessThanOrEqual(90)
+  })
+
+  test.each(entries)('every public name of $specifier has a docstring', ({ specifier }) => {
+    const bare = names.get(specifier)!.filter(({ isDocumented }) => !isDocumented)
+    expect(bare.map(({ name }) => name)).toEqual([])
   })
 
   test('a name is in one entry, but for Trainer and registerEnvironment: worlds have theirs, and so have other systems', () => {

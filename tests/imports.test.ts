@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
-import { entrySpecifiers, namesOfEntries } from './support/entries.ts'
+import { entrySpecifiers } from './support/entries.ts'
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -210,14 +210,5 @@ describe('the import table', () => {
   test('package.json has the version that the code says, and exports what is built', () => {
     const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
     expect(readFileSync(join(root, 'src/base/version.ts'), 'utf8')).toContain(`'${manifest.version}'`)
-  })
-})
-
-describe('docstrings', () => {
-  const names = namesOfEntries('source')
-
-  test.each(entrySpecifiers)('every public name of %s has one', (specifier) => {
-    const bare = names.get(specifier)!.filter(({ isDocumented }) => !isDocumented)
-    expect(bare.map(({ name }) => name)).toEqual([])
   })
 })

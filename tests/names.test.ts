@@ -16,7 +16,7 @@ const rows = text.split('\n').flatMap((line) => {
   const entries = [...from!.matchAll(/`([^`]+)`/g)].map(([, entry]) => entry!.replace(/^\//, 'colonnade/'))
   return [{ there: there!.trim(), names: names.filter((name) => !others.includes(name)), entries }]
 })
-const exported = namesOfEntries('source')
+const exported = namesOfEntries()
 const entriesOf = (name: string) =>
   [...exported.keys()].filter((entry) => exported.get(entry)!.some((e) => e.name === name))
 

@@ -6,6 +6,7 @@ import { cartPole, loadWeights, mlp } from '../../src/index.ts'
 import { startHub } from '../language/hub-server.ts'
 import { colonnade, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 let here: string
 beforeAll(async () => {
@@ -85,14 +86,16 @@ describe('push', () => {
     expect(again.stderr).toContain('out: got folder, which is not empty, expected a new or empty folder')
   })
 
-  test.each([
+  const refused: [string[], RegExp][] = [
     [['run'], /second word: got nothing, expected a repository of the hub, owner\/name/],
     [['run', 'tiny'], /repository: got "tiny", expected the id of a repository of the hub, owner\/name/],
     [['run', 'org/tiny'], /HF_TOKEN: got nothing, expected a token of the hub that may write, in the environment/],
     [['run', 'org/tiny', 'privat=true'], /key: got "?privat"?/],
     [['nowhere', 'org/tiny', 'out=x'], /nowhere/],
     [['words', 'org/tiny', 'episodes=3'], /episodes: got "3", expected no such key for a language model/],
-  ])('refuses %j', async (words, message) => {
+  ]
+
+  test.each(rowsOf(refused))('refuses %j', async (words, message) => {
     const { code, stderr } = await push(words)
     expect(code).toBe(1)
     expect(stderr).toMatch(message)

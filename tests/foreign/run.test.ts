@@ -143,6 +143,9 @@ test('a run that is named by a link is a run', async () => {
   expect(await inProcess(['resume', join(base, 'latest'), 'totalSteps=768'])).toMatchObject({ code: 0 })
 })
 
+/** More than any run has: the thorough tier tries much more. */
+const [OBJECTS, LAYERS, NAMES] = isThorough ? [100_000, 1_000_000, 200_000] : [20_000, 100_000, 50_000]
+
 describe('loggers write in the run alone, and tell why one does not', () => {
   test.each(['tensorboard', 'log.jsonl', 'metrics.csv'])('%s', async (name) => {
     const logger = name === 'log.jsonl' ? 'jsonl' : name === 'metrics.csv' ? 'csv' : name
@@ -290,11 +293,11 @@ describe('the page', () => {
       /more than the \d+ figures/,
     ],
     [
-      '100,000 objects of figures',
+      `${OBJECTS} objects of figures`,
       () =>
         appendFile(
           join(run, 'metrics.jsonl'),
-          metricLines(Object.fromEntries(Array.from({ length: 1e5 }, (_, i) => [`f${i}`, {}]))),
+          metricLines(Object.fromEntries(Array.from({ length: OBJECTS }, (_, i) => [`f${i}`, {}]))),
         ),
       /more than the \d+ figures/,
     ],
@@ -377,8 +380,8 @@ describe('a config.json that lies', () => {
     ],
     ['an id that is __proto__', (config) => Object.assign(config.algorithm!, { id: '__proto__' })],
     [
-      'a million layers',
-      (config) => Object.assign(config.policy!, { parameters: { hidden: Array.from({ length: 1e6 }, () => 1) } }),
+      `${LAYERS} layers`,
+      (config) => Object.assign(config.policy!, { parameters: { hidden: Array.from({ length: LAYERS }, () => 1) } }),
     ],
     [
       'layers beyond all memory',
@@ -406,7 +409,7 @@ describe('a config.json that lies', () => {
 describe('a module that is looked through before it is allowed', () => {
   test.each<readonly [name: string, plant: (path: string) => Promise<unknown>]>([
     ['8 GiB', (path) => truncate(path, 2 ** 33)],
-    ['names of 200,000 files', (path) => writeFile(path, Array.from({ length: 200_000 }, (_, i) => `'./${i}'`).join())],
+    [`names of ${NAMES} files`, (path) => writeFile(path, Array.from({ length: NAMES }, (_, i) => `'./${i}'`).join())],
     ['the name of one of 2 GiB', (path) => writeFile(path, "'./columns'").then(() => truncate(columns(), 2 ** 31))],
     [
       'the name of one that never ends',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { learn } from '../support/learn.ts'
 
-/** `npm test` trains with the first seeds; `npm run learn` with all of them. */
+/** `npm run test:tiers` trains with the first seeds; `npm run learn` with all of them. */
 const isLong = import.meta.env.MODE === 'learn'
 
 test.each(isLong ? [1, 2, 3, 4, 5] : [1, 2])(

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { learn } from '../support/learn.ts'
 
-/** `npm test` trains with the first seeds of each environment; `npm run learn` with all of them. */
+/** `npm run test:tiers` trains with the first seeds of each environment; `npm run learn` with all of them. */
 const isLong = import.meta.env.MODE === 'learn'
 
 describe('ppo, as its presets have it', () => {

@@ -35,11 +35,11 @@ export const entries: readonly Entry[] = Object.entries(exports)
 
 export const entrySpecifiers = entries.map(({ specifier }) => specifier)
 
-/** The names that each entry exports, by its specifier: of the sources, or of the built declarations. */
-export function namesOfEntries(from: 'source' | 'declarations'): Map<string, ExportedName[]> {
+/** The names that each entry exports, by its specifier, as its built declarations have them. */
+export function namesOfEntries(): Map<string, ExportedName[]> {
   const { config } = ts.readConfigFile(`${root}/tsconfig.json`, ts.sys.readFile)
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)
-  const paths = entries.map((entry) => root + entry[from])
+  const paths = entries.map((entry) => root + entry.declarations)
   const program = ts.createProgram(paths, { ...options, noEmit: true, incremental: false })
   const checker = program.getTypeChecker()
   const namesOf = (path: string): ExportedName[] => {

@@ -14,8 +14,9 @@ import {
 } from '../../src/index.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import { Numbers } from '../kernels/calls.ts'
+import { isThorough } from './tiers.ts'
 
-export const NUM_OBSERVATIONS = 10_000
+export const NUM_OBSERVATIONS = isThorough ? 10_000 : 2_000
 
 const INFINITY = Number.POSITIVE_INFINITY
 type MlpSettings = NonNullable<Parameters<typeof mlp>[0]>

@@ -1,6 +1,6 @@
 /**
  * Every n-th file operation of a run fails, or ends the process: then the run goes on, to the same bits, or says that it cannot.
- * `npm test` tries a part of all places; `npm run faults` all of them, each kind of fault, and 200 kills at random.
+ * `npm run test:tiers` tries a part of all places; `npm run faults` all of them, each kind of fault, and 200 kills at random.
  */
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ import { temporaryFolder } from '../support/temporary.ts'
 const isLong = import.meta.env.MODE === 'faults'
 const HOUR_MS = 3_600_000
 const KILLS = 100
-/** Of so many places `npm test` tries one. */
+/** Of so many places `npm run test:tiers` tries one. */
 const STRIDE = 48
 const program = fileURLToPath(new URL('../support/crashing-run.mjs', import.meta.url))
 

@@ -29,7 +29,7 @@ const AHEAD = Object.fromEntries(
 )
 
 /** Of so many settings the fast tier tries one. */
-const THIN = 3
+const THIN = 6
 
 /** Settings as on a command line. */
 type Texts = Readonly<Record<string, string | number | boolean>>
@@ -129,7 +129,7 @@ function othersOf(setting: Setting, current: unknown): Texts[string][] {
 }
 
 /**
- * Says which of the settings do nothing: each, in the fast tier every third one, is changed from what it is under `base`.
+ * Says which of the settings do nothing: each, in the fast tier every sixth one, is changed from what it is under `base`.
  * @returns a line for each that has no effect, or of which nobody knows another value.
  */
 async function idle(

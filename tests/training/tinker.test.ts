@@ -20,7 +20,7 @@ import type { ConversationCohort } from '../../src/world/conversations/cohort.ts
 import type { World } from '../../src/world/world.ts'
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
-import { rowsOf } from '../support/tiers.ts'
+import { rowsOf, thorough } from '../support/tiers.ts'
 import { type TinkerServiceOptions, tinkerService } from '../support/tinker-service.ts'
 
 const policy = (settings: object = {}) =>
@@ -469,12 +469,10 @@ describe('a training by a service', () => {
     return rewards
   }
 
-  test.each(
-    rowsOf([
-      ['grpo', 'ppo'],
-      ['gspo', 'cross_entropy'],
-    ]),
-  )('learns what there is to learn by %s, which goes as %s', async (loss, goesAs) => {
+  thorough.each([
+    ['grpo', 'ppo'],
+    ['gspo', 'cross_entropy'],
+  ])('learns what there is to learn by %s, which goes as %s', async (loss, goesAs) => {
     const service = await serve()
     const made = await trainer(service.url, loss, 25)
     const rewards = await train(made)

@@ -14,6 +14,7 @@ import { type ConversationCohort, createTrainer, createWorld, languageModel, rl,
 import { TextTeam } from '../../../src/training/text/learn/team.ts'
 import { opened, scriptedGateway } from '../../support/gateway.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { thorough } from '../../support/tiers.ts'
 
 const TASKS: Example[] = [{ prompt: 'x' }, { prompt: 'y' }]
 /** What a trainer's table tells of tasks; its replies are not asked for. */
@@ -50,7 +51,7 @@ const world = () =>
 const digest = (weights: Float32Array) => createHash('sha256').update(weights).digest('hex')
 
 describe('learning through a gateway', () => {
-  test('by updates of rl: the reward rises', { timeout: 60_000 }, async () => {
+  thorough('by updates of rl: the reward rises', { timeout: 60_000 }, async () => {
     const through = await world()
     const gateway = await opened({ world: through })
     const agents = runAgents({ gateway, tasks: TASKS, run: letters })

@@ -18,6 +18,7 @@ import { type TrunkOptions, trunk, withHeads } from '../../../src/policies/netwo
 import { networkModel } from '../../../src/policies/network/device-policy.ts'
 import type { PolicyDefinition, Sequence } from '../../../src/policies/policy.ts'
 import { doors } from '../../support/doors.ts'
+import { isThorough } from '../../support/tiers.ts'
 
 const plain: TrunkOptions = {
   filters: [],
@@ -83,10 +84,12 @@ test.each([
   },
 )
 
+const UPDATES = isThorough ? 300 : 100
+
 test.each([
   ['dense', dense({ hidden: [6], device: 'wasm' })],
   ['recurrent', recurrent({ units: 4, hidden: [6], sequenceLength: 8, burnIn: 2, device: 'wasm' })],
-])('%s: 300 updates leave the tensors and the heap that 50 left', async (_, policy) => {
+])(`%s: ${UPDATES} updates leave the tensors and the heap that 50 left`, async (_, policy) => {
   const { tf } = await startDevice('wasm')
   const heapBytes = () => {
     const { wasm } = tf.backend() as unknown as WasmBackend
@@ -96,7 +99,7 @@ test.each([
   const world = await createWorld({ environment, policy, numLanes: 6, seed: 2 })
   const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 1 }))
   let kept: object = {}
-  for await (const { update } of trainer.updates({ totalSteps: 300 * 96 })) {
+  for await (const { update } of trainer.updates({ totalSteps: UPDATES * 96 })) {
     const { numTensors, numBytes, numDataBuffers } = tf.memory()
     const found = { numTensors, numBytes, numDataBuffers, heapBytes: heapBytes() }
     if (update === 50) kept = found

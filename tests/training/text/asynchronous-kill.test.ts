@@ -1,4 +1,4 @@
-/** An asynchronous training that is killed. `npm test` kills a few times, `npm run faults` 50 times. */
+/** An asynchronous training that is killed. `npm run test:tiers` kills a few times, `npm run faults` 50 times. */
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { start } from '../../support/command.ts'
