@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { rolldown } from 'rolldown'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { rowsOf } from './support/tiers.ts'
 
 const root = new URL('..', import.meta.url).pathname
 const folder = mkdtempSync(join(tmpdir(), 'colonnade bundle é '))
@@ -51,7 +52,7 @@ function run(place: 'installed' | 'moved', file: string, threads: number) {
   return spawnSync(process.execPath, [join(folder, place, file), String(threads)], { cwd: folder, encoding: 'utf8' })
 }
 
-describe.each(Object.values(formats))('%s', (file) => {
+describe.each(rowsOf(Object.values(formats)))('%s', (file) => {
   test('trains in one thread and in two as the program does that is not bundled, and writes Arrow', () => {
     const plain = run('installed', 'main.mjs', 1)
     expect(plain.stdout).toMatch(/^[0-9a-f]{64}\n$/)

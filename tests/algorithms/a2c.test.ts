@@ -16,6 +16,7 @@ import {
   type UpdateMetrics,
 } from '../../dist/src/index.js'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 interface Trained {
   readonly environment: EnvironmentDefinition
@@ -66,10 +67,12 @@ const seeing: Trained = {
   numSteps: 5,
 }
 
-test.each([
+const rollouts = [
   ['an action mask', masked],
   ['a box action', boxed],
-])('an update leaves the same bits on 1 to 3 threads with %s', async (_, trained) => {
+] as const
+
+test.each(rowsOf(rollouts))('an update leaves the same bits on 1 to 3 threads with %s', async (_, trained) => {
   const [one, ...others] = await Promise.all(
     [1, 2, 3].map(async (threads) => {
       const trainer = await trainerOf(trained, threads)

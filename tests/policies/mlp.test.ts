@@ -244,7 +244,10 @@ describe('starting weights', () => {
   test('point in all directions: the mean over many keys is 0', () => {
     const n = 300
     const means = new Float64Array(7 * 16)
-    for (let key = 0; key < n; key++) for (let i = 0; i < means.length; i++) means[i]! += start(3, key).weights[i]! / n
+    for (let key = 0; key < n; key++) {
+      const { weights } = start(3, key)
+      for (let i = 0; i < means.length; i++) means[i]! += weights[i]! / n
+    }
     // Each is at most √2 in size and has a mean square of 2 / 16: five standard errors.
     expect(Math.max(...means.map(Math.abs))).toBeLessThan(5 * Math.sqrt(2 / 16 / n))
   })

@@ -40,7 +40,7 @@ export function namesOfEntries(): Map<string, ExportedName[]> {
   const { config } = ts.readConfigFile(`${root}/tsconfig.json`, ts.sys.readFile)
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)
   const paths = entries.map((entry) => root + entry.declarations)
-  const program = ts.createProgram(paths, { ...options, noEmit: true, incremental: false })
+  const program = ts.createProgram(paths, { ...options, noLib: true, types: [], noEmit: true })
   const checker = program.getTypeChecker()
   const namesOf = (path: string): ExportedName[] => {
     const module = checker.getSymbolAtLocation(program.getSourceFile(path)!)!

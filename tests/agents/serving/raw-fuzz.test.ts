@@ -16,10 +16,9 @@ import { writeQwen3 } from '../../support/qwen3-folder.ts'
 import { connected, drawer, type RightRequest, rawAsk, rawRequest, sendRaw } from '../../support/raw-http.ts'
 import { metricLines, writeConversations, writeRun } from '../../support/run-folders.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
-import { isThorough } from '../../support/tiers.ts'
 
 const isLong = import.meta.env.MODE === 'fuzz-servers'
-const COUNT = isLong ? Number(process.env.COUNT ?? 20_000) : isThorough ? 300 : 100
+const COUNT = isLong ? Number(process.env.COUNT ?? 20_000) : 300
 const SEED = Number(process.env.SEED ?? 1)
 const AT_ONCE = 24
 const KEY = 'an operator of this test'
