@@ -713,8 +713,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
 
   test('runs that is a file, where the folder without a name would go', async () => {
     await writeFile(join(here, 'runs'), 'kept')
-    const training = start('timeout', ['5', process.execPath, MAIN, 'train', 'CartPole-v1', ...SMALL], { cwd: here })
-    const { code, stderr } = await training.ended
+    const { code, stderr } = await colonnade(['train', 'CartPole-v1', ...SMALL], here)
     expect(code).toBe(1)
     expect(stderr).toMatch(/runs.+: got .+, expected/)
   })

@@ -7,6 +7,9 @@ import { beforeEach, expect, test } from 'vitest'
 import { stalenessMetrics } from '../../src/training/loop/metrics.ts'
 import { colonnade, type Ended, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { seeded } from '../support/tiers.ts'
+
+const random = seeded(1)
 
 let here: string
 beforeEach(async () => {
@@ -34,7 +37,7 @@ test('a run killed at random moments and resumed leaves what one does that nobod
     const args = isBegun ? ['resume', 'killed', ...others] : ['train', ...words, 'totalSteps=40960', 'out=killed']
     const { process: child, ended, printed } = start(process.execPath, [MAIN, ...args], { cwd: here })
     await printed('  killed\n')
-    if (kill < 6) await Promise.race([ended, pause(20 + Math.random() * 120)])
+    if (kill < 6) await Promise.race([ended, pause(20 + random() * 120)])
     else await ended
     child.kill('SIGKILL')
     last = await ended

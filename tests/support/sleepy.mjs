@@ -1,9 +1,16 @@
-/** CartPole-v1 whose steps take a while, each another, and may fail at some step of a worker. */
+/** CartPole-v1 whose steps take a while, each another while, and may fail at some step of a worker. */
 import { integer, number } from '../../dist/src/entries/settings.js'
 import { cartPole, defineEnvironment } from '../../dist/src/index.js'
 
 const sleeper = new Int32Array(new SharedArrayBuffer(4))
 let calls = 0
+
+/** The same in every run: of a number of 32 bits that is stepped on. */
+let state = 1
+function chance() {
+  state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+  return state / 2 ** 32
+}
 
 export const sleepy = defineEnvironment({
   id: 'Sleepy-v0',
@@ -22,7 +29,7 @@ export const sleepy = defineEnvironment({
       step(lanes, from, to) {
         calls++
         if (calls === failsAt) throw new Error('the cart is broken')
-        if (sleep > 0) Atomics.wait(sleeper, 0, 0, Math.random() * sleep)
+        if (sleep > 0) Atomics.wait(sleeper, 0, 0, chance() * sleep)
         step(lanes, from, to)
       },
     }

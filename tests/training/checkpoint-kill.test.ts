@@ -8,6 +8,9 @@ import { listCheckpoints, readCheckpoint, writeCheckpoint } from '../../src/trai
 import { manifest, tensor } from '../support/checkpoints.ts'
 import { start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { seeded } from '../support/tiers.ts'
+
+const random = seeded(1)
 
 let run: string
 beforeEach(async () => {
@@ -27,7 +30,7 @@ describe('a checkpoint', () => {
       }
       const child = start(process.execPath, [fileURLToPath(new URL('../support/prune.mjs', import.meta.url)), run])
       await child.printed('pruning')
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 15))
+      await new Promise((resolve) => setTimeout(resolve, random() * 15))
       child.process.kill('SIGKILL')
       await child.ended
       const updates = await listCheckpoints(run)
@@ -44,7 +47,7 @@ describe('a checkpoint', () => {
     for (let kill = 0; kill < 12; kill++) {
       const child = start(process.execPath, [script, run])
       await Promise.race([once(child.process.stdout!, 'data'), child.ended])
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 60))
+      await new Promise((resolve) => setTimeout(resolve, random() * 60))
       child.process.kill('SIGKILL')
       const { code, stdout, stderr } = await child.ended
       expect(code, stderr).toBeNull()

@@ -11,6 +11,7 @@ import { InputError } from '../../src/index.ts'
 import { start } from '../support/command.ts'
 import { faults, type Kind, putFault, SETTINGS, traces, trainIn } from '../support/faults.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { seeded } from '../support/tiers.ts'
 
 const isLong = import.meta.env.MODE === 'faults'
 const HOUR_MS = 3_600_000
@@ -87,6 +88,7 @@ describe.each(['control', 'text'] as const)('of a %s training', (kind) => {
       const { expected } = await whole(kind)
       let longest = 0
       let unfinished = 0
+      const random = seeded(1)
       for (let kill = -3; kill < KILLS; kill++) {
         const folder = join(await temporaryFolder(), 'run')
         const { process: child, ended, printed } = launch(kind, 0, folder)
@@ -95,7 +97,7 @@ describe.each(['control', 'text'] as const)('of a %s training', (kind) => {
         else while (!existsSync(folder)) await pause(1)
         const from = performance.now()
         if (kill >= 0) {
-          await pause(Math.random() * longest)
+          await pause(random() * longest)
           child.kill('SIGKILL')
         }
         const { code, stderr } = await ended

@@ -3,6 +3,9 @@ import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { seeded } from '../../support/tiers.ts'
+
+const random = seeded(1)
 
 const KILLS = import.meta.env.MODE === 'faults' ? 50 : 4
 const script = fileURLToPath(new URL('../../support/asynchronous-run.mjs', import.meta.url))
@@ -35,7 +38,7 @@ test('goes on after kill -9 at random moments: nothing saved is lost, no prompt 
       })
       await Promise.race([child.printed('"what"'), child.ended])
       if (killed < KILLS) {
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * 120))
+        await new Promise((resolve) => setTimeout(resolve, random() * 120))
         if (!isOver && child.process.kill('SIGKILL')) killed++
       }
       const { code, stdout, stderr } = await child.ended
