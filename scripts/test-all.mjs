@@ -26,6 +26,7 @@ const PARTS = [
   'test:lerobot',
   'test:exports',
   'test:hub',
+  'test:clients',
   'test:tinker',
   'runtimes',
   'matrix',

@@ -35,9 +35,10 @@ export async function scriptedGateway(
   say: (prompt: string, turn: number) => string | null,
   options: Partial<GatewayOptions> = {},
   template = TOOL_TEMPLATE,
+  context = 400,
 ) {
   const folder = await temporaryFolder()
-  await writeQwen3(join(folder, 'tiny'), { context: 400, template })
+  await writeQwen3(join(folder, 'tiny'), { context, template })
   const tokenizer = await loadTokenizer(join(folder, 'tiny'))
   const seen: SeenTurn[] = []
   const scripts = new Map<object, { readonly ids: readonly number[] | null; readonly turn: SeenTurn }>()

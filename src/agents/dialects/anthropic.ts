@@ -1,6 +1,7 @@
 /** Anthropic's Messages, as chat completions: requests one way, answers and streams the other. */
 import { randomUUID } from 'node:crypto'
-import type { Body, RequestError } from '../../base/http/server.ts'
+import { show } from '../../base/errors.ts'
+import { type Body, RequestError } from '../../base/http/server.ts'
 import { badField, booleanField, objectField, textsField } from '../serving/fields.ts'
 import { type ChatAnswered, type ChatChunk, type Dialect, finishOf } from './dialect.ts'
 import type { Hints } from './hints.ts'
@@ -13,6 +14,7 @@ const STOPS: Readonly<Record<string, string>> = { length: 'max_tokens', tool_cal
 export const anthropic: Dialect = {
   toChat(body, hints) {
     checkDialect(body, 'messages', hints)
+    checkThread(body.thread)
     return {
       ...drawingOf(body),
       messages: [...systemOf(body.system), ...messagesOf(body.messages)],
@@ -73,7 +75,20 @@ export const anthropic: Dialect = {
     yield { type: 'message_delta', delta: end, usage: usageOf(usage, usage?.completion_tokens ?? 0) }
     yield { type: 'message_stop' }
   },
-  errorBody: ({ status, message }: RequestError) => ({ type: 'error', error: { type: kindOf(status), message } }),
+  errorBody: ({ status, message, code }: RequestError) => {
+    const details = code === NO_THREADS ? { details: { error_code: code, unsupported: ['thread'] } } : {}
+    return { type: 'error', error: { type: kindOf(status), message, ...details } }
+  },
+}
+
+/** By this clients know that they have to send the whole conversation; Anthropic's tool runner then does. */
+const NO_THREADS = 'thread_unsupported_request'
+
+/** A thread is a conversation that the server keeps, and of which requests send what is new. @throws RequestError for any. */
+function checkThread(thread: unknown): void {
+  if (thread === undefined || thread === null) return
+  const why = `thread: got ${show(thread)}, expected none: send the whole conversation in messages`
+  throw new RequestError(400, why, { param: 'thread', code: NO_THREADS })
 }
 
 function kindOf(status: number): string {

@@ -24,7 +24,7 @@ export const DRAWING = ['temperature', 'top_p', 'top_k', 'min_p', 'seed'] as con
 /** Fields that mean the same in all dialects, whichever of them documents it. */
 const SHARED: Rules = {
   ...each('taken', 'model', 'stream', 'tools', 'tool_choice', ...DRAWING),
-  ...each('hint', 'metadata', 'user', 'service_tier', 'store', 'safety_identifier', 'client_metadata', 'thread'),
+  ...each('hint', 'metadata', 'user', 'service_tier', 'store', 'safety_identifier', 'client_metadata'),
   ...each('hint', 'prompt_cache_key', 'prompt_cache_retention', 'cache_control', 'cache_salt', 'priority', 'verbosity'),
   // What changes the distribution of tokens, in the words of OpenAI, vLLM, SGLang and llama.cpp.
   ...each([0], 'frequency_penalty', 'presence_penalty', 'min_tokens', 'mirostat', 'dry_multiplier', 'xtc_probability'),
@@ -67,7 +67,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
   },
   messages: {
     ...SHARED,
-    ...each('taken', 'messages', 'system', 'max_tokens', 'stop_sequences', 'thinking', 'output_config'),
+    ...each('taken', 'messages', 'system', 'max_tokens', 'stop_sequences', 'thinking', 'output_config', 'thread'),
     ...{ container: 'hint', mcp_servers: [[]], context_management: [{}], output_format: [] },
     ...{ stop: [], n: [1], max_completion_tokens: [], response_format: [] },
   },

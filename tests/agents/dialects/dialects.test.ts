@@ -298,7 +298,7 @@ describe('Messages', () => {
     const tools = [{ name: 'add', description: 'adds', input_schema: { type: 'object' } }]
     const more = [{ type: 'custom', name: 'now', input_schema: {} }]
     const counted = new Hints()
-    const ignored = ['metadata', 'service_tier', 'container', 'thread', 'cache_control']
+    const ignored = ['metadata', 'service_tier', 'container', 'cache_control']
     const passed = { model: 'm', temperature: 0.5, top_p: 0.9, top_k: 3, thinking: { type: 'disabled' } }
     const body = {
       ...Object.fromEntries(ignored.map((name) => [name, 'any'])),
@@ -387,6 +387,7 @@ describe('Messages', () => {
     [{ messages: [], mcp_servers: [1] }, 'mcp_servers', 'this server cannot do that'],
     [{ messages: [], context_management: { edits: [] } }, 'context_management', 'this server cannot do that'],
     [{ messages: [], stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
+    [{ messages: [], thread: { type: 'create' } }, 'thread', 'expected none: send the whole conversation'],
     [{ messages: [], presence_penalty: 1 }, 'presence_penalty', 'expected 0: this server cannot do that; it draws'],
   ])('refuses %j by name', (body, param, words) => expectRefused(anthropic, body, param, words))
 
@@ -463,5 +464,8 @@ describe('Messages', () => {
   ])('tells an error of status %i as %s', (status, type) => {
     const body = anthropic.errorBody!(new RequestError(status, 'why'))
     expect(body).toEqual({ type: 'error', error: { type, message: 'why' } })
+    const details = { error_code: 'thread_unsupported_request', unsupported: ['thread'] }
+    const threaded = new RequestError(status, 'why', { code: 'thread_unsupported_request' })
+    expect(anthropic.errorBody!(threaded)).toEqual({ type: 'error', error: { type, message: 'why', details } })
   })
 })
