@@ -48,6 +48,11 @@ test('custom-algorithm learns CartPole by its own loss', async () => {
   for (const [, kl] of output.matchAll(/KL ([\d.]+)/g)) expect(Number(kl)).toBeLessThan(0.1)
 })
 
+test('custom-optimizer learns CartPole by Lion', async () => {
+  const returns = [...(await run('custom-optimizer.js')).matchAll(/return ([\d.]+)/g)].map(([, value]) => Number(value))
+  expect(returns.at(-1)).toBeGreaterThan(150)
+})
+
 test('colony keeps a population alive over many generations', async () => {
   const lines = [...(await run('colony.js')).matchAll(/(\d+) agents, the youngest of generation (\d+); (\d+) births/g)]
   const figures = lines.map(([, ...figures]) => figures.map(Number))
@@ -139,6 +144,7 @@ test('every example is run here', () => {
     'custom-algorithm.js',
     'custom-environment.js',
     'custom-loss.js',
+    'custom-optimizer.js',
     'export-policy.js',
     'from-objects.js',
     'guess-the-number.js',

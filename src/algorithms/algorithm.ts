@@ -8,7 +8,7 @@
  * for one that a module exports. Nobody above knows an algorithm by its name, but the presets.
  */
 import type { Clock } from '../base/clock.ts'
-import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
+import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { checkMetrics, type Metrics } from '../base/metrics.ts'
 import type { Random } from '../base/random.ts'
@@ -67,12 +67,13 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   module?: string
   settings: S
   metrics: M
-  make(parameters: SettingValues<S>): AlgorithmModel
+  /** `parts` are what its settings made by `part` name, like the optimizer. */
+  make(parameters: SettingValues<S>, parts: Parts): AlgorithmModel
 }): AlgorithmFactory<S, M> {
   checkGiven('options of defineAlgorithm', options, ['id', 'settings', 'metrics', 'make'])
   const { metrics } = options
-  const factory = defineFactory('algorithm', options, (parameters) => {
-    const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters)
+  const factory = defineFactory('algorithm', options, (parameters, parts) => {
+    const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters, parts)
     for (const [name, count] of Object.entries({ numSteps, numMinibatches })) {
       if (!(Number.isSafeInteger(count) && count >= 1)) {
         throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')

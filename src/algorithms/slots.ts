@@ -9,7 +9,7 @@ import { NUM_SLOTS } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LearnerContext } from './algorithm.ts'
-import { type OptimizerColumns, type OptimizerSettings, optimizerStep, powersAfter } from './optimizer.ts'
+import { type OptimizerColumns, type OptimizerSettings, optimizerStep, powersAfter } from './optimizers/optimizer.ts'
 
 /** From this many parameters on, threads share a step of the optimizer: with fewer, meeting once more takes longer. */
 const SHARED_PARAMETERS = 65_536

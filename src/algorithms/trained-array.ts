@@ -3,12 +3,12 @@ import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import {
   type OptimizerColumns,
-  type OptimizerPart,
   type OptimizerSettings,
   optimizerStep,
   powersAfter,
   startOptimizer,
-} from './optimizer.ts'
+  type TrainedPart,
+} from './optimizers/optimizer.ts'
 
 /** The columns beside the weights. */
 export interface TrainedColumns {
@@ -24,10 +24,10 @@ export class TrainedArray {
   readonly gradient: Float32Array
   readonly #columns: TrainedColumns
   readonly #kernels: Kernels
-  readonly #parts: readonly OptimizerPart[]
+  readonly #parts: readonly TrainedPart[]
 
   /** `parts` say which weights decay; all do where there are none. */
-  constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parts: readonly OptimizerPart[] = []) {
+  constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parts: readonly TrainedPart[] = []) {
     this.weights = weights
     this.gradient = columns.gradient.subarray(0, weights.length)
     this.#columns = columns

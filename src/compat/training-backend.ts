@@ -6,7 +6,12 @@
 import { join } from 'node:path'
 import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses/losses.ts'
 import { grpo } from '../algorithms/losses/named-losses.ts'
-import { checkOptimizer, learningRateOf, learningRateSetting, optimizerSettings } from '../algorithms/optimizer.ts'
+import {
+  checkOptimizer,
+  learningRateOf,
+  learningRateSetting,
+  optimizerSettings,
+} from '../algorithms/optimizers/optimizer.ts'
 import { rlRates } from '../algorithms/tokens/rl.ts'
 import { sftRates } from '../algorithms/tokens/sft.ts'
 import { markLearned, packBatch } from '../algorithms/tokens/token-batch.ts'

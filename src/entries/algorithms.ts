@@ -49,6 +49,12 @@ export {
   type OnPolicyOptions,
   onPolicySettings,
 } from '../algorithms/on-policy/on-policy.ts'
+export {
+  defineOptimizer,
+  type Optimizer,
+  type OptimizerPart,
+  type OptimizerStep,
+} from '../algorithms/optimizers/define-optimizer.ts'
 export type { GroupAdvantages, RewardedAnswer } from '../algorithms/tokens/group-advantages.ts'
 export { type Staleness, stalenessSettings } from '../algorithms/tokens/staleness.ts'
 export type { TokenBatch } from '../algorithms/tokens/token-batch.ts'

@@ -7,7 +7,7 @@ import {
   decayingParts,
   learningRateOf,
   type OptimizerSettings,
-} from '../../src/algorithms/optimizer.ts'
+} from '../../src/algorithms/optimizers/optimizer.ts'
 import { algorithmFactory, algorithms } from '../../src/algorithms/registry.ts'
 import { rl, rlRates, rlSettings } from '../../src/algorithms/tokens/rl.ts'
 import { sft, sftSettings } from '../../src/algorithms/tokens/sft.ts'
@@ -111,9 +111,11 @@ describe('what no range says', () => {
     expect(check({})).not.toThrow()
     expect(check({ optimizer: 'rmsprop' })).not.toThrow()
     expect(check({ optimizer: 'adam', momentum: 0, beta1: 0.5, beta2: 0.5 })).not.toThrow()
-    expect(check({ optimizer: 'adam' })).toThrow('sft.momentum: got 0.9, expected 0 with optimizer adam')
-    expect(check({ beta1: 0.8 })).toThrow('sft.beta1: got 0.8, expected 0.9, or optimizer adam: sgd has none')
-    expect(check({ optimizer: 'rmsprop', beta2: 0.9 })).toThrow('sft.beta2: got 0.9, expected 0.999, or optimizer adam')
+    expect(check({ optimizer: 'adam' })).toThrow('sft.momentum: got 0.9, expected 0: adam takes beta1 and beta2')
+    expect(check({ beta1: 0.8 })).toThrow('sft.beta1: got 0.8, expected 0.9: sgd takes momentum')
+    expect(check({ optimizer: 'rmsprop', beta2: 0.9 })).toThrow(
+      'sft.beta2: got 0.9, expected 0.999: rmsprop takes momentum',
+    )
     expect(() => sft({ optimizer: 'sgd', beta1: 0.5 })).toThrow('sft.beta1')
     expect(() => rl({ momentum: 0.5 })).toThrow('rl.momentum')
   })

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, prepareLoss } from '../../src/algorithms/losses/losses.ts'
-import type { OptimizerSettings } from '../../src/algorithms/optimizer.ts'
+import type { OptimizerSettings } from '../../src/algorithms/optimizers/optimizer.ts'
 import { markLearned, minibatchOf, packBatch } from '../../src/algorithms/tokens/token-batch.ts'
 import { tokenUpdatePlan } from '../../src/algorithms/tokens/token-thread.ts'
 import { InputError } from '../../src/base/errors.ts'

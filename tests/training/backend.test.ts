@@ -1,7 +1,7 @@
 /** Backends by the contract: the one of this process, alone and in a team, and one of a few lines. */
 
 import { expect, test } from 'vitest'
-import { optimizerSettings } from '../../src/algorithms/optimizer.ts'
+import { optimizerSettings } from '../../src/algorithms/optimizers/optimizer.ts'
 import { tokenLearnerPlan } from '../../src/algorithms/tokens/token-learner.ts'
 import { Clock } from '../../src/base/clock.ts'
 import { Random } from '../../src/base/random.ts'

@@ -20,7 +20,7 @@ import {
   type LearnerShape,
   type LossKind,
 } from '../algorithm.ts'
-import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizer.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
 import { Slots, slotsPlan } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
@@ -176,9 +176,9 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
     module,
     settings,
     metrics,
-    make(parameters) {
+    make(parameters, parts) {
       const values = parameters as unknown as OffPolicyValues
-      checkOptimizer(id, values)
+      checkOptimizer(id, values, parts)
       const { numSteps, gamma } = values
       const sums = Object.keys(options.metrics)
       return {

@@ -28,7 +28,7 @@ import {
   type LossKind,
 } from '../algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
-import { checkOptimizer, type OptimizerName, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizer.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
 import { Slots, slotsPlan } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
@@ -41,7 +41,7 @@ export interface OnPolicyDefaults {
   readonly gaeLambda?: number
   readonly normalizeAdvantage?: boolean
   readonly valueCoef?: number
-  readonly optimizer?: OptimizerName
+  readonly optimizer?: string
 }
 
 /** The settings that all of them declare. Defaults that are not given are those of `ppo`. */
@@ -201,9 +201,9 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
     module,
     settings,
     metrics,
-    make(parameters) {
+    make(parameters, parts) {
       const values = parameters as unknown as OnPolicyValues
-      checkOptimizer(id, values)
+      checkOptimizer(id, values, parts)
       const { numSteps, gamma, numMinibatches = 1 } = values
       const sums = Object.keys(options.metrics)
       return {

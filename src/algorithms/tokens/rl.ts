@@ -20,7 +20,7 @@ import type { TokenLossFactory } from '../losses/define-token-loss.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from '../losses/loss-presets.ts'
 import type { LossSettings } from '../losses/loss-settings.ts'
 import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
-import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizer.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizers/optimizer.ts'
 import { schedules } from '../schedule.ts'
 import { rlMetrics } from './text-metrics.ts'
 
@@ -119,7 +119,7 @@ export function rl(
   const { lossSettings = {}, ...given } = parameters
   const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, parts))
   const filter = groupFilterOf(parts.filter ?? settings.filter, settings.filterSettings)
-  checkOptimizer('rl', settings)
+  checkOptimizer('rl', settings, parts)
   const loss = lossOf(settings, lossSettings, ownLoss(parts))
   const comparesGroup = loss.settings.advantage === 'group' && loss.advantages === null
   if (comparesGroup && loss.settings.lone === 'mask' && settings.groupSize === 1) {

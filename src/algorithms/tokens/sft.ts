@@ -3,7 +3,7 @@ import { type DefinitionRecord, defineFactory, type Factory } from '../../base/d
 import type { Metrics } from '../../base/metrics.ts'
 import { choice, integer, number, type SettingValues } from '../../base/settings.ts'
 import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
-import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizer.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizers/optimizer.ts'
 import { schedules } from '../schedule.ts'
 import { sftMetrics } from './text-metrics.ts'
 
@@ -31,8 +31,8 @@ export interface SftDefinition extends DefinitionRecord {
 const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   'algorithm',
   { id: 'sft', module: import.meta.url, settings: sftSettings },
-  (settings) => {
-    checkOptimizer('sft', settings)
+  (settings, parts) => {
+    checkOptimizer('sft', settings, parts)
     return { settings, loss: describeLoss('sft'), metrics: sftMetrics }
   },
 )

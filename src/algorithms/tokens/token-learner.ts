@@ -19,7 +19,7 @@ import type { TransformerModel } from '../../language/transformer/model.ts'
 import { packedPlan } from '../../language/transformer/packed.ts'
 import { type BaseWeights, bitsOf } from '../../language/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
-import { decayingParts, type OptimizerSettings, optimizerPlan } from '../optimizer.ts'
+import { decayingParts, type OptimizerSettings, optimizerPlan } from '../optimizers/optimizer.ts'
 import { TrainedArray } from '../trained-array.ts'
 import type { TokenBatch } from './token-batch.ts'
 import {

@@ -3,7 +3,7 @@
  * safetensors files, are the same for all of them; what is their own is what the weights say of tokens, and what derivatives of
  * a loss come to.
  */
-import { optimizerPlan } from '../../algorithms/optimizer.ts'
+import { optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { TokensSaid } from '../../algorithms/tokens/token-thread.ts'
 import { TrainedArray } from '../../algorithms/trained-array.ts'

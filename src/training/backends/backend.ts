@@ -11,7 +11,7 @@
  * `defineBackend`.
  */
 import { differentiateLoss, type LossDescriptor, type LossTotals } from '../../algorithms/losses/losses.ts'
-import type { OptimizerSettings } from '../../algorithms/optimizer.ts'
+import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { BatchLoss, Together, TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
 import type {

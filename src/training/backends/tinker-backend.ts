@@ -5,7 +5,7 @@
  * The service tells log-probabilities and no entropies, at temperature 1 and over the whole vocabulary. What it cannot do is refused
  * before anything is asked of it.
  */
-import type { OptimizerSettings } from '../../algorithms/optimizer.ts'
+import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
 import type { TokensSaid } from '../../algorithms/tokens/token-thread.ts'

@@ -130,7 +130,7 @@ async function configure(
     kind: 'conversations',
     environment,
     policy: languageModel({ ...part('languageModel.'), ...(needsCritic ? { critic: true } : {}) } as never),
-    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
+    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never, await partsGiven('sft.', sftSettings, overrides)),
     rl: reinforced,
     settings,
     engine,
@@ -234,7 +234,7 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
         ? await remakeBuiltIn(environment, origin)
         : await revive<TextEnvironmentDefinition>('text environment', environment, origin),
     policy: languageModel(policy.parameters as never),
-    sft: config.sft === null ? null : sft(config.sft.parameters as never),
+    sft: config.sft === null ? null : await remake(sft, sftSettings, recordFrom(folder, config.sft), origin),
     rl: config.rl === null ? null : await remake(rl, rlSettings, recordFrom(folder, config.rl), origin),
     settings,
     engine: await engineOf(settings, origin),

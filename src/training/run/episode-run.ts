@@ -47,6 +47,7 @@ import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
 import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './find-parts.ts'
 import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './keys.ts'
 import type { RunKind, SharedSummary } from './kind.ts'
+import { partsGiven } from './parts.ts'
 import { reachedByPreset } from './presets.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { SHARED_RESUMED } from './settings.ts'
@@ -104,10 +105,11 @@ async function configure(
     ...wrappers.map((wrapper) => wrapper(valuesOf(`${wrapper.id}.`, keys, values) as never)),
   )
   const recorded = from === '' ? null : await readRecorded(from, environment)
-  const learner = algorithm({
+  const learning = {
     ...valuesOf(`${algorithm.id}.`, keys, values),
     ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
-  } as never)
+  }
+  const learner = algorithm(learning as never, await partsGiven(`${algorithm.id}.`, algorithm.settings, texts))
   checkRecorded(learner, settings, values, recorded, systems.length)
   checkOpponents(settings, environment)
   const lanes = recorded === null || values.has('numLanes') ? undefined : lanesOf(recorded, from)

@@ -2,7 +2,14 @@
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../../algorithms/registry.ts'
-import { type DefinitionRecord, findFactory, isModulePath, revive } from '../../base/definition.ts'
+import {
+  type DefinitionRecord,
+  type Factory,
+  findFactory,
+  isModulePath,
+  remake,
+  revive,
+} from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { parseSetting, type Setting, type Settings, strings, text } from '../../base/settings.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
@@ -129,10 +136,13 @@ export async function reviveParts(
     noun: string,
     record: DefinitionRecord,
     builtIn: (id: string) => unknown,
-  ): D | Promise<D> =>
-    record.module
-      ? revive<D>(noun, recordFrom(folder, record), { ...trust, folder })
-      : (builtIn(record.id) as (parameters: object) => D)(record.parameters)
+  ): Promise<D> => {
+    const origin = { ...trust, folder }
+    const named = recordFrom(folder, record)
+    if (record.module) return revive<D>(noun, named, origin)
+    const factory = builtIn(record.id) as Factory<Settings, D>
+    return remake(factory, factory.settings, named, origin)
+  }
   const { wrappers = [], ...inside } = environment
   if (!Array.isArray(wrappers)) throw new InputError(`wrappers of ${folder}`, show(wrappers), 'a list')
   const around: WrapperDefinition[] = []

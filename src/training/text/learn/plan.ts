@@ -7,7 +7,7 @@
  * and only then are weights read. Whoever loads a model gets the field's defaults; a task's preset is for new models.
  */
 import { availableParallelism } from 'node:os'
-import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizer.ts'
+import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../../algorithms/tokens/rl.ts'
 import { sft, sftRates } from '../../../algorithms/tokens/sft.ts'
 import { MICRO_BATCH_ROWS } from '../../../algorithms/tokens/token-learner.ts'

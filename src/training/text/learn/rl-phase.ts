@@ -1,6 +1,6 @@
 /** Updates of reinforcement learning: conversations are collected, and an update is made of them. */
 import { totalsOf } from '../../../algorithms/losses/losses.ts'
-import { learningRateOf } from '../../../algorithms/optimizer.ts'
+import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
 import { type RlDefinition, rlRates } from '../../../algorithms/tokens/rl.ts'
 import { minibatchOf, packBatch, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'

@@ -1,6 +1,6 @@
 /** Supervised steps on the environment's own answers, the examples in an order of each epoch's own. */
 import { prepareLoss } from '../../../algorithms/losses/losses.ts'
-import { learningRateOf } from '../../../algorithms/optimizer.ts'
+import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
 import { type SftDefinition, sftRates } from '../../../algorithms/tokens/sft.ts'
 import { markLearned, packBatch, type TokenSequences } from '../../../algorithms/tokens/token-batch.ts'

@@ -16,7 +16,7 @@ import {
   learningRateOf,
   learningRateSetting,
   optimizerSettings,
-} from '../../../algorithms/optimizer.ts'
+} from '../../../algorithms/optimizers/optimizer.ts'
 import { rlRates } from '../../../algorithms/tokens/rl.ts'
 import { packBatch, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import {

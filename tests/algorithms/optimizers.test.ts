@@ -1,0 +1,133 @@
+/** Optimizers by their contract: one of your own in a file, in this thread, in others, and in a run that is resumed. */
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { lion } from '../../examples/custom-optimizer.ts'
+import { rl } from '../../src/algorithms/tokens/rl.ts'
+import { sft } from '../../src/algorithms/tokens/sft.ts'
+import { defineOptimizer, dqn } from '../../src/entries/algorithms.ts'
+import { cartPole, createTrainer, createWorld, type EpisodeCohort, mlp, ppo, type Trainer } from '../../src/index.ts'
+import { readCheckpoint } from '../../src/training/folder/checkpoint.ts'
+import { colonnade, SMALL } from '../support/command.ts'
+import { advanceTo, columnsOf } from '../support/small-training.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+/** The built-in `sgd`, written outside. */
+const ownSgd = defineOptimizer({
+  id: 'own-sgd',
+  takes: ['momentum'],
+  moments: 1,
+  step({ weights, moment, gradient, gradientScale, learningRate, settings, length }) {
+    const { momentum, weightDecay } = settings
+    for (let i = 0; i < length; i++) {
+      moment[i] = momentum * moment[i]! + gradient[i]! * gradientScale
+      weights[i] = weights[i]! - learningRate * (moment[i]! + weightDecay * weights[i]!)
+    }
+  },
+})
+
+/** Adam with its bias corrections, written outside from the paper. */
+const ownAdam = defineOptimizer({
+  id: 'own-adam',
+  takes: ['beta1', 'beta2'],
+  moments: 2,
+  powersOf: ['beta1', 'beta2'],
+  step({ weights, moment, squareMoment, gradient, gradientScale, learningRate, settings, powers, length }) {
+    const { beta1, beta2, epsilon } = settings
+    for (let i = 0; i < length; i++) {
+      const g = gradient[i]! * gradientScale
+      moment[i] = beta1 * moment[i]! + (1 - beta1) * g
+      squareMoment[i] = beta2 * squareMoment[i]! + (1 - beta2) * g * g
+      const [first, second] = [moment[i]! / (1 - powers[0]!), squareMoment[i]! / (1 - powers[1]!)]
+      weights[i]! -= (learningRate * first) / (Math.sqrt(second) + epsilon)
+    }
+  },
+})
+
+type Given = Parameters<typeof ppo>
+
+async function trained(...given: Given): Promise<Trainer<EpisodeCohort>> {
+  const environment = cartPole()
+  const world = await createWorld({ environment, policy: mlp({ hidden: [8] }), numLanes: 4, seed: 1, kernels: 'plain' })
+  const [settings, parts] = given
+  const algorithm = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, ...settings }, parts)
+  const trainer = createTrainer(world, algorithm) as Trainer<EpisodeCohort>
+  await advanceTo(trainer, 4)
+  return trainer
+}
+
+const weightsOf = (trainer: Trainer<EpisodeCohort>) => [...trainer.world.cohort().weights]
+
+describe('an optimizer from outside', () => {
+  test('is the built-in one where it does the same: sgd with momentum and decay, to the bit', async () => {
+    const settings = { momentum: 0.9, weightDecay: 0.01, learningRate: 0.02 }
+    const builtIn = await trained({ ...settings, optimizer: 'sgd' })
+    const own = await trained(settings, { optimizer: ownSgd })
+    expect(columnsOf(own)).toEqual(columnsOf(builtIn))
+    expect(weightsOf(await trained({ ...settings, momentum: 0.8, optimizer: 'sgd' }))).not.toEqual(weightsOf(own))
+  })
+
+  test('is handed the powers of its settings: Adam from the paper', async () => {
+    const settings = { beta1: 0.8, beta2: 0.95, learningRate: 0.01 }
+    const builtIn = weightsOf(await trained(settings))
+    const own = weightsOf(await trained(settings, { optimizer: ownAdam }))
+    for (const [i, weight] of own.entries()) expect(weight).toBeCloseTo(builtIn[i]!, 4)
+    expect(weightsOf(await trained({ learningRate: 0.01 }))).not.toEqual(builtIn)
+  })
+
+  test.each([
+    ['ppo', ppo],
+    ['dqn', dqn],
+    ['sft', sft],
+    ['rl', rl],
+  ] as const)('is a part of %s, whose settings it takes or refuses', (name, algorithm) => {
+    const make = algorithm as typeof ppo
+    expect((make({ beta1: 0.5 }, { optimizer: lion }).parameters as { optimizer: string }).optimizer).toBe('lion')
+    expect(() => make({ momentum: 0.5 }, { optimizer: lion })).toThrow(
+      `${name}.momentum: got 0.5, expected 0: lion takes beta1 and beta2`,
+    )
+    expect(() => make({ optimizer: 'adm' })).toThrow(
+      `${name}.optimizer: got "adm" (did you mean "adam"?), expected one of adam, sgd`,
+    )
+    const none = Object.assign(() => 1, { id: 'none' })
+    expect(() => make({}, { optimizer: none })).toThrow('got none, expected an optimizer made by defineOptimizer')
+    const taken = defineOptimizer({ id: 'adam', step() {} })
+    expect(() => make({}, { optimizer: taken })).toThrow(
+      'got another adam than before, expected an id that is not taken',
+    )
+  })
+
+  test.each([
+    [{ id: '' }, 'optimizer id: got "", expected a name'],
+    [{ moments: 3 }, 'optimizer mine, moments: got 3, expected 0, 1 or 2'],
+  ])('is refused as %j', (wrong, message) => {
+    expect(() => defineOptimizer({ id: 'mine', step() {}, ...(wrong as object) })).toThrow(message)
+  })
+})
+
+test('a run names it by the path of its module, in two threads as in one, and goes on with it', async () => {
+  const folder = await temporaryFolder()
+  const module = fileURLToPath(new URL('../../dist/examples/custom-optimizer.js', import.meta.url))
+  const told = [
+    ...SMALL.filter((word) => !/totalSteps|numMinibatches/.test(word)),
+    `ppo.optimizer=${module}`,
+    'ppo.numMinibatches=2',
+    'ppo.beta2=0.9',
+    'ppo.learningRateSchedule=constant',
+  ]
+  const whole = 'totalSteps=2048'
+  const train = async (name: string, ...words: string[]) => {
+    const { code, stderr } = await colonnade(['train', 'CartPole-v1', ...told, `out=${folder}/${name}`, ...words])
+    expect(code, stderr).toBe(0)
+  }
+  await train('one', whole, 'threads=1')
+  await train('two', whole, 'threads=2')
+  await train('half', 'threads=1', 'totalSteps=1024')
+  const { code } = await colonnade(['resume', `${folder}/half`, whole, `trust=${module}`])
+  expect(code).toBe(0)
+  const [one, two, half] = await Promise.all(['one', 'two', 'half'].map((name) => readCheckpoint(`${folder}/${name}`)))
+  const columns = ({ tensors }: typeof one) =>
+    Object.fromEntries([...tensors!].map(([name, { bytes }]) => [name, [...bytes]]))
+  expect(columns(two!)).toEqual(columns(one!))
+  expect(columns(half!)).toEqual(columns(one!))
+  expect([...one!.tensors.keys()].some((name) => name.endsWith('optimizer.moment'))).toBe(true)
+})
