@@ -42,6 +42,8 @@ export interface OpenTurn {
 export interface EngineParts {
   /** Of which distribution its log-probabilities are; candidate sets are kept only of `candidates`. */
   readonly logprobs: LogprobKind
+  /** Whether it holds answers to `TurnRequest.constraint`; default false. */
+  readonly constrains?: boolean
   /** Generates some of every open turn; a promise where others help. An engine without it generates by itself. */
   advance?(turns: Iterable<OpenTurn>): void | Promise<void>
   /** Begins to generate a turn. A promise that rejects is the turn's failure. */
@@ -71,7 +73,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
     create(context) {
       const { numSlots, tokenizer } = context
       const parts = create(context)
-      const { logprobs, advance } = parts
+      const { logprobs, constrains = false, advance } = parts
       if (advance === undefined && parts.begin === undefined) {
         throw new InputError(`engine ${id}`, 'neither advance nor begin', 'one that says how tokens come about')
       }
@@ -98,7 +100,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
         })
       }
       return {
-        ...{ id, logprobs, threads: null },
+        ...{ id, logprobs, constrains, threads: null },
         get version() {
           return version
         },

@@ -29,6 +29,9 @@ export const logprobKinds = ['candidates', 'tempered', 'raw', 'none'] as const
 /** One of them. */
 export type LogprobKind = (typeof logprobKinds)[number]
 
+/** What an answer has to be: JSON of a schema, or a text of a grammar in GBNF. */
+export type Constraint = { readonly schema: object } | { readonly grammar: string }
+
 /** A turn that an engine is to generate. */
 export interface TurnRequest {
   /** Which of the engine's slots it takes, from 0: a slot has one turn at a time. A cohort's is its lane. */
@@ -51,6 +54,8 @@ export interface TurnRequest {
    * before these ids. A server's seed is a hash of them, so that no two turns share one.
    */
   readonly key: readonly [group: number, member: number, tokensBefore: number]
+  /** What the answer has to be; absent: anything. Only for an engine that `constrains`. */
+  readonly constraint?: Constraint
 }
 
 /** Tokens that were generated, in columns with a row a token; of one slot in the order in which they were chosen. */
@@ -102,6 +107,11 @@ export interface Engine {
   readonly id: string
   /** Of which distribution its log-probabilities are. */
   readonly logprobs: LogprobKind
+  /**
+   * Whether it holds answers to a constraint; default false. The log-probabilities of such an answer are NaN, unless they are of the
+   * distribution that the constraint leaves.
+   */
+  readonly constrains?: boolean
   /** Number of the weights that it has, as it last confirmed; −1 before the first. */
   readonly version: number
   /**

@@ -84,6 +84,7 @@ interface PooledTurn {
 class Pool implements Engine {
   readonly id: string
   readonly logprobs: Engine['logprobs']
+  readonly constrains: boolean
   readonly threads = null
   version = -1
   readonly #context: EngineContext
@@ -110,6 +111,7 @@ class Pool implements Engine {
     }))
     const [first] = this.#members
     this.logprobs = first!.engine.logprobs
+    this.constrains = this.#members.every(({ engine }) => engine.constrains === true)
     for (const { engine, name } of this.#members) {
       if (engine.logprobs !== this.logprobs) {
         const expected = `${show(this.logprobs)}, as member 1`

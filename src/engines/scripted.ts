@@ -23,12 +23,15 @@ export type ScriptStep =
  */
 export function scriptedEngine(
   script: (turn: TurnRequest, ids: readonly number[], step: number) => ScriptStep,
-  { logprobs = 'candidates' }: { readonly logprobs?: LogprobKind } = {},
+  {
+    logprobs = 'candidates',
+    constrains = false,
+  }: { readonly logprobs?: LogprobKind; readonly constrains?: boolean } = {},
 ): EngineDefinition {
   return defineEngine('scripted', () => {
     const steps = new WeakMap<OpenTurn, number>()
     return {
-      logprobs,
+      ...{ logprobs, constrains },
       advance(turns) {
         for (const turn of turns) {
           const step = steps.get(turn) ?? 0

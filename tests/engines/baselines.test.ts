@@ -96,6 +96,25 @@ describe('the engine of llama.cpp’s server', () => {
     }
   })
 
+  test('holds an answer to a schema or a grammar, whose log-probabilities are of no distribution that is known', async () => {
+    const schema = { type: 'object' }
+    for (const [constraint, field] of [
+      [{ schema }, { json_schema: schema }],
+      [{ grammar: 'root ::= "x"' }, { grammar: 'root ::= "x"' }],
+    ] as const) {
+      const { engine: definition, asked } = await llamaServer()
+      const { engine, sampling } = (await talkWorld({ engine: definition(), numLanes: 1 })).cohort()
+      expect(engine.constrains).toBe(true)
+      const turn = { slot: 0, ids: Int32Array.of(1, 2), generated: 0, unchanged: 0, maxTokens: 3, explore: true }
+      engine.submit({ ...turn, sampling, stopStrings: [], key: [0, 0, 0], constraint })
+      await engine.arrival
+      const { tokens } = engine.poll()
+      expect(asked[0]).toMatchObject(field)
+      const logprobs = tokens.flatMap(({ logprob, count }) => Array.from(logprob.subarray(0, count)))
+      expect([logprobs.length > 0, logprobs.every(Number.isNaN)]).toEqual([true, true])
+    }
+  })
+
   test('knows no log-probability of a turn of which the server left some out', async () => {
     const { engine } = await llamaServer((path, json) =>
       path === '/completion'

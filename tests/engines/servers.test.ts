@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
-import { deliverWeights } from '../../src/engines/engine.ts'
+import { type Constraint, deliverWeights } from '../../src/engines/engine.ts'
 import { sglangEngine } from '../../src/engines/servers/sglang.ts'
 import { vllmEngine } from '../../src/engines/servers/vllm.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
@@ -72,6 +72,29 @@ describe.each(kinds)('conversations by a %s server of the same weights', (kind) 
     expect(count).toBeGreaterThan(8)
   })
 })
+
+test.each<[ServerKind, object, string]>([
+  ['vllm', { schema: {} }, 'sampling_params.structured_outputs'],
+  ['sglang', { schema: {} }, 'sampling_params.json_schema'],
+  ['sglang', { grammar: 'root ::= "x"' }, 'sampling_params.ebnf'],
+])(
+  'a form is asked of a %s server by its own field, and one that cannot says so: %o',
+  async (kind, constraint, field) => {
+    const { engine, drawing } = await underTest(kind)
+    expect(engine.constrains).toBe(true)
+    const turn = {
+      slot: 0,
+      ids: Int32Array.of(1, 2),
+      generated: 0,
+      unchanged: 0,
+      maxTokens: 3,
+      key: [0, 0, 0] as const,
+    }
+    engine.submit({ ...turn, ...drawing, constraint: constraint as Constraint })
+    await engine.arrival
+    expect(engine.poll().ends).toMatchObject([{ reason: 'failed', error: expect.stringContaining(field) }])
+  },
+)
 
 describe.each(kinds)('a training by a %s server', (kind) => {
   const settings = { groupsPerUpdate: 2, groupSize: 4, updates: 3, learningRate: 0.02 }

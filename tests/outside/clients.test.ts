@@ -95,6 +95,7 @@ async function outcomesOf(program: string, script: string, cwd: string, env: obj
     { maxTokens: 2 ** 20 },
     undefined,
     2 ** 16,
+    true,
   )
   const kinds = names.map(
     (name) =>
@@ -164,7 +165,7 @@ function hold(title: string, outcomes: readonly Outcome[]): void {
   console.info(`${title}: ${outcomes.length} cases, ${sum}\n${lines.join('\n')}`)
   expect(outcomes.filter(({ mismatches }) => mismatches.length > 0)).toEqual([])
   expect(outcomes.filter(({ outcome }) => outcome === 'other')).toEqual([])
-  expect(outcomes.filter(({ name, outcome }) => outcome === 'refused' && !/structured|forced/.test(name))).toEqual([])
+  expect(outcomes.filter(({ outcome }) => outcome === 'refused')).toEqual([])
 }
 
 test('clients in JavaScript', { timeout: INSTALL_MS + CASES_MS }, async (context) => {

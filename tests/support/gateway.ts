@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { afterAll } from 'vitest'
 import { type Gateway, type GatewayOptions, openGateway } from '../../src/agents/gateway/gateway.ts'
+import type { Constraint } from '../../src/engines/engine.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
@@ -16,6 +17,8 @@ export interface SeenTurn {
   readonly prompt: readonly number[]
   readonly chosen: number[]
   readonly logprobs: number[]
+  /** What the answer had to be; absent: anything. */
+  readonly constraint?: Constraint
 }
 
 const open: Gateway[] = []
@@ -36,26 +39,31 @@ export async function scriptedGateway(
   options: Partial<GatewayOptions> = {},
   template = TOOL_TEMPLATE,
   context = 400,
+  constrains = false,
 ) {
   const folder = await temporaryFolder()
   await writeQwen3(join(folder, 'tiny'), { context, template })
   const tokenizer = await loadTokenizer(join(folder, 'tiny'))
   const seen: SeenTurn[] = []
   const scripts = new Map<object, { readonly ids: readonly number[] | null; readonly turn: SeenTurn }>()
-  const engine = scriptedEngine((request, ids, step) => {
-    if (!scripts.has(request)) {
-      const said = say(tokenizer.decode(ids), seen.length)
-      const turn = { prompt: [...ids], chosen: [], logprobs: [] }
-      seen.push(turn)
-      scripts.set(request, { turn, ids: said === null ? null : [...tokenizer.encode(said), tokenizer.endIds[0]!] })
-    }
-    const { ids: script, turn } = scripts.get(request)!
-    if (script === null) return 'wait'
-    const [token, logprob] = [script[step]!, -(1 + seen.indexOf(turn)) / (2 + step)]
-    turn.chosen.push(token)
-    turn.logprobs.push(Math.fround(logprob))
-    return { token, logprob }
-  })
+  const engine = scriptedEngine(
+    (request, ids, step) => {
+      if (!scripts.has(request)) {
+        const said = say(tokenizer.decode(ids), seen.length)
+        const { constraint } = request
+        const turn = { prompt: [...ids], chosen: [], logprobs: [], ...(constraint && { constraint }) }
+        seen.push(turn)
+        scripts.set(request, { turn, ids: said === null ? null : [...tokenizer.encode(said), tokenizer.endIds[0]!] })
+      }
+      const { ids: script, turn } = scripts.get(request)!
+      if (script === null) return 'wait'
+      const [token, logprob] = [script[step]!, -(1 + seen.indexOf(turn)) / (2 + step)]
+      turn.chosen.push(token)
+      turn.logprobs.push(Math.fround(logprob))
+      return { token, logprob }
+    },
+    { constrains },
+  )
   const policy = languageModel({ folder: join(folder, 'tiny') })
   const gateway = await opened({ policy, engine, name: 'tiny', ...options })
   return { gateway, seen, tokenizer }

@@ -22,6 +22,7 @@ import { badField, booleanField, integerField, textField } from '../serving/fiel
 import type { ServedModel } from '../serving/served-model.ts'
 import { CALL_END, callsIn, endsCalls, type ToolCall, tellsTools } from '../serving/tools.ts'
 import type { ModelHost } from './dialect.ts'
+import { checkForm, formOf } from './forms.ts'
 import { checkDialect } from './known-fields.ts'
 import { templateVariables } from './template-variables.ts'
 
@@ -47,14 +48,17 @@ export async function chat(
   const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
   const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, client.owner)
   const mayCall = names.length > 0
+  const form = formOf(body, names, served)
   const isAlone = mayCall && !booleanField(body, 'parallel_tool_calls', true)
   if (isAlone && !endsCalls(tokenizer)) {
     throw badField('parallel_tool_calls', false, `true: the model's chat template does not end a call with ${CALL_END}`)
   }
   // The end of the first call ends the turn; it stands in the text, unlike what the request stops at.
-  const submitted = isAlone
-    ? requests.map((each) => ({ ...each, stopStrings: [...each.stopStrings, CALL_END] }))
-    : requests
+  const submitted = requests.map((each) => ({
+    ...each,
+    ...(isAlone ? { stopStrings: [...each.stopStrings, CALL_END] } : {}),
+    ...(form === null ? {} : { constraint: form.constraint }),
+  }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
   const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }
@@ -94,6 +98,7 @@ export async function chat(
       ...{ ...head, object: 'chat.completion' },
       choices: choices.map((choice, index) => {
         const { content, calls } = read(choice, texts[index]!)
+        checkForm(form, content, calls, choice.finishReason)
         const message = reply(content, calls)
         tellAnswer(client, { prompt, turn: choice.turn, message }, signal)
         return {
@@ -123,6 +128,7 @@ export async function chat(
       const { content, calls } = isTold ? read(choice, mayCall ? held[index]! : text) : { content: '', calls: [] }
       said[index] += content
       if (choice.isOver) {
+        checkForm(form, said[index]!, calls, choice.finishReason)
         tellAnswer(client, { prompt, turn: choice.turn, message: reply(said[index]!, calls) }, signal)
       }
       yield chunk(
@@ -145,9 +151,6 @@ export async function chat(
 /** The tools that the model is told of, and their names; none with `tool_choice: none`. */
 function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: Tools | undefined; names: string[] } {
   const { tools: given = null, tool_choice: choice = null } = body
-  if (choice !== null && choice !== 'auto' && choice !== 'none') {
-    throw badField('tool_choice', choice, '"auto" or "none": this server does not force a call')
-  }
   if (given === null || (Array.isArray(given) && given.length === 0) || choice === 'none')
     return { tools: undefined, names: [] }
   const names = (Array.isArray(given) ? given : [null]).map((tool) => {

@@ -52,7 +52,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
     ...{ ...SHARED, ...OPENAI },
     ...each('taken', 'messages', 'max_completion_tokens', 'top_logprobs', 'parallel_tool_calls'),
     ...each('taken', 'reasoning_effort', 'thinking', 'enable_thinking', 'chat_template_kwargs'),
-    ...{ response_format: [{ type: 'text' }], modalities: [['text']], audio: [], prediction: 'hint' },
+    ...{ response_format: 'taken', modalities: [['text']], audio: [], prediction: 'hint' },
     ...{ add_generation_prompt: [true], continue_final_message: [false], functions: [[]], function_call: ['none'] },
     web_search_options: [],
   },

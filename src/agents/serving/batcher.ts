@@ -11,7 +11,7 @@ import { LocalEngine } from '../../engines/local/local.ts'
 
 /** A turn that is asked for. */
 export interface GenerationRequest
-  extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key'> {
+  extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key' | 'constraint'> {
   readonly ids: Int32Array
   /** How many of the most probable tokens are told beside each that was chosen. */
   readonly numTop: number
@@ -338,7 +338,10 @@ export class Batcher {
 
   /** A turn that the engine has broken off by itself goes on behind what it has, the first of those that wait. */
   #again(turn: Turn): void {
-    if (turn.breaks++ < MOST_BREAKS) this.#queue.unshift(turn)
+    const isMidway = turn.request.constraint !== undefined && turn.tokens.length > 0
+    if (isMidway)
+      this.#finish(turn, 'failed', 'the engine broke an answer off that it held to a form: it cannot go on with it')
+    else if (turn.breaks++ < MOST_BREAKS) this.#queue.unshift(turn)
     else this.#finish(turn, 'failed', `the engine broke the turn off ${turn.breaks} times without a token between`)
   }
 

@@ -43,6 +43,21 @@ export function writesCalls(tokenizer: Tokenizer): boolean {
   return probedCall(tokenizer) !== null
 }
 
+/** What stands around the name and the arguments of a call. */
+export interface CallForm {
+  readonly open: string
+  readonly between: string
+  readonly close: string
+}
+
+/** How the template writes a call as JSON between tags; null where it does not. */
+export function callForm(tokenizer: Tokenizer): CallForm | null {
+  const text = probedCall(tokenizer)
+  const [, open, between, close] = /^(<.*?)probe(.*?)\{\s*"key":\s*"value"\s*\}(.*)$/s.exec(text ?? '') ?? []
+  if (open === undefined || !close!.endsWith(CALL_END)) return null
+  return { open, between: between!, close: close! }
+}
+
 /** What ends a call in the form of Hermes and Qwen. */
 export const CALL_END = '</tool_call>'
 

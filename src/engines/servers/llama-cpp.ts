@@ -5,7 +5,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import type { JsonClient } from '../../base/http/json-client.ts'
 import { integers, type SettingValues } from '../../base/settings.ts'
-import type { LogprobKind } from '../engine.ts'
+import type { Constraint, LogprobKind } from '../engine.ts'
 import { defineEngineFactory } from '../engine-factory.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
@@ -94,7 +94,7 @@ class LlamaCppShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { ids, maxTokens, temperature, topP, topK, minP, seed, stop } = turn
+    const { ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint } = turn
     const answer = await this.#client.ask(
       '/completion',
       {
@@ -102,6 +102,7 @@ class LlamaCppShapes implements ServerShapes {
         // Its own defaults (penalties, top-k 40, min-p 0.05) are not ours: all that draws is named.
         ...{ samplers: ['temperature', 'top_k', 'top_p', 'min_p'] },
         ...{ temperature, top_k: topK, top_p: topP, min_p: minP, repeat_penalty: 1 },
+        ...(constraint === null ? {} : structured(constraint)),
         ...(this.#kind === 'none' ? {} : { n_probs: 1, post_sampling_probs: this.#kind === 'tempered' }),
         ...(this.#adapters.length === 0 ? {} : { lora: this.#adapters.map((id) => ({ id, scale: 1 })) }),
       },
@@ -130,6 +131,10 @@ class LlamaCppShapes implements ServerShapes {
   async readVersion(): Promise<null> {
     return null
   }
+}
+
+function structured(constraint: Constraint): object {
+  return 'schema' in constraint ? { json_schema: constraint.schema } : constraint
 }
 
 function logarithms(probabilities: unknown): unknown {

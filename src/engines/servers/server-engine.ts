@@ -20,6 +20,7 @@ import { decoderPlan } from '../../language/transformer/decoder.ts'
 import { defineEngine, type OpenTurn } from '../define-engine.ts'
 import { writeDelivered } from '../delivered-weights.ts'
 import {
+  type Constraint,
   type EngineContext,
   type EngineDefinition,
   type LogprobKind,
@@ -76,6 +77,8 @@ export interface ServerTurn {
   /** A whole number below 2^53. */
   readonly seed: number
   readonly stop: readonly string[]
+  /** What the answer has to be; null: anything. */
+  readonly constraint: Constraint | null
   /** Names its weights, of this engine alone: another may have called others so, and what is cached under those is of no use. */
   readonly salt: string
 }
@@ -133,7 +136,7 @@ export function serverEngine(
       hasDeltas: deltas !== '' && context.adapter === null,
     })
     return {
-      logprobs,
+      ...{ logprobs, constrains: true },
       begin: (turn) => server.generate(turn),
       setWeights: (delivery) => server.deliver(delivery),
       prove: () => server.prove(),
@@ -251,7 +254,9 @@ class ServerClient {
         throw this.#distrusted(`got tokens of version ${show(version)}, expected ${allowed.join(' or ')}, as delivered`)
       }
       if (since > 0) this.#isUnproved = true
-      turn.add(token, logprob, candidates, numberOf(version))
+      // Of which distribution a server's are under a grammar is not known.
+      const isFree = asked.constraint === null
+      turn.add(token, isFree ? logprob : Number.NaN, isFree ? candidates : [], numberOf(version))
     }
     if (!turn.isOpen) return
     if (said.reason === 'stop') turn.end('stop')
@@ -349,7 +354,7 @@ class ServerClient {
       maxTokens: PROBE_TOKENS,
       ...GREEDY,
       seed: 0,
-      stop: [],
+      ...{ stop: [], constraint: null },
       salt: this.#saltOf(version),
     }
     const turn = await this.#ask(asked)
@@ -435,7 +440,7 @@ class ServerClient {
     return { ...said, tokens: said.tokens.map((each) => ({ ...each, version })) }
   }
 
-  #turnOf({ ids, maxTokens, sampling, explore, stopStrings, key }: TurnRequest): ServerTurn {
+  #turnOf({ ids, maxTokens, sampling, explore, stopStrings, key, constraint }: TurnRequest): ServerTurn {
     const { temperature, topP, topK, minP } = explore ? sampling : GREEDY
     const seed = this.#seedOf(key)
     const id = `${this.#name}${seed.toString(36)}-${ids.length}`
@@ -450,6 +455,7 @@ class ServerClient {
       minP,
       seed,
       stop: stopStrings,
+      constraint: constraint ?? null,
       salt: this.#saltOf(version),
     }
   }

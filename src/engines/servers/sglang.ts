@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import { type SettingValues, text } from '../../base/settings.ts'
-import type { LogprobKind } from '../engine.ts'
+import type { Constraint, LogprobKind } from '../engine.ts'
 import { defineEngineFactory } from '../engine-factory.ts'
 import { checkZstd } from '../weight-deltas.ts'
 import type { ClaimedTurn } from './server-answer.ts'
@@ -90,7 +90,7 @@ class SglangShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop } = turn
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint } = turn
     const wantsSets = this.#kind === 'candidates'
     const answer = await this.#client.ask(
       '/generate',
@@ -101,6 +101,7 @@ class SglangShapes implements ServerShapes {
         sampling_params: {
           ...{ temperature, top_p: topP, top_k: topK === 0 ? -1 : topK, min_p: minP, max_new_tokens: maxTokens },
           ...{ sampling_seed: seed, stop, n: 1, repetition_penalty: 1, min_new_tokens: 0, skip_special_tokens: false },
+          ...(constraint === null ? {} : structured(constraint)),
         },
       },
       signal,
@@ -185,4 +186,8 @@ class SglangShapes implements ServerShapes {
     const { success, message, error_message: reason = message } = await this.#client.ask(path, body)
     if (success !== true) throw new Error(`${this.#client.url}${path}: success ${show(success)}, ${show(reason)}`)
   }
+}
+
+function structured(constraint: Constraint): object {
+  return 'schema' in constraint ? { json_schema: JSON.stringify(constraint.schema) } : { ebnf: constraint.grammar }
 }

@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import type { SettingValues } from '../../base/settings.ts'
-import type { LogprobKind } from '../engine.ts'
+import type { Constraint, LogprobKind } from '../engine.ts'
 import { defineEngineFactory } from '../engine-factory.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
@@ -74,7 +74,7 @@ class VllmShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, salt } = turn
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint, salt } = turn
     const answer = await this.#client.ask(
       '/inference/v1/generate',
       {
@@ -84,6 +84,7 @@ class VllmShapes implements ServerShapes {
           ...{ temperature, top_p: topP, top_k: topK, min_p: minP, max_tokens: maxTokens, seed, stop },
           ...{ n: 1, logprobs: 0, repetition_penalty: 1, min_tokens: 0 },
           ...{ detokenize: false, skip_special_tokens: false },
+          ...(constraint === null ? {} : { structured_outputs: structured(constraint) }),
         },
       },
       signal,
@@ -145,4 +146,8 @@ class VllmShapes implements ServerShapes {
     await this.#client.tell('/update_weight_version', { new_version: label })
     this.#model = ADAPTER
   }
+}
+
+function structured(constraint: Constraint): object {
+  return 'schema' in constraint ? { json: constraint.schema } : constraint
 }

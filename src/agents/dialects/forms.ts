@@ -1,0 +1,143 @@
+/**
+ * Answers of a form that a request asks for: JSON, JSON of a schema, or calls of tools. An engine that can hold an answer to a form is
+ * told of it, and what comes back is checked; any other engine refuses.
+ */
+
+import { show } from '../../base/errors.ts'
+import { type Body, RequestError } from '../../base/http/server.ts'
+import type { Constraint } from '../../engines/engine.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import { badField } from '../serving/fields.ts'
+import type { ServedModel } from '../serving/served-model.ts'
+import { callForm, type ToolCall } from '../serving/tools.ts'
+
+/** What an answer has to be. */
+export interface Form {
+  readonly constraint: Constraint
+  /** Why an answer that is over is none of this form; null where it is. */
+  misfit(content: string, calls: readonly ToolCall[]): string | null
+}
+
+/**
+ * The form that `tool_choice` or `response_format` asks for; null for any. `names` are the tools that the model is told of.
+ * @throws RequestError 400 for one that cannot be had of this engine, or of these tools.
+ */
+export function formOf(body: Body, names: readonly string[], { tokenizer, batcher }: ServedModel): Form | null {
+  const { tool_choice: choice = null, response_format: format = null } = body
+  const isForced = choice !== null && choice !== 'auto' && choice !== 'none'
+  const json = jsonForm(format)
+  if (json !== null && names.length > 0) {
+    throw badField(
+      'response_format',
+      format,
+      'no tools beside it, or { "type": "text" }: an answer is one or the other',
+    )
+  }
+  if (!isForced && json === null) return null
+  const { engine } = batcher
+  if (engine.constrains !== true) {
+    const [param, value] = isForced ? (['tool_choice', choice] as const) : (['response_format', format] as const)
+    const free = isForced ? '"auto" or "none"' : '{ "type": "text" }'
+    const why = `engine ${engine.id} does not hold answers to a form; those of vLLM, SGLang and llama.cpp do`
+    throw new RequestError(400, `${param}: got ${show(value)}, expected ${free}: ${why}`, {
+      ...{ param, code: 'unsupported_field' },
+    })
+  }
+  return isForced ? callsForm(body, names, tokenizer) : json
+}
+
+/** What has a JSON schema for its answer. */
+function jsonForm(format: unknown): Form | null {
+  if (format === null) return null
+  const { type, json_schema: named } = format as { type?: unknown; json_schema?: { schema?: unknown } }
+  if (type === 'text') return null
+  const schema = type === 'json_object' ? { type: 'object' } : type === 'json_schema' ? named?.schema : null
+  if (typeof schema !== 'object' || schema === null) {
+    throw badField('response_format', format, 'type text, json_object, or json_schema with a schema')
+  }
+  return {
+    constraint: { schema },
+    misfit(content) {
+      try {
+        return outside(schema as Schema, JSON.parse(content))
+      } catch {
+        return 'no JSON'
+      }
+    },
+  }
+}
+
+interface Schema {
+  readonly type?: unknown
+  readonly required?: readonly string[]
+}
+
+/** Why a value is outside a schema, as far as its type and the names that it requires say. */
+function outside({ type, required = [] }: Schema, value: unknown): string | null {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+  if (type !== 'object') return null
+  if (!isObject) return 'no object'
+  const missing = required.find((name) => !Object.hasOwn(value, name))
+  return missing === undefined ? null : `no ${missing}`
+}
+
+/** What is calls of tools, and nothing else: of any, or of the one that is named. */
+function callsForm(
+  { tool_choice: choice, parallel_tool_calls: parallel }: Body,
+  names: readonly string[],
+  tokenizer: Tokenizer,
+): Form {
+  const named = (choice as { function?: { name?: unknown } }).function?.name
+  const wanted = choice === 'required' ? names : names.filter((name) => name === named)
+  if (wanted.length === 0) {
+    const expected =
+      names.length === 0 ? 'tools to choose from' : `"auto", "none", "required", or one of ${names.join(', ')}`
+    throw badField('tool_choice', choice, expected)
+  }
+  const form = callForm(tokenizer)
+  if (form === null) {
+    throw badField(
+      'tool_choice',
+      choice,
+      '"auto" or "none": the chat template does not write calls as JSON between tags',
+    )
+  }
+  const { open, between, close } = form
+  const literal = JSON.stringify
+  const several = choice === 'required' && parallel !== false ? ` (${literal('\n')} call)*` : ''
+  const grammar = [
+    `root ::= call${several}`,
+    `call ::= ${literal(open)} name ${literal(between)} object ${literal(close)}`,
+    `name ::= ${wanted.map((name) => literal(name)).join(' | ')}`,
+    ...JSON_GRAMMAR,
+  ].join('\n')
+  return {
+    constraint: { grammar },
+    misfit(_, calls) {
+      if (calls.length === 0) return 'no call of a tool'
+      const other = calls.find(({ function: { name } }) => !wanted.includes(name))
+      return other === undefined ? null : `a call of ${other.function.name}`
+    },
+  }
+}
+
+/** JSON in GBNF, which llama.cpp and XGrammar read. */
+const JSON_GRAMMAR = [
+  'object ::= "{" ws (member (ws "," ws member)*)? ws "}"',
+  'member ::= string ws ":" ws value',
+  'value ::= object | array | string | number | "true" | "false" | "null"',
+  'array ::= "[" ws (value (ws "," ws value)*)? ws "]"',
+  'string ::= "\\"" ([^"\\\\\\x00-\\x1f] | "\\\\" (["\\\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F]))* "\\""',
+  'number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [-+]? [0-9]+)?',
+  'ws ::= [ \\n\\t]?',
+]
+
+/** @throws RequestError 502 for an answer that is over, and is not of the form that the engine was to hold it to. */
+export function checkForm(form: Form | null, content: string, calls: readonly ToolCall[], finish: string | null): void {
+  if (form === null || (finish !== 'stop' && finish !== 'tool_calls')) return // One that was cut off is none.
+  const why = form.misfit(content, calls)
+  if (why === null) return
+  throw new RequestError(502, `the engine answered with ${why}, though it was held to the form that was asked for`, {
+    code: 'engine_failed',
+  })
+}
