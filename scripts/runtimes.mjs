@@ -1,8 +1,8 @@
-// npm run runtimes -- 'PROGRAM' …
+// npm run runtimes [-- 'PROGRAM' …]
 //
-// Trains CartPole-v1 and Pendulum-v1 with one seed in Node and in each program named (`bun`, 'deno run -A'), and compares the
-// weights' checksums, by each build of the kernels that the program has (`doctor` says so). The exit code is 1 where a build leaves
-// other weights than in Node.
+// Trains CartPole-v1 and Pendulum-v1 with one seed in Node and in each program named, like `bun` or 'deno run -A', and compares the
+// weights' checksums, by each build of the kernels that the program has (`doctor` says so). Where none is named, npm brings Bun and
+// Deno. The exit code is 1 where a build leaves other weights than in Node.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -11,11 +11,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const MAIN = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-const programs = process.argv.slice(2)
-if (programs.length === 0) {
-  console.error("npm run runtimes -- 'PROGRAM' …: at least one program was expected, like bun or 'deno run -A'")
-  process.exit(2)
-}
+const FROM_NPM = ['npx --yes bun@1.4.5', 'npx --yes deno@2.9.6 run -A']
+const named = process.argv.slice(2)
+const programs = named.length > 0 ? named : FROM_NPM
 const folder = mkdtempSync(join(tmpdir(), 'colonnade-runtimes-'))
 try {
   const buildsOf = Object.fromEntries([process.execPath, ...programs].map((program) => [program, examine(program)]))

@@ -16,8 +16,8 @@ const SCRIPT_MS = 240_000
 export const PYTHON_MS = 300_000
 
 /**
- * A Python that can import the modules: COLONNADE_PYTHON, or one that is made once of the packages if there is none yet; or
- * why there is none. Making it may take `makeMs`, by default less than a hook.
+ * A Python that can import the modules: COLONNADE_PYTHON if it can, or one that is made once of the packages; or why there is none.
+ * Making it may take `makeMs`, by default less than a hook.
  */
 export async function findPython(
   packages: readonly string[] = READERS,
@@ -26,10 +26,7 @@ export async function findPython(
 ): Promise<{ python: string } | { why: string }> {
   const imports = ['-c', `import ${modules}`]
   const named = process.env.COLONNADE_PYTHON
-  if (named) {
-    const { code, stderr } = await attempt(named, imports)
-    return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
-  }
+  if (named && (await attempt(named, imports)).code === 0) return { python: named }
   const list = createHash('sha256').update(packages.join()).digest('hex').slice(0, 8)
   const make = async (folder: string, run: Run) => {
     const python = join(folder, 'bin/python')
