@@ -1,22 +1,23 @@
 // Reads which kernels have a SIMD twin, and writes the module that hands the twins their arguments.
 //
-// src/kernels/plain.ts lists the kernels. `dense.simd.ts` beside `dense.ts` holds the twins of its kernels: functions of the
-// same name that are exported. A twin takes what it needs of its kernel's parameters, by their names:
+// src/kernels/plain.ts lists the kernels. The twins of those in `dense.ts` are in `dense.native.c` beside it, named KERNEL(name), or
+// in `dense.simd.ts` (AssemblyScript), where they are exported. A twin takes what it needs of its kernel's parameters, by their names:
 //
-//   weight                a column of the kernel, as the offset of its first byte (usize); a number or boolean, as it is
-//   weightLength          the number of the column's elements (i32)
-//   weightElementBytes    the size of one of its elements in bytes (i32)
+//   weight                a column of the kernel, as the offset of its first byte (a pointer to its elements, or usize); a number
+//                         or boolean, as it is
+//   weightLength          the number of the column's elements (int32_t, or i32)
+//   weightElementBytes    the size of one of its elements in bytes (int32_t, or i32)
 //
 // where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. Members of two
 // groups that have one name, and those whose name is a parameter's, are known by that of their group, too: `rolloutValue` is
 // `rollout.value`, and may always be called so. A leading underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
 // f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
 //
-// `dense.native.c` beside them holds native bodies of the same parameters, and says of each which calls take long enough for one:
+// A twin in C is compiled to WebAssembly and, where the source says which calls take long enough for that, for the processor as well:
 //
 //   WORTH(denseForward, numRows * numInputs * numOutputs, 4096)    the name, a product of numbers of the twin, its least value
 //
-// or several such lines, all of which have to hold. Calls below that go to the compiled twin: the way to a native body costs more there than it saves.
+// or several such lines, all of which have to hold. Calls below that go to WebAssembly: the way to a native body costs more there than it saves.
 import { existsSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -32,12 +33,15 @@ const ELEMENTS = {
   ...{ Int16Array: 'int16_t', Uint16Array: 'uint16_t', Int32Array: 'int32_t', Uint32Array: 'uint32_t' },
 }
 
+/** What the types of C are called in AssemblyScript. */
+const C_NUMBERS = { int32_t: 'i32', uint32_t: 'u32', float: 'f32', double: 'f64', bool: 'bool', void: 'void' }
+
 /**
  * The kernels of a registry that have twins.
  * @param {string} registry path of a module that exports kernels, and nothing else
  * @returns {{ name: string, module: string, text: string, parameters: { name: string, type: string }[], result: string }[]}
- *   by name: the twin's file without its ending, relative to the registry's folder, the member that calls it, and what the
- *   twin takes and returns. The type of a column is that of its elements in C with a star
+ *   by name: the twin's file relative to the registry's folder (without its ending, of AssemblyScript), the member that calls it, and
+ *   what the twin takes and returns. The type of a column is that of its elements in C with a star
  */
 export function readTwins(registry = join(folder, 'plain.ts')) {
   const program = ts.createProgram([registry], {
@@ -53,14 +57,17 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
   for (const symbol of kernels) {
     const kernel = checker.getAliasedSymbol(symbol).valueDeclaration
     if (!kernel || !ts.isFunctionDeclaration(kernel)) throw new Error(`${registry}: ${symbol.name} is not a function`)
-    const path = kernel.getSourceFile().fileName.replace(/\.ts$/, '.simd.ts')
+    const path = kernel.getSourceFile().fileName.replace(/\.ts$/, '')
     if (!twinsOf.has(path)) {
-      twinsOf.set(path, { functions: exportedFunctions(path), worth: worthIn(path.replace(/simd\.ts$/, 'native.c')) })
+      const [scripts, bodies] = [scriptFunctions(`${path}.simd.ts`), bodiesIn(`${path}.native.c`)]
+      const twice = [...bodies.keys()].filter((name) => scripts.has(name))
+      if (twice.length > 0) throw new Error(`${relative(root, path)}.simd.ts: ${twice} has a body in C, too`)
+      twinsOf.set(path, { functions: new Map([...scripts, ...bodies]), worth: worthIn(`${path}.native.c`) })
     }
     const { functions, worth } = twinsOf.get(path)
     const twin = functions.get(symbol.name)
     if (twin === undefined) continue
-    const module = `./${relative(join(registry, '..'), path).replace(/\.ts$/, '')}`
+    const module = `./${relative(join(registry, '..'), twin.path).replace(/\.ts$/, '')}`
     twins.push({ name: symbol.name, module, ...member(checker, kernel, twin, worth.get(symbol.name)) })
   }
   return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -89,13 +96,43 @@ ${twins.map(({ text }) => text).join('\n')}
 `
 }
 
-/** The functions that an AssemblyScript file exports, by name; none where there is no such file. */
-function exportedFunctions(path) {
+/**
+ * The functions that an AssemblyScript file exports, by name: what they take and return. Columns are of the type `usize`. None where
+ * there is no such file.
+ */
+function scriptFunctions(path) {
   if (!existsSync(path)) return new Map()
   const file = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true)
   const isExported = ({ modifiers }) => modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)
   const functions = file.statements.filter((statement) => ts.isFunctionDeclaration(statement) && isExported(statement))
-  return new Map(functions.map((statement) => [statement.name.text, statement]))
+  return new Map(
+    functions.map(({ name, parameters, type }) => [
+      name.text,
+      {
+        path,
+        parameters: parameters.map((parameter) => ({ name: parameter.name.text, type: parameter.type.getText() })),
+        result: type?.getText() ?? 'void',
+      },
+    ]),
+  )
+}
+
+/** As `scriptFunctions`, of the bodies in a file of C; `element`: what a column holds. */
+function bodiesIn(path) {
+  if (!existsSync(path)) return new Map()
+  const heads = readFileSync(path, 'utf8').matchAll(/^(\w+) KERNEL\((\w+)\)\(([^)]*)\) \{$/gm)
+  return new Map(
+    [...heads].map(([, result, name, parameters]) => [
+      name,
+      { path, result: C_NUMBERS[result] ?? result, parameters: parameters.split(/,\s*/).map(parameterOf) },
+    ]),
+  )
+}
+
+/** A parameter of a function in C. */
+function parameterOf(text) {
+  const [, type, star, name] = /^(\w+) (\*?)(?:restrict )?(\w+)$/.exec(text) ?? []
+  return star === '*' ? { name, type: 'usize', element: type } : { name, type: C_NUMBERS[type] ?? type }
 }
 
 /** Which calls of the native bodies in a file are worth their way, by name: a list of what they need; none where there is no such file. */
@@ -112,9 +149,8 @@ function worthIn(path) {
  * kernel with a native body.
  */
 function member(checker, kernel, twin, worth) {
-  const { fileName } = twin.getSourceFile()
   const refuse = (what) => {
-    throw new Error(`${relative(root, fileName)}: ${kernel.name.text} ${what}`)
+    throw new Error(`${relative(root, twin.path)}: ${kernel.name.text} ${what}`)
   }
   const names = kernel.parameters.map(({ name }) =>
     ts.isIdentifier(name) ? name.text : refuse('has a group without a name'),
@@ -124,9 +160,7 @@ function member(checker, kernel, twin, worth) {
   let asksForSize = false
 
   const taken = []
-  const handed = twin.parameters.map((parameter) => {
-    const name = parameter.name.text
-    const type = parameter.type.getText()
+  const handed = twin.parameters.map(({ name, type, element }) => {
     taken.push({ name, type: type === 'usize' ? `${sources.get(name)?.element} *` : type })
     const takes = (source, kind) => {
       if (source.kind !== kind) refuse(`takes ${name}: ${type}, which is no ${source.kind}`)
@@ -134,6 +168,9 @@ function member(checker, kernel, twin, worth) {
       return source
     }
     const source = sources.get(name)
+    if (element !== undefined && source?.kind === 'column' && element !== source.element) {
+      refuse(`takes ${name}: ${element} *, which is ${source.element} * in its plain twin`)
+    }
     if (source !== undefined) {
       if (type === 'usize') return `at(${takes(source, 'column').text})`
       if (NUMBER.test(type)) return takes(source, 'number').text
@@ -151,7 +188,7 @@ function member(checker, kernel, twin, worth) {
 
   const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
   const result = returns(checker, kernel, twin, refuse)
-  const signature = { parameters: taken, result: result ? twin.type.getText() : 'void' }
+  const signature = { parameters: taken, result: result ? twin.result : 'void' }
   const numberOf = (name) => {
     const at = taken.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
     return at === -1 ? refuse(`has a native body by ${name}, which is no number of its twin`) : handed[at]
@@ -215,7 +252,7 @@ function kindOf(checker, type) {
 function returns(checker, kernel, twin, refuse) {
   const type = checker.getReturnTypeOfSignature(checker.getSignatureFromDeclaration(kernel))
   const isVoid = (type.flags & ts.TypeFlags.Void) !== 0
-  const twinType = twin.type?.getText() ?? 'void'
+  const twinType = twin.result
   if (!isVoid && !(type.flags & ts.TypeFlags.NumberLike)) refuse(`returns ${checker.typeToString(type)}, not a number`)
   if (isVoid ? twinType !== 'void' : !NUMBER.test(twinType)) {
     refuse(`returns ${twinType}, its plain twin ${checker.typeToString(type)}`)

@@ -55,7 +55,11 @@ export function prototypesOf(twins) {
 #define NAME_AT(name, level) name##_##level
 #define NAME_OF(name, level) NAME_AT(name, level)
 /** The name of a body at the level for which the file is compiled. */
+#ifdef __wasm__
+#define KERNEL(name) name
+#else
 #define KERNEL(name) NAME_OF(name, LEVEL)
+#endif
 /** Says from how much work on a call goes to the native body (scripts/kernel-twins.mjs reads it); below, the SIMD twin serves. */
 #define WORTH(name, work, least)
 

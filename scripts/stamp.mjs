@@ -15,7 +15,7 @@ const scripts = (...names) => names.map((name) => `scripts/${name}.mjs`)
 /** The sources of each step, by path from the repository's root. */
 export const SOURCES = {
   kernels: () => [
-    ...filesIn('src/kernels', /(?<!\/twins)\.ts$|\.native\.c$/),
+    ...filesIn('src/kernels', /(?<!\/twins)\.ts$|\.native\.c$|\.wasm$/),
     ...scripts('build-kernels', 'kernel-twins'),
   ],
   modules: () => [

@@ -1,7 +1,4 @@
-/**
- * Functions of single numbers, with the operations of `vector.simd.ts` in their order. They have no branches, so that the
- * compiler makes vectors of the loops that call them.
- */
+/** Functions of single numbers. They have no branches, so that the compiler makes vectors of the loops that call them. */
 #ifndef COLONNADE_MATH
 #define COLONNADE_MATH
 
@@ -19,8 +16,20 @@ INLINE uint32_t bits_of(float x) {
 }
 /** A number without fraction as an integer: the nearest one, 0 of NaN. */
 INLINE int32_t whole(float x) {
+#ifdef __wasm__
+  return __builtin_wasm_trunc_saturate_s_i32_f32(x);
+#else
   if (x >= 0x1p31f) return INT32_MAX;
   return (int32_t)(x >= -0x1p31f ? x : x == x ? -0x1p31f : 0);
+#endif
+}
+/** As `whole`, of a small number. */
+INLINE int32_t whole_small(float x) {
+#ifdef __wasm__
+  return whole(x);
+#else
+  return (int32_t)(x == x ? x : 0);
+#endif
 }
 /** At most `high`, at least `low`; NaN stays NaN. */
 INLINE float clamp(float x, float low, float high) {
@@ -33,27 +42,31 @@ INLINE float tanh1(float x) {
   const float size = fabsf(x);
   const float v = size > 7.9f ? 7.9f : size; // NaN stays NaN.
   const float s = v * v;
-  float p = __builtin_fmaf(s, 46.26529307466246f, 11877.315846099367f);
-  p = __builtin_fmaf(s, __builtin_fmaf(s, p, 518924.58856003074f), 4011967.2638858575f);
-  float q = __builtin_fmaf(s, s + 962.919594741476f, 95701.77987539067f);
-  q = __builtin_fmaf(s, __builtin_fmaf(s, q, 1856242.906143549f), 4011967.788810167f);
+  float p = madd1(s, 46.26529307466246f, 11877.315846099367f);
+  p = madd1(s, madd1(s, p, 518924.58856003074f), 4011967.2638858575f);
+  float q = madd1(s, s + 962.919594741476f, 95701.77987539067f);
+  q = madd1(s, madd1(s, q, 1856242.906143549f), 4011967.788810167f);
   return copysignf(v * p / q, x);
 }
 
 /** eˣ. */
 INLINE float exp1(float v) {
   const float low = -87.3f;
+#ifdef __wasm__
+  const float x = 88 < v ? 88 : v; // Below `low` nothing traps, and the end is 0.
+#else
   const float x = clamp(v, low, 88);
+#endif
   const float n = __builtin_rintf(x * 1.44269504088896341f);
-  const float r = __builtin_fmaf(n, 2.12194440e-4f, __builtin_fmaf(n, -0.693359375f, x));
+  const float r = madd1(n, 2.12194440e-4f, madd1(n, -0.693359375f, x));
   float p = 1.9875691500e-4f;
-  p = __builtin_fmaf(p, r, 1.3981999507e-3f);
-  p = __builtin_fmaf(p, r, 8.3334519073e-3f);
-  p = __builtin_fmaf(p, r, 4.1665795894e-2f);
-  p = __builtin_fmaf(p, r, 1.6666665459e-1f);
-  p = __builtin_fmaf(p, r, 5.0000001201e-1f);
-  p = __builtin_fmaf(p, r * r, r) + 1;
-  const float power = float_of((uint32_t)((int32_t)(n == n ? n : 0) + 127) << 23);
+  p = madd1(p, r, 1.3981999507e-3f);
+  p = madd1(p, r, 8.3334519073e-3f);
+  p = madd1(p, r, 4.1665795894e-2f);
+  p = madd1(p, r, 1.6666665459e-1f);
+  p = madd1(p, r, 5.0000001201e-1f);
+  p = madd1(p, r * r, r) + 1;
+  const float power = float_of((uint32_t)(whole_small(n) + 127) << 23);
   return v < low ? 0 : p * power;
 }
 
@@ -66,18 +79,18 @@ INLINE float log1(float v) {
   const float x = (half - 1) + (small ? half : 0);
   const float z = x * x;
   float p = 7.0376836292e-2f;
-  p = __builtin_fmaf(p, x, -1.1514610310e-1f);
-  p = __builtin_fmaf(p, x, 1.1676998740e-1f);
-  p = __builtin_fmaf(p, x, -1.2420140846e-1f);
-  p = __builtin_fmaf(p, x, 1.4249322787e-1f);
-  p = __builtin_fmaf(p, x, -1.6668057665e-1f);
-  p = __builtin_fmaf(p, x, 2.0000714765e-1f);
-  p = __builtin_fmaf(p, x, -2.4999993993e-1f);
-  p = __builtin_fmaf(p, x, 3.3333331174e-1f);
+  p = madd1(p, x, -1.1514610310e-1f);
+  p = madd1(p, x, 1.1676998740e-1f);
+  p = madd1(p, x, -1.2420140846e-1f);
+  p = madd1(p, x, 1.4249322787e-1f);
+  p = madd1(p, x, -1.6668057665e-1f);
+  p = madd1(p, x, 2.0000714765e-1f);
+  p = madd1(p, x, -2.4999993993e-1f);
+  p = madd1(p, x, 3.3333331174e-1f);
   p = p * x * z;
-  p = __builtin_fmaf(e, -2.12194440e-4f, p);
-  p = __builtin_fmaf(z, -0.5f, p);
-  return v == v ? __builtin_fmaf(e, 0.693359375f, x + p) : v;
+  p = madd1(e, -2.12194440e-4f, p);
+  p = madd1(z, -0.5f, p);
+  return v == v ? madd1(e, 0.693359375f, x + p) : v;
 }
 
 /** 1 / (1 + e⁻ˣ). */
@@ -87,20 +100,20 @@ INLINE float sigmoid1(float x) { return 1 / (1 + exp1(-x)); }
 INLINE float quarter_turns(float x) { return __builtin_rintf(x * 0.636619772367581343f); }
 /** x − q · ½π. */
 INLINE float within_quarter(float x, float q) {
-  const float r = __builtin_fmaf(q, -4.837512969970703125e-4f, __builtin_fmaf(q, -1.5703125f, x));
-  return __builtin_fmaf(q, -7.54978995489188216e-8f, r);
+  const float r = madd1(q, -4.837512969970703125e-4f, madd1(q, -1.5703125f, x));
+  return madd1(q, -7.54978995489188216e-8f, r);
 }
 /** sin r for |r| ≤ ¼π. */
 INLINE float sin_quarter(float r) {
   const float z = r * r;
-  const float p = __builtin_fmaf(__builtin_fmaf(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f);
-  return __builtin_fmaf(p * z, r, r);
+  const float p = madd1(madd1(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f);
+  return madd1(p * z, r, r);
 }
 /** cos r for |r| ≤ ¼π. */
 INLINE float cos_quarter(float r) {
   const float z = r * r;
-  const float p = __builtin_fmaf(__builtin_fmaf(2.443315711809948e-5f, z, -1.388731625493765e-3f), z, 4.166664568298827e-2f);
-  return __builtin_fmaf(p * z, z, __builtin_fmaf(z, -0.5f, 1));
+  const float p = madd1(madd1(2.443315711809948e-5f, z, -1.388731625493765e-3f), z, 4.166664568298827e-2f);
+  return madd1(p * z, z, madd1(z, -0.5f, 1));
 }
 /** sin(r + (q + shift) · ½π) from sin r and cos r. */
 INLINE float turn(float sin, float cos, float q, int shift) {

@@ -21,12 +21,12 @@ struct sums {
 #define ROW_VECTORS 8
 
 /** `rows` and `vectors` are constants where it is called, their product at most TILE_SUMS; `partial`: of the last vector only `last` is there. */
-INLINE void tile(const int rows, const int vectors, const bool partial, lanes last, struct sums sums, const float *a,
+INLINE void tile(const size_t rows, const size_t vectors, const bool partial, lanes last, struct sums sums, const float *a,
                  size_t a_row, size_t a_step, const float *b, size_t b_row, int depth) {
   vec c[TILE_SUMS];
-  const int end = vectors - 1;
-  for (int r = 0; r < rows; r++) {
-    for (int v = 0; v < vectors; v++) {
+  const size_t end = vectors - 1;
+  UNROLLED for (size_t r = 0; r < rows; r++) {
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
       if (sums.from == NULL) c[r * vectors + v] = splat(0);
       else {
         const float *at = sums.from + r * sums.from_row + v * WIDTH;
@@ -36,24 +36,84 @@ INLINE void tile(const int rows, const int vectors, const bool partial, lanes la
   }
   for (int k = 0; k < depth; k++) {
     vec row[ROW_VECTORS];
-    for (int v = 0; v < vectors; v++) {
-      row[v] = partial && v == end ? load_part(b + v * WIDTH, last) : load(b + v * WIDTH);
+    if (rows > 1) {
+      UNROLLED for (size_t v = 0; v < vectors; v++) {
+        row[v] = partial && v == end ? load_part(b + v * WIDTH, last) : load(b + v * WIDTH);
+        IN_ORDER(row[v]);
+      }
     }
-    for (int r = 0; r < rows; r++) {
-      const vec e = splat(a[r * a_row]);
-      for (int v = 0; v < vectors; v++) c[r * vectors + v] = madd(e, row[v], c[r * vectors + v]);
+    UNROLLED for (size_t r = 0; r < rows; r++) {
+      vec e = splat(a[r * a_row]);
+      IN_ORDER(e);
+      UNROLLED for (size_t v = 0; v < vectors; v++) {
+        if (rows == 1) row[v] = partial && v == end ? load_part(b + v * WIDTH, last) : load(b + v * WIDTH);
+        c[r * vectors + v] = madd(e, row[v], c[r * vectors + v]);
+
+      }
     }
     a += a_step;
     b += b_row;
   }
-  for (int r = 0; r < rows; r++) {
-    for (int v = 0; v < vectors; v++) {
+  UNROLLED for (size_t r = 0; r < rows; r++) {
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
       float *at = sums.c + r * sums.c_row + v * WIDTH;
       if (partial && v == end) store_part(at, c[r * vectors + v], last);
       else store(at, c[r * vectors + v]);
     }
   }
 }
+
+/** Not laid into what calls it, and in a file that does not call it, left out. */
+#define APART static __attribute__((noinline, unused))
+
+#ifdef __wasm__
+
+/** Each block is a function by itself: within a larger one, V8 runs out of registers. */
+#define DEFINE_BLOCK(rows, vectors)                                                                                            \
+  APART void block_##rows##_##vectors(float *c, size_t c_row, const float *from, size_t from_row, const float *a,       \
+                                      size_t a_row, size_t a_step, const float *b, size_t b_row, int depth) {           \
+    tile(rows, vectors, false, 0, (struct sums){c, c_row, from, from_row}, a, a_row, a_step, b, b_row, depth);          \
+  }                                                                                                                     \
+  APART void part_##rows##_##vectors(lanes last, float *c, size_t c_row, const float *from, size_t from_row,            \
+                                     const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row,         \
+                                     int depth) {                                                                       \
+    tile(rows, vectors, true, last, (struct sums){c, c_row, from, from_row}, a, a_row, a_step, b, b_row, depth);        \
+  }
+#define CALL_BLOCK(block_rows, block_vectors)                                                                                 \
+  if (rows == block_rows && vectors == block_vectors) {                                                                 \
+    if (partial) part_##block_rows##_##block_vectors(last, s.c, s.c_row, s.from, s.from_row, a, a_row, a_step, b, b_row, depth); \
+    else block_##block_rows##_##block_vectors(s.c, s.c_row, s.from, s.from_row, a, a_row, a_step, b, b_row, depth);     \
+  }
+#define BLOCKS(F) F(6, 2) F(4, 2) F(2, 2) F(1, 2) F(6, 1) F(4, 1) F(2, 1) F(1, 1) F(1, 4) F(1, 8)
+BLOCKS(DEFINE_BLOCK)
+/** Six rows that stand side by side. */
+APART void block_beside(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
+                        const float *b, size_t b_row, int depth) {
+  tile(6, 2, false, 0, (struct sums){c, c_row, from, from_row}, a, 1, a_step, b, b_row, depth);
+}
+
+INLINE void block(const size_t rows, const size_t vectors, const bool partial, lanes last, struct sums s, const float *a,
+                  size_t a_row, size_t a_step, const float *b, size_t b_row, int depth) {
+  if (rows == 6 && vectors == 2 && !partial && __builtin_constant_p(a_row) && a_row == 1) {
+    block_beside(s.c, s.c_row, s.from, s.from_row, a, a_step, b, b_row, depth);
+    return;
+  }
+  BLOCKS(CALL_BLOCK)
+}
+
+/** Whether a block of rows takes all columns before the next, as where C lies in a cache; else columns take all rows. */
+#define ROWS_FIRST true
+/** Up to this many rows are taken one by one. */
+#define SINGLE_ROWS 3
+/** Structures that are handed over by value lie on the stack, which there is not. */
+#define SHALLOW INLINE
+
+#else
+#define block tile
+#define ROWS_FIRST false
+#define SINGLE_ROWS 1
+#define SHALLOW APART
+#endif
 
 /** From this depth on, C of the next block is fetched while a block is summed. */
 #define FETCHED_DEPTH 128
@@ -68,10 +128,10 @@ INLINE void panel(const int vectors, const bool partial, lanes last, struct sums
         for (int v = 0; v < vectors; v++) __builtin_prefetch(sums.c + r * sums.c_row + v * WIDTH, 1);
       }
     }
-    if (taken == TILE_ROWS) tile(TILE_ROWS, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
-    else if (taken == 4) tile(4, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
-    else if (taken == 2) tile(2, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
-    else tile(1, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
+    if (taken == TILE_ROWS) block(TILE_ROWS, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
+    else if (taken == 4) block(4, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
+    else if (taken == 2) block(2, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
+    else block(1, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
     sums.c += taken * sums.c_row;
     if (sums.from != NULL) sums.from += taken * sums.from_row;
     a += taken * a_row;
@@ -82,10 +142,14 @@ INLINE void panel(const int vectors, const bool partial, lanes last, struct sums
 INLINE void product(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row, int rows,
                     int columns, int depth) {
   // In one row alone each addition would wait for the one before: more of its sums run side by side.
-  while (rows == 1 && columns >= 4 * WIDTH) {
+  while (rows <= SINGLE_ROWS && columns >= 4 * WIDTH) {
     const int taken = columns >= ROW_VECTORS * WIDTH ? ROW_VECTORS * WIDTH : 4 * WIDTH;
-    if (taken == ROW_VECTORS * WIDTH) tile(1, ROW_VECTORS, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
-    else tile(1, 4, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
+    for (int r = 0; r < rows; r++) {
+      const struct sums row = {sums.c + r * sums.c_row, 0, sums.from == NULL ? NULL : sums.from + r * sums.from_row, 0};
+      const float *const of = a + r * a_row;
+      if (taken == ROW_VECTORS * WIDTH) block(1, ROW_VECTORS, false, first_lanes(0), row, of, a_row, a_step, b, b_row, depth);
+      else block(1, 4, false, first_lanes(0), row, of, a_row, a_step, b, b_row, depth);
+    }
     sums.c += taken;
     if (sums.from != NULL) sums.from += taken;
     b += taken;
@@ -106,26 +170,11 @@ INLINE void product(struct sums sums, const float *a, size_t a_row, size_t a_ste
   }
 }
 
-/** Not laid into what calls it, and in a file that does not call it, left out. */
-#define APART static __attribute__((noinline, unused))
-
-/** Where each row of A is contiguous, `a_row` from the next. */
-APART void multiply(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int rows, int columns,
-                    int depth) {
-  product(sums, a, a_row, 1, b, b_row, rows, columns, depth);
-}
-
-/** Where the rows of A stand side by side, and `a_step` is the way from one depth to the next. */
-APART void multiply_beside(struct sums sums, const float *a, size_t a_step, const float *b, size_t b_row, int rows,
-                           int columns, int depth) {
-  product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
-}
-
 /** Products of at most this depth take less time than the way to C and back. */
 #define SHALLOW_DEPTH 16
 
 /** A block of rows after the other, all columns of each: for a shallow product, so that it runs through C in the order of memory. */
-APART void multiply_shallow(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row,
+SHALLOW void multiply_shallow(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row,
                             int rows, int columns, int depth) {
   for (int left = rows; left > 0; left -= TILE_ROWS) {
     product(sums, a, a_row, a_step, b, b_row, least(left, TILE_ROWS), columns, depth);
@@ -133,6 +182,32 @@ APART void multiply_shallow(struct sums sums, const float *a, size_t a_row, size
     if (sums.from != NULL) sums.from += TILE_ROWS * sums.from_row;
     a += TILE_ROWS * a_row;
   }
+}
+
+APART void multiply_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_row,
+                       const float *b, size_t b_row, int rows, int columns, int depth) {
+  const struct sums sums = {c, c_row, from, from_row};
+  if (ROWS_FIRST) multiply_shallow(sums, a, a_row, 1, b, b_row, rows, columns, depth);
+  else product(sums, a, a_row, 1, b, b_row, rows, columns, depth);
+}
+
+/** Where each row of A is contiguous, `a_row` from the next. */
+INLINE void multiply(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int rows, int columns,
+                     int depth) {
+  multiply_at(sums.c, sums.c_row, sums.from, sums.from_row, a, a_row, b, b_row, rows, columns, depth);
+}
+
+APART void multiply_beside_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
+                              const float *b, size_t b_row, int rows, int columns, int depth) {
+  const struct sums sums = {c, c_row, from, from_row};
+  if (ROWS_FIRST) multiply_shallow(sums, a, 1, a_step, b, b_row, rows, columns, depth);
+  else product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
+}
+
+/** Where the rows of A stand side by side, and `a_step` is the way from one depth to the next. */
+INLINE void multiply_beside(struct sums sums, const float *a, size_t a_step, const float *b, size_t b_row, int rows,
+                            int columns, int depth) {
+  multiply_beside_at(sums.c, sums.c_row, sums.from, sums.from_row, a, a_step, b, b_row, rows, columns, depth);
 }
 
 /** Four columns of WIDTH rows, which begin at `at`: element r of columns[k] is at[r · row + k]. */
@@ -144,6 +219,13 @@ INLINE void load_columns(vec columns[4], const float *at, size_t row) {
   columns[1] = join_high(ab, cd);
   columns[2] = join_low(ef, gh);
   columns[3] = join_high(ef, gh);
+}
+
+/** One column of WIDTH rows. */
+INLINE vec load_column(const float *at, size_t row) {
+  vec v = splat(0);
+  UNROLLED for (size_t r = 0; r < WIDTH; r++) v[r] = at[r * row];
+  return v;
 }
 
 /** into (width × height) = from (height × width), transposed; the rows of each are as far apart as is said. */

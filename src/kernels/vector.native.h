@@ -8,13 +8,24 @@
 #ifndef COLONNADE_VECTOR
 #define COLONNADE_VECTOR
 
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __wasm__
+#include <wasm_simd128.h>
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+#define fabsf __builtin_fabsf
+#define sqrtf __builtin_sqrtf
+#define sqrt __builtin_sqrt
+#define copysignf __builtin_copysignf
+#else
+#include <math.h>
 #include <string.h>
+#endif
 
-#ifdef __aarch64__
+#ifdef __wasm__
+#elif defined __aarch64__
 #include <arm_neon.h>
 #else
 #include <immintrin.h>
@@ -22,18 +33,35 @@
 
 #include "kernels.native.h"
 
+/** Before a loop of a constant number of turns, at most 16: what it indexes stays in registers. */
+#ifdef __clang__
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+/** Before a loop that stays one. */
+#ifdef __clang__
+#define KEPT_LOOP _Pragma("clang loop unroll(disable)")
+#else
+#define KEPT_LOOP
+#endif
+/** Loads stay in the order in which they stand: V8 keeps it, and has too few registers for the order that LLVM prefers. */
+#ifdef __wasm__
+#define IN_ORDER(x) __asm__ volatile("" : "+r"(x))
+#else
+#define IN_ORDER(x)
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
-/** Four floats, as the SIMD twins have them: for sums whose order they give. */
+/** Four floats, for sums in four parts. */
 typedef float four __attribute__((vector_size(16), aligned(4)));
 typedef double two __attribute__((vector_size(16)));
+typedef int32_t ints __attribute__((vector_size(16)));
 
 INLINE four load4(const float *at) { return *(const four *)at; }
 /** The first `count` < 4 floats, at least one, the others 0. */
 INLINE four load_part4(const float *at, int count) {
-  four v = {at[0]};
-  for (int i = 1; i < count; i++) v[i] = at[i];
-  return v;
+  return (four){at[0], count > 1 ? at[1] : 0, count > 2 ? at[2] : 0, 0};
 }
 /** Two floats, twice. */
 INLINE four splat_pair(const float *at) {
@@ -43,7 +71,13 @@ INLINE four splat_pair(const float *at) {
 }
 /** a · b + c, rounded once. */
 INLINE four madd4(four a, four b, four c) {
-#ifdef __aarch64__
+#ifdef __wasm__
+#ifdef __wasm_relaxed_simd__
+  return (four)__builtin_wasm_relaxed_madd_f32x4(a, b, c);
+#else
+  return a * b + c;
+#endif
+#elif defined __aarch64__
   return (four)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
   return (four)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
@@ -51,12 +85,12 @@ INLINE four madd4(four a, four b, four c) {
 }
 INLINE float sum4(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
-#if defined __aarch64__
+#if defined __aarch64__ || defined __wasm__
 
 /** Floats of a vector. */
 #define WIDTH 4
 /** Rows of a register block: 24 sums of two vectors a row, of 32 registers. */
-#define TILE_ROWS 12
+#define TILE_ROWS 6
 typedef four vec;
 /** How many lanes are there, from the first. */
 typedef int lanes;
@@ -71,7 +105,9 @@ INLINE void store(float *at, vec v) { *(vec *)at = v; }
 INLINE void store_part(float *at, vec v, lanes some) {
   if (some >= WIDTH) store(at, v);
   else {
-    for (int i = 0; i < some; i++) at[i] = v[i];
+    if (some > 0) at[0] = v[0];
+    if (some > 1) at[1] = v[1];
+    if (some > 2) at[2] = v[2];
   }
 }
 INLINE vec splat(float x) { return (vec){x, x, x, x}; }
@@ -153,6 +189,15 @@ INLINE vec join_high(vec a, vec b) { return (vec)_mm256_unpackhi_pd((__m256d)a, 
 
 #endif
 
+/** a · b + c of single numbers. */
+INLINE float madd1(float a, float b, float c) {
+#ifdef __wasm__
+#pragma clang fp contract(on)
+  return a * b + c;
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
 INLINE int least(int a, int b) { return a < b ? a : b; }
 
 #endif

@@ -22,14 +22,13 @@ const { readTwins, bindingOf } = (await import(script)) as {
 const folder = mkdtempSync(join(tmpdir(), 'twins-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** The twins of a registry with one kernel; `native`: the source of its native body, where it has one. */
-function read(kernel: string, twin: string, native?: string): Twin[] {
+/** The twins of a registry with one kernel: what there is in AssemblyScript, and in C. */
+function read(kernel: string, twin: string, body = ''): Twin[] {
   const room = join(folder, 'room')
   mkdirSync(room, { recursive: true })
   writeFileSync(join(room, 'kernel.ts'), kernel)
   writeFileSync(join(room, 'kernel.simd.ts'), twin)
-  rmSync(join(room, 'kernel.native.c'), { force: true })
-  if (native !== undefined) writeFileSync(join(room, 'kernel.native.c'), native)
+  writeFileSync(join(room, 'kernel.native.c'), body)
   const registry = join(folder, 'plain.ts')
   writeFileSync(registry, "export { kernel } from './room/kernel.ts'\n")
   return readTwins(registry)
@@ -75,15 +74,12 @@ describe('what a twin is handed', () => {
   test('as it is, or the native body where a call has work enough for one', () => {
     const plain = `interface Group { readonly rows: number; readonly width: number }
       export function kernel(x: Float32Array, group: Group): void {}`
-    const twin = 'export function kernel(x: usize, rows: i32, width: i32): void {}'
     const source = (work: string) =>
-      `WORTH(kernel, ${work}, 64)\nvoid KERNEL(kernel)(float *x, int32_t rows, int32_t width) {}`
-    const call = (rows: number) => handed(plain, twin, [x, { rows, width: 8 }], source('rows * width'))
+      `WORTH(kernel, ${work}, 64)\nvoid KERNEL(kernel)(float *restrict x,\n  int32_t rows, int32_t width) {\n}`
+    const call = (rows: number) => handed(plain, '', [x, { rows, width: 8 }], source('rows * width'))
     expect(call(7)).toEqual(['body', 100, 7, 8])
     expect(call(8)).toEqual(['native', 100, 8, 8])
-    expect(() => read(plain, twin, source('rows * x'))).toThrow(
-      'has a native body by x, which is no number of its twin',
-    )
+    expect(() => read(plain, '', source('rows * x'))).toThrow('has a native body by x, which is no number of its twin')
   })
 
   test('the members of a group by their names', () => {
@@ -144,6 +140,20 @@ describe('a twin that does not fit is refused by name', () => {
   test.each(rowsOf(misfits, 4))('%s, twin %s', (kernel, twin, message) => {
     expect(() => read(kernel, `export function ${twin} {}`)).toThrow(message)
   })
+})
+
+test.each([
+  ['void KERNEL(kernel)(uint8_t *x) {', 'kernel takes x: uint8_t *, which is float * in its plain twin'],
+  ['void KERNEL(kernel)(float *x, double y) {', 'kernel takes y: f64, which its plain twin has not; it has x'],
+  ['int32_t KERNEL(kernel)(float *x) {', 'kernel returns i32, its plain twin void'],
+])('a twin in C that does not fit is refused by name: %s', (head, message) => {
+  expect(() => read('export function kernel(x: Float32Array): void {}', '', `${head}\n}`)).toThrow(message)
+})
+
+test('a kernel with two twins is refused', () => {
+  const plain = 'export function kernel(x: Float32Array): void {}'
+  const both = () => read(plain, 'export function kernel(x: usize): void {}', 'void KERNEL(kernel)(float *x) {\n}')
+  expect(both).toThrow('kernel has a body in C, too')
 })
 
 test('no kernel takes more than twelve parameters: what belongs together is a group', () => {

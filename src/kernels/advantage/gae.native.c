@@ -15,8 +15,8 @@ void KERNEL(gae)(float *restrict advantage, float *restrict rolloutReturn, float
       const float next = nextValue[i], carried = carry[n];
       const bool counts = valid[i] != 0, over = (terminated[i] | truncated[i]) != 0;
       const float bootstrap = terminated[i] != 0 ? 0 : next;
-      const float delta = __builtin_fmaf(discount, bootstrap, reward[i]) - value[i];
-      const float now = __builtin_fmaf(mixed, over ? 0 : carried, delta);
+      const float delta = madd1(discount, bootstrap, reward[i]) - value[i];
+      const float now = madd1(mixed, over ? 0 : carried, delta);
       const float counted = counts ? now : 0;
       carry[n] = counts ? now : carried;
       advantage[i] = counted;

@@ -1,4 +1,4 @@
-/** Adam in f32; the plain twin `adam.ts` has the formulas, and `adam.simd.ts` the same operations, in this order. */
+/** Adam in f32; the plain twin `adam.ts` has the formulas. */
 #include "../vector.native.h"
 
 /** Moments nearer to 0 than this are 0: as denormal numbers they would cost a hundred cycles each. NaN stays NaN. */
@@ -14,11 +14,24 @@ void KERNEL(adamStep)(float *restrict weight, float *restrict moment, float *res
   const float leastRoot = (float)epsilon, decay = (float)weightDecay, descent = (float)-learningRate;
   for (int i = 0; i < length; i++) {
     const float g = gradient[i] * scale;
-    const float m = settle(__builtin_fmaf(keep1, moment[i], take1 * g));
-    const float v = settle(__builtin_fmaf(keep2, squareMoment[i], take2 * (g * g)));
+    const float m = settle(madd1(keep1, moment[i], take1 * g));
+    const float v = settle(madd1(keep2, squareMoment[i], take2 * (g * g)));
     const float direction = m * perCorrection1 / (sqrtf(v * perCorrection2) + leastRoot);
     moment[i] = m;
     squareMoment[i] = v;
-    weight[i] = __builtin_fmaf(descent, __builtin_fmaf(decay, weight[i], direction), weight[i]);
+    weight[i] = madd1(descent, madd1(decay, weight[i], direction), weight[i]);
   }
+}
+
+/** In f64, in four interleaved sums. */
+double KERNEL(globalNorm)(float *x, int32_t length) {
+  two low = {0}, high = {0};
+  for (int i = 0; i < length; i += 4) {
+    const four v = length - i >= 4 ? load4(x + i) : load_part4(x + i, length - i);
+    const two first = {v[0], v[1]}, last = {v[2], v[3]};
+    low += first * first;
+    high += last * last;
+  }
+  low += high;
+  return sqrt(low[0] + low[1]);
 }

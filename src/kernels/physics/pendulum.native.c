@@ -1,4 +1,4 @@
-/** Pendulum's step in f32; the plain twin `pendulum.ts` has the equations and the units, the SIMD twin the operations. */
+/** Pendulum's step in f32; the plain twin `pendulum.ts` has the equations and the units. */
 #include "../math.native.h"
 
 #define STEP_SECONDS 0.05f
@@ -8,7 +8,7 @@
 /** The same angle in [−π, π). */
 INLINE float wrap(float angle) {
   const float turns = __builtin_floorf((angle + 3.14159265358979324f) * 0.159154943091895336f);
-  return __builtin_fmaf(turns, -1.9353071795864769e-3f, __builtin_fmaf(turns, -6.28125f, angle));
+  return madd1(turns, -1.9353071795864769e-3f, madd1(turns, -6.28125f, angle));
 }
 
 WORTH(pendulumStep, to - from, 64)
@@ -19,12 +19,12 @@ void KERNEL(pendulumStep)(float *restrict angle, float *restrict angularVelocity
     const float torque = clamp(action[n], -TORQUE_LIMIT, TORQUE_LIMIT);
     const float upright = wrap(angle[n]), speed = angularVelocity[n];
     const float effort = torque * torque * 0.001f;
-    reward[n] = -__builtin_fmaf(upright, upright, __builtin_fmaf(speed * 0.1f, speed, effort));
+    reward[n] = -madd1(upright, upright, madd1(speed * 0.1f, speed, effort));
     const float q = quarter_turns(upright), r = within_quarter(upright, q);
     const float sin = turn(sin_quarter(r), cos_quarter(r), q, 0);
-    const float acceleration = __builtin_fmaf(fall, sin, torque * 3); // 3 / m l² for 1 kg and 1 m.
-    const float nextSpeed = clamp(__builtin_fmaf(acceleration, STEP_SECONDS, speed), -SPEED_LIMIT, SPEED_LIMIT);
-    const float nextAngle = wrap(__builtin_fmaf(nextSpeed, STEP_SECONDS, upright));
+    const float acceleration = madd1(fall, sin, torque * 3); // 3 / m l² for 1 kg and 1 m.
+    const float nextSpeed = clamp(madd1(acceleration, STEP_SECONDS, speed), -SPEED_LIMIT, SPEED_LIMIT);
+    const float nextAngle = wrap(madd1(nextSpeed, STEP_SECONDS, upright));
     angularVelocity[n] = observation[3 * n + 2] = nextSpeed;
     angle[n] = nextAngle;
     const float nextQ = quarter_turns(nextAngle), nextR = within_quarter(nextAngle, nextQ);

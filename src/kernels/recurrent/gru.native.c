@@ -1,4 +1,4 @@
-/** A gated recurrent unit, as `gru.simd.ts`; the plain twin `gru.ts` says what is computed. */
+/** A gated recurrent unit; the plain twin `gru.ts` says what is computed. */
 #include "steps.native.h"
 
 enum { LINEAR };

@@ -1,4 +1,4 @@
-/** A long short-term memory, as `lstm.simd.ts`; the plain twin `lstm.ts` says what is computed. */
+/** A long short-term memory; the plain twin `lstm.ts` says what is computed. */
 #include "steps.native.h"
 
 enum { LINEAR };

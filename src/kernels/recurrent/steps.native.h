@@ -1,4 +1,4 @@
-/** What the recurrent cells share; `steps.simd.ts` has the same. */
+/** What the recurrent cells share. */
 #ifndef COLONNADE_STEPS
 #define COLONNADE_STEPS
 

@@ -4,6 +4,7 @@
  */
 #include "../tile.native.h"
 
+/** Inputs that share a scale. */
 #define BLOCK 32
 /** Rows that share the words of weights once they are turned. */
 #define SHARING_ROWS 8
@@ -16,14 +17,12 @@ void KERNEL(quantizeInputs)(uint8_t *restrict input, float *restrict inputScale,
   for (int row = 0; row < numRows; row++) {
     for (int left = width; left > 0; left -= BLOCK, input += BLOCK, inputScale++) {
       const int length = least(left, BLOCK);
-      float block[BLOCK] = {0};
-      memcpy(block, x, length * sizeof *x);
-      x += length;
       // As whole numbers, sizes rise as they do as floats, then come infinity and what is no number.
-      uint32_t bits[BLOCK], largest = 0;
-      memcpy(bits, block, sizeof bits);
-      for (int i = 0; i < BLOCK; i++) {
-        const uint32_t size = bits[i] & 0x7fffffff;
+      uint32_t largest = 0;
+      for (int i = 0; i < length; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        const uint32_t size = bits & 0x7fffffff;
         largest = size > largest ? size : largest;
       }
       float most;
@@ -32,14 +31,66 @@ void KERNEL(quantizeInputs)(uint8_t *restrict input, float *restrict inputScale,
       const float inverse = isSmall ? 0 : 127 / most;
       *inputScale = (isSmall ? 0 : most / 127) + most * 0;
       // The lowest byte of such a sum is its whole part.
-      for (int i = 0; i < BLOCK; i++) {
-        const float rounded = block[i] * inverse + 0x1.8p23f;
-        memcpy(&bits[i], &rounded, sizeof rounded);
+      for (int i = 0; i < length; i++) {
+        const float rounded = x[i] * inverse + 0x1.8p23f;
+        uint32_t bits;
+        memcpy(&bits, &rounded, sizeof bits);
+        input[i] = (uint8_t)bits;
       }
-      for (int i = 0; i < BLOCK; i++) input[i] = (uint8_t)bits[i];
+      memset(input + length, 0, BLOCK - length);
+      x += length;
     }
   }
 }
+
+#ifdef __wasm__
+
+/** `sum`, and in each lane four products of bytes, none of them −128: two products fit into 16 bits. */
+INLINE v128_t dot4(v128_t sum, v128_t a, v128_t b) {
+  const v128_t products = wasm_i16x8_add(wasm_i16x8_extmul_low_i8x16(a, b), wasm_i16x8_extmul_high_i8x16(a, b));
+  return wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(products));
+}
+
+/** Of two vectors the sums of lanes 0 and 2, and of 1 and 3: a, b, a, b. */
+INLINE v128_t add_halves(v128_t a, v128_t b) {
+  return wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), wasm_i32x4_shuffle(a, b, 2, 6, 3, 7));
+}
+
+/** The whole sums of a block of `length` weights of four columns, which are `depth` bytes apart. */
+INLINE ints block_sums(const uint8_t *weights, size_t depth, const uint8_t *input, int length) {
+  v128_t sum[4];
+  UNROLLED for (size_t j = 0; j < 4; j++) sum[j] = wasm_i32x4_splat(0);
+  int k = 0;
+  for (; k + 16 <= length; k += 16) {
+    const v128_t inputs = wasm_v128_load(input + k);
+    UNROLLED for (size_t j = 0; j < 4; j++) sum[j] = dot4(sum[j], wasm_v128_load(weights + j * depth + k), inputs);
+  }
+  const v128_t low = add_halves(sum[0], sum[1]), high = add_halves(sum[2], sum[3]);
+  ints sums = (ints)wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 1, 4, 5), wasm_i32x4_shuffle(low, high, 2, 3, 6, 7));
+  for (; k < length; k++) {
+    const int8_t *const at = (const int8_t *)weights + k;
+    sums += (ints){at[0], at[depth], at[2 * depth], at[3 * depth]} * (int8_t)input[k];
+  }
+  return sums;
+}
+
+/** All rows of a vector of columns. */
+INLINE void integer_vector(struct sums sums, const uint8_t *input, const float *input_scale, const uint8_t *values,
+                           const float *scale, int rows, int depth) {
+  for (int row = 0; row < rows; row++) {
+    vec sum = splat(0);
+    for (int k = 0; k < depth; k += BLOCK, input += BLOCK, input_scale++) {
+      const ints whole = block_sums(values + k, depth, input, least(depth - k, BLOCK));
+      sum += splat(*input_scale) * __builtin_convertvector(whole, vec);
+    }
+    const vec from = sums.from == NULL ? splat(0) : load(sums.from);
+    store(sums.c, from + load(scale) * sum);
+    sums.c += sums.c_row;
+    if (sums.from != NULL) sums.from += sums.from_row;
+  }
+}
+
+#else
 
 /** Words of four bytes, as many as a vector has floats. */
 typedef int32_t words __attribute__((vector_size(4 * WIDTH)));
@@ -134,8 +185,10 @@ INLINE void integer_tile(const int rows, const int vectors, int there, struct su
   }
 }
 
+#endif
+
 /** Columns that fill no vector, or whose bytes do not lie as words do. */
-APART void integer_columns(struct sums sums, const uint8_t *input, const float *input_scale, const uint8_t *values,
+INLINE void integer_columns(struct sums sums, const uint8_t *input, const float *input_scale, const uint8_t *values,
                            const float *scale, int rows, int columns, int depth) {
   const int blocks = (depth + BLOCK - 1) / BLOCK;
   for (int r = 0; r < rows; r++, input += blocks * BLOCK, input_scale += blocks) {
@@ -157,12 +210,19 @@ APART void integer_columns(struct sums sums, const uint8_t *input, const float *
 WORTH(matmulIntegers, numRows * numColumns * depth, 1024)
 void KERNEL(matmulIntegers)(float *c, uint8_t *input, float *inputScale, uint8_t *values, float *scale, float *bias,
                             int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate, int32_t biasLength) {
+#ifndef __wasm__
   const int blocks = (depth + BLOCK - 1) / BLOCK;
   const bool hasWords = depth % 4 == 0 && (uintptr_t)values % 4 == 0;
+#endif
   struct sums sums = {c, numColumns, NULL, 0};
   if (accumulate) sums = (struct sums){c, numColumns, c, numColumns};
   else if (biasLength > 0) sums.from = bias;
   for (int j = 0; j < numColumns;) {
+#ifdef __wasm__
+    const int columns = numColumns - j < WIDTH ? numColumns - j : WIDTH;
+    if (columns == WIDTH) integer_vector(sums, input, inputScale, values, scale, numRows, depth);
+    else integer_columns(sums, input, inputScale, values, scale, numRows, columns, depth);
+#else
     const int vectors = !hasWords || numColumns - j < WIDTH ? 0 : numRows == 1 && numColumns - j >= 2 * WIDTH ? 2 : 1;
     const int columns = vectors == 0 ? numColumns - j : vectors * WIDTH;
     if (vectors == 0) integer_columns(sums, input, inputScale, values, scale, numRows, columns, depth);
@@ -180,6 +240,7 @@ void KERNEL(matmulIntegers)(float *c, uint8_t *input, float *inputScale, uint8_t
         if (rest.from != NULL) rest.from += SHARING_ROWS * rest.from_row;
       }
     }
+#endif
     j += columns;
     sums.c += columns;
     if (sums.from != NULL) sums.from += columns;

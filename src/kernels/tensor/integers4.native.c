@@ -4,6 +4,32 @@
  */
 #include "quantized4.native.h"
 
+#ifdef __wasm__
+
+/** The whole sums of a block of four columns that lie together, nibbles times inputs: each fits into 16 bits. */
+INLINE ints block_sums(const uint8_t *columns, const uint8_t *input) {
+  v128_t low = wasm_i16x8_splat(0), high = low;
+  UNROLLED for (size_t k = 0; k < 16; k += 4) {
+    const v128_t bytes = wasm_v128_load(columns + TOGETHER * k);
+    const v128_t first = wasm_v128_and(bytes, wasm_i8x16_splat(15)), second = wasm_u8x16_shr(bytes, 4);
+    const v128_t before = wasm_v128_load32_splat(input + k), behind = wasm_v128_load32_splat(input + 16 + k);
+    low = wasm_i16x8_add(low, wasm_i16x8_add(wasm_i16x8_extmul_low_i8x16(first, before), wasm_i16x8_extmul_low_i8x16(second, behind)));
+    high = wasm_i16x8_add(high, wasm_i16x8_add(wasm_i16x8_extmul_high_i8x16(first, before), wasm_i16x8_extmul_high_i8x16(second, behind)));
+  }
+  const v128_t a = wasm_i32x4_extadd_pairwise_i16x8(low), b = wasm_i32x4_extadd_pairwise_i16x8(high);
+  return (ints)wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 2, 4, 6), wasm_i32x4_shuffle(a, b, 1, 3, 5, 7));
+}
+
+/** What a block of inputs comes to with 8 for each weight: nibbles are too large by that. */
+INLINE int32_t excess(const uint8_t *input) {
+  const v128_t pairs = wasm_i16x8_add(wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(input)),
+                                      wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(input + 16)));
+  const ints fours = (ints)wasm_i32x4_extadd_pairwise_i16x8(pairs);
+  return 8 * ((fours[0] + fours[2]) + (fours[1] + fours[3]));
+}
+
+#else
+
 /** Rows that share the nibbles once they are halves of bytes no more. */
 #define SHARING_ROWS 8
 
@@ -104,10 +130,31 @@ INLINE void integer_columns(struct sums sums, const uint8_t *input, const float 
   }
 }
 
+#endif
+
 WORTH(matmulIntegers4, numRows * numColumns * depth, 1024)
 void KERNEL(matmulIntegers4)(float *c, uint8_t *input, float *inputScale, uint8_t *values, float *bias, int32_t numRows,
                              int32_t numColumns, int32_t depth, bool accumulate, int32_t biasLength) {
   const int blocks = (depth + BLOCK - 1) / BLOCK;
+#ifdef __wasm__
+  for (int j = 0; j < numColumns; j += WIDTH) {
+    const uint8_t *const group = values + (size_t)(j / TOGETHER) * blocks * BLOCK_BYTES;
+    const int lane = j % TOGETHER;
+    const lanes some = first_lanes(least(numColumns - j, WIDTH));
+    const vec begin = biasLength > 0 ? load_part(bias + j, some) : splat(0);
+    for (int row = 0; row < numRows; row++) {
+      const uint8_t *inputs = input + (size_t)row * blocks * BLOCK, *block = group;
+      const float *const scales = inputScale + (size_t)row * blocks;
+      float *const to = c + (size_t)row * numColumns + j;
+      vec sum = splat(0);
+      for (int i = 0; i < blocks; i++, inputs += BLOCK, block += BLOCK_BYTES) {
+        const ints whole = block_sums(block + 4 * lane, inputs) - excess(inputs);
+        sum += splat(scales[i]) * load_scales(block, lane / WIDTH) * __builtin_convertvector(whole, vec);
+      }
+      store_part(to, (accumulate ? load_part(to, some) : begin) + sum, some);
+    }
+  }
+#else
   for (int j = 0; j < numColumns; j += TOGETHER, values += (size_t)blocks * BLOCK_BYTES) {
     const int columns = least(numColumns - j, TOGETHER);
     struct sums sums = {c + j, numColumns, NULL, 0};
@@ -127,4 +174,5 @@ void KERNEL(matmulIntegers4)(float *c, uint8_t *input, float *inputScale, uint8_
       memcpy(sums.c, some, columns * sizeof *some);
     }
   }
+#endif
 }

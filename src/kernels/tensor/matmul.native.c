@@ -1,7 +1,7 @@
 /**
  * Matrix products of any size in vectors of the machine; the plain twin `matmul.ts` says what is computed.
  *
- * As the SIMD twin: B is copied in parts of at most 256 × 512 elements into panels as wide as a register block, each of which
+ * B is copied in parts of at most 256 × 512 elements into panels as wide as a register block, each of which
  * stays in the first-level cache while the rows run over it. Few rows take B where it lies, and turn a transposed one in registers.
  * A transposed A is laid in rows. An element of C is one f32 sum in rising order of the depth, whatever the block that it falls in.
  */
@@ -13,9 +13,17 @@
 /** Rows of A that run over every panel of the part before the next rows: they stay in the second-level cache. */
 #define ROWS 96
 /** From this many rows on, B is copied. */
+#ifdef __wasm__
+#define COPIED_ROWS 8
+#else
 #define COPIED_ROWS 64
+#endif
 /** Up to this many rows, as many as registers hold the sums of, a transposed B is turned in registers: beyond it a copy pays. */
-#define TURNED_ROWS (WIDTH == 16 ? 16 : 8)
+#if WIDTH == 16
+#define TURNED_ROWS 16
+#else
+#define TURNED_ROWS 8
+#endif
 /** Floats that the processor fetches from memory at once. */
 #define LINE 16
 
@@ -32,46 +40,80 @@ static void pack(float *panels, const float *b, int columns, int depth, size_t r
  * where they are a power of two apart. Meanwhile the rows of B behind them are fetched, in the order of memory: nothing else
  * foresees them, and one row of A alone waits for memory most of the time.
  */
-INLINE void turned_tile(const int rows, int there, struct sums sums, const float *a, size_t a_row, const float *b,
-                        size_t b_row, int depth) {
+INLINE void turned_tile(const size_t rows, const size_t vectors, int there, struct sums sums, const float *a, const float *b,
+                        int depth) {
   vec c[TURNED_ROWS];
   const float *row[TURNED_ROWS];
-  const float *const next = b + WIDTH * b_row;
-  for (int r = 0; r < rows; r++) {
+  const size_t b_row = depth;
+  const float *const next = b + vectors * WIDTH * b_row;
+  UNROLLED for (size_t r = 0; r < rows; r++) {
     const int at = least(r, there - 1);
-    row[r] = a + at * a_row;
-    c[r] = sums.from == NULL ? splat(0) : load(sums.from + at * sums.from_row);
+    row[r] = a + (size_t)at * depth;
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+      c[r * vectors + v] = sums.from == NULL ? splat(0) : load(sums.from + at * sums.from_row + v * WIDTH);
+    }
   }
   int k = 0;
   for (; k + 4 <= depth; k += 4) {
-    vec columns[4];
-    for (int i = 0; i < 4 * WIDTH; i += LINE) __builtin_prefetch(next + WIDTH * k + i);
-    load_columns(columns, b + k, b_row);
-    for (int step = 0; step < 4; step++) {
-      for (int r = 0; r < rows; r++) c[r] = madd(splat(row[r][k + step]), columns[step], c[r]);
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+      vec columns[4];
+      for (int i = 0; i < 4 * WIDTH; i += LINE) __builtin_prefetch(next + (v * WIDTH) * b_row + WIDTH * k + i);
+      load_columns(columns, b + v * WIDTH * b_row + k, b_row);
+      UNROLLED for (size_t step = 0; step < 4; step++) {
+        UNROLLED for (size_t r = 0; r < rows; r++) {
+          c[r * vectors + v] = madd(splat(row[r][k + step]), columns[step], c[r * vectors + v]);
+        }
+      }
     }
   }
   for (; k < depth; k++) {
-    float column[WIDTH];
-    for (int j = 0; j < WIDTH; j++) column[j] = b[j * b_row + k];
-    for (int r = 0; r < rows; r++) c[r] = madd(splat(row[r][k]), load(column), c[r]);
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+      const vec column = load_column(b + v * WIDTH * b_row + k, b_row);
+      UNROLLED for (size_t r = 0; r < rows; r++) c[r * vectors + v] = madd(splat(row[r][k]), column, c[r * vectors + v]);
+    }
   }
-  for (int r = 0; r < rows; r++) {
-    if (r < there) store(sums.c + r * sums.c_row, c[r]);
+  UNROLLED for (size_t r = 0; r < rows; r++) {
+    if (r >= (size_t)there) continue;
+    UNROLLED for (size_t v = 0; v < vectors; v++) store(sums.c + r * sums.c_row + v * WIDTH, c[r * vectors + v]);
   }
 }
 
-/** C = from + A · Bᵀ for up to TURNED_ROWS rows and whole vectors of columns. */
-static void multiply_turned(struct sums sums, const float *a, const float *b, int rows, int columns, int depth) {
-  for (int j = 0; j < columns; j += WIDTH, b += (size_t)WIDTH * depth) {
-    if (TURNED_ROWS > 8 && rows > 12) turned_tile(16, rows, sums, a, depth, b, depth, depth);
-    else if (TURNED_ROWS > 8 && rows > 8) turned_tile(12, rows, sums, a, depth, b, depth, depth);
-    else if (rows > 4) turned_tile(8, rows, sums, a, depth, b, depth, depth);
-    else if (rows > 1) turned_tile(4, rows, sums, a, depth, b, depth, depth);
-    else turned_tile(1, 1, sums, a, depth, b, depth, depth);
-    sums.c += WIDTH;
-    if (sums.from != NULL) sums.from += WIDTH;
+/** All whole vectors of columns, some at once, for `rows` rows of which `there` are there. */
+#define TURNED(rows, vectors)                                                                                           \
+  APART void turned_##rows(int there, float *c, size_t c_row, const float *from, size_t from_row, const float *a,       \
+                           const float *b, int columns, int depth) {                                                    \
+    for (int j = 0; j < columns;) {                                                                                     \
+      const struct sums sums = {c + j, c_row, from == NULL ? NULL : from + j, from_row};                                \
+      const float *const at = b + (size_t)j * depth;                                                                    \
+      const bool together = columns - j >= vectors * WIDTH;                                                             \
+      if (together) turned_tile(rows, vectors, there, sums, a, at, depth);                                              \
+      else turned_tile(rows, 1, there, sums, a, at, depth);                                                             \
+      j += together ? vectors * WIDTH : WIDTH;                                                                          \
+    }                                                                                                                   \
   }
+#ifdef __wasm__
+TURNED(1, 4)
+TURNED(4, 2)
+#else
+TURNED(1, 1)
+TURNED(4, 1)
+#endif
+TURNED(8, 1)
+#if TURNED_ROWS > 8
+TURNED(12, 1)
+TURNED(16, 1)
+#endif
+
+/** C = from + A · Bᵀ for up to TURNED_ROWS rows and whole vectors of columns. */
+INLINE void multiply_turned(struct sums sums, const float *a, const float *b, int rows, int columns, int depth) {
+#if TURNED_ROWS > 8
+  if (rows > 12) turned_16(rows, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
+  else if (rows > 8) turned_12(rows, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
+  else
+#endif
+  if (rows > 4) turned_8(rows, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
+  else if (rows > 1) turned_4(rows, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
+  else turned_1(1, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
 }
 
 WORTH(matmul, numRows * numColumns * depth, 4096)

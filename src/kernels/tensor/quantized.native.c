@@ -8,9 +8,22 @@ WORTH(dequantizeRows, numRows * width, 1024)
 void KERNEL(dequantizeRows)(float *restrict x, uint8_t *restrict values, float *restrict scale, int32_t numRows,
                             int32_t width) {
   for (int row = 0; row < numRows; row++, x += width, values += width) {
-    for (int i = 0; i < width; i++) x[i] = (float)(int8_t)values[i] * scale[row];
+    const float factor = scale[row];
+    int i = 0;
+#ifdef __wasm__
+    for (; i + 16 <= width; i += 16) {
+      UNROLLED for (size_t half = 0; half < 16; half += 8) {
+        const v128_t some = wasm_i16x8_load8x8(values + i + half);
+        store(x + i + half, (vec)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(some)) * splat(factor));
+        store(x + i + half + 4, (vec)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(some)) * splat(factor));
+      }
+    }
+#endif
+    for (; i < width; i++) x[i] = (float)(int8_t)values[i] * factor;
   }
 }
+
+#ifndef __wasm__
 
 /** Up to this many rows share the bytes that become f32: with more the whole matrix does first. */
 #define SHARING_ROWS 8
@@ -73,17 +86,9 @@ INLINE void byte_tile(const int rows, const int vectors, int there, struct sums 
   }
 }
 
-WORTH(matmulQuantized, numRows * numColumns * depth, 4096)
-void KERNEL(matmulQuantized)(float *c, float *a, uint8_t *values, float *scale, float *bias, float *dequantized,
-                             float *scratch, int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate,
-                             int32_t biasLength) {
-  // Words of B have to lie as floats do.
-  const bool hasWords = depth % 4 == 0 && (uintptr_t)values % 4 == 0;
-  if (numRows < 1 || numRows > SHARING_ROWS || numColumns % WIDTH != 0 || !hasWords) {
-    KERNEL(dequantizeRows)(dequantized, values, scale, numColumns, depth);
-    KERNEL(matmul)(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength);
-    return;
-  }
+/** A product with up to SHARING_ROWS rows and whole vectors of columns. */
+static void multiply_bytes(float *c, const float *a, const uint8_t *values, const float *scale, const float *bias, int numRows,
+                           int numColumns, int depth, bool accumulate, int biasLength) {
   struct sums sums = {c, numColumns, NULL, 0};
   if (accumulate) sums = (struct sums){c, numColumns, c, numColumns};
   else if (biasLength > 0) sums.from = bias;
@@ -101,4 +106,22 @@ void KERNEL(matmulQuantized)(float *c, float *a, uint8_t *values, float *scale, 
     scale += columns;
     values += (size_t)columns * depth;
   }
+}
+
+#endif
+
+WORTH(matmulQuantized, numRows * numColumns * depth, 4096)
+void KERNEL(matmulQuantized)(float *c, float *a, uint8_t *values, float *scale, float *bias, float *dequantized,
+                             float *scratch, int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate,
+                             int32_t biasLength) {
+#ifndef __wasm__
+  // Words of B have to lie as floats do.
+  const bool hasWords = depth % 4 == 0 && (uintptr_t)values % 4 == 0;
+  if (numRows >= 1 && numRows <= SHARING_ROWS && numColumns % WIDTH == 0 && hasWords) {
+    multiply_bytes(c, a, values, scale, bias, numRows, numColumns, depth, accumulate, biasLength);
+    return;
+  }
+#endif
+  KERNEL(dequantizeRows)(dequantized, values, scale, numColumns, depth);
+  KERNEL(matmul)(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength);
 }

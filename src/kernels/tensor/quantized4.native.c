@@ -4,6 +4,23 @@
  */
 #include "quantized4.native.h"
 
+#ifdef __wasm__
+
+/** Sixteen nibbles, each the lower half of a byte, times the scale once 8 is taken away; of the last ones, where fewer are left, those. */
+INLINE void store_weights(float *x, v128_t nibbles, float scale, int left) {
+  const v128_t wholes = wasm_i8x16_sub(nibbles, wasm_i8x16_splat(8));
+  const v128_t first = wasm_i16x8_extend_low_i8x16(wholes), last = wasm_i16x8_extend_high_i8x16(wholes);
+  const v128_t of[4] = {wasm_i32x4_extend_low_i16x8(first), wasm_i32x4_extend_high_i16x8(first),
+                        wasm_i32x4_extend_low_i16x8(last), wasm_i32x4_extend_high_i16x8(last)};
+  UNROLLED for (size_t v = 0; v < 4; v++) {
+    const vec weights = (vec)wasm_f32x4_convert_i32x4(of[v]) * splat(scale);
+    if (left >= 16) store(x + 4 * v, weights);
+    else store_part(x + 4 * v, weights, left - 4 * (int)v);
+  }
+}
+
+#else
+
 /** Up to this many rows share the halves that become f32: with more the whole matrix does first. */
 #define SHARING_ROWS 8
 
@@ -15,8 +32,24 @@ INLINE vec weights_of(bits turned, int place, vec scale) {
 /** Where column `step` of a block stands in a word: lower halves first, then upper ones. */
 INLINE int place_of(int step) { return 2 * (step % 4) + (step >= 16); }
 
+#endif
+
 WORTH(dequantizeRows4, numRows * width, 1024)
 void KERNEL(dequantizeRows4)(float *restrict x, uint8_t *restrict values, int32_t numRows, int32_t width) {
+#ifdef __wasm__
+  const size_t group_bytes = (size_t)((width + BLOCK - 1) / BLOCK) * BLOCK_BYTES;
+  for (int row = 0; row < numRows; row++, x += width) {
+    const int lane = row % TOGETHER;
+    const uint8_t *block = values + row / TOGETHER * group_bytes;
+    for (int k = 0; k < width; k += BLOCK, block += BLOCK_BYTES) {
+      const float scale = load_scale(block, lane);
+      const int32_t *const word = (const int32_t *)block + lane;
+      const v128_t bytes = wasm_i32x4_make(word[0], word[TOGETHER], word[2 * TOGETHER], word[3 * TOGETHER]);
+      store_weights(x + k, wasm_v128_and(bytes, wasm_i8x16_splat(15)), scale, width - k);
+      store_weights(x + k + BLOCK / 2, wasm_u8x16_shr(bytes, 4), scale, width - k - BLOCK / 2);
+    }
+  }
+#else
   for (int row = 0; row < numRows; row += TOGETHER) {
     for (int k = 0; k < width; k += BLOCK, values += BLOCK_BYTES) {
       float columns[BLOCK * TOGETHER] __attribute__((aligned(64)));
@@ -30,7 +63,10 @@ void KERNEL(dequantizeRows4)(float *restrict x, uint8_t *restrict values, int32_
       transpose(x + (size_t)row * width + k, width, columns, TOGETHER, least(BLOCK, width - k), least(TOGETHER, numRows - row));
     }
   }
+#endif
 }
+
+#ifndef __wasm__
 
 /**
  * `vectors` vectors of columns, from the one called `first` on of those that lie together, and `rows` rows, constants where it is
@@ -68,14 +104,9 @@ INLINE void nibble_tile(const int rows, const int first, const int vectors, int 
   }
 }
 
-WORTH(matmulQuantized4, numRows * numColumns * depth, 4096)
-void KERNEL(matmulQuantized4)(float *c, float *a, uint8_t *values, float *bias, float *dequantized, float *scratch,
-                              int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate, int32_t biasLength) {
-  if (numRows < 1 || numRows > SHARING_ROWS || numColumns % TOGETHER != 0) {
-    KERNEL(dequantizeRows4)(dequantized, values, numColumns, depth);
-    KERNEL(matmul)(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength);
-    return;
-  }
+/** A product with up to SHARING_ROWS rows and whole groups of columns. */
+static void multiply_nibbles(float *c, const float *a, const uint8_t *values, const float *bias, int numRows, int numColumns,
+                             int depth, bool accumulate, int biasLength) {
   struct sums sums = {c, numColumns, NULL, 0};
   if (accumulate) sums = (struct sums){c, numColumns, c, numColumns};
   else if (biasLength > 0) sums.from = bias;
@@ -95,4 +126,19 @@ void KERNEL(matmulQuantized4)(float *c, float *a, uint8_t *values, float *bias, 
     if (sums.from != NULL) sums.from += groups * TOGETHER;
     values += groups * group_bytes;
   }
+}
+
+#endif
+
+WORTH(matmulQuantized4, numRows * numColumns * depth, 4096)
+void KERNEL(matmulQuantized4)(float *c, float *a, uint8_t *values, float *bias, float *dequantized, float *scratch,
+                              int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate, int32_t biasLength) {
+#ifndef __wasm__
+  if (numRows >= 1 && numRows <= SHARING_ROWS && numColumns % TOGETHER == 0) {
+    multiply_nibbles(c, a, values, bias, numRows, numColumns, depth, accumulate, biasLength);
+    return;
+  }
+#endif
+  KERNEL(dequantizeRows4)(dequantized, values, numColumns, depth);
+  KERNEL(matmul)(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength);
 }

@@ -36,6 +36,16 @@ INLINE vec load_scales(const uint8_t *block, int vector) {
   return (vec)moved * splat(0x1p112f);
 }
 
+/** The scale of one row. */
+INLINE float load_scale(const uint8_t *block, int lane) {
+  uint16_t half;
+  memcpy(&half, block + NIBBLE_BYTES + lane * sizeof half, sizeof half);
+  const uint32_t moved = (uint32_t)(half & 0x8000) << 16 | (uint32_t)(half & 0x7fff) << 13;
+  float scale;
+  memcpy(&scale, &moved, sizeof scale);
+  return scale * 0x1p112f;
+}
+
 /** What lies a group of rows behind a block, in the order of memory. */
 INLINE void fetch_behind(const uint8_t *block, size_t group_bytes) {
   for (int i = 0; i < BLOCK_BYTES; i += LINE) __builtin_prefetch(block + group_bytes + i);

@@ -1,5 +1,5 @@
 /**
- * Causal attention; the plain twin `attention.ts` says what is computed. The sums are those of the SIMD twin: a score in four
+ * Causal attention; the plain twin `attention.ts` says what is computed. A score is summed in four
  * parts over the head's width, a row's exponentials in four parts over the keys, what is attended to from the first key on.
  */
 #include "../math.native.h"
@@ -9,19 +9,34 @@
 #define LOWEST -1e30f
 /** Keys whose scores are made side by side. */
 #define KEYS 8
+/** Largest numbers that are looked for side by side. */
+#ifdef __wasm__
+#define LARGEST 4
+#else
+#define LARGEST 16
+#endif
 
-INLINE void dots_of(const int keys, float *scores, const float *q, const float *k, size_t key_row, int width, float scale) {
+INLINE void dots_of(const size_t keys, float *scores, const float *q, const float *k, size_t key_row, int width, float scale) {
   four sums[KEYS];
-  for (int j = 0; j < keys; j++) sums[j] = (four){0};
+  UNROLLED for (size_t j = 0; j < keys; j++) sums[j] = (four){0};
   int i = 0;
   for (; i + 4 <= width; i += 4) {
-    for (int j = 0; j < keys; j++) sums[j] = madd4(load4(q + i), load4(k + j * key_row + i), sums[j]);
+    UNROLLED for (size_t j = 0; j < keys; j++) sums[j] = madd4(load4(q + i), load4(k + j * key_row + i), sums[j]);
   }
   if (i < width) {
     const four last = load_part4(q + i, width - i);
-    for (int j = 0; j < keys; j++) sums[j] = madd4(last, load_part4(k + j * key_row + i, width - i), sums[j]);
+    UNROLLED for (size_t j = 0; j < keys; j++) sums[j] = madd4(last, load_part4(k + j * key_row + i, width - i), sums[j]);
   }
-  for (int j = 0; j < keys; j++) scores[j] = sum4(sums[j]) * scale;
+  UNROLLED for (size_t j = 0; j < keys; j++) scores[j] = sum4(sums[j]) * scale;
+}
+
+static float dot(const float *a, const float *b, int width) {
+  four sums = {0};
+  for (int i = 0; i < width; i += 4) {
+    if (width - i >= 4) sums = madd4(load4(a + i), load4(b + i), sums);
+    else sums = madd4(load_part4(a + i, width - i), load_part4(b + i, width - i), sums);
+  }
+  return sum4(sums);
 }
 
 /** scores[j] = scale · (q · keys[j]); up to the next multiple of four they are LOWEST. */
@@ -34,27 +49,44 @@ static void dots(float *scores, const float *q, const float *keys, size_t key_ro
 
 /** The largest of some numbers, a multiple of four of them. */
 static float largest(const float *x, int length) {
-  float high[16];
-  for (int l = 0; l < 16; l++) high[l] = LOWEST;
+  float high[LARGEST];
+  UNROLLED for (size_t l = 0; l < LARGEST; l++) high[l] = LOWEST;
   int i = 0;
-  for (; i + 16 <= length; i += 16) {
-    for (int l = 0; l < 16; l++) high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
+  for (; i + LARGEST <= length; i += LARGEST) {
+    UNROLLED for (size_t l = 0; l < LARGEST; l++) high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
   }
   for (; i < length; i++) high[0] = x[i] > high[0] ? x[i] : high[0];
-  for (int l = 1; l < 16; l++) high[0] = high[l] > high[0] ? high[l] : high[0];
+  UNROLLED for (size_t l = 1; l < LARGEST; l++) high[0] = high[l] > high[0] ? high[l] : high[0];
   return high[0];
+}
+
+/** Vectors of a row that stay in registers. */
+#define OUTER_VECTORS 4
+
+/** rows[j] += weights[j] · x in some vectors of columns; of a partial one only `some` is there. */
+INLINE void add_outer_vectors(const size_t vectors, const bool partial, lanes some, float *rows, size_t row,
+                              const float *weights, const float *x, int count) {
+  vec part[OUTER_VECTORS];
+  UNROLLED for (size_t v = 0; v < vectors; v++) part[v] = partial ? load_part(x, some) : load(x + v * WIDTH);
+  for (int j = 0; j < count; j++, rows += row) {
+    const vec weight = splat(weights[j]);
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+      float *const at = rows + v * WIDTH;
+      if (partial) store_part(at, madd(weight, part[v], load_part(at, some)), some);
+      else store(at, madd(weight, part[v], load(at)));
+    }
+  }
 }
 
 /** rows[j] += weights[j] · x. */
 static void add_outer(float *rows, size_t row, const float *weights, const float *x, int count, int width) {
-  for (int i = 0; i < width; i += WIDTH) {
-    const lanes some = first_lanes(least(width - i, WIDTH));
-    const vec part = load_part(x + i, some);
-    for (int j = 0; j < count; j++) {
-      float *const at = rows + j * row + i;
-      store_part(at, madd(splat(weights[j]), part, load_part(at, some)), some);
-    }
+  const int all = OUTER_VECTORS * WIDTH;
+  int i = 0;
+  for (; i + all <= width; i += all) {
+    add_outer_vectors(OUTER_VECTORS, false, first_lanes(0), rows + i, row, weights, x + i, count);
   }
+  for (; i + WIDTH <= width; i += WIDTH) add_outer_vectors(1, false, first_lanes(0), rows + i, row, weights, x + i, count);
+  if (i < width) add_outer_vectors(1, true, first_lanes(width - i), rows + i, row, weights, x + i, count);
 }
 
 WORTH(attentionForward, numRows * numHeads * headWidth, 128)
@@ -90,10 +122,9 @@ void KERNEL(attentionBackward)(float *dq, float *dk, float *dv, float *dOut, flo
     float *const dScores = scores + padded;
     for (int head = 0; head < numHeads; head++) {
       const size_t keys = first[row] * keyRow + (size_t)(head * numKeyHeads / numHeads) * headWidth;
-      float shared;
       dots(scores, query, key + keys, keyRow, count, headWidth, scale);
       dots(dScores, dOut, value + keys, keyRow, count, headWidth, 1);
-      dots_of(1, &shared, dOut, attended, 0, headWidth, 1);
+      const float shared = dot(dOut, attended, headWidth);
       for (int j = 0; j < padded; j++) {
         const float p = exp1(scores[j] - *logSum);
         scores[j] = p;

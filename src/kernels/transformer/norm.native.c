@@ -1,43 +1,44 @@
 /**
- * Root-mean-square norms; the plain twin `norm.ts` says what is computed. A row's squares are summed in four parts, as in the
- * SIMD twin; several rows side by side, since each addition waits for the one before.
+ * Root-mean-square norms; the plain twin `norm.ts` says what is computed. A row's squares are summed in four parts, of
+ * several rows side by side, since each addition waits for the one before.
  */
 #include "../math.native.h"
 
 /** Rows whose sums run side by side. */
 #define SUMMED_ROWS 8
 
+/** Some rows, a constant where it is called. */
+INLINE void normalize(const size_t rows, float *y, float *inverseRms, const float *x, const float *weight, float epsilon,
+                      int width) {
+  four squares[SUMMED_ROWS];
+  UNROLLED for (size_t r = 0; r < rows; r++) squares[r] = (four){0};
+  for (int i = 0; i < width; i += 4) {
+    UNROLLED for (size_t r = 0; r < rows; r++) {
+      const float *const at = x + r * width + i;
+      const four v = width - i >= 4 ? load4(at) : load_part4(at, width - i);
+      squares[r] = madd4(v, v, squares[r]);
+    }
+  }
+  UNROLLED for (size_t r = 0; r < rows; r++) {
+    const float inverse = 1 / sqrtf(sum4(squares[r]) / (float)width + epsilon);
+    inverseRms[r] = inverse;
+    for (int i = 0; i < width; i += WIDTH) {
+      const lanes some = first_lanes(least(width - i, WIDTH));
+      const vec v = load_part(x + r * width + i, some) * splat(inverse);
+      store_part(y + r * width + i, v * load_part(weight + i, some), some);
+    }
+  }
+}
+
 WORTH(rmsNormForward, numRows * width, 512)
 void KERNEL(rmsNormForward)(float *y, float *inverseRms, float *x, float *weight, float epsilon, int32_t numRows,
                             int32_t width) {
-  for (int row = 0; row < numRows; row += SUMMED_ROWS) {
-    const int rows = least(numRows - row, SUMMED_ROWS);
-    const float *const first = x + (size_t)row * width;
-    four squares[SUMMED_ROWS] = {0};
-    for (int i = 0; i < width; i += 4) {
-      if (rows == SUMMED_ROWS && width - i >= 4) {
-        for (int r = 0; r < SUMMED_ROWS; r++) {
-          const four v = load4(first + (size_t)r * width + i);
-          squares[r] = madd4(v, v, squares[r]);
-        }
-      } else {
-        for (int r = 0; r < rows; r++) {
-          const float *const at = first + (size_t)r * width + i;
-          const four v = width - i >= 4 ? load4(at) : load_part4(at, width - i);
-          squares[r] = madd4(v, v, squares[r]);
-        }
-      }
-    }
-    for (int r = 0; r < rows; r++) {
-      const float *const at = first + (size_t)r * width;
-      float *const into = y + (size_t)(row + r) * width;
-      const float inverse = 1 / sqrtf(sum4(squares[r]) / (float)width + epsilon);
-      inverseRms[row + r] = inverse;
-      for (int i = 0; i < width; i += WIDTH) {
-        const lanes some = first_lanes(least(width - i, WIDTH));
-        store_part(into + i, load_part(at + i, some) * splat(inverse) * load_part(weight + i, some), some);
-      }
-    }
+  int row = 0;
+  for (; row + SUMMED_ROWS <= numRows; row += SUMMED_ROWS) {
+    normalize(SUMMED_ROWS, y + (size_t)row * width, inverseRms + row, x + (size_t)row * width, weight, epsilon, width);
+  }
+  for (; row < numRows; row++) {
+    normalize(1, y + (size_t)row * width, inverseRms + row, x + (size_t)row * width, weight, epsilon, width);
   }
 }
 

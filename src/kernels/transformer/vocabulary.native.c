@@ -4,11 +4,20 @@
 #define VOCABULARY_STEP 64
 #define LOWEST -1e30f
 
-/** Some logits over the temperature, up to the next multiple of four LOWEST. How many there then are. */
-INLINE int scaled(float *restrict into, const float *restrict logits, int count, float inverse) {
-  for (int i = 0; i < count; i++) into[i] = logits[i] * inverse;
-  for (; count % 4 != 0; count++) into[count] = LOWEST;
-  return count;
+/** Logits that are taken together. */
+#ifdef __wasm__
+#define TOGETHER 4
+#else
+#define TOGETHER 16
+#endif
+
+/** Some logits over the temperature, up to TOGETHER; where there are fewer, the others are LOWEST. */
+INLINE void scale_part(float into[TOGETHER], const float *logits, int left, float inverse) {
+  if (left >= TOGETHER) {
+    UNROLLED for (size_t l = 0; l < TOGETHER; l++) into[l] = logits[l] * inverse;
+  } else {
+    UNROLLED for (size_t l = 0; l < TOGETHER; l++) into[l] = (int)l < left ? logits[l] * inverse : LOWEST;
+  }
 }
 
 WORTH(sumVocabulary, numRows * count, 512)
@@ -18,28 +27,30 @@ void KERNEL(sumVocabulary)(float *max, float *sum, float *weighted, float *targe
     float m = LOWEST, s = 0, w = 0;
     if (firstToken > 0) m = max[row], s = sum[row], w = weighted[row];
     for (int from = 0; from < count; from += VOCABULARY_STEP) {
-      float x[VOCABULARY_STEP], e[VOCABULARY_STEP], high[16];
-      const int part = scaled(x, logits + from, least(count - from, VOCABULARY_STEP), inverseTemperature);
-      for (int l = 0; l < 16; l++) high[l] = m;
-      int i = 0;
-      for (; i + 16 <= part; i += 16) {
-        for (int l = 0; l < 16; l++) high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
+      const int part = least(count - from, VOCABULARY_STEP);
+      float high[TOGETHER], x[TOGETHER], e[TOGETHER];
+      UNROLLED for (size_t l = 0; l < TOGETHER; l++) high[l] = m;
+      for (int i = 0; i < part; i += TOGETHER) {
+        scale_part(x, logits + from + i, part - i, inverseTemperature);
+        UNROLLED for (size_t l = 0; l < TOGETHER; l++) high[l] = x[l] > high[l] ? x[l] : high[l];
       }
-      for (; i < part; i++) high[0] = x[i] > high[0] ? x[i] : high[0];
       float higher = high[0];
-      for (int l = 1; l < 16; l++) higher = high[l] > higher ? high[l] : higher;
+      UNROLLED for (size_t l = 1; l < TOGETHER; l++) higher = high[l] > higher ? high[l] : higher;
       const float shrink = exp1(m - higher);
       w = shrink * (w + (m - higher) * s);
       s *= shrink;
       m = higher;
-      for (i = 0; i < part; i++) {
-        x[i] -= m;
-        e[i] = exp1(x[i]);
-      }
       four sums = {0}, products = {0};
-      for (i = 0; i < part; i += 4) {
-        sums += load4(e + i);
-        products = madd4(load4(e + i), load4(x + i), products);
+      for (int i = 0; i < part; i += TOGETHER) {
+        scale_part(x, logits + from + i, part - i, inverseTemperature);
+        UNROLLED for (size_t l = 0; l < TOGETHER; l++) {
+          x[l] -= m;
+          e[l] = exp1(x[l]);
+        }
+        UNROLLED for (size_t l = 0; l < TOGETHER; l += 4) {
+          sums += load4(e + l);
+          products = madd4(load4(e + l), load4(x + l), products);
+        }
       }
       s += sum4(sums);
       w += sum4(products);
@@ -60,7 +71,7 @@ void KERNEL(vocabularyBackward)(float *restrict logits, float *restrict dLogprob
     const float byLogprob = dLogprob[row], byEntropy = dEntropy[row];
     for (int i = 0; i < count; i++) {
       const float logp = logits[i] * inverseTemperature - m - logSum;
-      const float pull = __builtin_fmaf(byEntropy, logp + h, byLogprob);
+      const float pull = madd1(byEntropy, logp + h, byLogprob);
       logits[i] = -(exp1(logp) * pull) * inverseTemperature;
     }
     const int chosen = target[row] - firstToken;
@@ -75,16 +86,44 @@ void KERNEL(sampleVocabulary)(int32_t *token, float *targetLogit, float *logits,
     const double threshold = (double)uniform[row] * (double)sum[row];
     double cumulative = 0;
     int chosen = 0;
-    for (int from = 0; from < vocabularySize && cumulative <= threshold; from += VOCABULARY_STEP) {
-      float e[VOCABULARY_STEP];
-      const int part = scaled(e, logits + from, least(vocabularySize - from, VOCABULARY_STEP), inverseTemperature);
-      for (int i = 0; i < part; i++) e[i] = exp1(e[i] - max[row]);
-      for (int i = 0; i < part && cumulative <= threshold; i++) {
-        if (e[i] > 0) chosen = from + i;
-        cumulative += (double)e[i];
+    for (int i = 0; i < vocabularySize && cumulative <= threshold; i += TOGETHER) {
+      float e[TOGETHER];
+      scale_part(e, logits + i, vocabularySize - i, inverseTemperature);
+      UNROLLED for (size_t l = 0; l < TOGETHER; l++) e[l] = exp1(e[l] - max[row]);
+      UNROLLED for (size_t l = 0; l < TOGETHER; l++) {
+        if (cumulative > threshold) break;
+        if (e[l] > 0) chosen = i + l;
+        cumulative += (double)e[l];
+        IN_ORDER(cumulative); // A branch: to choose among both outcomes each time takes longer.
       }
     }
     token[row] = chosen;
     targetLogit[row] = logits[chosen] * inverseTemperature;
+  }
+}
+
+void KERNEL(evaluateVocabulary)(float *restrict logprob, float *restrict entropy, float *restrict max, float *restrict sum,
+                                float *restrict weighted, float *restrict targetLogit, int32_t numRows) {
+  for (int row = 0; row < numRows; row++) {
+    const float logSum = log1(sum[row]);
+    logprob[row] = targetLogit[row] - max[row] - logSum;
+    entropy[row] = logSum - weighted[row] / sum[row];
+  }
+}
+
+void KERNEL(modeOfVocabulary)(int32_t *token, float *targetLogit, float *logits, float inverseTemperature, int32_t numRows,
+                              int32_t vocabularySize) {
+  for (int row = 0; row < numRows; row++, logits += vocabularySize) {
+    int best = 0;
+    float highest = logits[0];
+    for (int j = 1; j < vocabularySize; j++) {
+      if (logits[j] > highest) {
+        best = j;
+        highest = logits[j];
+        IN_ORDER(best); // A branch, as above.
+      }
+    }
+    token[row] = best;
+    targetLogit[row] = highest * inverseTemperature;
   }
 }
