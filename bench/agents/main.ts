@@ -1,11 +1,13 @@
 /**
  * `npm run bench -- agents`: a thousand agents at once in one process, each of which awaits timers of its own between its calls to
- * the model. Tells how many calls advance together, what the memory does, and checks that agents say what they say one at a time.
+ * the model. Tells how many calls advance together, what the memory does, and checks that agents say what they say one at a time. And how
+ * long a call through a gateway takes behind few turns and behind many.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { defineAgent } from '../../src/entries/text.ts'
+import { openGateway, scriptedEngine } from '../../src/entries/engines.ts'
+import { byteTokenizer, defineAgent } from '../../src/entries/text.ts'
 import { createWorld, languageModel, Random, Stream, tick } from '../../src/index.ts'
 import { check, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
@@ -73,6 +75,38 @@ async function converse(numLanes: number, conversations: number) {
   return { rows, seconds, megabytes, batch: calls / advances, turns: 3 * conversations }
 }
 
+/** Turns of a session before a call. */
+const BEHIND = [4, 16, 64, 150]
+
+/** Milliseconds of a call through a gateway behind so many turns of 200 tokens, over an engine that takes no time: the median of five. */
+async function callMs(): Promise<number[]> {
+  const words = 'ten bytes '.repeat(10)
+  const { encode, endIds } = byteTokenizer()
+  const ids = [...encode(words), endIds[0]!]
+  const engine = scriptedEngine((_, __, step) => ({ token: ids[step]!, logprob: -1 }))
+  const policy = languageModel({ width: 16, layers: 1, heads: 1, context: 2 ** 16, anyText: true })
+  const gateway = await openGateway({ policy, engine })
+  const { openaiUrl, key } = gateway.openSession()
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` }
+  const messages: object[] = [{ role: 'user', content: words }]
+  const times: number[] = []
+  while (times.length < BEHIND.at(-1)! + 5) {
+    const asked = { method: 'POST', headers, body: JSON.stringify({ model: 'x', messages }) }
+    const start = performance.now()
+    const { choices } = (await (await fetch(`${openaiUrl}/chat/completions`, asked)).json()) as {
+      choices: { message: object }[]
+    }
+    times.push(performance.now() - start)
+    messages.push(choices[0]!.message, { role: 'user', content: words })
+  }
+  await gateway.close({ now: true })
+  return BEHIND.map((turns) => times.slice(turns, turns + 5).sort((a, b) => a - b)[2]!)
+}
+
+await callMs() // Until the functions are compiled.
+const calls: number[][] = []
+for (let i = 0; i < 5; i++) calls.push(await callMs())
+
 setFlagsFromString('--expose-gc')
 const gc: () => void = runInNewContext('gc')
 const together = await converse(AGENTS, CONVERSATIONS)
@@ -84,6 +118,13 @@ check(
 const { megabytes, batch, seconds, turns } = together
 reportRoom('agents', [
   figure(`${AGENTS} agents, calls that advance together, mean`, 'calls', [batch], { atLeast: AGENTS / 4 }),
+  ...BEHIND.map((turns, i) =>
+    figure(
+      `a call through a gateway behind ${turns} turns`,
+      'ms',
+      calls.map((each) => each[i]!),
+    ),
+  ),
   figure(`${AGENTS} agents, turns of the model`, 'turns/s', [turns / seconds]),
   figure(`${AGENTS} agents, heap after each fifth of ${CONVERSATIONS} conversations`, 'MB', megabytes),
 ])

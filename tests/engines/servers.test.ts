@@ -74,7 +74,7 @@ describe.each(kinds)('conversations by a %s server of the same weights', (kind) 
 })
 
 test.each<[ServerKind, object, string]>([
-  ['vllm', { schema: {} }, 'sampling_params.structured_outputs'],
+  ['vllm', { schema: {} }, 'sampling_params.structured_outputs: got {"json":{}}'],
   ['sglang', { schema: {} }, 'sampling_params.json_schema'],
   ['sglang', { grammar: 'root ::= "x"' }, 'sampling_params.ebnf'],
 ])(

@@ -37,7 +37,7 @@ const VLLM_SAMPLING = {
   refused: {
     ...{ ...NO_PENALTIES, min_tokens: [0], stop_token_ids: [[]], ignore_eos: [false] },
     ...{ include_stop_str_in_output: [false], prompt_logprobs: [], logit_bias: [{}], bad_words: [[]] },
-    ...{ allowed_token_ids: [], skip_reading_prefix_cache: [false] },
+    ...{ allowed_token_ids: [], skip_reading_prefix_cache: [false], structured_outputs: [] },
   },
 }
 const SGLANG = {

@@ -21,6 +21,8 @@ export interface ChatTemplate {
   readonly name: string
   /** The variables that `RenderOptions.variables` may set; default none. */
   readonly reads?: readonly string[]
+  /** Whether the end of a long conversation has the same text without the middle, as `isLocal` says; default false. */
+  readonly isLocal?: boolean
   /**
    * The conversation as text: the same for the same messages, on any day.
    * @throws InputError naming the template and its reason, where it refuses the messages.
@@ -50,6 +52,7 @@ export async function jinjaTemplate(
   given: TemplateArguments = {},
 ): Promise<ChatTemplate> {
   const { parseBounded, renderBounded } = await import('./bounded-template.ts')
+  const { isLocal } = await import('./local-template.ts')
   const templates = new Map(
     Object.entries(sources).map(([key, source]) => {
       try {
@@ -64,7 +67,7 @@ export async function jinjaTemplate(
   checkArguments(name, given, read, told)
   const reads = settable(read, [...told, ...Object.keys(given)])
   return {
-    ...{ name, reads },
+    ...{ name, reads, isLocal: [...templates.values()].every(isLocal) },
     render(messages, { addGenerationPrompt = false, tools, variables: asked = {} } = {}) {
       checkArguments(name, asked, reads)
       if (tools !== undefined && !templates.has('tool_use') && !read.includes('tools')) {

@@ -181,7 +181,7 @@ const JINJA =
 
 /** `<|begin|>`, then each message between its role's token and `<|end|>`. */
 const byteTemplate: ChatTemplate = {
-  name: 'the template of bytes',
+  ...{ name: 'the template of bytes', isLocal: true },
   render(messages: readonly Message[], { addGenerationPrompt = false, tools }: RenderOptions = {}) {
     if (tools !== undefined) {
       throw new InputError('the template of bytes', 'tools, of which it tells the model nothing', 'messages alone')

@@ -13,6 +13,7 @@ import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 import { asTemplateWants } from '../templates/called-tools.ts'
 import type { ChatTemplate, RenderOptions, TemplateArguments } from '../templates/chat-template.ts'
+import { NUM_NAMED } from '../templates/local-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
 
 /** Ids of an example for supervised fine-tuning. */
@@ -105,13 +106,15 @@ export function nextTurn(
   checkGiven('before of nextTurn', before, 'a list')
   checkGiven('after of nextTurn', after, 'a list')
   if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
-  const isKept = before.every((message, i) => JSON.stringify(message) === JSON.stringify(after[i]))
+  const isKept = before.every(
+    (message, i) => message === after[i] || JSON.stringify(message) === JSON.stringify(after[i]),
+  )
   if (!isKept || after.length === before.length) {
     throw new InputError('after', roles(after), 'the messages of before, and new ones')
   }
-  return asTemplateWants(after, (messages) => {
+  const go = (messages: readonly Message[], numStood: number): NextTurn => {
     const rendering = new Rendering(tokenizer, tools, variables)
-    const stood = messages.slice(0, before.length)
+    const stood = messages.slice(0, numStood)
     const old = rendering.text(stood)
     const text = rendering.text(messages, { addGenerationPrompt: true })
     const closing = text.startsWith(old) ? rendering.closing(stood, old) : rendering.spoken(stood, text)
@@ -120,7 +123,33 @@ export function nextTurn(
     if (end === null) return { ids: rendering.encode(text.slice(close), true), isRewritten: false }
     const told = rendering.encodeBehind(end, text)
     return { ids: lastId === end.id ? told : [end.id, ...told], isRewritten: false }
-  })
+  }
+  return (
+    withoutMiddle(tokenizer, before, after, go) ?? asTemplateWants(after, (messages) => go(messages, before.length))
+  )
+}
+
+/** Messages before the new ones of which a long conversation keeps its text where it is rendered without its middle. */
+const NUM_KEPT = 6
+
+/** What comes of a long conversation without its middle, by a template to which that makes no difference; null where it may. */
+function withoutMiddle(
+  { chatTemplate }: Tokenizer,
+  before: readonly Message[],
+  after: readonly Message[],
+  go: (messages: readonly Message[], numStood: number) => NextTurn,
+): NextTurn | null {
+  // Templates may tell messages of even and odd numbers apart.
+  const numLeftOut = 2 * Math.floor((before.length - NUM_NAMED - NUM_KEPT) / 2)
+  if (chatTemplate?.isLocal !== true || numLeftOut <= 0) return null
+  const rest = after.slice(NUM_NAMED + numLeftOut)
+  try {
+    const next = go([...after.slice(0, NUM_NAMED), ...rest], before.length - numLeftOut)
+    return next.isRewritten ? null : next
+  } catch (error) {
+    if (error instanceof InputError) return null // The whole is refused for its own reasons, or not at all.
+    throw error
+  }
 }
 
 /**
