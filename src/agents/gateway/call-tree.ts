@@ -24,7 +24,8 @@ import { lastId, type Place, TokenTrie } from './token-trie.ts'
 /** The tokens of an answer, in columns. */
 interface Chosen {
   readonly logprob: Float32Array
-  readonly version: Int32Array
+  /** One for all, where they are of one. */
+  readonly version: Int32Array | number
   /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null where no filter left any token out. */
   readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
 }
@@ -206,12 +207,12 @@ export class CallTree {
     this.#prompts.add(asked)
     const end = this.#trie.add(asked, chosen, 0)
     const isContinued = parent !== null
+    const spelled = spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))
+    // Most are told as they stand: one of the two is held.
+    const isTold = messages !== null && JSON.stringify(spelled) === JSON.stringify(message)
     const call: Call = {
-      ...{ number: this.#calls.length, before, answer: message, input, asked, end, parent },
-      own:
-        messages === null
-          ? []
-          : [...messages.slice(before?.numMessages ?? 0), spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))],
+      ...{ number: this.#calls.length, before, answer: isTold ? spelled : message, input, asked, end, parent },
+      own: messages === null ? [] : [...messages.slice(before?.numMessages ?? 0), spelled],
       numMessages: messages === null ? 0 : messages.length + 1,
       chosen: columnsOf(turn.tokens),
       isCut: turn.end === 'length',
@@ -248,7 +249,7 @@ export class CallTree {
     for (const leaf of this.#calls.filter((call) => !parents.has(call))) {
       const path: Call[] = []
       for (let call: Call | null = leaf; call !== null; call = call.parent) path.unshift(call)
-      const fresh = new Set(path.filter((call) => !trained.has(call) && call.chosen.version.length > 0))
+      const fresh = new Set(path.filter((call) => !trained.has(call) && call.chosen.logprob.length > 0))
       if (fresh.size === 0) continue // The model said nothing.
       for (const call of path) trained.add(call)
       rows.push({ ...worth, segment: rows.length, ...rowOf(this.#trie.idsOf(leaf.end), path, fresh) })
@@ -275,11 +276,11 @@ function rowOf(
   for (const call of path) {
     turn.fill(call.number, from, call.end.length) // What leads to an answer is of its turn.
     const { chosen } = call
-    for (let i = 0; i < chosen.version.length; i++) {
+    for (let i = 0; i < chosen.logprob.length; i++) {
       const t = call.asked.length + i
       lossMask[t] = fresh.has(call) ? 1 : 0
       logprob[t] = chosen.logprob[i]!
-      version[t] = chosen.version[i]!
+      version[t] = typeof chosen.version === 'number' ? chosen.version : chosen.version[i]!
       if (chosen.candidates === null) continue
       const { end, candidate } = chosen.candidates
       const set = candidate.subarray(i === 0 ? 0 : end[i - 1]!, end[i]!)
@@ -297,11 +298,13 @@ function rowOf(
 }
 
 function columnsOf(tokens: readonly GeneratedToken[]): Chosen {
+  const { version = 0 } = tokens[0] ?? {}
+  const isOne = tokens.every((each) => each.version === version)
   let numCandidates = 0
   const end = Int32Array.from(tokens, ({ candidates }) => (numCandidates += candidates.length))
   return {
     logprob: Float32Array.from(tokens, ({ logprob }) => logprob),
-    version: Int32Array.from(tokens, ({ version }) => version),
+    version: isOne ? version : Int32Array.from(tokens, (each) => each.version),
     candidates:
       numCandidates === 0 ? null : { end, candidate: Int32Array.from(tokens.flatMap(({ candidates }) => candidates)) },
   }

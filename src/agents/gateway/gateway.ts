@@ -123,9 +123,9 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions('openGateway', options, OPTIONS)
   const { world, host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, folder } = options
   const operatorKey = options.operatorKey ?? randomBytes(24).toString('base64url')
+  const operator = checkedSecret('operatorKey', operatorKey)
   const limits = checkedLimits(options)
   const { sourceOf, notes } = await sourceFrom(options)
-  const operator = checkedSecret('operatorKey', operatorKey)
   const hints = new Hints(options.strict ?? false)
   const archive = new SessionArchive(folder ?? null, sourceOf)
   const sessions = new Sessions(limits, await archive.nextNumber())

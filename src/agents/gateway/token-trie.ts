@@ -15,13 +15,14 @@ export interface Place {
 interface Node extends Place {
   parent: Node | null
   ids: Int32Array
-  /** By the first id. */
-  readonly children: Map<number, Node>
+  /** The first that went on from here, and others by their first ids: most places have one. */
+  first: Node | null
+  others: Map<number, Node> | null
 }
 
 /** Sequences that share beginnings. */
 export class TokenTrie {
-  readonly #root: Node = { length: 0, parent: null, ids: new Int32Array(), children: new Map() }
+  readonly #root: Node = { length: 0, parent: null, ids: new Int32Array(), first: null, others: null }
   /** Ids that are held. */
   #numIds = 0
 
@@ -40,8 +41,8 @@ export class TokenTrie {
   add(from: Place, ids: ArrayLike<number>, first: number, passed: (place: Place) => void = () => {}): Place {
     let node = from as Node
     for (let at = first; at < ids.length; ) {
-      const child = node.children.get(ids[at]!)
-      if (child === undefined) return this.#append(node, ids, at)
+      const child = childOf(node, ids[at]!)
+      if (child === null) return this.#append(node, ids, at)
       let length = 1
       while (length < child.ids.length && at + length < ids.length && child.ids[length] === ids[at + length]) length++
       node = length < child.ids.length ? this.#split(child, length) : child
@@ -61,8 +62,12 @@ export class TokenTrie {
 
   #append(node: Node, ids: ArrayLike<number>, first: number): Node {
     const own = Int32Array.from({ length: ids.length - first }, (_, i) => ids[first + i]!)
-    const added = { length: node.length + own.length, parent: node, ids: own, children: new Map() }
-    node.children.set(own[0]!, added)
+    const added: Node = { length: node.length + own.length, parent: node, ids: own, first: null, others: null }
+    if (node.first === null) node.first = added
+    else {
+      node.others ??= new Map()
+      node.others.set(own[0]!, added)
+    }
     this.#numIds += own.length
     return added
   }
@@ -71,13 +76,18 @@ export class TokenTrie {
   #split(node: Node, length: number): Node {
     const parent = node.parent!
     const start = node.ids.subarray(0, length)
-    const upper = { length: parent.length + length, parent, ids: start, children: new Map<number, Node>() }
-    parent.children.set(start[0]!, upper)
+    const upper: Node = { length: parent.length + length, parent, ids: start, first: node, others: null }
+    if (parent.first === node) parent.first = upper
+    else parent.others!.set(start[0]!, upper)
     node.ids = node.ids.subarray(length)
     node.parent = upper
-    upper.children.set(node.ids[0]!, node)
     return upper
   }
+}
+
+/** The place behind a node that goes on with an id; null where there is none. */
+function childOf({ first, others }: Node, id: number): Node | null {
+  return first?.ids[0] === id ? first : (others?.get(id) ?? null)
 }
 
 /** The last id up to a place; undefined at the beginning. */
