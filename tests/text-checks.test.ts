@@ -9,14 +9,14 @@ const rows = document
   .filter((line) => line.startsWith('| ') && !line.endsWith('| tests |'))
   .map((line) => line.split(' | ') as [string, string])
 
-/** Names of a file's tests, as they stand in the call: `test('name', …)`, `test.each(…)('name', …)`. */
+/** Names of the tests of a file, as the calls have them: `test('name', …)`, `test.each(…)('name', …)`, `thorough('name', …)`. */
 function namesOf(file: string): Set<string> {
   const url = new URL(file, root)
   if (!existsSync(url)) return new Set()
   const source = ts.createSourceFile(file, readFileSync(url, 'utf8'), ts.ScriptTarget.Latest, true)
   const names = new Set<string>()
   const visit = (node: ts.Node): void => {
-    if (ts.isCallExpression(node) && /^test\b/.test(node.expression.getText(source))) {
+    if (ts.isCallExpression(node) && /^(test|thorough)\b/.test(node.expression.getText(source))) {
       const [name] = node.arguments
       if (name !== undefined && ts.isStringLiteralLike(name)) names.add(name.text)
     }

@@ -11,6 +11,8 @@ const inDist = import.meta.url.includes('/dist/bench/')
 const root = fileURLToPath(new URL(inDist ? '../../../' : '../../', import.meta.url))
 const RECORDS = `${root}bench/worlds/measured.jsonl`
 const TABLE = `${root}docs/worlds.md`
+/** The line of the table's file behind which the table stands. */
+const MARK = '<!-- npm run bench -- worlds writes from here -->'
 
 /** A row that was measured. */
 export interface Measured {
@@ -67,7 +69,8 @@ export function writeRecords(rows: readonly Row[], records: readonly Measured[])
   const order = rows.map(nameOf)
   const sorted = records.toSorted((a, b) => order.indexOf(a.row) - order.indexOf(b.row))
   writeWhole(RECORDS, `${sorted.map((record) => JSON.stringify(record)).join('\n')}\n`)
-  writeWhole(TABLE, tableOf(rows, records))
+  const [before] = readFileSync(TABLE, 'utf8').split(MARK)
+  writeWhole(TABLE, `${before}${MARK}\n\n${tableOf(rows, records)}`)
 }
 
 function writeWhole(path: string, text: string): void {
@@ -112,15 +115,6 @@ export function tableOf(rows: readonly Row[], records: readonly Measured[]): str
   ]
   const columns = [...header, 'published', 's a training', 'measured']
   return [
-    '# What the suite comes to',
-    '',
-    'Each environment by its presets, three seeds, one thread, judged by fresh episodes with the most probable actions. `npm run bench -- worlds`',
-    'makes this table: it goes on where it was stopped, and measures a row again when its preset changes or when `WORLDS` names it',
-    '(`WORLDS=Taxi-v3,Maze-v0`). What each run was told is in `bench/worlds/measured.jsonl`, with the load of the machine. The deviation is that of the seeds,',
-    'with n in the denominator. Random play returns 3.5 in SpaceInvaders-MinAtar, 0.08 in Freeway-MinAtar, 0.78 in Asterix-MinAtar, 0.10 in Seaquest-MinAtar and',
-    '0.38 in Breakout-MinAtar. LunarLander-v3, which needs Python, is in [log.md](log.md). Published figures are those of `benchmark.md` of rl-baselines3-zoo',
-    '(one run each), of the README of gymnax (which says neither after how many steps, nor how long episodes may be: here 1,000), and the thresholds that Gymnasium registers.',
-    '',
     `Machine: ${machines.join('; ')}.`,
     '',
     `| ${columns.join(' | ')} |`,

@@ -9,7 +9,7 @@ import { bestReturn } from './shortest-paths.ts'
 
 const ZOO = 'rl-baselines3-zoo'
 /** Of the README of gymnax, which does not say after how many steps; the one of MinAtar has curves alone. */
-const gymnax = (figure: number): string => `${figure} (PPO, steps untold, gymnax)`
+const gymnax = (figure: number): string => `${figure} (PPO, unknown number of steps, gymnax)`
 
 interface Asked {
   readonly settings?: Readonly<Record<string, string>>
@@ -38,7 +38,7 @@ function row(environment: string, wanted: Wanted, { settings = {}, episodes = 10
 /** A grid, of which nine tenths of the best return are asked for. */
 async function gridRow(id: EnvironmentId, settings: Asked['settings'] = {}): Promise<Row> {
   const best = await bestReturn(id)
-  const published = `${best.toFixed(3)} is the best possible: shortest ways of somebody who sees everything`
+  const published = `${best.toFixed(3)} is the best possible: shortest paths with a full view`
   return row(id, { atLeast: Number((0.9 * best).toFixed(3)) }, { settings, episodes: 1000, published })
 }
 

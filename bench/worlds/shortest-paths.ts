@@ -1,4 +1,4 @@
-/** The best return that is possible on the grids with a partial view: shortest ways of somebody who sees everything. */
+/** The best return that is possible on the grids with a partial view: shortest paths with a full view. */
 import { configureRun, createWorld, type EnvironmentId, reset } from '../../src/index.ts'
 
 const LANES = 2000

@@ -1,35 +1,35 @@
-/** The environment variables that Colonnade reads: all of them, each by its name here. */
+/** All environment variables that Colonnade reads. */
 
-/** What each is for. */
+/** The purpose of each variable, by its name. */
 export const environmentVariables = {
-  COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents are not given it",
-  COLONNADE_SERVE_KEY: 'the key that clients of `serve` show',
-  COLONNADE_CONTROL_KEY: 'the key that whoever controls `serve` shows',
-  HF_TOKEN: 'the token of the Hugging Face hub, to push and to read what is not public',
+  COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents do not get it",
+  COLONNADE_SERVE_KEY: 'the key that clients of `serve` send',
+  COLONNADE_CONTROL_KEY: 'the key for the control routes of `serve`',
+  HF_TOKEN: 'the token of the Hugging Face hub, for pushing and for private repositories',
   HF_ENDPOINT: "the hub's address; by default https://huggingface.co",
-  HF_HUB_CACHE: 'the folder of downloads from the hub; by default `hub` in HF_HOME',
+  HF_HUB_CACHE: 'the folder for downloads from the hub; by default `hub` in HF_HOME',
   HF_HOME: "the hub's own folder; by default `~/.cache/huggingface`, as for its Python library",
-  HF_HUB_OFFLINE: '1: only earlier downloads are used, and the hub is not asked',
+  HF_HUB_OFFLINE: '1: use earlier downloads only, without requests to the hub',
   MLFLOW_TRACKING_TOKEN: 'the token of the server that `loggers=mlflow:URL` names',
   TRACKIO_WRITE_TOKEN: 'the token of the server that `loggers=trackio:URL` names',
   XDG_CONFIG_HOME: 'the folder of the list of trusted modules; by default APPDATA, or else `~/.config`',
   APPDATA: 'the same on Windows',
-  NO_COLOR: 'set to anything: no colors in the terminal',
-  FORCE_COLOR: 'colors also where there is no terminal; 0 or false: none',
-  TERM: '`dumb`: no line that changes while a training runs',
+  NO_COLOR: 'any value: no colors in the terminal',
+  FORCE_COLOR: 'colors even without a terminal; 0 or false: no colors',
+  TERM: '`dumb`: no changing progress line while a training runs',
 } as const satisfies Readonly<Record<string, string>>
 
-/** The value of one of them; undefined where it is not set. */
+/** The value of a variable; undefined if it is not set. */
 export function environmentVariable(name: keyof typeof environmentVariables): string | undefined {
   return process.env[name]
 }
 
-/** That of a variable whose name a setting gives (`apiKeyVariable`), so that it holds a key that is written nowhere. */
+/** The value of the variable that a setting names (`apiKeyVariable`): a key that no file contains. */
 export function namedVariable(name: string): string | undefined {
   return process.env[name]
 }
 
-/** All variables of this process but those that are Colonnade's alone: for programs that it starts. */
+/** All variables of this process except Colonnade's own keys: for programs that Colonnade starts. */
 export function variablesForOthers(): NodeJS.ProcessEnv {
   const {
     COLONNADE_GATEWAY_KEY: _,
