@@ -4,8 +4,8 @@
  * the last rows, each operation is a loop over a register of some rows. Both leave the same bits: each operation rounds
  * once to f32, and none is fused with another. A call allocates nothing.
  */
-import { assert, checkGiven } from '../base/errors.ts'
-import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
+import { checkGiven } from '../base/errors.ts'
+import { computeStep } from '../base/expressions/compute.ts'
 import { moduleOfLoop } from './column-module.ts'
 import { placesIn } from './compiled.ts'
 import type { Kernels } from './kernels.ts'
@@ -48,8 +48,9 @@ export function bindColumnLoop(kernels: Kernels, loop: ColumnLoop): BoundLoop {
 const ROWS = 256
 
 function plainLoop({ program, loads, stores }: ColumnLoop): BoundLoop {
-  const registers = Array.from({ length: program.numRegisters }, () => new Float32Array(ROWS))
-  for (const [register, value] of program.constants) registers[register]!.fill(value)
+  const registers = Array.from({ length: program.numRegisters }, () => new Float64Array(ROWS))
+  const steps = program.steps.map((step) => ({ ...step, numbers: step.numbers.map(Math.fround) }))
+  for (const [register, value] of program.constants) registers[register]!.fill(Math.fround(value))
   return (columns, from, to) => {
     for (let first = from; first < to; first += ROWS) {
       const count = Math.min(ROWS, to - first)
@@ -58,9 +59,10 @@ function plainLoop({ program, loads, stores }: ColumnLoop): BoundLoop {
         const numbers = registers[register]!
         for (let i = 0; i < count; i++) numbers[i] = source[(first + i) * width + element]!
       }
-      for (const { operation, to: out, from: operands, numbers } of program.steps) {
-        const [a, b = 0, c = 0] = operands
-        compute(operation, registers[out]!, registers[a!]!, registers[b]!, registers[c]!, numbers, count)
+      for (const step of steps) {
+        computeStep(step, registers, count)
+        const out = registers[step.to]!
+        for (let i = 0; i < count; i++) out[i] = Math.fround(out[i]!)
       }
       for (const { column, type, width, element, register } of stores) {
         keep(type, columns[column]!, first * width + element, width, registers[register]!, count)
@@ -74,7 +76,7 @@ function keep(
   out: LoopColumn,
   first: number,
   width: number,
-  numbers: Float32Array,
+  numbers: Float64Array,
   count: number,
 ): void {
   for (let i = 0, at = first; i < count; i++, at += width) {
@@ -84,70 +86,5 @@ function keep(
       out[at] = Math.min(Math.max(value, -(2 ** 31)), 2 ** 31 - 1) // NaN becomes 0.
     else if (type === 'u8') out[at] = Math.min(Math.max(value, 0), 255)
     else out[at] = value === 0 ? 0 : 1
-  }
-}
-
-function compute(
-  operation: ExpressionProgram['steps'][number]['operation'],
-  out: Float32Array,
-  a: Float32Array,
-  b: Float32Array,
-  c: Float32Array,
-  numbers: readonly number[],
-  count: number,
-): void {
-  const low = Math.fround(numbers[0] ?? 0) + 0
-  const high = Math.fround(numbers[1] ?? 0) + 0
-  switch (operation) {
-    case 'add':
-      for (let i = 0; i < count; i++) out[i] = a[i]! + b[i]!
-      return
-    case 'subtract':
-      for (let i = 0; i < count; i++) out[i] = a[i]! - b[i]!
-      return
-    case 'multiply':
-      for (let i = 0; i < count; i++) out[i] = a[i]! * b[i]!
-      return
-    case 'divide':
-      for (let i = 0; i < count; i++) out[i] = a[i]! / b[i]!
-      return
-    case 'negate':
-      for (let i = 0; i < count; i++) out[i] = -a[i]!
-      return
-    case 'sqrt':
-      for (let i = 0; i < count; i++) out[i] = Math.sqrt(a[i]!)
-      return
-    case 'floor':
-      for (let i = 0; i < count; i++) out[i] = Math.floor(a[i]!)
-      return
-    case 'abs':
-      for (let i = 0; i < count; i++) out[i] = Math.abs(a[i]!)
-      return
-    case 'min':
-      for (let i = 0; i < count; i++) out[i] = Math.min(a[i]!, b[i]!)
-      return
-    case 'max':
-      for (let i = 0; i < count; i++) out[i] = Math.max(a[i]!, b[i]!)
-      return
-    case 'clip':
-      for (let i = 0; i < count; i++) out[i] = Math.min(Math.max(a[i]!, low), high)
-      return
-    case 'within':
-      for (let i = 0; i < count; i++) out[i] = a[i]! >= low && a[i]! <= high ? 1 : 0
-      return
-    case 'greater':
-      for (let i = 0; i < count; i++) out[i] = a[i]! > b[i]! ? 1 : 0
-      return
-    case 'less':
-      for (let i = 0; i < count; i++) out[i] = a[i]! < b[i]! ? 1 : 0
-      return
-    case 'equal':
-      for (let i = 0; i < count; i++) out[i] = a[i] === b[i] ? 1 : 0
-      return
-    case 'where':
-      for (let i = 0; i < count; i++) out[i] = a[i] !== 0 ? b[i]! : c[i]!
-      return
-    default:
-      assert(false, `${operation} is no operation of a loop over columns`)
   }
 }

@@ -3,7 +3,8 @@
  * rows. A program goes to other threads as it is; the function that it was made of stays at home. Running a program
  * allocates nothing: each operation is one loop over a register.
  */
-import { assert, InputError, show, unknownWord } from '../../base/errors.ts'
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { computeStep } from '../../base/expressions/compute.ts'
 import {
   columnOf,
   derivativeOf,
@@ -11,7 +12,6 @@ import {
   expressionOf,
   isExpression,
   type Operand,
-  type Operation,
 } from '../../base/expressions/expression.ts'
 import { type ExpressionProgram, programOf } from '../../base/expressions/expression-program.ts'
 
@@ -121,11 +121,9 @@ export class LossRun {
   /** Computes rows 0 … count − 1 of the results. Sequence i of `numSequences` ends before row `ends[i]`. */
   run(count: number, ends: Int32Array | null = null, numSequences = 0): void {
     const registers = this.#registers
-    for (const { operation, to, from, numbers } of this.#program.steps) {
-      const out = registers[to]!
-      const a = registers[from[0]!]!
-      if (operation === 'sequenceSum') sumSequences(out, a, ends!, numSequences)
-      else compute(operation, out, a, registers[from[1] ?? 0]!, registers[from[2] ?? 0]!, numbers, count)
+    for (const step of this.#program.steps) {
+      if (step.operation !== 'sequenceSum') computeStep(step, registers, count)
+      else sumSequences(registers[step.to]!, registers[step.from[0]!]!, ends!, numSequences)
     }
   }
 }
@@ -137,86 +135,5 @@ function sumSequences(out: Float64Array, a: Float64Array, ends: Int32Array, numS
     for (let row = from; row < ends[i]!; row++) sum += a[row]!
     out.fill(sum, from, ends[i])
     from = ends[i]!
-  }
-}
-
-function compute(
-  operation: Operation,
-  out: Float64Array,
-  a: Float64Array,
-  b: Float64Array,
-  c: Float64Array,
-  numbers: readonly number[],
-  count: number,
-): void {
-  switch (operation) {
-    case 'add':
-      for (let i = 0; i < count; i++) out[i] = a[i]! + b[i]!
-      return
-    case 'subtract':
-      for (let i = 0; i < count; i++) out[i] = a[i]! - b[i]!
-      return
-    case 'multiply':
-      for (let i = 0; i < count; i++) out[i] = a[i]! * b[i]!
-      return
-    case 'divide':
-      for (let i = 0; i < count; i++) out[i] = a[i]! / b[i]!
-      return
-    case 'negate':
-      for (let i = 0; i < count; i++) out[i] = -a[i]!
-      return
-    case 'exp':
-      for (let i = 0; i < count; i++) out[i] = Math.exp(a[i]!)
-      return
-    case 'log':
-      for (let i = 0; i < count; i++) out[i] = Math.log(a[i]!)
-      return
-    case 'sqrt':
-      for (let i = 0; i < count; i++) out[i] = Math.sqrt(a[i]!)
-      return
-    case 'sin':
-      for (let i = 0; i < count; i++) out[i] = Math.sin(a[i]!)
-      return
-    case 'cos':
-      for (let i = 0; i < count; i++) out[i] = Math.cos(a[i]!)
-      return
-    case 'floor':
-      for (let i = 0; i < count; i++) out[i] = Math.floor(a[i]!)
-      return
-    case 'tanh':
-      for (let i = 0; i < count; i++) out[i] = Math.tanh(a[i]!)
-      return
-    case 'sigmoid':
-      for (let i = 0; i < count; i++) out[i] = 1 / (1 + Math.exp(-a[i]!))
-      return
-    case 'abs':
-      for (let i = 0; i < count; i++) out[i] = Math.abs(a[i]!)
-      return
-    case 'min':
-      for (let i = 0; i < count; i++) out[i] = Math.min(a[i]!, b[i]!)
-      return
-    case 'max':
-      for (let i = 0; i < count; i++) out[i] = Math.max(a[i]!, b[i]!)
-      return
-    case 'clip':
-      for (let i = 0; i < count; i++) out[i] = Math.min(Math.max(a[i]!, numbers[0]!), numbers[1]!)
-      return
-    case 'within':
-      for (let i = 0; i < count; i++) out[i] = a[i]! >= numbers[0]! && a[i]! <= numbers[1]! ? 1 : 0
-      return
-    case 'greater':
-      for (let i = 0; i < count; i++) out[i] = a[i]! > b[i]! ? 1 : 0
-      return
-    case 'less':
-      for (let i = 0; i < count; i++) out[i] = a[i]! < b[i]! ? 1 : 0
-      return
-    case 'equal':
-      for (let i = 0; i < count; i++) out[i] = a[i] === b[i] ? 1 : 0
-      return
-    case 'where':
-      for (let i = 0; i < count; i++) out[i] = a[i] !== 0 ? b[i]! : c[i]!
-      return
-    default:
-      assert(false, `${operation} is no operation of a program`)
   }
 }
