@@ -16,7 +16,8 @@ const FLAGS = [
 ]
 
 const all = readdirSync(folder, { recursive: true }).map((name) => join(folder, name))
-const sources = all.filter((name) => name.endsWith('.native.c'))
+/** Those of which a call may be worth the way to a native body: the others are WebAssembly alone. */
+const sources = all.filter((name) => name.endsWith('.native.c') && /^WORTH/m.test(readFileSync(name, 'utf8')))
 
 /** When the newest of what an addon is made of was changed, in ms. */
 export function lastChange() {

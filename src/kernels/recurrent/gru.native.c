@@ -63,7 +63,7 @@ void KERNEL(gruBackward)(float *dX, float *dWeight, float *dBias, float *dAfter,
   float *const dProduct = hidden + numRows * units; // numRows × 3 · units.
   float *const dState = dProduct + 3 * numRows * units; // numLanes × units.
   float *const transposed = dState + (size_t)numLanes * units;
-  clear(dState, (size_t)numLanes * units);
+  set_zero(dState, (size_t)numLanes * units);
   for (int t = length - 1; t >= 0; t--) {
     float *const dStep = dProduct + 3 * (size_t)t * numLanes * units;
     for (int n = 0; n < numLanes; n++) {
@@ -76,10 +76,10 @@ void KERNEL(gruBackward)(float *dX, float *dWeight, float *dBias, float *dAfter,
     if (t == 0) break;
     KERNEL(denseBackwardInput)(dState, dStep, weight, transposed, dState, numLanes, units, 3 * units, true, LINEAR);
     for (int n = 0; n < numLanes; n++) {
-      if (!goes_on(&states, (size_t)n * length + t)) clear(dState + (size_t)n * units, units);
+      if (!goes_on(&states, (size_t)n * length + t)) set_zero(dState + (size_t)n * units, units);
     }
   }
-  clear(dWeight, 3 * (size_t)units * units);
-  clear(dBias, 3 * units);
+  set_zero(dWeight, 3 * (size_t)units * units);
+  set_zero(dBias, 3 * units);
   KERNEL(denseBackwardWeights)(dWeight, dBias, dProduct, hidden, numRows, units, 3 * units, 0);
 }

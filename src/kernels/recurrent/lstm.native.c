@@ -61,7 +61,7 @@ void KERNEL(lstmBackward)(float *dX, float *dWeight, float *dBias, float *dAfter
   float *const dHidden = dProduct + 4 * numRows * units; // numLanes × units, by the h of the row at hand; then by its s.
   float *const dCell = dHidden + (size_t)numLanes * units;
   float *const transposed = dCell + (size_t)numLanes * units;
-  clear(dHidden, 2 * (size_t)numLanes * units);
+  set_zero(dHidden, 2 * (size_t)numLanes * units);
   for (int t = length - 1; t >= 0; t--) {
     float *const dStep = dProduct + 4 * (size_t)t * numLanes * units;
     for (int n = 0; n < numLanes; n++) {
@@ -77,11 +77,11 @@ void KERNEL(lstmBackward)(float *dX, float *dWeight, float *dBias, float *dAfter
     KERNEL(denseBackwardInput)(dHidden, dStep, weight, transposed, dHidden, numLanes, units, 4 * units, false, LINEAR);
     for (int n = 0; n < numLanes; n++) {
       if (goes_on(&states, (size_t)n * length + t)) continue;
-      clear(dHidden + (size_t)n * units, units);
-      clear(dCell + (size_t)n * units, units);
+      set_zero(dHidden + (size_t)n * units, units);
+      set_zero(dCell + (size_t)n * units, units);
     }
   }
-  clear(dWeight, 4 * (size_t)units * units);
-  clear(dBias, 4 * units);
+  set_zero(dWeight, 4 * (size_t)units * units);
+  set_zero(dBias, 4 * units);
   KERNEL(denseBackwardWeights)(dWeight, dBias, dProduct, hidden, numRows, units, 4 * units, 0);
 }

@@ -25,7 +25,7 @@ INLINE const float *state_before(const struct states *states, int n, int t) {
 }
 
 INLINE void copy(float *into, const float *from, size_t length) { memcpy(into, from, length * sizeof *into); }
-INLINE void clear(float *into, size_t length) { memset(into, 0, length * sizeof *into); }
+INLINE void set_zero(float *into, size_t length) { memset(into, 0, length * sizeof *into); }
 
 /** σ(x) = ½ + ½ tanh(½ x). */
 INLINE float gate(float x) { return tanh1(x * 0.5f) * 0.5f + 0.5f; }
