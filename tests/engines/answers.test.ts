@@ -6,7 +6,6 @@ import { AnswerError, bothErrors, JsonClient, type JsonClientOptions } from '../
 import { openaiEngine } from '../../src/engines/servers/openai.ts'
 import { probeDistance } from '../../src/engines/servers/probe.ts'
 import { type ClaimedTurn, readTurn } from '../../src/engines/servers/server-answer.ts'
-import { ProtoReader, ProtoWriter } from '../../src/engines/tinker/protobuf.ts'
 import { TinkerClient } from '../../src/engines/tinker/tinker-client.ts'
 import { TinkerSession } from '../../src/engines/tinker/tinker-session.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
@@ -217,47 +216,6 @@ describe('a client of JSON', () => {
     expect(await bothErrors(first, async () => {})).toBe(first)
     const both = await bothErrors(first, () => Promise.reject(new Error('second')))
     expect([both.message, both.cause]).toEqual(['first; and then second', first])
-  })
-})
-
-describe('a message in protobuf', () => {
-  const hex = (writer: ProtoWriter) => Buffer.from(writer.finish()).toString('hex')
-
-  test('has no field for what is nothing, but for bytes and doubles', () => {
-    expect(hex(new ProtoWriter().integer(1, 0).integers(2, []).boolean(3, false).text(4, ''))).toBe('')
-    expect(hex(new ProtoWriter().boolean(1, true).bytes(2, new Uint8Array()).double(3, 0))).toBe(
-      '080112001900000000'.padEnd(26, '0'),
-    )
-    expect(hex(new ProtoWriter().map(1, { b: 2, a: 1 }, (entry, value) => entry.integer(2, value)))).toBe(
-      '0a050a0161' + '10010a050a0162' + '1002',
-    )
-    expect(hex(new ProtoWriter().message(16, (inner) => inner.integer(1, 300)))).toBe('82010308ac02')
-    for (const value of [-1, 0.5, 2 ** 53]) expect(() => new ProtoWriter().integer(1, value)).toThrow(RangeError)
-  })
-
-  test('is read whatever kinds of numbers it has', () => {
-    const read = (text: string) => new ProtoReader(Buffer.from(text, 'hex'))
-    expect(read('0d0000c03f').number(1)).toBe(1.5)
-    expect(read('09000000000000f83f').number(1)).toBe(1.5)
-    expect([read('08010802').number(1), read('0a01410a0142').text(1)]).toEqual([2, 'B']) // The last one counts.
-    expect(read('').messages(1)).toEqual([])
-    expect([read('').text(1), read('').number(1), read('').has(1)]).toEqual(['', 0, false])
-    expect(
-      read('0a050a01611001')
-        .entries(1)
-        .map(([key, entry]) => [key, entry.number(2)]),
-    ).toEqual([['a', 1]])
-    // −1 in ten bytes is read; an eleventh byte is too many.
-    expect(read(`08${'ff'.repeat(9)}01`).number(1)).toBeGreaterThan(2 ** 63)
-    for (const [text, message] of [
-      [`08${'ff'.repeat(10)}01`, 'got a number of more than ten bytes at 11, expected a message'],
-      ['0b', 'got a field of kind 3, expected a message'],
-      ['0d0000c0', 'got 4 bytes, expected 5 of a message'],
-      ['0a0241', 'got 3 bytes, expected 4 of a message'],
-      ['08', 'got 1 bytes, expected 2 of a message'],
-    ] as const) {
-      expect(() => read(text)).toThrow(message)
-    }
   })
 })
 

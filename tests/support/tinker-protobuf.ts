@@ -1,5 +1,12 @@
 /** What a service of Tinker's protocol does with protocol buffers: the other side of `src/engines/tinker/tinker-codec.ts`. */
-import { ProtoReader, ProtoWriter } from '../../src/engines/tinker/protobuf.ts'
+import {
+  bytesField,
+  doubleField,
+  mapFields,
+  messageOf,
+  numberField,
+  ProtoReader,
+} from '../../src/base/files/protobuf.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: what travels is looked at where it is used.
 type Json = any
@@ -44,35 +51,37 @@ export function readPass(bytes: Uint8Array): { path: string; body: Json } {
 
 /** The bytes of what a future answers; null where that is JSON in any case. */
 export function writeAnswer(answer: Json): Uint8Array | null {
-  const message = new ProtoWriter()
   if (Array.isArray(answer.loss_fn_outputs)) {
     const outputs = answer.loss_fn_outputs as Record<string, { data: number[] }>[]
-    message.text(1, answer.loss_fn_output_type)
-    message.message(2, (record) => {
-      const fields = Object.fromEntries(Object.keys(outputs[0] ?? {}).map((name) => [name, name]))
-      record.map(2, fields, (entry, name) => {
-        const parts = outputs.map((output) => output[name]!.data)
-        const ends = [0]
-        for (const { length } of parts) ends.push(ends.at(-1)! + 4 * length)
-        entry.message(2, (tensor) =>
-          tensor
-            .bytes(1, bytesOf(Float32Array.from(parts.flat())))
-            .bytes(2, bytesOf(BigInt64Array.from(ends, BigInt)))
-            .integer(3, 1),
-        )
-      })
-      record.integer(3, outputs.length)
-    })
-    message.map(3, answer.metrics as Record<string, number>, (entry, value) => entry.double(2, value))
-  } else if (Array.isArray(answer.sequences)) {
-    for (const { tokens, logprobs, stop_reason } of answer.sequences) {
-      message.message(1, (sequence) =>
-        sequence
-          .integer(1, stop_reason === 'stop' ? 0 : 1)
-          .bytes(2, bytesOf(Int32Array.from(tokens as number[])))
-          .bytes(3, bytesOf(Float32Array.from(logprobs as number[]))),
-      )
-    }
-  } else return null
-  return message.finish()
+    const columns = Object.fromEntries(
+      Object.keys(outputs[0] ?? {}).map((name) => [name, outputs.map((output) => output[name]!.data)]),
+    )
+    return messageOf([
+      bytesField(1, answer.loss_fn_output_type),
+      bytesField(2, [
+        ...mapFields(2, columns, (parts) => {
+          const ends = [0]
+          for (const { length } of parts) ends.push(ends.at(-1)! + 4 * length)
+          const values = bytesOf(Float32Array.from(parts.flat()))
+          return bytesField(2, [
+            bytesField(1, values),
+            bytesField(2, bytesOf(BigInt64Array.from(ends, BigInt))),
+            numberField(3, 1),
+          ])
+        }),
+        numberField(3, outputs.length),
+      ]),
+      ...mapFields(3, answer.metrics as Record<string, number>, (value) => doubleField(2, value)),
+    ])
+  }
+  if (!Array.isArray(answer.sequences)) return null
+  return messageOf(
+    answer.sequences.map(({ tokens, logprobs, stop_reason }: Json) =>
+      bytesField(1, [
+        numberField(1, stop_reason === 'stop' ? 0 : 1),
+        bytesField(2, bytesOf(Int32Array.from(tokens as number[]))),
+        bytesField(3, bytesOf(Float32Array.from(logprobs as number[]))),
+      ]),
+    ),
+  )
 }

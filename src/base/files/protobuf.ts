@@ -1,10 +1,16 @@
 /**
- * The wire format of protocol buffers (protobuf.dev, "Encoding"), as far as ONNX and TensorBoard's files need it: a message is a list
- * of fields, a field its number and kind in a varint, and then a varint, a number of 32 or 64 bits, or a length and so many bytes.
+ * The wire format of protocol buffers (protobuf.dev, "Encoding"), as far as ONNX, TensorBoard's files and Tinker's protocol need it: a
+ * message is a list of fields, a field its number and kind in a varint, and then a varint, a number of 32 or 64 bits, or a length and
+ * so many bytes. Fields are written where they are 0 or empty, too; a writer leaves out what it must not write.
  */
 
-/** Bytes of one field, or of several. */
-export type Field = Uint8Array
+/** The bytes of one field, of several, or of none, in pieces, which `messageOf` puts together. */
+export type Field = readonly Uint8Array[]
+
+/** A message's bytes. */
+export function messageOf(fields: readonly Field[]): Uint8Array {
+  return Buffer.concat(fields.flat())
+}
 
 const VARINT = 0
 const DOUBLE = 1
@@ -13,28 +19,28 @@ const FLOAT = 5
 
 /** A field with a whole number ≥ 0, or −1, which takes ten bytes as every negative number does. */
 export function numberField(number: number, value: number): Field {
-  return Buffer.concat([varint((number << 3) | VARINT), varint(value)])
+  return [varint((number << 3) | VARINT), varint(value)]
 }
 
 /** A field with a text or bytes, or with a message, which is the bytes of its fields. */
 export function bytesField(number: number, value: string | Uint8Array | readonly Field[]): Field {
-  const bytes =
-    typeof value === 'string' ? Buffer.from(value) : value instanceof Uint8Array ? value : Buffer.concat(value)
-  return Buffer.concat([varint((number << 3) | BYTES), varint(bytes.length), bytes])
+  const parts = typeof value === 'string' ? [Buffer.from(value)] : value instanceof Uint8Array ? [value] : value.flat()
+  const length = parts.reduce((sum, part) => sum + part.length, 0)
+  return [varint((number << 3) | BYTES), varint(length), ...parts]
 }
 
 /** A field with a number of 64 bits. */
 export function doubleField(number: number, value: number): Field {
   const bytes = Buffer.alloc(8)
   bytes.writeDoubleLE(value)
-  return Buffer.concat([varint((number << 3) | DOUBLE), bytes])
+  return [varint((number << 3) | DOUBLE), bytes]
 }
 
 /** A field with a number of 32 bits. */
 export function floatField(number: number, value: number): Field {
   const bytes = Buffer.alloc(4)
   bytes.writeFloatLE(value)
-  return Buffer.concat([varint((number << 3) | FLOAT), bytes])
+  return [varint((number << 3) | FLOAT), bytes]
 }
 
 /** A field with a list of numbers of 64 bits. */
@@ -44,10 +50,94 @@ export function doublesField(number: number, values: Float64Array): Field {
   return bytesField(number, bytes)
 }
 
-/** Seven bits a byte, the lowest first; the eighth says that more follow. */
-function varint(value: number): Uint8Array {
+/** The fields of a map: an entry for each key, in the order of the keys, so that equal maps have equal bytes. The value is field 2 of its entry. */
+export function mapFields<T>(
+  number: number,
+  values: Readonly<Record<string, T>>,
+  valueField: (value: T) => Field,
+): Field[] {
+  const keys = Object.keys(values).sort()
+  return keys.map((key) => bytesField(number, [bytesField(1, key), valueField(values[key]!)]))
+}
+
+/**
+ * A whole number, as `numberField` has it: seven bits a byte, the lowest first; the eighth says that more follow.
+ * @throws RangeError for another number.
+ */
+export function varint(value: number): Uint8Array {
+  if (value === -1) return Uint8Array.of(...Array(9).fill(0xff), 1)
+  if (!(Number.isSafeInteger(value) && value >= 0)) throw new RangeError(`got ${value}, expected a whole number ≥ 0`)
   const bytes: number[] = []
-  let rest = BigInt.asUintN(64, BigInt(value))
-  for (; rest > 0x7fn; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80)
-  return Uint8Array.of(...bytes, Number(rest))
+  let rest = value
+  for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) bytes.push((rest % 0x80) + 0x80)
+  return Uint8Array.of(...bytes, rest)
+}
+
+/** The fields of a message by their numbers: each with all of its values, in their order. */
+export class ProtoReader {
+  readonly #fields = new Map<number, (number | Uint8Array)[]>()
+
+  /** @throws Error for bytes that are no message. */
+  constructor(bytes: Uint8Array) {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    let at = 0
+    const take = (length: number) => {
+      if (at + length > bytes.length) throw new Error(`got ${bytes.length} bytes, expected ${at + length} of a message`)
+      at += length
+      return at - length
+    }
+    const takeWhole = () => {
+      let value = 0
+      for (let scale = 1; ; scale *= 0x80) {
+        const byte = bytes[take(1)]!
+        value += (byte & 0x7f) * scale
+        if (byte < 0x80) return value
+        if (scale >= 2 ** 63) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
+      }
+    }
+    while (at < bytes.length) {
+      const key = takeWhole()
+      const [field, wire] = [Math.floor(key / 8), key % 8]
+      let value: number | Uint8Array
+      if (wire === VARINT) value = takeWhole()
+      else if (wire === DOUBLE) value = view.getFloat64(take(8), true)
+      else if (wire === FLOAT) value = view.getFloat32(take(4), true)
+      else if (wire === BYTES) {
+        const length = takeWhole()
+        const from = take(length)
+        value = bytes.subarray(from, from + length)
+      } else throw new Error(`got a field of kind ${wire}, expected a message`)
+      const all = this.#fields.get(field)
+      if (all === undefined) this.#fields.set(field, [value])
+      else all.push(value)
+    }
+  }
+
+  has(field: number): boolean {
+    return this.#fields.has(field)
+  }
+
+  /** A number, 0 where it was not written. */
+  number(field: number): number {
+    return (this.#fields.get(field)?.at(-1) ?? 0) as number
+  }
+
+  /** Bytes, none where they were not written. */
+  bytes(field: number): Uint8Array {
+    return (this.#fields.get(field)?.at(-1) ?? new Uint8Array(0)) as Uint8Array
+  }
+
+  text(field: number): string {
+    return new TextDecoder().decode(this.bytes(field))
+  }
+
+  /** Messages of a list, none where it is empty. */
+  messages(field: number): ProtoReader[] {
+    return (this.#fields.get(field) ?? []).map((bytes) => new ProtoReader(bytes as Uint8Array))
+  }
+
+  /** A map: of each key its entry, whose field 2 has the value. */
+  entries(field: number): [string, ProtoReader][] {
+    return this.messages(field).map((entry) => [entry.text(1), entry])
+  }
 }

@@ -2,7 +2,16 @@
  * Tinker's passes and samples as protocol buffers, for services that take no JSON there: field numbers are those of the SDK's 0.38.
  * Either way the rest of the house sees the objects that JSON would be.
  */
-import { ProtoReader, ProtoWriter } from './protobuf.ts'
+import {
+  bytesField,
+  doubleField,
+  type Field,
+  mapFields,
+  messageOf,
+  numberField,
+  ProtoReader,
+  varint,
+} from '../../base/files/protobuf.ts'
 
 /** The media type that such bodies have. */
 export const PROTOBUF = 'application/x-protobuf'
@@ -39,26 +48,37 @@ export function encodeRequest(path: string, body: object): EncodedRequest | null
   if (path !== 'forward' && path !== 'forward_backward') return null
   const { model_id, seq_id, ...inputs } = body as { model_id: string; seq_id?: number } & Record<string, unknown>
   const { data, loss_fn, loss_fn_config = {} } = inputs[`${path}_input`] as PassInput
-  const message = new ProtoWriter().text(1, model_id).integer(2, seq_id ?? 0)
-  for (const { model_input, loss_fn_inputs } of data) {
-    message.message(3, (datum) => {
-      for (const { tokens } of model_input.chunks) {
-        datum.message(1, (chunk) => chunk.message(1, (text) => text.bytes(1, bytesOf(Int32Array.from(tokens)))))
-      }
-      datum.map(2, loss_fn_inputs, (entry, tensor) => entry.message(2, (value) => writeTensor(value, tensor)))
-    })
-  }
-  message.text(4, loss_fn)
   const numbers = Object.fromEntries(Object.entries(loss_fn_config).filter(([, value]) => typeof value === 'number'))
-  // Servers of before know numbers alone; those of today read the second map.
-  message.map(5, numbers as Record<string, number>, (entry, value) => entry.double(2, value))
-  message.boolean(6, path === 'forward')
-  message.map(7, loss_fn_config, (entry, value) =>
-    entry.message(2, (told) =>
-      typeof value === 'number' ? told.double(1, value) : told.bytes(2, new TextEncoder().encode(value)),
+  const bytes = messageOf([
+    textField(1, model_id),
+    wholeField(2, seq_id ?? 0),
+    ...data.map(({ model_input, loss_fn_inputs }) =>
+      bytesField(3, [
+        ...model_input.chunks.map(({ tokens }) =>
+          bytesField(1, [bytesField(1, [bytesField(1, bytesOf(Int32Array.from(tokens)))])]),
+        ),
+        ...mapFields(2, loss_fn_inputs, (tensor) => bytesField(2, tensorFields(tensor))),
+      ]),
     ),
-  )
-  return { path: 'forward_backward', bytes: message.finish() }
+    textField(4, loss_fn),
+    // Servers of before know numbers alone; those of today read the second map.
+    ...mapFields(5, numbers as Record<string, number>, (value) => doubleField(2, value)),
+    wholeField(6, path === 'forward' ? 1 : 0),
+    ...mapFields(7, loss_fn_config, (value) =>
+      bytesField(2, [typeof value === 'number' ? doubleField(1, value) : bytesField(2, value)]),
+    ),
+  ])
+  return { path: 'forward_backward', bytes }
+}
+
+/** A text, which is not written where it is empty. */
+function textField(number: number, value: string): Field {
+  return value === '' ? [] : bytesField(number, value)
+}
+
+/** A whole number, which is not written where it is 0. */
+function wholeField(number: number, value: number): Field {
+  return value === 0 ? [] : numberField(number, value)
 }
 
 /** What a future of this request answers in protocol buffers, as JSON would be; null for those that answer JSON always. */
@@ -104,12 +124,14 @@ function readSampled(bytes: Uint8Array): Record<string, unknown> {
   return { sequences, prompt_cache_hit_tokens: message.number(4), type: 'sample' }
 }
 
-function writeTensor(message: ProtoWriter, { data, dtype, shape }: Tensor): void {
+function tensorFields({ data, dtype, shape }: Tensor): Field[] {
   const numbers =
     dtype === 'int64' ? BigInt64Array.from(Array.from(data), (value) => BigInt(value)) : Float32Array.from(data)
-  message.bytes(1, bytesOf(numbers))
-  message.integer(3, dtype === 'int64' ? DType.int64 : DType.float32)
-  message.integers(4, shape)
+  return [
+    bytesField(1, bytesOf(numbers)),
+    numberField(3, dtype === 'int64' ? DType.int64 : DType.float32),
+    ...(shape.length === 0 ? [] : [bytesField(4, Buffer.concat(shape.map(varint)))]),
+  ]
 }
 
 /** @throws Error for a type of numbers that is none, and a part of a number. */

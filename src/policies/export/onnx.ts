@@ -3,7 +3,7 @@
  * the environment masks choices, `actionMask` (batch × logits, bool); outputs `action`, `logits` or `mean` and `logStd`,
  * and `value` (batch).
  */
-import { bytesField, type Field, numberField } from '../../base/files/protobuf.ts'
+import { bytesField, type Field, messageOf, numberField } from '../../base/files/protobuf.ts'
 import { type BoxSpace, spaceToJson } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
 import { headWidth, type Network, type WeightedLayer } from './network.ts'
@@ -35,7 +35,7 @@ export function onnxModel(network: Network): Uint8Array {
     observationShape: JSON.stringify(observationShape),
     actionSpace: spaceToJson(actionSpace),
   }
-  return Buffer.concat([
+  return messageOf([
     numberField(1, IR_VERSION),
     bytesField(2, 'Colonnade'),
     bytesField(3, VERSION),

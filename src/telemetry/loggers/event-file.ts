@@ -8,6 +8,7 @@ import {
   doublesField,
   type Field,
   floatField,
+  messageOf,
   numberField,
 } from '../../base/files/protobuf.ts'
 import { maskedCrc32c } from './crc32c.ts'
@@ -22,7 +23,7 @@ const SESSION_START = 1
 
 /** A message's bytes as a record: the length, its checksum, the bytes, theirs. */
 export function record(fields: readonly Field[]): Uint8Array {
-  const bytes = Buffer.concat(fields)
+  const bytes = messageOf(fields)
   const length = Buffer.alloc(8)
   length.writeBigUInt64LE(BigInt(bytes.length))
   return Buffer.concat([length, checksum(length), bytes, checksum(bytes)])
@@ -121,8 +122,8 @@ function hyperparameters(tag: string, content: Field): Field {
   return tensorValue(tag, none, 'hparams', content)
 }
 
-function tensorValue(tag: string, tensor: readonly Field[], plugin: string, content: Field = new Uint8Array()): Field {
-  const data = [bytesField(1, plugin), ...(content.length === 0 ? [] : [bytesField(2, content)])]
+function tensorValue(tag: string, tensor: readonly Field[], plugin: string, content: Field = []): Field {
+  const data = [bytesField(1, plugin), ...(content.length === 0 ? [] : [bytesField(2, [content])])]
   return bytesField(1, [
     bytesField(1, tag),
     bytesField(8, tensor),
