@@ -41,6 +41,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   yaml: ['cli'],
   hyparquet: ['language', 'tables'],
   'hyparquet-writer': ['tables'],
+  ws: ['environments'],
   '@tensorflow/tfjs-core': ['policies', 'bench'],
   '@tensorflow/tfjs-layers': ['policies'],
   '@tensorflow/tfjs-backend-wasm': ['bench'],

@@ -8,7 +8,7 @@ import { MAIN, start } from './support/command.ts'
 import { metricLines, writeConversations, writeRun } from './support/run-folders.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
-const BUILT = pathToFileURL(MAIN.replace('cli/main.js', 'packages.js')).href
+const BUILT = pathToFileURL(MAIN.replace('cli/main.js', 'base/files/packages.js')).href
 /** A program that says where it finds the package `colonnade-guest`, in the main thread and in one that it starts. */
 const LOOK = `
   import { isMainThread, Worker } from 'node:worker_threads'
