@@ -1,7 +1,7 @@
-// Builds the kernels. Writes src/kernels/twins.ts, which hands the SIMD twins their arguments, and puts the twins into
-// dist/src/kernels: the baseline build and the one with relaxed SIMD (fused multiply-add), each for shared and for unshared memory.
-// Those in AssemblyScript are compiled here, those in C are kept compiled in src/kernels/wasm (`npm run wasm`). Skips what is made of
-// these sources already. Every module imports its memory and holds no data segment, so that it may lie over any columns.
+// Writes src/kernels/twins.ts, which hands the compiled bodies their arguments, and puts the modules that are kept in src/kernels/wasm
+// (`npm run wasm` makes them) into dist/src/kernels: the baseline build and the one with relaxed SIMD (fused multiply-add), each for
+// shared and for unshared memory. Skips what is made of these sources already. Every module imports its memory and holds no data
+// segment, so that it may lie over any columns.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -11,32 +11,20 @@ const scripts = fileURLToPath(new URL('.', import.meta.url))
 const folder = join(scripts, '../src/kernels')
 const out = join(scripts, '../dist/src/kernels')
 const binding = join(folder, 'twins.ts')
-const ENTRY = 'entry.simd.ts'
 
-const changed = changedSources('kernels')
-const areTwinsChanged = changed.some((path) => /\.simd\.ts$|plain\.ts$|\.mjs$/.test(path))
-
-const fromC = ({ build, memory }) => join(out, `c.${build}.${memory}.wasm`)
-const builds = ['simd', 'relaxed'].flatMap((build) => ['shared', 'unshared'].map((memory) => ({ build, memory })))
-const targets = builds.map(({ build, memory }) => ({ build, memory, path: join(out, `${build}.${memory}.wasm`) }))
-const old = targets.filter(({ path }) => areTwinsChanged || !existsSync(path))
-const isComplete = [binding, ...builds.map(fromC)].every((path) => existsSync(path))
-if (old.length > 0 || changed.length > 0 || !isComplete) {
+const targets = ['simd', 'relaxed'].flatMap((build) =>
+  ['shared', 'unshared'].map((memory) => ({ build, memory, path: join(out, `${build}.${memory}.wasm`) })),
+)
+const isComplete = [binding, ...targets.map(({ path }) => path)].every((path) => existsSync(path))
+if (changedSources('kernels').length > 0 || !isComplete) {
   const stamp = begin('kernels')
   const { bindingOf, readTwins } = await import('./kernel-twins.mjs')
-  const twins = readTwins()
-  writeFileSync(binding, bindingOf(twins))
+  writeFileSync(binding, bindingOf(readTwins()))
   mkdirSync(out, { recursive: true })
-  const compiled = twins.filter(({ module }) => !module.endsWith('.c'))
-  const entry = compiled.map(({ name, module }) => `export { ${name} } from '${module}'`).join('\n')
-  for (const { build, memory, path } of old) {
-    await compile(path, entry, build === 'relaxed', memory === 'shared')
+  for (const { build, memory, path } of targets) {
+    const bytes = readFileSync(join(folder, `wasm/${build}.wasm`))
+    writeFileSync(path, memory === 'shared' ? bytes : unshared(bytes))
     checkModule(path)
-  }
-  for (const target of builds) {
-    const bytes = readFileSync(join(folder, `wasm/${target.build}.wasm`))
-    writeFileSync(fromC(target), target.memory === 'shared' ? bytes : unshared(bytes))
-    checkModule(fromC(target))
   }
   stamp.done()
 }
@@ -67,33 +55,6 @@ function* sectionsOf(bytes) {
     }
     yield { id, from, at, end: at + size }
     at += size
-  }
-}
-
-/** Compiles what a module exports that would lie in src/kernels. */
-async function compile(target, entry, relaxed, shared) {
-  const { default: asc } = await import('assemblyscript/asc')
-  const readFile = (name) => {
-    if (name === ENTRY) return entry
-    try {
-      return readFileSync(join(folder, name), 'utf8')
-    } catch {
-      return null
-    }
-  }
-  const { error, stderr } = await asc.main(
-    [
-      ENTRY,
-      ...['--outFile', target, '--runtime', 'stub', '-O3', '--converge', '--noAssert'],
-      ...['--importMemory', '--noExportMemory', '--enable', 'simd'],
-      ...(relaxed ? ['--enable', 'relaxed-simd'] : []),
-      ...(shared ? ['--enable', 'threads', '--sharedMemory', '--initialMemory', '1', '--maximumMemory', '65536'] : []),
-    ],
-    { readFile },
-  )
-  if (error) {
-    console.error(stderr.toString())
-    throw error
   }
 }
 

@@ -1,19 +1,19 @@
-// Reads which kernels have a SIMD twin, and writes the module that hands the twins their arguments.
+// Reads which kernels have a compiled twin, and writes the module that hands the twins their arguments.
 //
-// src/kernels/plain.ts lists the kernels. The twins of those in `dense.ts` are in `dense.native.c` beside it, named KERNEL(name), or
-// in `dense.simd.ts` (AssemblyScript), where they are exported. A twin takes what it needs of its kernel's parameters, by their names:
+// src/kernels/plain.ts lists the kernels. The twins of those in `dense.ts` are in `dense.native.c` beside it, named KERNEL(name). A twin
+// takes what it needs of its kernel's parameters, by their names:
 //
-//   weight                a column of the kernel, as the offset of its first byte (a pointer to its elements, or usize); a number
+//   weight                a column of the kernel, as a pointer to its elements (the offset of its first byte); a number
 //                         or boolean, as it is
-//   weightLength          the number of the column's elements (int32_t, or i32)
-//   weightElementBytes    the size of one of its elements in bytes (int32_t, or i32)
+//   weightLength          the number of the column's elements (int32_t)
+//   weightElementBytes    the size of one of its elements in bytes (int32_t)
 //
 // where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. Members of two
 // groups that have one name, and those whose name is a parameter's, are known by that of their group, too: `rolloutValue` is
 // `rollout.value`, and may always be called so. A leading underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
 // f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
 //
-// A twin in C is compiled to WebAssembly and, where the source says which calls take long enough for that, for the processor as well:
+// A twin is compiled to WebAssembly and, where the source says which calls take long enough for that, for the processor as well:
 //
 //   WORTH(denseForward, numRows * numInputs * numOutputs, 4096)    the name, a product of numbers of the twin, its least value
 //
@@ -26,22 +26,18 @@ import ts from 'typescript'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = join(root, 'src/kernels')
 const COLUMN = /^(Float32|Float64|Int8|Uint8|Int16|Uint16|Int32|Uint32)Array$/
-const NUMBER = /^(i32|u32|f32|f64)$/
+const NUMBER = /^(int32_t|uint32_t|float|double)$/
 /** What a column's elements are in C. */
 const ELEMENTS = {
   ...{ Float32Array: 'float', Float64Array: 'double', Int8Array: 'int8_t', Uint8Array: 'uint8_t' },
   ...{ Int16Array: 'int16_t', Uint16Array: 'uint16_t', Int32Array: 'int32_t', Uint32Array: 'uint32_t' },
 }
 
-/** What the types of C are called in AssemblyScript. */
-const C_NUMBERS = { int32_t: 'i32', uint32_t: 'u32', float: 'f32', double: 'f64', bool: 'bool', void: 'void' }
-
 /**
  * The kernels of a registry that have twins.
  * @param {string} registry path of a module that exports kernels, and nothing else
  * @returns {{ name: string, module: string, text: string, parameters: { name: string, type: string }[], result: string }[]}
- *   by name: the twin's file relative to the registry's folder (without its ending, of AssemblyScript), the member that calls it, and
- *   what the twin takes and returns. The type of a column is that of its elements in C with a star
+ *   by name: the twin's file relative to the registry's folder, the member that calls it, and what the twin takes and returns. The type of a column is that of its elements in C with a star
  */
 export function readTwins(registry = join(folder, 'plain.ts')) {
   const program = ts.createProgram([registry], {
@@ -59,15 +55,14 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
     if (!kernel || !ts.isFunctionDeclaration(kernel)) throw new Error(`${registry}: ${symbol.name} is not a function`)
     const path = kernel.getSourceFile().fileName.replace(/\.ts$/, '')
     if (!twinsOf.has(path)) {
-      const [scripts, bodies] = [scriptFunctions(`${path}.simd.ts`), bodiesIn(`${path}.native.c`)]
-      const twice = [...bodies.keys()].filter((name) => scripts.has(name))
-      if (twice.length > 0) throw new Error(`${relative(root, path)}.simd.ts: ${twice} has a body in C, too`)
-      twinsOf.set(path, { functions: new Map([...scripts, ...bodies]), worth: worthIn(`${path}.native.c`) })
+      const source = `${path}.native.c`
+      const text = existsSync(source) ? readFileSync(source, 'utf8') : ''
+      twinsOf.set(path, { functions: bodiesIn(source, text), worth: worthIn(text) })
     }
     const { functions, worth } = twinsOf.get(path)
     const twin = functions.get(symbol.name)
     if (twin === undefined) continue
-    const module = `./${relative(join(registry, '..'), twin.path).replace(/\.ts$/, '')}`
+    const module = `./${relative(join(registry, '..'), twin.path)}`
     twins.push({ name: symbol.name, module, ...member(checker, kernel, twin, worth.get(symbol.name)) })
   }
   return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -75,10 +70,10 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
 
 /** The text of src/kernels/twins.ts. */
 export function bindingOf(twins) {
-  return `// Made by \`npm run build\` (scripts/kernel-twins.mjs) from the signatures of the kernels and of their SIMD twins.
+  return `// Made by \`npm run build\` (scripts/kernel-twins.mjs) from the signatures of the kernels and of their twins in C.
 import type { At, Kernels } from './kernels.ts'
 
-/** The kernels that have SIMD bodies. */
+/** The kernels that have compiled bodies. */
 export type Twins = Pick<Kernels, ${twins.map(({ name }) => `'${name}'`).join(' | ')}>
 
 /** What a module exports. */
@@ -96,49 +91,26 @@ ${twins.map(({ text }) => text).join('\n')}
 `
 }
 
-/**
- * The functions that an AssemblyScript file exports, by name: what they take and return. Columns are of the type `usize`. None where
- * there is no such file.
- */
-function scriptFunctions(path) {
-  if (!existsSync(path)) return new Map()
-  const file = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true)
-  const isExported = ({ modifiers }) => modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)
-  const functions = file.statements.filter((statement) => ts.isFunctionDeclaration(statement) && isExported(statement))
-  return new Map(
-    functions.map(({ name, parameters, type }) => [
-      name.text,
-      {
-        path,
-        parameters: parameters.map((parameter) => ({ name: parameter.name.text, type: parameter.type.getText() })),
-        result: type?.getText() ?? 'void',
-      },
-    ]),
-  )
-}
-
-/** As `scriptFunctions`, of the bodies in a file of C; `element`: what a column holds. */
-function bodiesIn(path) {
-  if (!existsSync(path)) return new Map()
-  const heads = readFileSync(path, 'utf8').matchAll(/^(\w+) KERNEL\((\w+)\)\(([^)]*)\) \{$/gm)
+/** The bodies in a file of C, by name: what they take and return. */
+function bodiesIn(path, text) {
+  const heads = text.matchAll(/^(\w+) KERNEL\((\w+)\)\(([^)]*)\) \{$/gm)
   return new Map(
     [...heads].map(([, result, name, parameters]) => [
       name,
-      { path, result: C_NUMBERS[result] ?? result, parameters: parameters.split(/,\s*/).map(parameterOf) },
+      { path, result, parameters: parameters.split(/,\s*/).map(parameterOf) },
     ]),
   )
 }
 
-/** A parameter of a function in C. */
+/** A parameter of a function in C; the type of a column ends in a star. */
 function parameterOf(text) {
   const [, type, star, name] = /^(\w+) (\*?)(?:restrict )?(\w+)$/.exec(text) ?? []
-  return star === '*' ? { name, type: 'usize', element: type } : { name, type: C_NUMBERS[type] ?? type }
+  return { name, type: star === '*' ? `${type} *` : type }
 }
 
-/** Which calls of the native bodies in a file are worth their way, by name: a list of what they need; none where there is no such file. */
-function worthIn(path) {
-  if (!existsSync(path)) return new Map()
-  const lines = [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), ([\w *-]+), (\d+)\)$/gm)]
+/** Which calls of the native bodies in a file are worth their way, by name: a list of what they need. */
+function worthIn(text) {
+  const lines = [...text.matchAll(/^WORTH\((\w+), ([\w *-]+), (\d+)\)$/gm)]
   const needs = new Map()
   for (const [, name, work, least] of lines) needs.set(name, [...(needs.get(name) ?? []), { work, least }])
   return needs
@@ -159,25 +131,22 @@ function member(checker, kernel, twin, worth) {
   const used = new Set()
   let asksForSize = false
 
-  const taken = []
-  const handed = twin.parameters.map(({ name, type, element }) => {
-    taken.push({ name, type: type === 'usize' ? `${sources.get(name)?.element} *` : type })
+  const handed = twin.parameters.map(({ name, type }) => {
     const takes = (source, kind) => {
       if (source.kind !== kind) refuse(`takes ${name}: ${type}, which is no ${source.kind}`)
       used.add(source.parameter)
       return source
     }
     const source = sources.get(name)
-    if (element !== undefined && source?.kind === 'column' && element !== source.element) {
-      refuse(`takes ${name}: ${element} *, which is ${source.element} * in its plain twin`)
-    }
     if (source !== undefined) {
-      if (type === 'usize') return `at(${takes(source, 'column').text})`
       if (NUMBER.test(type)) return takes(source, 'number').text
       if (type === 'bool') return takes(source, 'boolean').text
+      const { text, element } = takes(source, 'column')
+      if (type === `${element} *`) return `at(${text})`
+      refuse(`takes ${name}: ${type}, which is ${element} * in its plain twin`)
     }
     const [, column, property] = /^(.+)(Length|ElementBytes)$/.exec(name) ?? []
-    if (source === undefined && sources.get(column)?.kind === 'column' && type === 'i32') {
+    if (source === undefined && sources.get(column)?.kind === 'column' && type === 'int32_t') {
       const { text } = takes(sources.get(column), 'column')
       if (property === 'Length') return `${text}.length`
       asksForSize = true
@@ -188,9 +157,9 @@ function member(checker, kernel, twin, worth) {
 
   const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
   const result = returns(checker, kernel, twin, refuse)
-  const signature = { parameters: taken, result: result ? twin.result : 'void' }
+  const signature = { parameters: twin.parameters, result: twin.result }
   const numberOf = (name) => {
-    const at = taken.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
+    const at = twin.parameters.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
     return at === -1 ? refuse(`has a native body by ${name}, which is no number of its twin`) : handed[at]
   }
   const tooLittle = worth?.map(({ work, least }) => `${work.replace(/[a-z]\w*/gi, numberOf)} < ${least}`).join(' || ')

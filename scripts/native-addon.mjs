@@ -22,7 +22,7 @@ const sources = all.filter((name) => name.endsWith('.native.c') && /^WORTH/m.tes
 /** When the newest of what an addon is made of was changed, in ms. */
 export function lastChange() {
   const made = ['native-addon.mjs', 'native-glue.mjs', 'native-platforms.mjs', 'kernel-twins.mjs']
-  const read = all.filter((name) => /\.native\.[ch]$/.test(name) || name.endsWith('.simd.ts'))
+  const read = all.filter((name) => /\.native\.[ch]$/.test(name))
   return Math.max(...[...read, ...made.map((name) => join(scripts, name))].map((path) => statSync(path).mtimeMs))
 }
 
@@ -74,7 +74,7 @@ function twinsWithBodies(known) {
     const bodies = readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)
     return [...bodies].map(([, name]) => {
       const twin = known.find((twin) => twin.name === name)
-      if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a SIMD twin`)
+      if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a kernel`)
       return { ...twin, source: basename(path) }
     })
   })

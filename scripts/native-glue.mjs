@@ -1,12 +1,11 @@
-// Writes what stands between Node-API and the native bodies, from the signatures of the SIMD twins (kernel-twins.mjs): a
+// Writes what stands between Node-API and the native bodies, from the signatures of the twins in C (kernel-twins.mjs): a
 // native body takes the same parameters, with a pointer for the offset of a column.
-const TYPES = { i32: 'int32_t', u32: 'uint32_t', f32: 'float', f64: 'double', bool: 'bool', void: 'void' }
 /** How Node-API reads a number, and into what. */
 const READERS = {
-  i32: ['int32', 'int32_t'],
-  u32: ['uint32', 'uint32_t'],
-  f32: ['double', 'double'],
-  f64: ['double', 'double'],
+  int32_t: ['int32', 'int32_t'],
+  uint32_t: ['uint32', 'uint32_t'],
+  float: ['double', 'double'],
+  double: ['double', 'double'],
   bool: ['bool', 'bool'],
 }
 
@@ -40,13 +39,12 @@ const FEATURES = `#if defined __x86_64__
 #endif
 `
 
-const cType = (type) => TYPES[type] ?? type
-const declared = ({ name, type }) => (type.endsWith('*') ? `${type}${name}` : `${cType(type)} ${name}`)
+const declared = ({ name, type }) => (type.endsWith('*') ? `${type}${name}` : `${type} ${name}`)
 
 /** `kernels.native.h`: the prototype of each body, at the level for which a file is compiled. */
 export function prototypesOf(twins) {
   const prototypes = twins.map(({ name, parameters, result }) => {
-    return `${cType(result)} KERNEL(${name})(${parameters.map(declared).join(', ')});`
+    return `${result} KERNEL(${name})(${parameters.map(declared).join(', ')});`
   })
   return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
 #include <stdbool.h>
@@ -60,7 +58,7 @@ export function prototypesOf(twins) {
 #else
 #define KERNEL(name) NAME_OF(name, LEVEL)
 #endif
-/** Says from how much work on a call goes to the native body (scripts/kernel-twins.mjs reads it); below, the SIMD twin serves. */
+/** Says from how much work on a call goes to the native body (scripts/kernel-twins.mjs reads it); below, that in WebAssembly serves. */
 #define WORTH(name, work, least)
 
 ${prototypes.join('\n')}
@@ -185,7 +183,7 @@ const localOf = ({ name }) => `${name}_given`
 function caller({ name, parameters, result }) {
   const isColumn = ({ type }) => type.endsWith('*')
   const reads = parameters.map((parameter, i) => {
-    const [reader, type] = isColumn(parameter) ? READERS.u32 : READERS[parameter.type]
+    const [reader, type] = isColumn(parameter) ? READERS.uint32_t : READERS[parameter.type]
     return [
       `  ${type} ${localOf(parameter)};`,
       `napi_get_value_${reader}(env, given[${i}], &${localOf(parameter)}) != napi_ok`,
@@ -193,9 +191,9 @@ function caller({ name, parameters, result }) {
   })
   const handed = parameters.map((parameter) => {
     if (isColumn(parameter)) return `(${parameter.type})(bound->base + ${localOf(parameter)})`
-    return parameter.type === 'f32' ? `(float)${localOf(parameter)}` : localOf(parameter)
+    return parameter.type === 'float' ? `(float)${localOf(parameter)}` : localOf(parameter)
   })
-  const signature = `${cType(result)} (*)(${parameters.map(({ type }) => cType(type)).join(', ')})`
+  const signature = `${result} (*)(${parameters.map(({ type }) => type).join(', ')})`
   const call = `((${signature})bound->body)(${handed.join(', ')})`
   return `static napi_value call_${name}(napi_env env, napi_callback_info info) {
   napi_value given[${parameters.length}];

@@ -19,11 +19,11 @@ export const SOURCES = {
     ...scripts('build-kernels', 'kernel-twins'),
   ],
   modules: () => [
-    ...['src', 'bench', 'examples'].flatMap((folder) => filesIn(folder, /(?<!\.simd|\.d)\.ts$/)),
+    ...['src', 'bench', 'examples'].flatMap((folder) => filesIn(folder, /(?<!\.d)\.ts$/)),
     ...[...scripts('build-modules'), 'tsconfig.json'],
   ],
   native: () => [
-    ...filesIn('src/kernels', /\.native\.[ch]$|\.simd\.ts$/),
+    ...filesIn('src/kernels', /\.native\.[ch]$/),
     ...scripts('native-addon', 'native-glue', 'native-platforms', 'kernel-twins'),
   ],
 }

@@ -106,7 +106,7 @@ export function hashOfSources() {
  * @throws {Error} with what the compiler says
  */
 export async function buildWasm(zig, build) {
-  const twins = readTwins().filter(({ module }) => module.endsWith('.c'))
+  const twins = readTwins()
   const at = mkdtempSync(join(tmpdir(), 'kernels-'))
   const compile = (words) => run(at, [...zig, 'cc', ...FLAGS, `-mcpu=${FEATURES}${BUILDS[build]}`, '-I.', ...words])
   try {

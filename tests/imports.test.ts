@@ -68,7 +68,7 @@ interface Import {
 
 function sources(folder: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts') && !name.endsWith('.simd.ts'))
+    .filter((name) => name.endsWith('.ts'))
     .map((name) => join(folder, name))
 }
 

@@ -54,7 +54,7 @@ export const rooms = {
   tables: { mutate: ['src/tables'], tests: ['tests/tables'] },
   kernels: {
     mutate: ['src/kernels'],
-    without: ['.simd.ts', 'kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
+    without: ['kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
     tests: ['tests/kernels'],
   },
   gateway: {

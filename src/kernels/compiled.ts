@@ -1,8 +1,7 @@
 /**
  * The SIMD bodies, bound: each member has the signature of its plain twin and hands the compiled body byte offsets
- * (`twins.ts`, which the build makes). Beside this file, once built, lie two modules for each of {simd, relaxed} × {shared, unshared
- * memory}: of the bodies in AssemblyScript and of those in C. A module is compiled once a process; every thread makes its own instance. A
- * call allocates nothing.
+ * (`twins.ts`, which the build makes). Beside this file, once built, lies a module for each of {simd, relaxed} × {shared, unshared
+ * memory}. It is compiled once a process; every thread makes its own instance. A call allocates nothing.
  *
  * `relaxed` is offered only where a multiply-add rounds once; where it rounds twice, as in Bun, the fastest build is
  * `simd`.
@@ -51,9 +50,8 @@ function isShared(buffer: ArrayBufferLike): boolean {
 /** The bodies of a WebAssembly build over `memory`. */
 function instantiate(memory: { readonly buffer: ArrayBufferLike }, build: WebAssemblyBuild): Bodies {
   const name = `${build}.${isShared(memory.buffer) ? 'shared' : 'unshared'}.wasm`
-  const given = { env: { memory: memory as WebAssembly.Memory } }
-  const [scripts, bodies] = [name, `c.${name}`].map((file) => new WebAssembly.Instance(compile(file), given).exports)
-  return { ...scripts, ...bodies } as unknown as Bodies
+  const { exports } = new WebAssembly.Instance(compile(name), { env: { memory: memory as WebAssembly.Memory } })
+  return exports as unknown as Bodies
 }
 
 /** Says where columns begin in a memory, and throws for one that lies elsewhere. */

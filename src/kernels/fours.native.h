@@ -5,6 +5,7 @@
 #include "math.native.h"
 
 typedef double four_doubles __attribute__((vector_size(32)));
+typedef int64_t four_longs __attribute__((vector_size(32)));
 typedef uint8_t four_bytes __attribute__((vector_size(4)));
 
 /** Of each of the four: the compiler makes vectors of it. */
@@ -50,11 +51,15 @@ INLINE ints first4(int left) { return (ints){0, 1, 2, 3} < left; }
 /** Four f64 sums as one. */
 INLINE double sum_doubles(four_doubles x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 INLINE four_doubles doubles4(four x) { return __builtin_convertvector(x, four_doubles); }
-/** sum + x0 + x2, and sum + x1 + x3, in f64. */
-INLINE two add_pairs(two sum, four x) {
-  const four_doubles wide = doubles4(x);
-  return sum + __builtin_shufflevector(wide, wide, 0, 1) + __builtin_shufflevector(wide, wide, 2, 3);
+/** `x` where the mask is set, else 0. */
+INLINE four_doubles keep_doubles(ints mask, four_doubles x) {
+  return (four_doubles)((four_longs)x & __builtin_convertvector(mask, four_longs));
 }
+/** sum + x0 + x2, and sum + x1 + x3, in f64. */
+INLINE two add_doubles(two sum, four_doubles x) {
+  return sum + __builtin_shufflevector(x, x, 0, 1) + __builtin_shufflevector(x, x, 2, 3);
+}
+INLINE two add_pairs(two sum, four x) { return add_doubles(sum, doubles4(x)); }
 INLINE double sum2(two x) { return x[0] + x[1]; }
 
 /** Where four rows begin, in elements: those beyond the last repeat the first. */
@@ -73,6 +78,22 @@ INLINE ints gather_ints(const int32_t *x, struct places rows) {
 /** Stores the first `left`, one a row. */
 INLINE void scatter4(float *x, size_t width, four v, int left) {
   EACH if (l < left) x[l * width] = v[l];
+}
+
+/** Elements first to first + 3 of a column of `width` that repeats without end. */
+INLINE four repeated(const float *x, int width, int first) {
+  return (four){x[first % width], x[(first + 1) % width], x[(first + 2) % width], x[(first + 3) % width]};
+}
+
+/** Copies, which `memcpy` takes longer to begin than a short row takes. */
+INLINE void copy4(float *into, const float *from, int length) {
+  int i = 0;
+  for (; i + 4 <= length; i += 4) {
+    four v = load4(from + i);
+    IN_ORDER(v); // Else the compiler calls `memcpy`.
+    store(into + i, v);
+  }
+  if (i < length) store_part(into + i, load_part4(from + i, length - i), length - i);
 }
 
 /** Calls a body for each four rows, the last time for those that are left: of whole fours the compiler knows it. */

@@ -1,6 +1,6 @@
 /**
  * Every kernel, by name: the plain bodies, which are the oracle, the fallback and the documentation. A kernel has its line
- * here; its compiled twin, where it has one, is in `dense.native.c` or `dense.simd.ts` beside `dense.ts`, under its name.
+ * here; its compiled twin, where it has one, is in `dense.native.c` beside `dense.ts`, under its name.
  *
  * A row's result is a function of the row, whatever rows are beside it, so `infer` equals `evaluate` bit for bit, and a
  * lane alone equals the lane among a thousand. Plain bodies call `Math.exp`, `log`, `tanh`, `sin`, `cos` and `sqrt`,

@@ -23,16 +23,31 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, stale and replayed rows (%s)',
+    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, stale, replayed and few rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
-        ...['chooseByValue', 'chosenBackward', 'correctionWeights', 'crossEntropyLoss', 'drawByPriority'],
+        ...[
+          'beginEpisodes',
+          'chooseByValue',
+          'chosenBackward',
+          'correctionWeights',
+          'crossEntropyLoss',
+          'drawByPriority',
+        ],
         ...['drawReplayNormal', 'dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage'],
         ...['importanceWeights', 'joinActions', 'klPenalty', 'listReplayable', 'multiStepReturns', 'overlongPenalty'],
-        ...['policyLoss', 'restrictVocabulary', 'scaleElements', 'selectCandidates', 'setPriorities'],
+        ...[
+          'policyLoss',
+          'readRunning',
+          'restrictVocabulary',
+          'scaleElements',
+          'scatterValues',
+          'selectCandidates',
+          'setPriorities',
+        ],
         ...['shrinkActions', 'spreadAdvantage', 'squashedBackward', 'squashedEvaluate', 'squashedSample'],
         ...['stretchActions', 'tdLoss', 'tokenGae', 'tokenRewards', 'valueLoss', 'valueOfBest', 'weighAdvantages'],
         ...['whitenTokens'],
