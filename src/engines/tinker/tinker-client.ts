@@ -5,6 +5,7 @@
  * A service that publishes the schema of its requests (`/openapi.json`, as servers on FastAPI do) is held to it: what it would leave
  * out without a word is known before it is sent. One that publishes none is taken to know the whole protocol.
  */
+import { setTimeout as wait } from 'node:timers/promises'
 import { namedVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from '../../base/http/http-request.ts'
@@ -334,16 +335,7 @@ function withMeaning({ message, status, mayPass }: AnswerError, where: string): 
 
 /** Waits, unless the signal ends it. */
 async function after(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(done, milliseconds)
-    signal?.addEventListener('abort', stop, { once: true })
-    function done(): void {
-      signal?.removeEventListener('abort', stop)
-      resolve()
-    }
-    function stop(): void {
-      clearTimeout(timer)
-      reject(signal!.reason)
-    }
+  await wait(milliseconds, undefined, signal ? { signal } : {}).catch((cause) => {
+    throw signal?.reason ?? cause
   })
 }
