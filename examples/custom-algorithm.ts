@@ -19,7 +19,7 @@ export const penaltyPpo = defineOnPolicyAlgorithm({
   settings: {
     ...onPolicySettings({ numSteps: 64, learningRate: 2e-3 }),
     updateEpochs: integer(3, 'passes over each rollout', { min: 1 }),
-    numMinibatches: integer(8, 'minibatches a pass', { min: 1 }),
+    numMinibatches: integer(8, 'minibatches per pass', { min: 1 }),
     beta: number(1, 'weight of the divergence from the policy that collected the rollout', { min: 0 }),
   },
   // What the loss tells of rows, beside itself.

@@ -57,7 +57,7 @@ test('whom its query leaves out does not act in the next rollout', async () => {
 })
 
 test('without its query, or without components, nobody is there', async () => {
-  const extinct = 'cohort mlp: got no lane that is there, expected at least one to learn from'
+  const extinct = 'cohort mlp: got no present lane, expected at least one to train on'
   const { present: _, ...fixed } = options
   const training = async () =>
     advanceTo(createTrainer(await createWorld(fixed), ppo({ numSteps: 4 })) as Trainer<EpisodeCohort>, 1)
@@ -173,7 +173,7 @@ describe('lanes of conversations', () => {
     const cohort = world.cohort()
     cohort.released = 4
     despawn(cohort, cohort.entities.lanes)
-    expect(() => tick(world)).toThrow('got no lane that is there, expected at least one: spawn(cohort)')
+    expect(() => tick(world)).toThrow('got no present lane, expected at least one: spawn(cohort)')
     spawn(cohort, 2)
     await talkUntil(world, 4)
   })

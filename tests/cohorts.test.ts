@@ -206,8 +206,8 @@ describe('a world', () => {
     world.reserve(world.draft(), reservation)
     expect(() => world.reserve(world.draft(), reservation)).toThrow('cohort mlp: got a second recorder')
     tick(world)
-    expect(() => world.split(1)).toThrow('threads: got a world whose memory is taken')
-    expect(() => world.reserve(world.draft(), reservation)).toThrow('world: got one whose memory is taken')
+    expect(() => world.split(1)).toThrow('threads: got a world whose memory is already allocated')
+    expect(() => world.reserve(world.draft(), reservation)).toThrow('world: got one whose memory is already allocated')
   })
 
   test('is not split where a policy stays in its thread, or a definition has no module', async () => {

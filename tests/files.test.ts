@@ -56,7 +56,7 @@ describe('writeWhole', () => {
     await writeFile(path, 'the old file')
     const writing = writeWhole(path, chunks())
     await expect(writing).rejects.toThrow(InputError)
-    await expect(writing).rejects.toThrow(`${path}: got an error (the source broke), expected a place`)
+    await expect(writing).rejects.toThrow(`${path}: got an error (the source broke), expected a writable path`)
     expect(await readFile(path, 'utf8')).toBe('the old file')
     expect(await readdir(folder)).toEqual(['a'])
   })
@@ -78,7 +78,7 @@ describe('writeWhole', () => {
     await writeFile(join(folder, 'file'), 'kept')
     const writing = writeWhole(join(folder, 'file/a'), ['x'])
     await expect(writing).rejects.toThrow(InputError)
-    await expect(writing).rejects.toThrow(/file\/a: got a path (through|that is taken).+, expected a place/)
+    await expect(writing).rejects.toThrow(/file\/a: got a path (through|that is taken).+, expected a writable path/)
     expect(await readFile(join(folder, 'file'), 'utf8')).toBe('kept')
   })
 })
@@ -130,9 +130,7 @@ describe('cannotWrite', () => {
     const cause = Object.assign(new Error(`${code}: what the system said`), { code })
     const error = cannotWrite('some/file', cause)
     expect(error).toBeInstanceOf(InputError)
-    expect(error.message).toBe(
-      `some/file: got ${reason} (${code}: what the system said), expected a place that can be written`,
-    )
+    expect(error.message).toBe(`some/file: got ${reason} (${code}: what the system said), expected a writable path`)
     expect(error.cause).toBe(cause)
   })
 

@@ -57,7 +57,7 @@ describe('an Arrow file from others', () => {
     for (const at of [224, 566]) {
       const path = await changed('endless.arrow', whole, { [at]: whole[at]! ^ 0x80 })
       expect(await prompts(path, { timeoutMs: 1500 }), `byte ${at}`).toMatch(
-        /^InputError: .*endless\.arrow: got no end of its reading in 1\.5 s, expected an Arrow file that can be read; limits\.timeoutMs/,
+        /^InputError: .*endless\.arrow: got no result of its reader in 1\.5 s, expected an Arrow file that can be read; limits\.timeoutMs/,
       )
     }
   })

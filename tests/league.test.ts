@@ -238,7 +238,7 @@ describe('a league', () => {
   })
 })
 
-describe('the agents of a game', () => {
+describe('the players of a game', () => {
   test('begin and end their episodes together', async () => {
     const loner = {
       ...race(),
@@ -248,10 +248,10 @@ describe('the agents of a game', () => {
     }
     const world = await createWorld({ environment: loner as never, policy, numLanes: 4 })
     expect(() => tick(world)).toThrow(
-      'environment Race-v0: got an end for lane 3 (episode 0, step 0) from step, and not for all of its game, expected one for all its 2 agents, or for none',
+      'environment Race-v0: got an end for lane 3 (episode 0, step 0) from step, and not for all of its game, expected one for all its 2 players, or for none',
     )
     const games = (await createWorld({ environment: race(), policy, numLanes: 4 })).cohort()
-    expect(() => restart(games, [2])).toThrow('lanes of cohort mlp: got 2 without 3, expected all agents of a game')
+    expect(() => restart(games, [2])).toThrow('lanes of cohort mlp: got 2 without 3, expected all players of a game')
     restart(games, [3, 2])
     restart(games)
   })
@@ -290,10 +290,10 @@ describe('bad input', () => {
   test('lanes that do not fill their games are refused, and games whose lanes come and go', async () => {
     const games = { ...options, environment: race() }
     await expect(createWorld({ ...games, numLanes: 5 })).rejects.toThrow(
-      'numLanes: got 5, expected a multiple of 2, the agents of Race-v0',
+      'numLanes: got 5, expected a multiple of 2, the players of Race-v0',
     )
     await expect(createWorld({ ...games, present: 2 })).rejects.toThrow(
-      'present: got a cohort of Race-v0, which has 2 agents, expected lanes that stay',
+      'present: got a cohort of Race-v0, which has 2 players, expected lanes that stay',
     )
     const wrong = defineEnvironment({
       ...{ id: 'Wrong', settings: {}, state: () => ({}) },

@@ -139,7 +139,7 @@ describe('births and deaths in the environment', () => {
   test('leave nobody at last where nobody eats: it is said, and the training goes on with whom the program adds', async () => {
     const trainer = await colonyTrainer({ environment: colony({ meals: 0 }) })
     await expect(advanceTo(trainer, 10)).rejects.toThrow(
-      'cohort mlp: got no lane that is there, expected at least one to learn from: spawn(cohort)',
+      'cohort mlp: got no present lane, expected at least one to train on: spawn(cohort)',
     )
     expect(trainer.progress().population).toEqual({ present: 0, born: 0, died: 24, refused: 0 })
     spawn(trainer.world.cohort(), 3)
@@ -276,7 +276,7 @@ describe('who is there is what bitecs says', () => {
     expect([...cohort.lanes]).toEqual([first, 3, ...added, third])
     expect(cohort.episode.lane[4]).toBe(6)
     for (let i = 0; i < 2; i++) addComponents(world.ecs, addEntity(world.ecs), components as object[])
-    expect(() => tick(world)).toThrow('cohort mlp: got 7 lanes that are there, expected at most its numLanes, 6')
+    expect(() => tick(world)).toThrow('cohort mlp: got 7 present lanes, expected at most its numLanes, 6')
   })
 
   test('and take effect at the next rollout, not in the middle of one', async () => {
@@ -303,8 +303,7 @@ describe('who is there is what bitecs says', () => {
     tick(world)
     expect([cohort.present, ...cohort.episode.lane.subarray(0, 2)]).toEqual([2, 0, 2])
     addComponents(world.ecs, addEntity(world.ecs), components as object[])
-    const message =
-      'cohort mlp: got 1 lanes that come, expected lanes that only go: others come with the option `present`'
+    const message = 'cohort mlp: got 1 new lanes, expected lanes that only leave: the option `present` lets others join'
     expect(() => tick(world)).toThrow(message)
     expect(() => tick(world)).toThrow(message)
   })
@@ -320,7 +319,7 @@ describe('games', () => {
     expect([...cohort.episode.lane.subarray(0, cohort.present)]).toEqual([0, 1, 4, 5, 6, 7])
     despawn(cohort, [cohort.lanes[1]!])
     expect(() => tick(world)).toThrow(
-      'cohort mlp: got lane 0 without all others of its game, expected all 2 players of a game, or none',
+      'cohort mlp: got lane 0 without the other players of its game, expected all 2 players of a game, or none',
     )
   })
 })
@@ -335,7 +334,7 @@ describe('bad input', () => {
 
   test('spawn and despawn refuse what they cannot do, and then do nothing', async () => {
     const stays = (await createWorld({ environment: cartPole(), policy, numLanes: 4 })).cohort()
-    const message = 'got cohort mlp, to which no lanes come, expected one with the option `present`'
+    const message = 'got cohort mlp, which takes no new lanes, expected one with the option `present`'
     expect(() => spawn(stays)).toThrow(`spawn(cohort, count): ${message}`)
     const open = (await createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3 })).cohort()
     for (const count of [2, -1, 0.5]) {
@@ -466,7 +465,7 @@ describe('a training of a population', () => {
     expect([...again.world.cohort().episode.lane.subarray(0, 8)]).toEqual([0, 2, 3, 6, 7, 8, 9, 10])
   })
 
-  test('of off-policy learners draws from the rows of lanes that are there', async () => {
+  test('of off-policy learners draws from the rows of present lanes', async () => {
     const world = await createWorld({
       environment: cartPole(),
       policy: qNetwork({ hidden: [8] }),

@@ -170,7 +170,7 @@ describe('bad input', () => {
     )
     await expect(createWorld({ ...options, selfPlay, learningSets: 1 })).rejects.toThrow('learningSets: got 1 beside')
     await expect(createWorld({ ...options, environment: cartPole(), selfPlay })).rejects.toThrow(
-      'selfPlay: got CartPole-v1, whose games have 1 agent, expected an environment of several agents',
+      'selfPlay: got CartPole-v1, whose games have 1 player, expected a game of several players',
     )
   })
 })

@@ -73,7 +73,7 @@ export class Clock {
   readonly milliseconds = new Float64Array(workNames.length)
   /** Keeps every interval while it has room. */
   trace: Float64Array | undefined
-  /** Where others see that this thread goes on; none where nobody watches. */
+  /** Shows other threads that this thread makes progress; absent if no thread watches. */
   beat: Int32Array | undefined
   /** When the last mark was, in ms. An array, for a number of its own would be allocated anew at each mark. */
   readonly #last = new Float64Array(1)
@@ -102,7 +102,7 @@ export class Clock {
     this.#beat(RESTING)
   }
 
-  /** The thread goes on after a rest, without a mark. */
+  /** The thread continues after a rest, without a mark. */
   wake(): void {
     this.#beat(-1)
   }
@@ -151,7 +151,7 @@ export class Clock {
     return this.#last[0]!
   }
 
-  /** Charges the time since the last mark to a kind of work, and shows that the thread goes on. */
+  /** Charges the time since the last mark to a kind of work, and shows that the thread makes progress. */
   mark(work: number): void {
     if (!this.#isUntimed) {
       const before = this.milliseconds[work]!

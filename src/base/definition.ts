@@ -3,7 +3,7 @@
  * made there from `{ id, parameters, module }`: the module at that URL has an export with that `id`, and calling it with
  * the parameters makes the thing again.
  *
- * A module that a run folder names is a program of whoever made the folder: `trust.ts` decides before it is imported,
+ * A module that a run folder names is a program of the person who made the folder: `trust.ts` decides before it is imported,
  * which happens here and nowhere else. `config.json` names modules of a project by their way from the run folder, so that
  * the project can be moved.
  *
@@ -28,7 +28,7 @@ export interface DefinitionRecord {
   readonly module?: string
   /** URLs of the modules of its parts, by the parameter that has the part's id; absent where no part has one. */
   readonly modules?: Readonly<Record<string, string>>
-  /** Of an environment what is laid around it, from the inside out; absent where nothing is. */
+  /** The wrappers around an environment, innermost first; absent if there are none. */
   readonly wrappers?: readonly DefinitionRecord[]
 }
 
@@ -51,7 +51,7 @@ export interface Factory<S extends Settings, D extends DefinitionRecord> {
 }
 
 /**
- * A factory from its id, its settings and what it makes of them.
+ * A factory from an id, settings and a function that makes the object from them.
  * `noun` names the kind of thing in errors (`environment`).
  */
 export function defineFactory<S extends Settings, B extends object>(
@@ -116,7 +116,7 @@ export function withoutModule({ id, parameters, wrappers }: DefinitionRecord): D
   return { id, parameters, ...(wrappers === undefined ? {} : { wrappers: wrappers.map(withoutModule) }) }
 }
 
-/** Sixteen hexadecimal digits that stand for these parts as JSON, by FNV-1a of 64 bits; for names, not against forgery. */
+/** Sixteen hexadecimal digits: the 64-bit FNV-1a hash of these parts as JSON; for names, not against forgery. */
 export function fingerprint(...parts: readonly unknown[]): string {
   let hash = 0xcbf29ce484222325n
   for (const byte of new TextEncoder().encode(JSON.stringify(parts))) {

@@ -109,7 +109,7 @@ export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new Error(`Colonnade has a bug: ${message}`)
 }
 
-/** A value as it should stand in an error: strings quoted, the rest as JavaScript would print it, cut at 80 characters. */
+/** A value as text for an error: strings quoted, other values as JavaScript prints them, cut at 80 characters. */
 export function show(value: unknown): string {
   let text: string
   if (typeof value === 'string') text = JSON.stringify(value)
@@ -200,7 +200,7 @@ export function unknownWord(subject: string, word: unknown, valid: readonly stri
   return unknown(subject, word, valid, otherwise, LISTED)
 }
 
-/** An unknown key of a command or a run, of which there are many: the error names the three that are nearest. */
+/** An unknown key of a command or a run: the error names the three nearest of the many keys. */
 export function unknownKey(key: string, valid: readonly string[]): InputError {
   return unknown('key', key, valid, '', NEAREST)
 }

@@ -1,7 +1,7 @@
 /** Settings that had other names: those are taken for one more release, with a notice. */
 import { InputError } from './errors.ts'
 
-/** Former names and those of today, by who declares the settings: a run, a command, or what has this id. */
+/** Former names and today's names, by the owner of the settings: a run, a command, or the definition with this id. */
 const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   run: { heldOut: 'heldOutFraction', opponentsShare: 'opponentsFraction' },
   command: { faultRate: 'faultFraction' },

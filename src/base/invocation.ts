@@ -1,4 +1,4 @@
-/** Commands: what they are called with, and one's own. */
+/** Commands: how they are called, and your own commands. */
 import { checkGiven, InputError, show, unknownKey } from './errors.ts'
 import { keysOfToday } from './former-names.ts'
 import { isPair } from './pair.ts'
@@ -18,7 +18,7 @@ export interface Invocation {
 export type Command = (invocation: Invocation) => Promise<object>
 
 /**
- * A command of one's own, with an id: `colonnade ./count.mjs …` runs the one that the module exports.
+ * Your own command, with an id: `colonnade ./count.mjs …` runs the command that the module exports.
  * @throws InputError without an id or a function.
  * @example
  * export const count = defineCommand('count', async ({ words, json }) => {

@@ -21,7 +21,7 @@ export type Reduction = (typeof reductions)[number]
 export interface Metric {
   /** Like `nats` or `s`; null where it is a mere number. */
   readonly unit: string | null
-  /** One sentence, or a part of one, on what it says. */
+  /** One sentence, or a phrase, that describes the metric. */
   readonly description: string
   readonly reduction: Reduction
 }
@@ -33,7 +33,7 @@ export type Metrics = Readonly<Record<string, Metric>>
 export type MetricValues<M extends Metrics> = { readonly [K in keyof M]: number }
 
 /**
- * Refuses what is no declaration of metrics; `subject` names the owner in errors (`ppo metrics`).
+ * Checks a declaration of metrics; `subject` names the owner in errors (`ppo metrics`).
  * @throws InputError that names the first metric that is none.
  */
 export function checkMetrics(subject: string, declared: Metrics): void {
@@ -116,7 +116,7 @@ export class MetricTotals<M extends Metrics> {
     this.#counts[place] = this.#counts[place]! + (reduction === 'rowMean' ? numRows : 1)
   }
 
-  /** What the update tells; NaN for a metric of which nothing came in. */
+  /** The metrics of the update; NaN for a metric without values. */
   values(): MetricValues<M> {
     return Object.fromEntries(
       this.#declared.map(([name], place) => [name, this.#totals[place]! / this.#counts[place]!]),

@@ -12,11 +12,11 @@ export type SettingValue = number | string | boolean | null | readonly number[] 
 export interface Setting<T extends SettingValue = SettingValue> {
   readonly default: T
   readonly description: string
-  /** Says what is accepted, for the error and the help: `a number in (0, 1]`. */
+  /** The accepted values, for the error and the help: `a number in (0, 1]`. */
   readonly expected: string
   /** Of a setting that is the id of a part, like a reward: the kind of part, in one word. */
   readonly noun?: string
-  /** Of a closed list what may be chosen, of an open one what is known: for completion. */
+  /** The choices of a closed list, or the known values of an open one: for completion. */
   readonly words?: readonly (string | number)[]
   accepts(value: unknown): boolean
 }

@@ -46,7 +46,7 @@ export async function admitModule(noun: string, module: string, { folder, allowM
   throw new InputError(
     subject,
     `${path}, which lies ${place}`,
-    `one that you trust, for it is a program: name it (trust=${path}), or keep it as trusted (colonnade trust ${path})`,
+    `one that you trust, because it is a program: name it (trust=${path}), or keep it as trusted (colonnade trust ${path})`,
   )
 }
 
@@ -83,7 +83,7 @@ async function trustedModules(): Promise<Map<string, string>> {
   return new Map(modules as [string, string][])
 }
 
-/** Where a module lies. What lies nowhere (data:, http:, a built-in one) is never run: nobody could have looked at it. */
+/** The path of a module. A module without a path (data:, http:, a built-in one) never runs: the user could not have read it. */
 async function placeOf(subject: string, module: string): Promise<string> {
   let path: string
   try {

@@ -68,7 +68,7 @@ export class RolloutRunner {
     if (!(Number.isSafeInteger(maxSteps) && maxSteps >= 1)) {
       throw new InputError('maxSteps', show(maxSteps), 'a whole number ≥ 1')
     }
-    if (typeof policy !== 'function') throw new InputError('policy', show(policy), 'a function of what is seen')
+    if (typeof policy !== 'function') throw new InputError('policy', show(policy), 'a function of observations')
     if (typeof strategy?.selectAction !== 'function') {
       throw new InputError('strategy', show(strategy), "one like createStrategy('grpo')")
     }

@@ -6,7 +6,7 @@ import type { Sliding } from './sliding.ts'
  * Without elements where everything is.
  *
  * `current`: what each lane may do in this tick. Written with the observation, by the step before and by reset.
- * `next`: what it may do in the following one. Written by step.
+ * `next`: its legal choices in the following one. Written by step.
  */
 export type ActionMask = Sliding<Uint8Array>
 

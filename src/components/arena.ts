@@ -89,7 +89,7 @@ function checkHeap(objects: readonly PlannedObjects[]): void {
   )
 }
 
-/** Lays a plan's columns out in a memory that another thread took for the same plan; they hold what is there. */
+/** Maps a plan's columns onto the memory that another thread allocated for the same plan, with its contents. */
 export function layArena<P extends Plan>(plan: P, memory: WasmMemory): { arena: Arena; columns: Columns<P> } {
   const buffer = memory.buffer as unknown as SharedArrayBuffer
   const cursor = { byte: FIRST_BYTE }

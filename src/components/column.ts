@@ -28,7 +28,7 @@ export interface ColumnSpec<T extends ColumnType = ColumnType> {
   readonly rows: number
   /** Elements a row. */
   readonly width: number
-  /** A checkpoint keeps it: a resumed run needs what it holds. */
+  /** Whether a checkpoint keeps the column: a resumed run needs its values. */
   readonly saved: boolean
 }
 
@@ -42,7 +42,7 @@ export type Columns<P> = {
   readonly [K in keyof P]: P[K] extends ColumnSpec<infer T> ? ColumnArrays[T] : Columns<P[K]>
 }
 
-/** One line of a plan: where a column stands in it and what it takes. */
+/** One line of a plan: the place of a column and its size. */
 export interface PlannedColumn extends ColumnSpec {
   /** Path of names, joined by dots: `agent.rollout.observation`. */
   readonly name: string

@@ -44,7 +44,7 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     turnOf: perToken('i32'),
     /** From how many tokens it was drawn, where a filter had left some out; else 0. */
     candidateCount: perToken('i32'),
-    /** Which ones, those of the segment's tokens one after another: lanes × (context · candidates). A checkpoint lists them. */
+    /** The ids of the candidates of the segment's tokens, one token after another: lanes × (context · candidates). A checkpoint lists them. */
     candidateIds: column('i32', numLanes, context * candidates),
     /** How many of them there are. Written by reset, infer and step. */
     numCandidateIds: column('i32', numLanes),

@@ -8,11 +8,11 @@ export const Phase = {
   ended: 1,
   /** It has not begun an episode yet, or was told to begin a new one. */
   fresh: 2,
-  /** Nobody is in it: who was has died, or it was never taken. */
+  /** The row has no lane: the lane died, or the row was never used. */
   absent: 3,
 } as const
 
-/** Where each lane stands in its episode: one value a lane in each column. A checkpoint keeps them all. */
+/** The state of each lane's episode: one value per lane in each column. A checkpoint keeps all columns. */
 export type Episode = Columns<ReturnType<typeof episodePlan>>
 
 /** Plans the episode component of a cohort. */

@@ -1,25 +1,25 @@
 import { type Columns, column, saved } from './column.ts'
 
-/** Who comes to a cohort and goes from it. */
+/** Lanes that join and leave a cohort. */
 export type PopulationColumns = Columns<ReturnType<typeof populationPlan>>
 
 /** Elements of `PopulationColumns.totals`. */
 export const Lives = { born: 0, died: 1, refused: 2 } as const
 
 /**
- * Plans the columns of a cohort of at most `numLanes` lanes at a time. `hasLives`: its environment says who is born and who dies.
- * `isOpen`: lanes may come to it; where none come, these columns say nothing that a checkpoint would have to keep.
+ * Plans the columns of a cohort of at most `numLanes` lanes at a time. `hasLives`: its environment decides births and deaths.
+ * `isOpen`: lanes may join; if not, a checkpoint does not need these columns.
  */
 export function populationPlan(numLanes: number, hasLives: boolean, isOpen: boolean) {
   const rows = hasLives ? numLanes : 0
   const kept = <T extends 'u32' | 'f64'>(type: T, count: number) =>
     isOpen ? saved(column(type, count)) : column(type, count)
   return {
-    /** How many lanes are there, which are the first rows. Written between rollouts. */
+    /** The number of present lanes, which have the first rows. Written between rollouts. */
     present: column('u32', 1),
     /** How many ever were: it numbers the next one, which keys its random numbers. Written between rollouts. */
     numbered: kept('u32', 1),
-    /** Births, deaths, and births for which there was no room: those of the environment. Written between rollouts. */
+    /** The environment's births, deaths, and births without room. Written between rollouts. */
     totals: kept('f64', 3),
     /** 1: the lane is gone for good after this step. Written by the environment. */
     died: column('u8', rows),

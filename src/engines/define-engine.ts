@@ -75,7 +75,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
       const parts = create(context)
       const { logprobs, constrains = false, advance } = parts
       if (advance === undefined && parts.begin === undefined) {
-        throw new InputError(`engine ${id}`, 'neither advance nor begin', 'one that says how tokens come about')
+        throw new InputError(`engine ${id}`, 'neither advance nor begin', 'one of them')
       }
       const turns = new Map<number, Turn>()
       const polled = new PolledColumns(logprobs === 'candidates')

@@ -16,7 +16,7 @@ export const timeLimit = defineWrapper({
   id: 'timeLimit',
   module: import.meta.url,
   settings: {
-    maxEpisodeSteps: optionalNumber(1000, 'steps after which an episode is truncated; null: it is not', { min: 1 }),
+    maxEpisodeSteps: optionalNumber(1000, 'steps after which an episode is truncated; null: never', { min: 1 }),
   },
   make({ maxEpisodeSteps }) {
     if (maxEpisodeSteps === null || (Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps <= STEPS_MAX)) {
@@ -40,7 +40,7 @@ export const timeLimit = defineWrapper({
 export const frameStack = defineWrapper({
   id: 'frameStack',
   module: import.meta.url,
-  settings: { frames: integer(4, 'observations that are seen together', { min: 1, max: 256 }) },
+  settings: { frames: integer(4, 'observations to stack', { min: 1, max: 256 }) },
   state: ({ frames }, { observationSpace }) => ({
     newest: ['f32', spaceWidth(observationSpace)],
     frames: ['f32', frames * spaceWidth(observationSpace)],
@@ -107,14 +107,14 @@ export const frameStack = defineWrapper({
  * Does each action so many times and adds up their rewards, until the episode ends. Steps of the environment count its time limit, so the
  * limit in actions is the part of it, rounded up; the last action of an episode that is cut off is done as often as is left.
  *
- * @throws InputError around games of several agents that die or are born, and around environments with masks of actions, which may
+ * @throws InputError around games of several players that die or are born, and around environments with masks of actions, which may
  * forbid the second time what they allowed the first.
  * @example wrap(mountainCar(), actionRepeat({ times: 4 }))
  */
 export const actionRepeat = defineWrapper({
   id: 'actionRepeat',
   module: import.meta.url,
-  settings: { times: integer(2, 'steps of the environment for each action', { min: 1 }) },
+  settings: { times: integer(2, 'environment steps per action', { min: 1 }) },
   state: () => ({ step: 'i32', total: 'f32' }),
   make({ times }, environment) {
     const { id, actionMask = false, population = false, maxEpisodeSteps, numAgents = 1 } = environment

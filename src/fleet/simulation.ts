@@ -14,26 +14,26 @@ import { VirtualTime } from './time.ts'
 
 /** The settings of a simulation, declared. Times are seconds. */
 export const simulationSettings = {
-  engines: integer(1, 'engines that generate', { min: 1 }),
-  slots: integer(64, 'answers that an engine generates at once; others wait for a place', { min: 1 }),
-  tokensPerSecond: number(50, 'tokens a second of one answer, where an engine has few', { above: 0 }),
-  engineTokensPerSecond: number(2000, 'tokens a second of an engine, of all its answers together', { above: 0 }),
-  lengthMedian: number(256, 'median of the tokens of an answer, which are log-normal', { min: 1 }),
+  engines: integer(1, 'number of engines', { min: 1 }),
+  slots: integer(64, 'answers that an engine generates at the same time; others wait', { min: 1 }),
+  tokensPerSecond: number(50, 'tokens per second of one answer in an engine with few answers', { above: 0 }),
+  engineTokensPerSecond: number(2000, 'tokens per second of all answers of an engine together', { above: 0 }),
+  lengthMedian: number(256, "median of an answer's tokens, which are log-normally distributed", { min: 1 }),
   lengthSigma: number(1, 'standard deviation of the logarithm of an answer’s tokens', { min: 0 }),
-  lengthMax: integer(4096, 'tokens of an answer, at most', { min: 1 }),
-  groupSize: integer(8, 'answers to one prompt, which are compared', { min: 1 }),
-  groupsPerBatch: integer(32, 'groups that an update learns from', { min: 1 }),
-  maxStaleness: integer(0, 'updates that may lie between a group’s beginning and the one that learns from it', {
+  lengthMax: integer(4096, 'maximum of tokens of an answer', { min: 1 }),
+  groupSize: integer(8, 'answers per prompt, which are compared', { min: 1 }),
+  groupsPerBatch: integer(32, 'groups per update', { min: 1 }),
+  maxStaleness: integer(0, 'maximum of updates between a group’s beginning and the update that learns from it', {
     min: 0,
   }),
-  overSampling: number(1, 'groups begun for each that is wanted', { min: 1 }),
-  order: choice('number', deliveryOrders, 'deliver groups by number, or by who is done first'),
-  dropFraction: number(0, 'part of the groups that a filter drops', { min: 0, below: 1 }),
-  learnerTokensPerSecond: number(20_000, 'tokens a second that the learner trains on', { above: 0 }),
-  updateSeconds: number(0.5, 'seconds of an update beside its tokens', { min: 0 }),
+  overSampling: number(1, 'groups to begin per needed group', { min: 1 }),
+  order: choice('number', deliveryOrders, 'deliver groups by number, or in the order in which they finish'),
+  dropFraction: number(0, 'fraction of the groups that a filter drops', { min: 0, below: 1 }),
+  learnerTokensPerSecond: number(20_000, 'tokens per second that the learner trains on', { above: 0 }),
+  updateSeconds: number(0.5, 'seconds per update besides its tokens', { min: 0 }),
   deliverySeconds: number(0.5, 'seconds until engines have new weights', { min: 0 }),
   updates: integer(30, 'updates to simulate', { min: 1 }),
-  seed: integer(1, 'keys lengths, and which groups are dropped', { min: 0 }),
+  seed: integer(1, 'seed of lengths and of dropped groups', { min: 0 }),
 }
 
 /** What is simulated; each by its key in `simulationSettings`. */

@@ -76,7 +76,7 @@ function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: n
     prompt === '' ? answer !== undefined : typeof prompt !== 'string' && prompt.at(-1)!.role === 'assistant'
   if (isLesson) {
     const got = prompt === '' ? 'a text without a prompt' : 'a conversation in which the assistant has the last word'
-    throw new InputError(subject, got, 'something to answer: what is said already can be learned (mode=sft)')
+    throw new InputError(subject, got, 'a message to answer: existing answers can be trained on (mode=sft)')
   }
   const { maxTokens: budget = maxTokens } = example
   if (!(Number.isSafeInteger(budget) && budget >= 1)) {

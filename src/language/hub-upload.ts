@@ -284,7 +284,7 @@ async function ask(
   { method, headers, body }: Pick<HttpRequest, 'method' | 'headers' | 'body'>,
   commits = false,
 ): Promise<HttpAnswer> {
-  if (!URL.canParse(url)) throw new InputError('the hub', `a way on to ${show(url)}`, 'an address')
+  if (!URL.canParse(url)) throw new InputError('the hub', `a redirect to ${show(url)}`, 'an address')
   const isHub = new URL(url).origin === new URL(endpoint).origin
   const all = { ...headers, ...(isHub ? { authorization: `Bearer ${token}` } : {}) }
   const sent = body === undefined ? {} : { body }

@@ -134,7 +134,9 @@ export async function download(
   } catch (cause) {
     if (!options.signal?.aborted) throw cause
     const got = `a download that was aborted (${reasonOf(options.signal.reason)})`
-    throw new InputError(`${kind} ${id}`, got, 'one that may end; what has come is kept, and continued', { cause })
+    throw new InputError(`${kind} ${id}`, got, 'a complete download; the downloaded part is kept and continued', {
+      cause,
+    })
   }
 }
 
@@ -333,7 +335,7 @@ async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): 
     if (after > before) attempt = 0
     else if (attempt >= ATTEMPTS) {
       const got = `${after} of ${file.size} bytes (${failure})`
-      throw new InputError(url, got, 'the rest; what has come is kept, and continued when it is asked for again')
+      throw new InputError(url, got, 'the rest; the downloaded part is kept, and the next call continues it')
     } else await pause(100 * 4 ** attempt, undefined, hub.signal ? { signal: hub.signal } : {})
   }
   const checksum = await checksumOf(to, file)
@@ -342,7 +344,7 @@ async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): 
   throw new InputError(
     url,
     `a file with checksum ${checksum}`,
-    `${file.checksum}, as the hub tells; it was thrown away`,
+    `${file.checksum}, as the hub says; the file was deleted`,
   )
 }
 
@@ -371,7 +373,7 @@ async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, sta
       if (piece.done) break
       if (bytes + piece.value.byteLength > file.size) {
         await handle.truncate(0) // None of it is what was promised.
-        throw new InputError(url, `more than ${file.size} bytes`, 'as many as the hub told; they were thrown away')
+        throw new InputError(url, `more than ${file.size} bytes`, 'as many as the hub announced; they were deleted')
       }
       await handle.appendFile(piece.value)
       bytes += piece.value.byteLength
@@ -409,7 +411,7 @@ async function bodyOf(url: string, response: Response, most: number): Promise<Ui
   try {
     for await (const piece of response.body ?? []) {
       bytes += piece.byteLength
-      if (bytes > most) throw new InputError(url, `more than ${most} bytes`, 'an answer of at most as many')
+      if (bytes > most) throw new InputError(url, `more than ${most} bytes`, 'a shorter answer')
       pieces.push(piece)
     }
   } catch (cause) {
@@ -472,11 +474,15 @@ async function follow(
     const next = URL.canParse(place, at) ? new URL(place, at) : null
     const isSafe = next?.protocol === 'https:' || (next?.protocol === 'http:' && at.protocol === 'http:')
     if (next === null || !isSafe) {
-      throw new InputError(`the hub, ${at}`, `a way on to ${show(place)}`, 'an address of https, or of http from http')
+      throw new InputError(
+        `the hub, ${at}`,
+        `a redirect to ${show(place)}`,
+        'an address of https, or of http from http',
+      )
     }
     at = next
   }
-  throw new InputError(`the hub, ${url}`, `more than ${REDIRECTS_MAX} ways on, one after another`, 'an answer')
+  throw new InputError(`the hub, ${url}`, `more than ${REDIRECTS_MAX} redirects in a row`, 'an answer')
 }
 
 function reasonOf(error: unknown): string {

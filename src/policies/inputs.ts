@@ -11,7 +11,7 @@ export const INPUT_CLIP = 10
 /** Whether a network does it. */
 export const normalizeObservations = boolean(
   false,
-  'put each number of an observation at mean 0 and deviation 1 by all that was seen in training, and within ±10',
+  'normalize each number of an observation to mean 0 and deviation 1 over the training, and clip it to ±10',
 )
 
 /** Places of the means and of the deviations in the list of parameters; they are its last, where training writes them. */
@@ -64,7 +64,7 @@ export class Inputs {
     return normalized
   }
 
-  /** Where row `from` of observations stands in what `read` gives. */
+  /** The index of row `from` of observations in the result of `read`. */
   at(from: number): number {
     return this.#moments === null ? from : 0
   }

@@ -38,7 +38,7 @@ export interface PolicyDefinition extends DefinitionRecord {
 
 /** What a recurrent policy is trained on: stretches of one lane's rows. */
 export interface Sequence {
-  /** Rows that are evaluated, and of which the policy learns. */
+  /** Rows to evaluate and train on. */
   readonly length: number
   /** Rows before them which only bring the policy's memory up to date: no gradient passes through them. */
   readonly burnIn: number
@@ -127,7 +127,7 @@ export interface ActingLanes {
   readonly episode: Episode
 }
 
-/** What lanes have come to see, and what they remember of it. */
+/** The lanes' new observations, and their memory. */
 export interface Seen {
   readonly observation: Float32Array
   /** memoryWidth elements a row. */

@@ -23,7 +23,10 @@ import {
 const settings = {
   hidden: sizes([120, 84], 'units of each hidden layer'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
-  dueling: boolean(false, "value of a state, and actions' advantages over their mean, as outputs of their own"),
+  dueling: boolean(
+    false,
+    "dueling network: separate outputs for the state's value and the actions' advantages over their mean",
+  ),
   normalizeObservations,
 }
 

@@ -1,4 +1,4 @@
-/** The systems that come with Colonnade beside the four, which a cohort has where it is told so. */
+/** Colonnade's further systems beside the four, which a cohort has if its options name them. */
 import { byId } from '../base/errors.ts'
 import type { SystemFactory } from '../world/system.ts'
 import { clipRewards, normalizeRewards } from './rewards.ts'

@@ -1,4 +1,4 @@
-/** Systems that change what is learned from rewards. Returns of episodes are counted before, so they stay what the environment pays. */
+/** Systems that change the rewards that the learner sees. Episodes' returns are counted before, so they stay the environment's. */
 import { InputError } from '../base/errors.ts'
 import { number } from '../base/settings.ts'
 import { defineSystem, type SystemRollout } from '../world/system.ts'
@@ -18,8 +18,8 @@ export const normalizeRewards = defineSystem({
   module: import.meta.url,
   settings: {
     gamma: number(0.99, "discount factor of the return, usually the algorithm's", { min: 0, max: 1 }),
-    clip: number(10, 'largest size of a reward that is learned from', { above: 0 }),
-    epsilon: number(1e-8, 'what is added to the variance', { above: 0 }),
+    clip: number(10, 'bound of the absolute reward that the learner sees', { above: 0 }),
+    epsilon: number(1e-8, 'added to the variance', { above: 0 }),
   },
   state: () => ({ discounted: 'f32' }),
   shared: () => ({ mean: 'f64', squares: 'f64', count: 'f64', center: 'f32', deviation: 'f32' }),
@@ -46,7 +46,7 @@ export const normalizeRewards = defineSystem({
 })
 
 /**
- * Keeps what is learned from rewards between `low` and `high`.
+ * Clips the rewards that the learner sees to `low` and `high`.
  *
  * @throws InputError where low is not below high.
  * @example clipRewards({ low: -1, high: 1 })
@@ -55,7 +55,7 @@ export const clipRewards = defineSystem({
   id: 'clipRewards',
   module: import.meta.url,
   settings: {
-    low: number(-1, 'least reward that is learned from'),
+    low: number(-1, 'least reward that the learner sees'),
     high: number(1, 'greatest'),
   },
   make({ low, high }) {

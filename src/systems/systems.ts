@@ -61,7 +61,7 @@ export function step(world: World, cohorts: readonly Cohort[] = cohortsOf(world,
   for (const cohort of cohorts) systemsOf[cohort.kind].step(world.kernels, cohort)
 }
 
-/** Closes the row, and keeps what is over. Runs last. */
+/** Closes the row, and stores finished episodes or conversations. Runs last. */
 export function store(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'store')): void {
   for (const cohort of cohorts) systemsOf[cohort.kind].store(world.kernels, cohort)
 }

@@ -9,7 +9,7 @@ import { runAfterRollout } from './episodes/own.ts'
 import { bootstrap, checkWorld, infer, reset, step, store } from './systems.ts'
 
 /**
- * One step of every lane. Where a policy answers later, its cohort goes on when the answer is there, and the tick is a
+ * One step of every lane. If a policy answers later, its cohort continues when the answer has arrived, and the tick is a
  * promise: of the first answer if every lane waits, else of a turn of the event loop, in which answers can arrive.
  *
  * @throws InputError if several threads share the lanes: then their trainer moves them.
@@ -36,7 +36,7 @@ function* collectWhole(world: World, numSteps: number): Generator<void | Promise
   concludeRollouts(world, world.cohorts)
 }
 
-/** What cohorts' own systems do with rollouts that are full; in the caller's thread, when all lanes' rows are there. */
+/** Runs the cohorts' own systems on full rollouts; in the caller's thread, when all lanes' rows are complete. */
 export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void {
   for (const cohort of cohorts) {
     if (cohort.kind === 'episodes' && cohort.recorded && cohort.t === cohort.numSteps)
@@ -44,14 +44,14 @@ export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void
   }
 }
 
-/** The rows of cohorts that are between two rollouts become those of the lanes that are there. */
+/** The rows of cohorts that are between two rollouts become those of the present lanes. */
 export function settle(cohorts: readonly Cohort[]): void {
   for (const cohort of cohorts) if (cohort.kind === 'episodes' && cohort.t === cohort.numSteps) settleLanes(cohort)
 }
 
 /**
  * A whole rollout of this thread's lanes: `numSteps` steps of each of these cohorts, or as many as its own rollout has. One that
- * keeps none acts as long as the others. Yields what has to be awaited before it can go on.
+ * keeps none acts as long as the others. Yields the promise to await before it can continue.
  */
 export function* collectShare(
   world: World,
@@ -100,7 +100,7 @@ function conclude(world: World, cohorts: readonly Cohort[]): void {
   clock.mark(Work.store)
 }
 
-/** What has to be waited for before lanes of these cohorts can go on; undefined if no answer is owed. */
+/** The promise to await before lanes of these cohorts can continue; undefined if no answer is pending. */
 export function awaitAnswers(cohorts: readonly Cohort[]): Promise<void> | undefined {
   if (!cohorts.some(isOwed)) return undefined
   if (cohorts.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))

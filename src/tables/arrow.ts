@@ -68,7 +68,7 @@ export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
   return readArrowFiles(paths)
 }
 
-/** As `readArrow`, with limits of one's own. */
+/** Like `readArrow`, with your own limits. */
 export async function readArrowFiles(paths: readonly string[], limits?: ReadLimits): Promise<Arrow.Table> {
   const { readGuarded } = await import('../base/threads/guarded.ts')
   const { SEAL_KEY } = await import('../base/files/seal.ts')
@@ -97,7 +97,7 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   return whole
 }
 
-/** A table as bytes of an IPC stream and back: how it comes to others in memory. What is read is trusted. */
+/** A table as bytes of an IPC stream and back, to pass it on in memory. The bytes are trusted. */
 export async function arrowStreams(): Promise<{
   toStream(table: Arrow.Table): Uint8Array
   fromStream(bytes: Uint8Array): Arrow.Table
@@ -146,7 +146,7 @@ export function fromArrow(table: Arrow.Table): Table {
   return { numRows: table.numRows, fields, ...left, metadata: Object.fromEntries(table.schema.metadata) }
 }
 
-/** A column's rows in one record batch; `rows` are those that are there, where not all are. */
+/** A column's rows in one record batch; `rows` are the present ones, if some are missing. */
 interface Part {
   readonly column: Column
   readonly width: number

@@ -37,7 +37,7 @@ export function cardTable(facts: CardContent['facts']): string[] {
   return ['| | |', '|---|---|', ...rows]
 }
 
-/** A text that stands in one line of a table, and is no HTML. */
+/** A text for one line of a table, without HTML. */
 export function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replace(/\s+/g, ' ')
 }

@@ -12,7 +12,7 @@ import type { CohortDraft, Housing } from './housing.ts'
 
 /** A cohort of either kind that has its memory. */
 export type Cohort = EpisodeCohort | ConversationCohort
-/** What a world asks of a kind of cohort. */
+/** What a world calls of a kind of cohort. */
 export interface CohortKind<O, D, C> {
   /** The names of the options that it takes. */
   readonly options: readonly string[]
@@ -21,7 +21,7 @@ export interface CohortKind<O, D, C> {
    * @throws InputError that says which option is wrong.
    */
   draft(options: O, before: readonly CohortDraft[]): Promise<D>
-  /** @throws InputError where so many threads cannot share the cohort's lanes. */
+  /** @throws InputError if this many threads cannot share the cohort's lanes. */
   checkThreads(draft: D, count: number): void
   /** The cohort's columns; each thread that shares it has a workspace. */
   plan(draft: D, threads: number): Plan
@@ -29,17 +29,17 @@ export interface CohortKind<O, D, C> {
   objects(draft: D): PlannedObjects[]
   /** The cohort over its columns, as one of the world's threads has it; `isFresh` where they wait for their first values. */
   create(draft: D, columns: Columns<Plan>, world: Housing, kernels: Kernels, isFresh: boolean): C
-  /** What lanes wait for: nothing, where no answer is owed. */
+  /** The promises that lanes wait for; empty if none is pending. */
   owed(cohort: C): readonly Promise<void>[]
-  /** True if some lane can go on without waiting. */
+  /** True if some lane can continue without waiting. */
   canGoOn(cohort: C): boolean
-  /** Gives back what the cohort holds of devices and of processes. */
+  /** Releases the cohort's devices and processes. */
   release(cohort: C): void
 }
 
 /**
- * A cohort that has to be one of episodes.
- * @throws InputError that names the call where it is one of conversations.
+ * Checks that a cohort is of episodes.
+ * @throws InputError that names the call if the cohort is of conversations.
  */
 export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
   if (cohort.kind === 'episodes') return cohort
@@ -47,8 +47,8 @@ export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
 }
 
 /**
- * A cohort that has to be one of conversations.
- * @throws InputError that names the call where it is one of episodes.
+ * Checks that a cohort is of conversations.
+ * @throws InputError that names the call if the cohort is of episodes.
  */
 export function asConversations(subject: string, cohort: Cohort): ConversationCohort {
   if (cohort.kind === 'conversations') return cohort

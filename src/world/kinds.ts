@@ -64,7 +64,7 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
   },
 }
 
-/** A kind that is handed what is of its kind. */
+/** A kind with the draft or cohort that belongs to it. */
 type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
 const kinds = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], AnyKind>>
 

@@ -9,7 +9,7 @@ import { addComponents, addEntity, observe, onAdd, onRemove, query, removeEntity
 /** The tag of entities that work in their cohort. */
 export const Present: object = {}
 
-/** Stands for the entity of a row that has none. */
+/** The mark of a row without an entity. */
 export const NOBODY = 0xffffffff
 
 /** The entities of one cohort, and the row of each. */
@@ -31,7 +31,7 @@ export class LaneEntities {
     })
     observe(ecs, onRemove(...this.#terms), (entity) => {
       this.#hasChanged = true
-      if (this.rowOf(entity) >= 0) this.#rows[entity] = -1 // The number may be that of another entity soon.
+      if (this.rowOf(entity) >= 0) this.#rows[entity] = -1 // Another entity may get this number soon.
     })
     this.seat(this.spawn(count))
     this.askAgain()
@@ -47,7 +47,7 @@ export class LaneEntities {
     return this.#hasChanged
   }
 
-  /** Has the query asked again, though no entity came or went. */
+  /** Makes the next settlement ask the query again, though no entity came or went. */
   askAgain(): void {
     this.#hasChanged = true
   }
@@ -99,7 +99,7 @@ export class LaneEntities {
     return { rows: Uint32Array.from(rows).sort(), newcomers }
   }
 
-  /** Gives each entity the row of its place in the list, in which `NOBODY` stands for rows without one. */
+  /** Gives each entity the row of its index in the list; `NOBODY` marks rows without an entity. */
   seat(entities: ArrayLike<number>): void {
     for (const entity of this.#lanes) if (entity !== NOBODY) this.#rows[entity] = -1
     this.#lanes = Uint32Array.from(entities)

@@ -1,4 +1,4 @@
-/** Lanes that the program adds and removes: entities of the cohort, which the next query finds or does not. */
+/** Lanes that the program adds and removes: entities that the next query of the cohort finds, or no longer finds. */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import type { Cohort } from './cohort.ts'
 import type { LaneEntities } from './lanes.ts'
@@ -7,7 +7,7 @@ import type { LaneEntities } from './lanes.ts'
  * Adds lanes to a cohort: entities of `world.ecs`, returned. Those of episodes act from the next rollout on, each in an episode of
  * its own that `environment.reset` begins, with random numbers that no lane before them had; the cohort needs the option `present`,
  * for which such numbers are kept. Those of conversations take the next ones, in rows that others have left.
- * @throws InputError where the cohort has no room for so many, or no numbers for them.
+ * @throws InputError if the cohort has no room or no lane numbers for so many.
  */
 export function spawn(cohort: Cohort, count = 1): number[] {
   const entities = entitiesOf('spawn', cohort)
@@ -15,7 +15,7 @@ export function spawn(cohort: Cohort, count = 1): number[] {
   if (cohort.kind === 'episodes' && cohort.numNumbers === numLanes) {
     throw new InputError(
       'spawn(cohort, count)',
-      `cohort ${name}, to which no lanes come`,
+      `cohort ${name}, which takes no new lanes`,
       'one with the option `present`',
     )
   }
@@ -28,9 +28,9 @@ export function spawn(cohort: Cohort, count = 1): number[] {
 }
 
 /**
- * Removes lanes from a cohort, by their entities. What lanes of episodes do in a rollout under way is still learned from; in the next
+ * Removes lanes from a cohort, by their entities. The rows of these lanes in the current rollout are still trained on; in the next
  * one they are not there. Lanes of conversations finish what they have begun, and begin no other.
- * @throws InputError where one of the entities is none of the cohort's, before any is removed.
+ * @throws InputError if an entity is not a lane of the cohort, before any is removed.
  */
 export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
   const entities = entitiesOf('despawn', cohort)

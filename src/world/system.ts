@@ -1,5 +1,5 @@
 /**
- * The contract of systems of one's own. A system brings columns: of each lane, which are a component of the lane's entity; of
+ * The contract of your own systems. A system brings columns: of each lane, which are a component of the lane's entity; of
  * the cohort; and of each row of the rollout, which the rollout's table has too. It runs before or after one of the four systems
  * of a tick, in every thread over that thread's lanes; or once a rollout, in the caller's thread, over all its rows. It keeps
  * nothing elsewhere, so a checkpoint of the columns is a checkpoint of the system.
@@ -31,7 +31,7 @@ export interface SystemLanes<S = unknown, R = unknown>
   recorded: R
   /** What each lane saw before it acted: observation width elements a row. */
   observation: Float32Array
-  /** What it saw after it: from step on. Where its episode ended, what it saw last, until reset. */
+  /** The observation after the action, from step on; after the end of an episode, its final observation until reset. */
   nextObservation: Float32Array
   /** 1 where the lane acted: from step on. */
   valid: Uint8Array
@@ -85,7 +85,7 @@ export interface SystemColumns {
 export type SystemFactory<S extends Settings = Settings> = Factory<S, SystemDefinition>
 
 /**
- * Defines a system of one's own. With `module: import.meta.url`, exported under any name, other threads can make it; one that only
+ * Defines your own system. With `module: import.meta.url`, exported under any name, other threads can make it; one that only
  * has `afterRollout` needs none.
  *
  * @throws InputError where it does nothing, or at no place or two, when the system is made.
@@ -122,7 +122,7 @@ export function defineSystem<
   state?(parameters: SettingValues<S>): D
   /** Columns of the whole cohort: one row. Written by `afterRollout`. */
   shared?(parameters: SettingValues<S>): H
-  /** Columns of each row of the rollout. They stand in its table as `<id>.<name>`. */
+  /** Columns of each row of the rollout. In its table they are called `<id>.<name>`. */
   recorded?(parameters: SettingValues<S>): R
   make(parameters: SettingValues<S>): SystemModel<State<D>, State<H>, State<R>>
 }): SystemFactory<S> {
@@ -179,7 +179,7 @@ export interface BoundSystem {
   readonly windows: readonly object[]
 }
 
-/** A system's columns, with what it works on. */
+/** A system's columns, with the columns of the cohort. */
 export function bindSystem(
   definition: SystemDefinition,
   columns: Columns<ReturnType<typeof systemsPlan>[string]>,

@@ -92,7 +92,7 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   return new World(drafts, { seed, kernels }, shared)
 }
 
-/** Cohorts of lanes over one memory. `C` says of which kind they are, `Name` what they are called. */
+/** Cohorts of lanes over one memory. `C` is their kind, `Name` their names. */
 export class World<out C extends Cohort = Cohort, out Name extends string = string> {
   /** How many threads share the work, which of them this is, and how many only collect. */
   readonly threads: { count: number; readonly index: number; actors: number }
@@ -182,7 +182,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     if (this.#cohorts !== undefined) {
       throw new InputError(
         'world',
-        'one whose memory is taken',
+        'one whose memory is already allocated',
         'createTrainer before the first tick and before `cohorts` is read',
       )
     }
@@ -200,7 +200,11 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
    */
   split(count: number, actors = 0): void {
     if (this.#cohorts !== undefined) {
-      throw new InputError('threads', 'a world whose memory is taken', 'createTrainer before the first tick')
+      throw new InputError(
+        'threads',
+        'a world whose memory is already allocated',
+        'createTrainer before the first tick',
+      )
     }
     if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
       throw new InputError('threads', show(count), 'a whole number from 1 to 64')
@@ -262,7 +266,7 @@ function ownColumns(draft: CohortDraft, columns: Columns<Plan>): Columns<Plan> {
 const KIND_ORDER: readonly Cohort['kind'][] = ['episodes', 'conversations']
 
 /**
- * Refuses what is no world. A promise of one is the likeliest: `createWorld` is awaited.
+ * Checks that a value is a world. The likeliest mistake is a promise: `createWorld` must be awaited.
  * @throws InputError that names the call.
  */
 export function checkWorld(subject: string, world: unknown): asserts world is World {

@@ -107,7 +107,7 @@ describe('colonnade replay', () => {
   test('leaves what was there where the file cannot be put in its place', async () => {
     await mkdir(join(here, 'kept/taken.gif/inside'), { recursive: true })
     const { code, stderr } = await inProcess(['replay', 'game', 'out=kept/taken.gif'], here)
-    expect([code, stderr]).toEqual([1, expect.stringContaining('expected a place that can be written')])
+    expect([code, stderr]).toEqual([1, expect.stringContaining('expected a writable path')])
     expect(await readdir(join(here, 'kept'), { recursive: true })).toEqual(['taken.gif', 'taken.gif/inside'])
   })
 

@@ -147,8 +147,8 @@ describe('the engine of llama.cpp’s server', () => {
     expect(await errorOf(engine({ adapters: [0], model: 'ours' }))).toBe(null)
     expect(asked[0]).toMatchObject({ lora: [{ id: 0, scale: 1 }] })
     expect(await errorOf(engine({ adapters: [0, 3] }))).toMatch(/adapters: got 3, expected ids that it has: 0/)
-    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(/model: got "theirs", expected what it serves: "ours"/)
-    expect(() => engine({ logprobs: 'candidates' })).toThrow('it tells no candidate sets')
+    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(/model: got "theirs", expected the model that it serves: "ours"/)
+    expect(() => engine({ logprobs: 'candidates' })).toThrow('it returns no candidate sets')
     const world = await talkWorld({ engine: engine(), numLanes: 4, groupSize: 4 })
     expect(() => createTrainer(world, rl({ groupSize: 4 }))).toThrow(
       /got engine llama-cpp at .* takes no weights over HTTP/,
@@ -178,7 +178,7 @@ describe('the engine of OpenAI’s completions', () => {
       /status 404, the model "none" is not served/,
     )
     const world = await talkWorld({ engine, sampling: { topK: 3 } })
-    expect(() => world.cohort()).toThrow('engine openai: got topK 3, minP 0, expected 0: it knows neither')
+    expect(() => world.cohort()).toThrow('engine openai: got topK 3, minP 0, expected 0: the server supports neither')
     const learning = await talkWorld({ engine, numLanes: 4, groupSize: 4 })
     expect(() => createTrainer(learning, rl({ groupSize: 4 }))).toThrow(/tells no ids of tokens/)
   })

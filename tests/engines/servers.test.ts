@@ -195,7 +195,7 @@ describe('a turn', () => {
     ['vllm', 'large', /engine vllm at .*, model: got "large", expected one that it serves: small/],
     ['sglang', 'small', null],
     ['sglang', 'path', null],
-    ['sglang', 'large', /engine sglang at .*, model: got "large", expected what it serves: "small"/],
+    ['sglang', 'large', /engine sglang at .*, model: got "large", expected the model that it serves: "small"/],
   ])('is asked of the model that is named, of a %s server: %s', async (kind, model, message) => {
     const { engine } = await liar(
       kind,
@@ -376,7 +376,7 @@ describe('a server', () => {
     }
     const { engine } = await pair('vllm', { weights: '' })
     const { engine: made, weights } = (await talkWorld({ engine })).cohort()
-    await expect(deliverWeights(made, { version: 1, weights })).rejects.toThrow('got no folder to deliver them by')
+    await expect(deliverWeights(made, { version: 1, weights })).rejects.toThrow('got no folder for weights')
   })
 
   test('is not asked for turns that are broken off', async () => {

@@ -320,7 +320,7 @@ describe('checkEnvironment', () => {
 
   test('refuses options that are none', () => {
     const environment = walk(() => ({ numAgents: 2 }))
-    expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 agents of a game')
+    expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 players of a game')
     for (const numLanes of [0, -2, 1.5, Number.NaN])
       expect(() => checkEnvironment(environment, { numLanes })).toThrow(`numLanes: got ${numLanes}, expected`)
     for (const steps of [0, 1.5]) expect(() => checkEnvironment(environment, { steps })).toThrow(`steps: got ${steps}`)

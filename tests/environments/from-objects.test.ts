@@ -134,7 +134,7 @@ test('an object whose answers do not follow from its seed is told of when it is 
   }
   await train(1)
   await expect(train(2)).rejects.toThrow(
-    /environment Forgetful-v0, lane \d \(episode \d+, step \d+\): got other answers from an object that was led/,
+    /environment Forgetful-v0, lane \d \(episode \d+, step \d+\): got other answers when the same episode/,
   )
 })
 

@@ -150,7 +150,9 @@ describe("in Hugging Face's form", () => {
     const [characters, bytes] = [await temporaryFolder(), await temporaryFolder()]
     await saveTokenizer(characters, byteTokenizer({ alphabet: '01+' }))
     const read = await loadTokenizer(characters)
-    expect(() => read.encode('1+2')).toThrow('text "1+2": got "2", expected only what the tokenizer has tokens for')
+    expect(() => read.encode('1+2')).toThrow(
+      'text "1+2": got "2", expected only text that the tokenizer has tokens for',
+    )
     expect(read.chatTemplate).toBe(null)
     await saveTokenizer(bytes, byteTokenizer())
     const [own, template] = [byteTokenizer().chatTemplate!, (await loadTokenizer(bytes)).chatTemplate!]

@@ -125,7 +125,7 @@ describe('a hub that fails', () => {
       else cut.onProgress(progress)
     }
     await expect(downloadModel('org/tiny', { ...options, signal: controller.signal, onProgress })).rejects.toThrow(
-      /^model org\/tiny: got a download that was aborted .*what has come is kept, and continued$/,
+      /^model org\/tiny: got a download that was aborted .*the downloaded part is kept and continued$/,
     )
     expect(existsSync(`${repository}/snapshots/${COMMIT}/model.safetensors`)).toBe(false)
     await expect(downloadModel('org/tiny', { ...options, offline: true })).rejects.toThrow(/no whole copy/)
@@ -169,7 +169,7 @@ describe('a hub that fails', () => {
       send(request, response, wrong)
       return true
     }
-    await expect(downloadModel('org/tiny', options)).rejects.toThrow(/checksum .*as the hub tells; it was thrown away/)
+    await expect(downloadModel('org/tiny', options)).rejects.toThrow(/checksum .*as the hub says; the file was deleted/)
     expect(existsSync(`${repository}/snapshots/${COMMIT}/${name}`)).toBe(false)
     expect(readdirSync(`${repository}/blobs`).filter((blob) => blob.endsWith('.incomplete'))).toEqual([])
   })
@@ -317,7 +317,7 @@ describe('what may be asked', () => {
       response.writeHead(302, { location: 'file:///etc/passwd' }).end()
       return true
     }
-    await expect(loading()).rejects.toThrow(/a way on to "file:\/\/\/etc\/passwd"/)
+    await expect(loading()).rejects.toThrow(/a redirect to "file:\/\/\/etc\/passwd"/)
     elsewhere.closeAllConnections()
     elsewhere.close()
     expect(seen).toEqual([])

@@ -284,7 +284,7 @@ describe('trainingRows of several turns', () => {
   test('are refused where the template tells the model of no tools', async () => {
     const tools = [{ name: 'add' }]
     expect(() => promptIds(byteTokenizer(), [user('Hi')], tools)).toThrow(
-      'the template of bytes: got tools, of which it tells the model nothing, expected messages alone',
+      'the template of bytes: got tools, which it does not show to the model, expected messages alone',
     )
     const tokenizer = await load('qwen2')
     expect(() => promptIds(tokenizer, [user('Hi')], tools)).toThrow('expected a template that reads tools')

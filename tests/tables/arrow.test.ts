@@ -165,7 +165,7 @@ test('what is not an Arrow file, and a path that cannot be written, are named', 
   const { table } = await trained()
   await expect(readArrow(join(folder, 'missing.arrow'))).rejects.toThrow('expected an Arrow file that can be read')
   await expect(readArrow('package.json')).rejects.toThrow('package.json: got a file that begins with ')
-  await expect(writeArrow('/proc/nowhere/x.arrow', table)).rejects.toThrow('expected a place that can be written')
+  await expect(writeArrow('/proc/nowhere/x.arrow', table)).rejects.toThrow('expected a writable path')
   await expect(writeArrow(join(folder, 'x'), table, { format: 'parquet' as never })).rejects.toThrow(
     'expected file or stream',
   )

@@ -162,7 +162,7 @@ describe('a run folder', () => {
     await expect(ownership.check()).rejects.toThrow(
       `got a folder that was taken by process ${record.pid} on ${record.host}`,
     )
-    await expect(asOwner(folder, async () => 'written')).rejects.toThrow('which had shown no life for long')
+    await expect(asOwner(folder, async () => 'written')).rejects.toThrow('which showed no sign of life for a long time')
     await kill()
   })
 

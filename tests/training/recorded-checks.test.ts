@@ -314,7 +314,7 @@ describe('refuses', () => {
       'the end of one player of two',
       duel,
       (t) => put(t, 'truncated', at(game + 1, 1)),
-      /terminated and truncated of row \d+: got 0 and 1, and 0 and 0 in row \d+, expected an end for all 2 agents/,
+      /terminated and truncated of row \d+: got 0 and 1, and 0 and 0 in row \d+, expected an end for all 2 players/,
     ],
     [
       'episodes without an end',

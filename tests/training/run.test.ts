@@ -564,7 +564,7 @@ describe('resumeRun', () => {
     await spoil(path)
     const before = await contents(folder)
     await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(InputError)
-    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(/expected files that can be read/)
+    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(/expected readable files/)
     expect(await contents(folder)).toEqual(before)
   })
 

@@ -87,11 +87,7 @@ export class SessionArchive {
   checkAllWritten(): void {
     if (this.unwritten.size === 0) return
     const numbers = [...this.unwritten.keys()].map(({ number }) => number)
-    throw new InputError(
-      `sessions ${numbers.join(', ')}`,
-      `rows that are lost: ${this.#why}`,
-      'a folder that takes them',
-    )
+    throw new InputError(`sessions ${numbers.join(', ')}`, `rows that are lost: ${this.#why}`, 'a writable folder')
   }
 
   #notWritten(status: number): RequestError {

@@ -12,15 +12,18 @@ import {
 
 const settings = {
   ...offPolicySettings(),
-  double: boolean(true, 'the weights choose the next action, and the target values it; else the target does both'),
-  huberDelta: optionalNumber(1, 'error from which on the loss grows in a straight line; null: it is half the square', {
+  double: boolean(
+    true,
+    'double DQN: the weights choose the next action and the target values it; otherwise the target does both',
+  ),
+  huberDelta: optionalNumber(1, 'Huber loss: error above which the loss is linear; null: half the square everywhere', {
     above: 0,
   }),
-  explorationFinal: number(0.05, 'probability of an action at random in the end, which is 1 at first', {
+  explorationFinal: number(0.05, 'final probability of a random action; it begins at 1', {
     min: 0,
     max: 1,
   }),
-  explorationFraction: number(0.5, 'part of totalSteps in which it falls to that, in a straight line', {
+  explorationFraction: number(0.5, 'fraction of totalSteps over which that probability falls linearly', {
     min: 0,
     max: 1,
   }),

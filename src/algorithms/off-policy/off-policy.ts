@@ -48,25 +48,29 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
   } = given
   return {
     numSteps: integer(4, 'steps of each lane between two updates', { min: 1 }),
-    gradientSteps: integer(4, 'steps of the optimizer in an update, each from a minibatch of its own', { min: 1 }),
+    gradientSteps: integer(4, 'optimizer steps of an update, each with its own minibatch', { min: 1 }),
     batchSize: integer(batchSize, 'rows of a minibatch', { min: 1 }),
     replayRows: integer(50_000, 'rows that the replay keeps', { min: 1 }),
-    learningStarts: integer(1000, 'rows that are collected before the first gradient step', { min: 0 }),
-    nStep: integer(1, 'steps whose rewards are added up before a value takes their place', { min: 1 }),
-    priorityExponent: number(0, 'how much rows of larger errors are drawn more often; 0: all alike', { min: 0 }),
-    priorityCorrection: number(0.4, 'how much that is weighed against at first; it rises to 1 over totalSteps', {
-      min: 0,
-      max: 1,
-    }),
-    targetRate: number(targetRate, 'how much of the weights the target takes over', { above: 0, max: 1 }),
-    targetInterval: integer(targetInterval, 'gradient steps after which it does', { min: 1 }),
+    learningStarts: integer(1000, 'rows to collect before the first gradient step', { min: 0 }),
+    nStep: integer(1, 'n of n-step returns: rewards to add up before bootstrapping', { min: 1 }),
+    priorityExponent: number(0, 'exponent α of prioritized replay; 0: uniform', { min: 0 }),
+    priorityCorrection: number(
+      0.4,
+      'initial exponent β of the importance weights of prioritized replay; it rises to 1 over totalSteps',
+      {
+        min: 0,
+        max: 1,
+      },
+    ),
+    targetRate: number(targetRate, 'fraction of the weights that the target takes over (τ)', { above: 0, max: 1 }),
+    targetInterval: integer(targetInterval, 'gradient steps between two updates of the target', { min: 1 }),
     learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
     learningRateSchedule: choice(
       learningRateSchedule,
       schedules,
-      'how learningRate falls to 0 over totalSteps; constant: it does not',
+      'how learningRate falls to 0 over totalSteps; constant: it stays',
     ),
-    warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+    warmupFraction: number(0, 'fraction of totalSteps over which learningRate first rises linearly', {
       min: 0,
       max: 1,
     }),

@@ -16,12 +16,15 @@ const settings = {
   }),
   temperature: optionalNumber(
     null,
-    'weight of the entropy; null: it is learned, so that the entropy comes to targetEntropy',
+    'weight of the entropy; null: learned, so that the entropy approaches targetEntropy',
     {
       above: 0,
     },
   ),
-  targetEntropy: optionalNumber(null, 'of actions within ±1, in nats; null: one below 0 for each number of an action'),
+  targetEntropy: optionalNumber(
+    null,
+    "target entropy of actions within ±1, in nats; null: minus the number of an action's elements",
+  ),
 }
 
 /** In the order of `SacSum`. */

@@ -5,14 +5,10 @@ import { defineOnPolicyAlgorithm, onPolicySettings } from './on-policy.ts'
 const settings = {
   ...onPolicySettings({ learningRate: 1e-3, learningRateSchedule: 'constant', gaeLambda: 1 }),
   updateEpochs: integer(1, 'passes over each rollout', { min: 1 }),
-  numMinibatches: integer(4, 'minibatches a pass', { min: 1 }),
-  beta: number(
-    0,
-    'how much more is learned of actions with an advantage: weights e^(β · advantage); 0: of all the same',
-    {
-      min: 0,
-    },
-  ),
+  numMinibatches: integer(4, 'minibatches per pass', { min: 1 }),
+  beta: number(0, 'β of the weights e^(β · advantage) of actions; 0: equal weights', {
+    min: 0,
+  }),
   weightMax: number(20, 'bound of those weights', { above: 0 }),
 }
 

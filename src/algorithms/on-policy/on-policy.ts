@@ -62,9 +62,9 @@ export function onPolicySettings(given: OnPolicyDefaults = {}) {
     learningRateSchedule: choice(
       learningRateSchedule,
       schedules,
-      'how learningRate falls to 0 over totalSteps; constant: it does not',
+      'how learningRate falls to 0 over totalSteps; constant: it stays',
     ),
-    warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+    warmupFraction: number(0, 'fraction of totalSteps over which learningRate first rises linearly', {
       min: 0,
       max: 1,
     }),

@@ -9,10 +9,10 @@ import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './
 const settings = {
   ...onPolicySettings(),
   updateEpochs: integer(4, 'passes over each rollout', { min: 1 }),
-  numMinibatches: integer(4, 'minibatches a pass', { min: 1 }),
-  clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
-  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it does not'),
-  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
+  numMinibatches: integer(4, 'minibatches per pass', { min: 1 }),
+  clipCoef: number(0.2, 'how far the ratio of probabilities may move from 1', { above: 0 }),
+  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it stays'),
+  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: no bound', { above: 0 }),
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,
   }),

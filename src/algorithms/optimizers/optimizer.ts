@@ -44,18 +44,22 @@ export function optimizerSettings(epsilon: number, optimizer = adam.id) {
     optimizer: part(
       'optimizer',
       optimizer,
-      `what makes a step of a gradient (${builtIn}, or the path of a module that exports one); adam with weightDecay: AdamW`,
+      `the optimizer (${builtIn}, or the path of a module that exports one); adam with weightDecay: AdamW`,
     ),
     momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
-    beta1: number(BETA_1, 'how much of its running mean of the gradient adam keeps in a step', { min: 0, below: 1 }),
-    beta2: number(BETA_2, 'how much of its running mean of the squared gradient adam keeps in a step', {
+    beta1: number(BETA_1, "decay of adam's running mean of the gradient", { min: 0, below: 1 }),
+    beta2: number(BETA_2, "decay of adam's running mean of the squared gradient", {
       min: 0,
       below: 1,
     }),
-    epsilon: number(epsilon, 'added to the root of that mean, by which adam and rmsprop divide', { above: 0 }),
-    weightDecay: number(0, 'decoupled weight decay, as in AdamW: weights shrink by learningRate × weightDecay a step', {
-      min: 0,
-    }),
+    epsilon: number(epsilon, 'added to the square root by which adam and rmsprop divide', { above: 0 }),
+    weightDecay: number(
+      0,
+      'decoupled weight decay, as in AdamW: each step shrinks weights by learningRate × weightDecay',
+      {
+        min: 0,
+      },
+    ),
   }
 }
 
@@ -69,7 +73,7 @@ export interface DefaultRates {
 /** The setting of a learning rate whose default depends on what is trained. */
 export function learningRateSetting({ made, loaded, adapter }: DefaultRates) {
   const rates = `${made} of a new model, ${loaded} of one that was loaded, ${adapter} of adapters of such a one`
-  return optionalNumber(null, `of the optimizer, before the schedule; null: ${rates}`, { above: 0 })
+  return optionalNumber(null, `learning rate before the schedule; null: ${rates}`, { above: 0 })
 }
 
 /** The learning rate that was given, or the default of what is trained. */

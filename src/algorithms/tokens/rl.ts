@@ -30,59 +30,63 @@ const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as Lo
 export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
 
 export const rlSettings = {
-  loss: part('loss', 'grpo', `which loss (${lossIds.join(', ')}, or the path of a module that exports one)`),
+  loss: part('loss', 'grpo', `the loss (${lossIds.join(', ')}, or the path of a module that exports one)`),
   preset: choice(
     'paper',
     Object.keys(projectSettings) as Preset[],
-    "whose settings it has; a loss of one's own has those of its module",
+    "preset of the loss's settings; your own loss has the settings of its module",
   ),
   updates: integer(100, 'updates', { min: 0 }),
-  groupsPerUpdate: integer(16, 'groups of an update', { min: 1 }),
-  groupSize: integer(8, 'conversations sampled for one prompt', { min: 1 }),
+  groupsPerUpdate: integer(16, 'groups per update', { min: 1 }),
+  groupSize: integer(8, 'conversations per prompt', { min: 1 }),
   filter: part(
     'filter',
     'none',
-    `which groups are learned from (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); others are sampled in place of those that are dropped`,
+    `filter of groups (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); new groups replace dropped ones`,
   ),
   filterSettings: strings(
     [],
-    'its settings, like threshold=0.3, or each by a key of its own (rl.filter.threshold=0.3)',
+    'settings of the filter, like threshold=0.3; each also has its own key (rl.filter.threshold=0.3)',
   ),
-  dropsMax: integer(1000, 'groups dropped for one update, at most', { min: 0 }),
+  dropsMax: integer(1000, 'maximum of dropped groups per update', { min: 0 }),
   maxStaleness: integer(
     0,
-    'η: updates that may lie between the weights that chose a token and those that learn from it; 0: nobody samples while an update is made',
+    'η: maximum of updates between the weights that chose a token and those that learn from it; 0: no sampling during an update',
     { min: 0 },
   ),
-  overSampling: number(1, 'groups begun for each that is wanted: more make up for those that are dropped', { min: 1 }),
-  order: choice('number', ['number', 'arrival'], 'learn from groups in the order in which they began, or were whole'),
+  overSampling: number(1, 'groups to begin per needed group: more than 1 makes up for dropped groups', { min: 1 }),
+  order: choice('number', ['number', 'arrival'], 'learn from groups in the order in which they began or finished'),
   failure: choice(
     'keep',
     ['keep', 'drop', 'throw'],
-    'what becomes of a group in which the engine could not generate a conversation: it stays, without that one’s reward; it is dropped; or the training ends',
+    'if the engine fails to generate a conversation of a group: keep the group without that reward, drop the group, or end the training',
   ),
   weightSwap: choice(
     'in-place',
     ['in-place', 'interrupt'],
-    'how turns under way get new weights: from their next token on, or they are broken off and go on behind what they had',
+    'how running turns get new weights: from their next token on, or after a stop, from which they continue behind their tokens',
   ),
   staleLoss: choice(
     'bounded',
     ['bounded', 'any'],
-    'with maxStaleness above 0: a loss that clips its ratio or corrects it, or any',
+    'with maxStaleness above 0: require a loss that clips or corrects its ratio, or allow any',
   ),
   updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
-  numMinibatches: integer(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
-    min: 1,
-  }),
+  numMinibatches: integer(
+    1,
+    'minibatches per pass, one optimizer step each; advantages are computed over the whole update',
+    {
+      min: 1,
+    },
+  ),
   learningRate: learningRateSetting(rlRates),
-  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
-  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
-  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
-  temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),
-  topK: integer(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
-  topP: number(1, 'tokens are drawn from the fewest that have this probability together', { above: 0, max: 1 }),
-  minP: number(0, 'tokens are drawn from those with this part of the highest probability', { min: 0, max: 1 }),
+  learningRateSchedule: choice('constant', schedules, 'schedule of the learning rate after its warm-up'),
+  warmupFraction: number(0, 'warm-up: fraction of the updates in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'global norm to which the gradient is clipped', { above: 0 }),
+  temperature: number(1, 'temperature that divides the logits, in sampling and training', { above: 0 }),
+  topK: integer(0, 'sample from this many most probable tokens; 0: from all', { min: 0 }),
+  topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
+  minP: number(0, 'sample from tokens with at least this fraction of the highest probability', { min: 0, max: 1 }),
   ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
 }
 

@@ -12,11 +12,11 @@ export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
 export const sftSettings = {
   updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
-  batchSize: integer(64, 'examples of a step', { min: 1 }),
+  batchSize: integer(64, 'examples per step', { min: 1 }),
   learningRate: learningRateSetting(sftRates),
-  learningRateSchedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
-  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
-  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
+  learningRateSchedule: choice('constant', schedules, 'schedule of the learning rate after its warm-up'),
+  warmupFraction: number(0, 'warm-up: fraction of the updates in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'global norm to which the gradient is clipped', { above: 0 }),
   ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
 }
 

@@ -23,13 +23,13 @@ export function stalenessSettings() {
   return {
     maxStaleness: integer(
       0,
-      'η: updates between the weights that begin a rollout and the update that learns from it, at most; 0: none is collected meanwhile',
+      'η: maximum of updates between the weights that begin a rollout and the update that learns from it; 0: no collection during an update',
       { min: 0, max: MAX_STALENESS },
     ),
     correction: choice(
       'vtrace',
       corrections,
-      'what is done about stale rows, where maxStaleness is above 0, and about those of a file: V-trace; advantages times the truncated ratio of probabilities; nothing',
+      'correction of stale rows (maxStaleness above 0) and of rows from a file: V-trace; advantages times the truncated ratio of probabilities; none',
     ),
     ...vtraceSettings,
   }

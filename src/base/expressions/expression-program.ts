@@ -1,6 +1,6 @@
 /**
  * Expressions as a list of operations, in order, over registers that each hold a number for every row. A program is plain data.
- * What is computed twice is computed once, and a register whose number nobody needs any more is used again.
+ * Equal subexpressions are computed once, and a register is reused when its number is no longer needed.
  */
 import type { Expression, Operation } from './expression.ts'
 

@@ -149,7 +149,7 @@ export class Expression {
   }
 
   /**
-   * This within two bounds, which may be infinite; the derivative beyond them is 0, and at them that of this.
+   * This clipped to two bounds, which may be infinite; the derivative is 0 beyond them, and passes at them.
    * @throws InputError if they are not numbers, the lower one first.
    */
   clip(low: number, high: number): Expression {
@@ -199,7 +199,7 @@ export function where(condition: Expression, chosen: Operand, other: Operand): E
   return new Expression('where', [expressionOf(condition), expressionOf(chosen), expressionOf(other)])
 }
 
-/** An operand as an expression. @throws InputError for what is neither an expression nor a number. */
+/** An operand as an expression. @throws InputError if it is neither an expression nor a number. */
 export function expressionOf(operand: Operand): Expression {
   if (isExpression(operand)) return operand
   if (typeof operand === 'number' && !Number.isNaN(operand))

@@ -27,7 +27,7 @@ interface Arrays {
 
 type ColumnType = keyof Arrays
 
-/** Where a column stands in the file. */
+/** The place of a column in the file. */
 export interface FileColumn {
   readonly type: ColumnType
   /** Bytes from the file's beginning. */
@@ -106,7 +106,7 @@ export function columnFolder(): string {
   return mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'colonnade-'))
 }
 
-/** Deletes such a folder with what is in it; those who have opened a file of it keep it. */
+/** Deletes such a folder and its contents; processes that have opened a file of it keep the file. */
 export function removeColumnFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true })
 }

@@ -74,7 +74,7 @@ export const disk = {
     }
   },
   rename: (from: string, to: string): Promise<void> => rename(from, to),
-  /** Removes a file, or a folder and what is in it; nothing where there is none. */
+  /** Removes a file, or a folder and its contents; does nothing if it does not exist. */
   remove: (path: string): Promise<void> => rm(path, { recursive: true, force: true }),
   isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
 }
@@ -102,12 +102,12 @@ export async function within(folder: string, ...names: readonly string[]): Promi
   checkGiven('folder', folder, 'a text')
   const parts = names.flatMap((name) => name.split('/'))
   if (parts.some((part) => ['', '.', '..'].includes(part) || /[\0\\]/.test(part)))
-    throw new InputError(`file of ${folder}`, show(names.join('/')), 'a way to a file below it')
+    throw new InputError(`file of ${folder}`, show(names.join('/')), 'a path below it')
   let path = folder
   for (const [i, part] of parts.entries()) {
     path = join(path, part)
     const kind = await disk.kind(path).catch((cause: Error) => {
-      throw new InputError(path, cause.message, 'files that can be read', { cause })
+      throw new InputError(path, cause.message, 'readable files', { cause })
     })
     if (kind === null) break
     if (kind === 'other')
@@ -190,7 +190,7 @@ const DEPTH = 200
 export function refuseDeep(subject: string, value: unknown): void {
   let level = [value]
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > DEPTH) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'fewer objects in one another')
+    if (depth > DEPTH) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'less nesting')
     level = level.flatMap((each) => (typeof each === 'object' && each !== null ? Object.values(each) : []))
   }
 }
@@ -202,7 +202,7 @@ export async function isThere(path: string): Promise<boolean> {
     return true
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
-    throw new InputError(path, (cause as Error).message, 'a place that can be read', { cause })
+    throw new InputError(path, (cause as Error).message, 'a readable path', { cause })
   }
 }
 
@@ -262,11 +262,11 @@ export async function readText(path: string, bytesMax = TEXT_BYTES): Promise<str
 function unlessMissing<T>(path: string, reading: Promise<T>, none: T): Promise<T> {
   return reading.catch((cause: NodeJS.ErrnoException) => {
     if (cause.code === 'ENOENT') return none
-    throw new InputError(path, cause.message, 'files that can be read', { cause })
+    throw new InputError(path, cause.message, 'readable files', { cause })
   })
 }
 
-/** Removes a file, or a folder with what is in it, if it is there. @throws InputError if it cannot be removed. */
+/** Removes a file, or a folder and its contents, if it exists. @throws InputError if it cannot be removed. */
 export async function removeWhole(path: string): Promise<void> {
   try {
     await disk.remove(path)
@@ -334,7 +334,7 @@ export function cannotWrite(path: string, cause: unknown): Error {
     ENOENT: 'a folder that cannot be made',
     EEXIST: 'a path that is taken by something else',
   }
-  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', {
+  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a writable path', {
     cause,
   })
 }
@@ -351,7 +351,7 @@ export function parseObject(text: string): Record<string, unknown> | null {
   }
 }
 
-/** JSON as what it says (`false`, `3`, `"3"`), and any other text as itself. */
+/** Parses JSON (`false`, `3`, `"3"`); any other text stays as it is. */
 export function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text)

@@ -94,7 +94,7 @@ export function tensorOf(
     throw new InputError(
       `tensor ${name}`,
       `${values.length} elements of shape ${show(shape)}`,
-      'as many as its sides say',
+      'as many as the shape has',
     )
   }
   if (values instanceof Float32Array && (type === 'F16' || type === 'BF16')) {

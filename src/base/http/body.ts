@@ -15,7 +15,7 @@ const ROOM_BYTES = 2 ** 25
 const LOOK_MS = 20
 /** Looks after which a body that has sent nothing makes room. They are counted, not timed: a process that stalls looks once. */
 const IDLE_LOOKS = 50
-/** Levels of arrays and objects; whoever walks a body may call itself at each. */
+/** Maximum nesting of arrays and objects; a function that walks a body may recurse at each level. */
 const MAX_DEPTH = 128
 
 /** A body that is being read. */
@@ -72,7 +72,7 @@ export class BodyReader {
   /** Copies what comes into one buffer: each chunk would hold many times its bytes where chunks are short. */
   async #bytesOf(body: Unfinished): Promise<Buffer> {
     let length = 0
-    // Left in the middle, the request stays, for whoever answers it.
+    // The request stays open, so that it can be answered.
     for await (const chunk of body.request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       const needed = length + chunk.length
       if (needed > this.#maxBytes) throw this.#tooLong()

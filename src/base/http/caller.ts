@@ -11,7 +11,7 @@ import { RequestError } from './request-error.ts'
 const HOST = /^(\[[\da-f:.]+\]|[\w.-]+)(:\d{1,5})?$/i
 /** This machine by its own names; Docker's name for it leads containers to servers of 127.0.0.1. */
 const THIS_MACHINE = /^(127(\.\d{1,3}){3}|localhost|\[::1\]|host\.docker\.internal)$/
-/** What nobody can register: IP addresses, names without a dot, and the domains of local networks. */
+/** Hosts that cannot be registered publicly: IP addresses, names without a dot, and the domains of local networks. */
 const UNREGISTERED = /^(\d{1,3}(\.\d{1,3}){3}|\[[\da-f:.]+\]|[\w-]+|.*\.(local|localhost|internal))$/
 
 /** Checks the headers of requests to a server that listens at an address. */

@@ -38,7 +38,7 @@ export class AnswerError extends Error {
 
 const PASSING = [408, 425, 429, 500, 502, 503, 504]
 
-/** Whether what is refused with this status may do later. */
+/** Whether a request that is refused with this status may succeed later. */
 export function mayPassLater(status: number): boolean {
   return PASSING.includes(status)
 }

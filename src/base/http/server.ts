@@ -39,7 +39,7 @@ export class BrokenAnswer extends Error {
 export interface RequestHead {
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** What stands in the path for each `:name` of the route. */
+  /** The path's text for each `:name` of the route. */
   readonly params: Readonly<Record<string, string>>
 }
 
@@ -76,7 +76,7 @@ export type RouteAnswer = object | HttpDocument | EventStream | null
 /** What answers a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
 export interface Route {
   (request: RouteRequest): RouteAnswer | Promise<RouteAnswer>
-  /** Refuses who may not ask, before anything of the body is read. @throws RequestError */
+  /** Refuses callers without permission, before the body is read. @throws RequestError */
   readonly admit?: (head: RequestHead) => void
   /** Whether it is a page that neither acts nor computes, to which other sites may link; default false. */
   readonly isPage?: boolean
@@ -93,12 +93,12 @@ export interface Listening {
   closeConnections(): void
 }
 
-/** How errors are told: OpenAI's shape. */
+/** The shape of errors: OpenAI's. */
 function errorBody({ message, type, param, code }: RequestError): object {
   return { error: { message, type, param, code } }
 }
 
-/** What keeps a server's memory bounded, and free of those who only wait. */
+/** Bounds of a server's memory and connections. */
 export const SERVER_LIMITS = {
   connections: 2048,
   /** Requests of one connection that have no answer yet. */
@@ -218,7 +218,7 @@ function targetOf(target: string): { readonly path: string; readonly query: URLS
   return { path, query: new URLSearchParams(query.join('?')) }
 }
 
-/** Finds the route of a method and a path, and what stands for its names; or why there is none. */
+/** Finds the route of a method and a path, and the texts for its names; or the reason why there is none. */
 function routeFinder(routes: ReadonlyMap<string, Route>) {
   const named = [...routes].flatMap(([key, route]) => {
     const [method, path] = key.split(' ') as [string, string]
@@ -261,7 +261,7 @@ function listening(server: Server, host: string, protocol: string): Listening {
   }
 }
 
-/** Sends answers. Those that nobody reads are cut off: by time, and the oldest first where there are too many. */
+/** Sends answers. Answers that the client does not read are cut off: after a time, and the oldest first if there are too many. */
 class Sender {
   readonly #stallMs: number
   readonly #unsentBytes: number

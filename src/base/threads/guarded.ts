@@ -36,7 +36,7 @@ interface Task {
 }
 
 /**
- * Has a file read by the worker at `entry`. `expected` is what it would have accepted.
+ * Lets the worker at `entry` read a file. `expected` describes the accepted files, for errors.
  * @throws InputError for a file that is not there, that the worker refuses, or whose reading goes beyond the limits.
  */
 export async function readGuarded<T>(
@@ -65,9 +65,9 @@ export async function readGuarded<T>(
   const { failure, error } = outcome
   if (failure === 'hung') {
     const seconds = Number((limitMs / 1000).toPrecision(3))
-    throw new InputError(path, `no end of its reading in ${seconds} s`, `${expected}; limits.timeoutMs allows more`)
+    throw new InputError(path, `no result of its reader in ${seconds} s`, `${expected}; limits.timeoutMs allows more`)
   }
-  throw new InputError(path, `a reading that ended early (${error})`, `${expected}; limits.memoryMib allows more`)
+  throw new InputError(path, `a reader that failed (${error})`, `${expected}; limits.memoryMib allows more`)
 }
 
 /**

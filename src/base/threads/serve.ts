@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads'
 import type { Reply } from './workers.ts'
 
-/** Answers every message with what `work` makes of it; what it throws becomes the error of that task. */
+/** Answers every message with the result of `work`; an exception becomes the error of that task. */
 export function serve<T>(work: (task: T) => Reply | Promise<Reply>): void {
   parentPort!.on('message', async (task: T) => {
     let reply: Reply

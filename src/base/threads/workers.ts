@@ -5,7 +5,7 @@
  */
 import type { ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Milliseconds in which a worker has to load what it needs. */
+/** Milliseconds within which a worker must load its modules. */
 const BOOT_MS = 60_000
 
 /** What came of a task. */
@@ -82,7 +82,7 @@ export class WorkerPool {
       const place = this.#idle.indexOf(worker)
       if (place >= 0) this.#idle.splice(place, 1)
     })
-    worker.on('error', () => {}) // Whoever asks it listens too; an idle worker's error has nobody to tell.
+    worker.on('error', () => {}) // The caller of a task listens as well; an error of an idle worker concerns no task.
     const { outcome, isSpent } = await settle<null>(worker, BOOT_MS, undefined)
     if (!isSpent) return worker
     void worker.terminate()

@@ -4,9 +4,9 @@ import { number, sizes } from '../../entries/settings.ts'
 import { readEnvironment } from '../words/environment-keys.ts'
 
 export const benchKeys = {
-  numLanes: sizes([16, 64, 256, 1024, 4096], 'lanes: each number in a world of its own'),
-  threads: sizes([1], 'threads: each number with every number of lanes'),
-  seconds: number(0.5, 'of each measurement, at least', { min: 0.01 }),
+  numLanes: sizes([16, 64, 256, 1024, 4096], 'numbers of lanes, each in its own world'),
+  threads: sizes([1], 'numbers of threads, each with every number of lanes'),
+  seconds: number(0.5, 'least seconds of each measurement', { min: 0.01 }),
 }
 
 /** colonnade bench <environment>: how fast it steps, is played and trains here, and how many lanes it should have. */

@@ -4,9 +4,9 @@ import { integer } from '../../entries/settings.ts'
 import { readEnvironment } from '../words/environment-keys.ts'
 
 export const checkKeys = {
-  numLanes: integer(1024, 'lanes; a multiple of the agents of a game', { min: 1 }),
-  steps: integer(64, 'steps of each lane, with actions at random', { min: 1 }),
-  seed: integer(0, 'decides all numbers drawn at random', { min: 0 }),
+  numLanes: integer(1024, 'lanes; a multiple of the players of a game', { min: 1 }),
+  steps: integer(64, 'steps of each lane, with random actions', { min: 1 }),
+  seed: integer(0, 'seed of all random numbers', { min: 0 }),
 }
 
 /** colonnade check <environment>: whether it keeps its contract. Exits with 1 where it does not. */

@@ -5,8 +5,8 @@ import { integer, text } from '../../entries/settings.ts'
 import { stopped } from '../show/signals.ts'
 
 export const dashboardKeys = {
-  port: integer(6060, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
-  host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+  port: integer(6060, 'port to listen at; 0: any free port', { min: 0, max: 65_535 }),
+  host: text('127.0.0.1', 'address to listen at; 127.0.0.1: reachable from this machine only'),
 }
 
 /** colonnade dashboard [runs] [port=6060] */

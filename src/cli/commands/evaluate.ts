@@ -9,20 +9,20 @@ import { returnFormat } from '../show/progress.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 
 export const evaluateKeys = {
-  episodes: integer(100, 'how many episodes', { min: 1 }),
-  seed: integer(10_000, 'keys starting states and sampled actions', { min: 0 }),
-  from: optionalNumber(null, 'the number of the checkpoint, such as that of the best evaluation; null: the newest', {
+  episodes: integer(100, 'number of episodes', { min: 1 }),
+  seed: integer(10_000, 'seed of initial states and sampled actions', { min: 0 }),
+  from: optionalNumber(null, "number of the checkpoint, such as the best evaluation's; null: the newest", {
     min: 0,
   }),
   explore: boolean(false, 'sample actions instead of taking the most probable'),
   questions: choice(
     'auto',
     ['auto', 'all', 'training', 'held-out'],
-    'of a language model whose run holds questions out: which it is asked; auto: those held out, or all where there are none',
+    'questions for a language model: auto: those that the run held out, or all if there are none',
   ),
   data: text(
     '',
-    'judge the policy by episodes that another one has played, and play none: a table of episodes (.arrow), trajectories (.jsonl), or the folder of a dataset of Minari',
+    "estimate the policy's return from another policy's recorded episodes instead of playing: a table of episodes (.arrow), trajectories (.jsonl), or the folder of a Minari dataset",
   ),
   gamma: number(1, 'discount factor of returns, with data=', { min: 0, max: 1 }),
   ...trustKeys,

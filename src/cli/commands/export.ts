@@ -23,16 +23,16 @@ const EPISODE_FORMATS = ['file', 'stream', 'parquet', 'minari', 'lerobot', ...ex
 const TEXT_FORMATS = ['model', ...trajectoryFormats] as const
 
 export const exportKeys = {
-  episodes: integer(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
-  seed: integer(20_000, 'keys the fresh episodes', { min: 0 }),
-  explore: boolean(true, 'sample the actions of fresh episodes'),
+  episodes: integer(0, 'number of fresh episodes to play; 0: export the rollouts that the run kept', { min: 0 }),
+  seed: integer(20_000, 'seed of the fresh episodes', { min: 0 }),
+  explore: boolean(true, 'sample actions in fresh episodes'),
   format: choice(
     'file',
     EPISODE_FORMATS,
-    'Arrow IPC file or stream, Parquet, or a folder with a dataset of Minari or LeRobot (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights. ' +
-      'Where it is not given, the ending of the file says it',
+    'rows as an Arrow IPC file or stream, Parquet, or a Minari or LeRobot dataset (of fresh episodes); or the policy as an ONNX model, a LayersModel of tfjs, an ES module, or weights. ' +
+      'By default the extension of the file decides',
   ),
-  fps: integer(30, 'with format=lerobot: steps a second, by which its timestamps count', { min: 1 }),
+  fps: integer(30, 'with format=lerobot: steps per second of its timestamps', { min: 1 }),
   ...trustKeys,
 }
 
@@ -41,8 +41,8 @@ export const textExportKeys = {
     'model',
     TEXT_FORMATS,
     'the model as a folder; or the conversations that the run kept, as an Arrow IPC file or stream, as Parquet, or as samples in JSON Lines; ' +
-      "or in words alone, as JSON Lines or Parquet: prompt, answer, completion and reward, or TRL's forms. " +
-      'Where it is not given, the ending of the file says it',
+      "or as text only, as JSON Lines or Parquet: prompt, answer, completion and reward, or TRL's forms. " +
+      'By default the extension of the file decides',
   ),
   ...trustKeys,
 }

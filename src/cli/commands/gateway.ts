@@ -12,26 +12,29 @@ import { askForModule, trustKeys } from '../words/trust.ts'
 import { findModel } from './generate.ts'
 
 export const gatewayKeys = {
-  port: integer(8001, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
-  host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+  port: integer(8001, 'port to listen at; 0: any free port', { min: 0, max: 65_535 }),
+  host: text('127.0.0.1', 'address to listen at; 127.0.0.1: reachable from this machine only'),
   ...endpointKeys,
-  out: text('', 'a folder for the trajectories, a file for each session that has ended, and for the operator’s key'),
-  engine: strings(['local'], 'who chooses tokens: local, this process; or a server, like vllm:http://127.0.0.1:8000'),
+  out: text('', 'folder for the operator’s key and the trajectories, one file per finished session'),
+  engine: strings(
+    ['local'],
+    'engine that samples tokens: local (this process), or a server, like vllm:http://127.0.0.1:8000',
+  ),
   engineSettings: strings([], 'settings of the engine, like deadline=60'),
-  name: text('', 'what the model is called; empty: the last part of its path'),
-  slots: integer(8, 'answers that are generated at once', { min: 1 }),
-  queue: integer(256, 'answers that may wait; more are refused with status 429', { min: 0 }),
-  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as the model was made for', {
+  name: text('', 'name of the model; empty: the last part of its path'),
+  slots: integer(8, 'answers to generate at the same time', { min: 1 }),
+  queue: integer(256, 'maximum of waiting answers; more are refused with status 429', { min: 0 }),
+  context: integer(0, "maximum of tokens of prompt and answer together; 0: the model's own maximum", {
     min: 0,
   }),
-  temperature: number(1, 'logits are divided by it, whatever agents ask for', { above: 0 }),
-  topK: integer(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
-  topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
-  maxSessions: integer(1024, 'sessions that are open at once', { min: 1 }),
-  maxCalls: integer(256, 'calls of a session', { min: 1 }),
-  maxTokens: integer(2 ** 20, 'tokens that the model chooses in a session', { min: 1 }),
-  idleSeconds: number(600, 'seconds after which a session is abandoned that asks nothing', { above: 0 }),
-  sessionSeconds: number(3600, 'seconds after which a session is abandoned that is not ended', { above: 0 }),
+  temperature: number(1, 'temperature that divides the logits, whatever agents ask for', { above: 0 }),
+  topK: integer(0, 'sample from this many most probable tokens; 0: from all', { min: 0 }),
+  topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
+  maxSessions: integer(1024, 'maximum of open sessions', { min: 1 }),
+  maxCalls: integer(256, 'maximum of calls of a session', { min: 1 }),
+  maxTokens: integer(2 ** 20, 'maximum of sampled tokens of a session', { min: 1 }),
+  idleSeconds: number(600, 'seconds after which a session without calls is abandoned', { above: 0 }),
+  sessionSeconds: number(3600, 'seconds after which an open session is abandoned', { above: 0 }),
   ...trustKeys,
 }
 

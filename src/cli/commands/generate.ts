@@ -6,19 +6,19 @@ import { InputError, kindOfRun, languageModel } from '../../index.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 
 export const generateKeys = {
-  prompt: text('', 'what is answered'),
+  prompt: text('', 'text to answer'),
   chat: boolean(
     false,
-    "as a message of the user's, through the model's chat template; else the model goes on with the text",
+    "send the text as a user message through the model's chat template; otherwise the model continues the text",
   ),
-  samples: integer(1, 'how many answers', { min: 1 }),
-  maxTokens: integer(64, 'tokens of an answer, at most', { min: 1 }),
-  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as they take', { min: 0 }),
-  temperature: number(1, 'logits are divided by it', { above: 0 }),
-  topK: integer(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
-  topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
-  explore: boolean(true, 'draw tokens instead of taking the most probable'),
-  seed: integer(0, 'keys what is drawn', { min: 0 }),
+  samples: integer(1, 'number of answers', { min: 1 }),
+  maxTokens: integer(64, 'maximum of tokens of an answer', { min: 1 }),
+  context: integer(0, 'maximum of tokens of prompt and answer together; 0: as many as they need', { min: 0 }),
+  temperature: number(1, 'temperature that divides the logits', { above: 0 }),
+  topK: integer(0, 'sample from this many most probable tokens; 0: from all', { min: 0 }),
+  topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
+  explore: boolean(true, 'sample tokens instead of taking the most probable'),
+  seed: integer(0, 'seed of the sampled tokens', { min: 0 }),
   ...trustKeys,
 }
 
@@ -26,7 +26,7 @@ export const generateKeys = {
 export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
   const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
-  if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
+  if (prompt === '') throw new InputError('prompt', 'nothing', 'a text to answer, like prompt="12+30="')
   const model = await findModel(subject, { allowModule: askForModule(trust) })
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }

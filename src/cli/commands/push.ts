@@ -16,12 +16,12 @@ import { askForModule, trustKeys } from '../words/trust.ts'
 import { pictureEpisode } from './replay.ts'
 
 export const pushKeys = {
-  private: boolean(false, 'whether a repository that is made for it is private'),
+  private: boolean(false, 'whether a newly created repository is private'),
   revision: text('main', 'the branch'),
-  message: text('', "the commit's; empty: which update of which environment it is"),
-  episodes: integer(20, 'fresh episodes by which a policy is judged for the card; 0: none', { min: 0 }),
-  seed: integer(10_000, 'keys these episodes, and the one that is drawn', { min: 0 }),
-  out: text('', 'write what would be pushed into this folder, and push nothing'),
+  message: text('', 'commit message; empty: the update and the environment'),
+  episodes: integer(20, 'fresh episodes to evaluate a policy for the model card; 0: none', { min: 0 }),
+  seed: integer(10_000, 'seed of these episodes and of the drawn one', { min: 0 }),
+  out: text('', 'write the files into this folder instead of pushing them'),
   ...trustKeys,
 }
 

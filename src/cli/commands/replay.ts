@@ -11,10 +11,10 @@ import { replayPage } from '../show/replay-page.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 
 export const replayKeys = {
-  seed: integer(30_000, 'keys the episode', { min: 0 }),
-  from: optionalNumber(null, 'the number of the checkpoint; null: the newest', { min: 0 }),
+  seed: integer(30_000, 'seed of the episode', { min: 0 }),
+  from: optionalNumber(null, 'number of the checkpoint; null: the newest', { min: 0 }),
   explore: boolean(false, 'sample actions instead of taking the most probable'),
-  delayMs: integer(100, 'milliseconds that each step is shown', { min: 20, max: 10_000 }),
+  delayMs: integer(100, 'milliseconds to show each step', { min: 20, max: 10_000 }),
   ...trustKeys,
 }
 

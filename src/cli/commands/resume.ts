@@ -6,7 +6,7 @@ import { follow, tellPlan, tellWarnings } from '../show/follow.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 
 export const resumeKeys = {
-  from: integer(0, 'the number of the checkpoint to go on from, where not from the newest; what is younger goes', {
+  from: integer(0, 'number of the checkpoint to continue from, by default the newest; younger ones are deleted', {
     min: 0,
   }),
 }

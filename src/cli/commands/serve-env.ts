@@ -19,8 +19,8 @@ import { readEnvironment } from '../words/environment-keys.ts'
 
 export const serveEnvKeys = {
   numLanes: integer(1, 'lanes', { min: 1 }),
-  seed: integer(0, 'decides all numbers drawn at random', { min: 0 }),
-  autoreset: choice('next-step', ['next-step', 'same-step'], 'when a lane whose episode is over begins another'),
+  seed: integer(0, 'seed of all random numbers', { min: 0 }),
+  autoreset: choice('next-step', ['next-step', 'same-step'], 'when a lane begins a new episode after one has ended'),
 }
 
 /**

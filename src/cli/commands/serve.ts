@@ -8,22 +8,22 @@ import { askForModule, trustKeys } from '../words/trust.ts'
 import { findModel } from './generate.ts'
 
 export const serveKeys = {
-  port: integer(8000, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
-  host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
-  name: text('', 'what requests call the model; empty: the last part of its path'),
-  slots: integer(8, 'answers that are generated at once', { min: 1 }),
-  queue: integer(256, 'answers that may wait; more are refused with status 429', { min: 0 }),
-  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as the model was made for', {
+  port: integer(8000, 'port to listen at; 0: any free port', { min: 0, max: 65_535 }),
+  host: text('127.0.0.1', 'address to listen at; 127.0.0.1: reachable from this machine only'),
+  name: text('', 'name of the model in requests; empty: the last part of its path'),
+  slots: integer(8, 'answers to generate at the same time', { min: 1 }),
+  queue: integer(256, 'maximum of waiting answers; more are refused with status 429', { min: 0 }),
+  context: integer(0, "maximum of tokens of prompt and answer together; 0: the model's own maximum", {
     min: 0,
   }),
-  control: boolean(false, 'also take pause, resume, abort, and weights and adapters from folders'),
+  control: boolean(false, 'also answer control routes: pause, resume, abort, and weights and adapters from folders'),
   ...endpointKeys,
-  loraRank: integer(0, 'rank of the adapters that may be loaded; 0: none, or as the run has', { min: 0 }),
-  loraAlpha: number(0, 'they count alpha / rank times; 0: twice', { min: 0 }),
-  loraTargets: strings([], 'projections that they have, like q_proj,v_proj; none named: all'),
-  faults: strings([], 'go wrong on purpose, for tests of clients: all, or kinds of faults by name'),
-  faultFraction: number(0.2, 'of how many requests one goes wrong', { min: 0, max: 1 }),
-  faultSeed: integer(0, 'keys which, and how', { min: 0 }),
+  loraRank: integer(0, "rank of loadable adapters; 0: the run's own, or none", { min: 0 }),
+  loraAlpha: number(0, 'alpha of the adapters, which are scaled by alpha / rank; 0: twice the rank', { min: 0 }),
+  loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
+  faults: strings([], 'faults to inject, for tests of clients: all, or kinds by name'),
+  faultFraction: number(0.2, 'fraction of requests that get a fault', { min: 0, max: 1 }),
+  faultSeed: integer(0, 'seed of the faults', { min: 0 }),
   ...trustKeys,
 }
 

@@ -11,12 +11,12 @@ const { engines, maxStaleness, ...shared } = simulationSettings
 export const simulateKeys = {
   from: text(
     '',
-    'folder of a run of a language model: lengths of its answers, speeds and sizes of batches are what it measured, in place of the defaults below',
+    'run folder of a language model: its measured answer lengths, speeds and batch sizes replace the defaults below',
   ),
   engines: integers([1, 2, 4, 8], `${engines.description}: each of these numbers`, 1),
   maxStaleness: integers([0, 1, 2, 4], `${maxStaleness.description}: each of these numbers`, 0),
   ...shared,
-  out: text('', 'file for a picture (SVG) of trained tokens a second over engines; none where it is empty'),
+  out: text('', 'file for an SVG plot of trained tokens per second over engines; empty: no plot'),
 }
 
 /** colonnade simulate [key=value …] */

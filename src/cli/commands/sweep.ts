@@ -11,7 +11,7 @@ import { shellWord } from '../show/terminal.ts'
 /** What is of the command, and no setting of its runs. */
 export const sweepKeys = {
   ifExists: ifExistsSetting,
-  seeds: text('1..3', 'train a run of each setting for each of these seeds, like 1..5 or 3,7'),
+  seeds: text('1..3', 'seeds, like 1..5 or 3,7: one run per setting and seed'),
 }
 
 /** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */

@@ -11,11 +11,8 @@ import { shellWord } from '../show/terminal.ts'
 /** What is of the command, and no setting of the run. */
 export const trainKeys = {
   ifExists: ifExistsSetting,
-  seeds: text(
-    '',
-    'train a run for each of these seeds, like 1..5 or 3,7, and put together what came of them; empty: one run',
-  ),
-  dashboard: boolean(false, 'show the run, and those beside it, on a page while it trains'),
+  seeds: text('', 'seeds, like 1..5 or 3,7: train one run per seed and combine the results; empty: one run'),
+  dashboard: boolean(false, 'show this run and those beside it on a web page during the training'),
 }
 
 /** colonnade train <environment> [out=DIR] [seeds=1..5] [dashboard=true] [key=value …] */

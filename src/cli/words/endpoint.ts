@@ -5,9 +5,9 @@ import { InputError } from '../../index.ts'
 
 /** Settings of `serve` and `gateway` alike. */
 export const endpointKeys = {
-  strict: boolean(false, 'refuse fields of requests that are not known; otherwise they are hints, which are counted'),
-  tlsCert: text('', 'a file with a certificate in PEM, for TLS; empty: plain HTTP'),
-  tlsKey: text('', 'a file with its private key in PEM'),
+  strict: boolean(false, 'refuse unknown fields of requests; otherwise they count as hints'),
+  tlsCert: text('', 'PEM file with a certificate, for TLS; empty: plain HTTP'),
+  tlsKey: text('', 'PEM file with its private key'),
 }
 
 /** The certificate and its key. @throws InputError where one of the two is missing, or cannot be read. */

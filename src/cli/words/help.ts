@@ -10,7 +10,7 @@ import { declarations } from './declarations.ts'
 const OPTIONS = `--key value, --key=value and key=value are the same.
   --json     print one JSON document last, and nothing else on standard output
   --quiet    print no progress
-  config=FILE takes keys from a file of YAML or JSON, too; those of the command line win`
+  config=FILE reads keys from a YAML or JSON file; keys on the command line override them`
 
 /** All commands, on one screen of 24 lines and 80 columns. */
 export async function help(): Promise<string> {

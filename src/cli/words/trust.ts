@@ -6,7 +6,7 @@ import { type ForeignModule, strings, trustList, trustModule } from '../../entri
 
 /** What every command takes that opens a run. */
 export const trustKeys = {
-  trust: strings([], 'modules outside the working directory that the run may name; modules are programs'),
+  trust: strings([], 'modules outside the working directory that the run may import; modules are programs'),
 }
 
 /** Allows what the command line names; on a terminal it asks about the rest, elsewhere that is refused. */
@@ -52,7 +52,7 @@ async function ask({ folder, path, checksum }: ForeignModule): Promise<boolean> 
 
 /** colonnade trust <module> … */
 export const trustCommand: Command = async ({ words: paths, json }) => {
-  if (paths.length === 0) throw new InputError('first word', 'nothing', 'modules that runs may name wherever they are')
+  if (paths.length === 0) throw new InputError('first word', 'nothing', 'the modules to trust')
   const trusted = []
   for (const path of paths) trusted.push(await trustModule(path))
   if (!json) for (const { path, checksum } of trusted) console.log(`${checksum}  ${path}`)

@@ -18,11 +18,7 @@ import {
 
 const settings = {
   ...serverSettings('raw'),
-  adapters: integers(
-    [],
-    'ids of the adapters that the server was begun with and that apply, as its /lora-adapters numbers them',
-    0,
-  ),
+  adapters: integers([], "ids (of /lora-adapters) of the server's adapters to apply", 0),
 }
 
 /** What `llamaCppEngine` is told. */
@@ -42,7 +38,7 @@ export const llamaCppEngine = defineEngineFactory({
       throw new InputError(
         'llama-cpp.logprobs',
         show(given.logprobs),
-        'raw, tempered or none: it tells no candidate sets',
+        'raw, tempered or none: it returns no candidate sets',
       )
     }
     const noTraining = `engine llama-cpp at ${given.url} takes no weights over HTTP`
@@ -74,7 +70,7 @@ class LlamaCppShapes implements ServerShapes {
       model_path: path,
     } = await this.#client.ask('/props', null)
     if (this.#model !== '' && this.#model !== alias && this.#model !== path) {
-      throw new InputError(`${subject}, model`, show(this.#model), `what it serves: ${show(alias ?? path)}`)
+      throw new InputError(`${subject}, model`, show(this.#model), `the model that it serves: ${show(alias ?? path)}`)
     }
     if (this.#adapters.length > 0) await this.#checkAdapters(subject)
     const { n_ctx: room } = (slot ?? {}) as { n_ctx?: unknown }

@@ -10,7 +10,7 @@ import { defineEngineFactory } from '../engine-factory.ts'
 import { serverClient, serverSettings } from './server-engine.ts'
 
 const { logprobs: _, ...shared } = serverSettings('none')
-const settings = { ...shared, model: text('', 'what requests call the model') }
+const settings = { ...shared, model: text('', 'name of the model in requests') }
 
 /**
  * An engine that asks a server of OpenAI's completions, as a baseline beside a policy of ours.
@@ -49,7 +49,7 @@ export const openaiEngine = defineEngineFactory({
       ...defineEngine('openai', (context) => {
         const { topK, minP } = context.sampling
         if (topK !== 0 || minP !== 0)
-          throw new InputError('engine openai', `topK ${topK}, minP ${minP}`, '0: it knows neither')
+          throw new InputError('engine openai', `topK ${topK}, minP ${minP}`, '0: the server supports neither')
         return { logprobs: 'none', begin: (turn) => generate(turn, context) }
       }),
       noTraining: `engine openai at ${url} tells no ids of tokens, and no log-probabilities of them`,

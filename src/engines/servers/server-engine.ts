@@ -34,18 +34,18 @@ import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 /** What every kind of server is told by. */
 export function serverSettings(logprobs: LogprobKind) {
   return {
-    url: text('', 'where the server is, like http://127.0.0.1:8000'),
-    model: text('', 'what requests call the model; default the first that the server lists'),
+    url: text('', 'address of the server, like http://127.0.0.1:8000'),
+    model: text('', 'name of the model in requests; default: the first that the server lists'),
     logprobs: choice(
       logprobs,
       logprobKinds,
-      "of which distribution the server's log-probabilities are; held to what the server says of itself, if it says so",
+      "distribution of the server's log-probabilities; compared with the server's own information, if it gives any",
     ),
-    deadline: number(600, 'seconds after which a turn has failed', { above: 0, below: 2 ** 31 / 1000 }),
-    retries: integer(3, 'how often a request is made again that was refused for the moment, with the same id', {
+    deadline: number(600, 'seconds after which a turn counts as failed', { above: 0, below: 2 ** 31 / 1000 }),
+    retries: integer(3, 'retries of a temporarily refused request, with the same id', {
       min: 0,
     }),
-    apiKeyVariable: text('', 'the environment variable that has the key; keys themselves are written nowhere'),
+    apiKeyVariable: text('', 'name of the environment variable that has the key; no file contains the key itself'),
   }
 }
 
@@ -53,10 +53,14 @@ export function serverSettings(logprobs: LogprobKind) {
 export function learningServerSettings(logprobs: LogprobKind) {
   return {
     ...serverSettings(logprobs),
-    weights: text('', 'a folder for weights, which the server sees under the same path; without it none are delivered'),
-    tolerance: number(1e-4, "nats that the server's log-probabilities may be from the learner's after a delivery", {
-      above: 0,
-    }),
+    weights: text('', 'folder for weights, which the server sees under the same path; empty: no weights are delivered'),
+    tolerance: number(
+      1e-4,
+      "largest difference, in nats, between the server's and the learner's log-probabilities after a delivery",
+      {
+        above: 0,
+      },
+    ),
   }
 }
 
@@ -322,7 +326,7 @@ class ServerClient {
     const { weights: folder } = this.#options
     if (folder === '' || this.#shapes.deliver === undefined) {
       const expected = 'the option weights, a folder that the server sees too'
-      throw new InputError(subject, 'no folder to deliver them by', expected)
+      throw new InputError(subject, 'no folder for weights', expected)
     }
     await this.#checked()
     if (this.#proof !== null) await this.#proveChosen(subject, this.#proof)
@@ -395,7 +399,7 @@ class ServerClient {
     const { tolerance } = this.#options
     if (most <= tolerance) return
     const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${proof.version} was delivered`
-    throw new InputError(subject, got, `at most ${tolerance}: what it chose since then may be of other weights`)
+    throw new InputError(subject, got, `at most ${tolerance}: later samples may come from other weights`)
   }
 
   /** Looks once whether the server is the one that was meant. */

@@ -19,7 +19,7 @@ const settings = {
   ...learningServerSettings('tempered'),
   deltas: text(
     '',
-    "a folder of the server's own, in which it keeps a whole model and puts together what changed (/pull_weights, as slime's SGLang has it); empty: whole models are delivered",
+    "folder of the server in which it keeps a whole model and applies deltas (/pull_weights of slime's SGLang); empty: whole models are delivered",
   ),
 }
 
@@ -78,7 +78,7 @@ class SglangShapes implements ServerShapes {
       throw new InputError(
         `engine sglang at ${this.#client.url}, model`,
         show(this.#model),
-        `what it serves: ${show(name ?? path)}`,
+        `the model that it serves: ${show(name ?? path)}`,
       )
     }
     const { max_model_len: room } = await this.#client.ask('/tokenize', { prompt: 'a', add_special_tokens: false })

@@ -16,15 +16,15 @@ import { answerReader, encodeRequest, PROTOBUF } from './tinker-codec.ts'
 
 /** How a service is reached; of its engine and of its training backend. */
 export const tinkerSettings = {
-  url: text('', 'where the service is, like http://127.0.0.1:8000'),
-  apiKeyVariable: text('', 'the environment variable that has the key; keys themselves are written nowhere'),
+  url: text('', 'address of the service, like http://127.0.0.1:8000'),
+  apiKeyVariable: text('', 'name of the environment variable that has the key; no file contains the key itself'),
   codec: choice(
     'json',
     ['json', 'protobuf'],
-    'what passes are sent as, and passes and samples answered as; Tinker itself takes protobuf, servers of your own JSON',
+    'encoding of passes, and of answers to passes and samples; Tinker itself uses protobuf, self-hosted servers JSON',
   ),
-  deadline: number(600, 'seconds after which a request has failed', { above: 0, below: 2 ** 31 / 1000 }),
-  retries: integer(3, 'how often a request is made again that was refused for the moment, with the same number', {
+  deadline: number(600, 'seconds after which a request counts as failed', { above: 0, below: 2 ** 31 / 1000 }),
+  retries: integer(3, 'retries of a temporarily refused request, with the same number', {
     min: 0,
   }),
 }

@@ -27,9 +27,13 @@ import { type TinkerDrawing, type TinkerSample, TinkerSession } from './tinker-s
 
 const settings = {
   ...tinkerSettings,
-  tolerance: number(1e-4, "nats that the service's log-probabilities may be from the learner's after a delivery", {
-    above: 0,
-  }),
+  tolerance: number(
+    1e-4,
+    "largest difference, in nats, between the service's and the learner's log-probabilities after a delivery",
+    {
+      above: 0,
+    },
+  ),
 }
 
 /** What `tinkerEngine` is told. */
@@ -113,7 +117,7 @@ class TinkerSampler {
     const subject = `weights of ${this.#subject}`
     if (servicePath === undefined) {
       const expected = 'those of the backend tinker of the same service, which takes no weights of others'
-      throw new InputError(subject, 'weights that no service has', expected)
+      throw new InputError(subject, 'weights that no service holds', expected)
     }
     const session = await TinkerSession.open(this.#client, servicePath)
     this.#delivered = { session, version, probe: await this.#prove(subject, session, version) }
@@ -134,11 +138,7 @@ class TinkerSampler {
         const most = probeDistance(probe, await this.#probe(session))
         if (most <= this.#tolerance) continue
         const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${version} was delivered`
-        throw new InputError(
-          subject,
-          got,
-          `at most ${this.#tolerance}: what it chose since then may be of other weights`,
-        )
+        throw new InputError(subject, got, `at most ${this.#tolerance}: later samples may come from other weights`)
       } catch (error) {
         this.#delivered = null
         this.#distrust = (error as Error).message

@@ -373,8 +373,8 @@ export function fromGymnasium<const I extends string>(
         if (process.at[n]!.course === state.course[n]) return
         throw new InputError(
           `environment ${id}, ${where(lanes)(n)}`,
-          'other answers from an environment that was led through the same episode again',
-          'the same: they have to follow from the seed and the actions alone',
+          'other answers when the same episode was repeated',
+          'the same: answers must depend only on the seed and the actions',
         )
       }
 

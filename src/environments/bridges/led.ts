@@ -410,8 +410,8 @@ export function defineLed<const A extends Space, const S extends Settings, const
         if (led.course === state.course[n]) return
         throw new InputError(
           `environment ${id}, lane ${lane[n]} (episode ${episode[n]}, step ${step[n]})`,
-          'other answers from an object that was led through the same episode again',
-          'the same: an object has to answer by its seed and the actions since alone',
+          'other answers when the same episode was repeated',
+          'the same: answers must depend only on the seed and the actions',
         )
       }
 

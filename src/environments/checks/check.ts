@@ -50,7 +50,7 @@ export interface EnvironmentReport {
 
 /** What `checkEnvironment` steps, and for how long. */
 export interface CheckOptions {
-  /** Lanes, a multiple of the agents of a game. Default 1,024, or as many games. */
+  /** Lanes, a multiple of the players of a game. Default 1,024, or as many games. */
   readonly numLanes?: number
   /** Steps of each lane. Default 64. */
   readonly steps?: number
@@ -88,7 +88,7 @@ export function checkEnvironment(environment: EnvironmentDefinition, options: Ch
     throw new InputError(
       'numLanes',
       show(numLanes),
-      `a whole number ≥ 1, a multiple of the ${numAgents} agents of a game`,
+      `a whole number ≥ 1, a multiple of the ${numAgents} players of a game`,
     )
   }
   if (!Number.isSafeInteger(steps) || steps < 1) throw new InputError('steps', show(steps), 'a whole number ≥ 1')

@@ -7,7 +7,7 @@ export const environmentChecks = {
   rows: 'every row that is asked for is written, and no other',
   inputs: 'actions, lane numbers, episodes and steps stay as they were handed over',
   aliasing: 'nothing is written to the columns of an earlier step',
-  games: 'all agents of a game end together',
+  games: 'all players of a game end together',
   determinism: 'the same seed gives the same episodes',
   split: 'lanes that are asked for one by one, or in ranges, do what all do at once',
   lanes: 'a lane alone does what it does among others',

@@ -31,7 +31,7 @@ export const recall = defineEnvironment({
   id: 'Recall-v0',
   module: import.meta.url,
   settings: {
-    numCues: integer(4, 'cues among which one is shown', { min: 2, max: 65_536 }),
+    numCues: integer(4, 'number of possible cues', { min: 2, max: 65_536 }),
     delay: integer(10, 'steps without information between the cue and the question', { min: 0, max: STEPS_MAX - 2 }),
   },
   presets: [

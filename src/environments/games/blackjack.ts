@@ -42,8 +42,8 @@ export const blackjack = defineEnvironment({
   id: 'Blackjack-v1',
   module: import.meta.url,
   settings: {
-    sab: boolean(true, "the book's rules: an ace and a ten win against all but the same"),
-    natural: boolean(false, 'whether an ace and a ten that win have 1.5; without sab only'),
+    sab: boolean(true, 'rules of Sutton and Barto: an ace and a ten win against everything but an ace and a ten'),
+    natural: boolean(false, 'whether an ace and a ten win 1.5; only without sab'),
   },
   presets: [
     {

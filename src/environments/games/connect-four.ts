@@ -32,7 +32,7 @@ export const connectFour = defineEnvironment({
   module: import.meta.url,
   settings: {
     ...lineSettings(RULES),
-    showLines: boolean(false, 'eight channels more: where lines of either side are one or two marks short'),
+    showLines: boolean(false, 'eight more channels: where lines of either side lack one or two marks'),
   },
   presets: [
     {

@@ -50,7 +50,7 @@ type LineState = State<ReturnType<typeof lineState>>
 /** The settings of such a game. */
 export function lineSettings({ inLine }: LineRules) {
   return {
-    openingMoves: integer(0, 'an episode begins after 0 to so many moves at random', {
+    openingMoves: integer(0, 'maximum of random moves (from 0) at the beginning of an episode', {
       min: 0,
       max: 2 * (inLine - 1), // Nobody has a line yet.
     }),

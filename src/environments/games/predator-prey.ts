@@ -42,7 +42,7 @@ export const predatorPrey = defineEnvironment({
   settings: {
     predators: integer(2, 'predators of a game', { min: 1, max: 8 }),
     prey: integer(2, 'prey of a game', { min: 1, max: 8 }),
-    side: integer(8, 'fields in a row, and rows', { min: 5, max: 32 }),
+    side: integer(8, 'fields per row, and rows', { min: 5, max: 32 }),
     maxEpisodeSteps: integer(100, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
   },
   presets: [
@@ -60,7 +60,7 @@ export const predatorPrey = defineEnvironment({
     const numAgents = predators + prey
     const width = 3 + 2 * numAgents
     const dice = new Dice()
-    /** Where the agents of one game stood before the step. */
+    /** Where the players of one game stood before the step. */
     const xBefore = new Uint8Array(numAgents)
     const yBefore = new Uint8Array(numAgents)
 

@@ -43,7 +43,7 @@ export const cliffWalking = defineEnvironment({
   module: import.meta.url,
   settings: {
     maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-    isSlippery: boolean(false, 'whether the lane may slip to either side of where it wants to go'),
+    isSlippery: boolean(false, 'whether the player may slip to either side of the chosen direction'),
   },
   presets: [
     {

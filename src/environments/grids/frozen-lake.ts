@@ -9,8 +9,8 @@ const MAP_8X8 = 'SFFFFFFF/FFFFFFFF/FFFHFFFF/FFFFFHFF/FFFHFFFF/FHHFFFHF/FHFFHFHF/
 const FIELDS_MAX = 4096
 
 const settings = {
-  isSlippery: boolean(true, 'whether the lane may slip to either side of where it wants to go'),
-  successRate: number(1 / 3, 'how often it goes where it wants to, if it is slippery', { min: 0, max: 1 }),
+  isSlippery: boolean(true, 'whether the player may slip to either side of the chosen direction'),
+  successRate: number(1 / 3, 'probability of the chosen direction, if slippery', { min: 0, max: 1 }),
 }
 const steps = (initial: number) =>
   integer(initial, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX })

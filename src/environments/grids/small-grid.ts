@@ -7,5 +7,5 @@ export const SIDE = 10
 
 export const smallGridSettings = {
   maxEpisodeSteps: integer(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-  stickyActionProbability: number(0.1, 'how often a lane does again what it did before', { min: 0, max: 1 }),
+  stickyActionProbability: number(0.1, 'probability that the last action is repeated', { min: 0, max: 1 }),
 }

@@ -65,9 +65,9 @@ export const snake = defineEnvironment({
   id: 'Snake-v0',
   module: import.meta.url,
   settings: {
-    snakes: integer(4, 'snakes in one arena: as many neighboring lanes', { min: 1, max: 16 }),
-    side: integer(12, 'fields in a row, and rows', { min: 6, max: 15 }),
-    endPenalty: number(1, 'what an end at a wall or a snake costs', { min: 0 }),
+    snakes: integer(4, 'snakes in one field, each a lane; they are neighbors', { min: 1, max: 16 }),
+    side: integer(12, 'fields per row, and rows', { min: 6, max: 15 }),
+    endPenalty: number(1, 'penalty of an end at a wall or a snake', { min: 0 }),
     maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
   },
   presets: [

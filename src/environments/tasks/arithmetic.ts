@@ -7,8 +7,8 @@ import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const settings = {
-  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
-  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  numExamples: integer(20_000, 'number of examples', { min: 1 }),
+  seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
 /** A sum or a difference of two numbers of at most so many digits, as a function of its number. */

@@ -9,8 +9,8 @@ import { ExampleNumbers } from './characters.ts'
 const settings = {
   numbers: integer(3, 'how many numbers', { min: 2, max: 4 }),
   largest: integer(9, 'the largest number', { min: 1, max: 99 }),
-  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
-  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  numExamples: integer(20_000, 'number of examples', { min: 1 }),
+  seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
 /** `3,5,2:11=` is answered with `3*2+5`, or another way to 11 that uses each number once. */

@@ -9,8 +9,8 @@ import { ExampleNumbers } from './characters.ts'
 
 const settings = {
   largest: integer(9, 'the largest number of any range; the smallest is 0', { min: 1, max: 99 }),
-  guesses: integer(4, 'guesses that there are', { min: 1, max: 20 }),
-  seed: integer(0, 'keys ranges and numbers: another seed, other ones', { min: 0 }),
+  guesses: integer(4, 'maximum of guesses', { min: 1, max: 20 }),
+  seed: integer(0, 'seed of ranges and numbers', { min: 0 }),
 } satisfies Settings
 
 /**

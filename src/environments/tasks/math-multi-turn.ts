@@ -7,11 +7,11 @@ import { defineAgent } from '../tools/agent.ts'
 import { arithmeticExample } from './arithmetic.ts'
 
 const settings = {
-  digits: integer(1, 'digits of each number, at most', { min: 1, max: 6 }),
-  attempts: integer(3, 'answers that the model may give', { min: 1, max: 10 }),
-  turnDiscount: number(0.8, 'what a right answer is worth, for each wrong one before it', { min: 0, max: 1 }),
-  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
-  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  digits: integer(1, 'maximum of digits of each number', { min: 1, max: 6 }),
+  attempts: integer(3, 'maximum of answers', { min: 1, max: 10 }),
+  turnDiscount: number(0.8, "factor of a right answer's reward for each wrong answer before it", { min: 0, max: 1 }),
+  numExamples: integer(20_000, 'number of examples', { min: 1 }),
+  seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
 /** `7-9=` is answered with `-2`; after a wrong answer the model hears `?`, and answers again. */

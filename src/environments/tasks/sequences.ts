@@ -15,8 +15,8 @@ const LETTERS_MAX = 65_536
 const settings = {
   minLength: integer(2, 'letters of the shortest text', { min: 1, max: LETTERS_MAX }),
   maxLength: integer(8, 'letters of the longest text', { min: 1, max: LETTERS_MAX }),
-  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
-  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  numExamples: integer(20_000, 'number of examples', { min: 1 }),
+  seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
 function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvironmentFactory<typeof settings> {

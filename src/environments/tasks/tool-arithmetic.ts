@@ -13,15 +13,15 @@ import { ExampleNumbers } from './characters.ts'
 const settings = {
   shownFraction: number(
     0.1,
-    'part of the products whose demonstration calls the tool; the others only say the answer',
+    'fraction of the products whose demonstration calls the tool; the others only give the answer',
     {
       min: 0,
       max: 1,
     },
   ),
-  callCost: number(0.1, 'what a call costs', { min: 0, max: 1 }),
-  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
-  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  callCost: number(0.1, 'penalty of a call', { min: 0, max: 1 }),
+  numExamples: integer(20_000, 'number of examples', { min: 1 }),
+  seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
 const calculator = defineTool({

@@ -16,8 +16,8 @@ export const lengthReward = defineReward({
   id: 'length',
   inTime: true,
   settings: {
-    targetLength: integer(50, 'words that a completion should have', { min: 1 }),
-    tolerance: number(0.2, 'share of the target by which it may differ', { min: 0 }),
+    targetLength: integer(50, 'target number of words of a completion', { min: 1 }),
+    tolerance: number(0.2, 'tolerance, as a fraction of the target', { min: 0 }),
   },
   make:
     ({ targetLength, tolerance }) =>
@@ -36,7 +36,7 @@ export const keywordReward = defineReward({
   inTime: true,
   settings: {
     keywords: strings([], 'words or phrases that should occur'),
-    bonusMultiplier: number(1, 'factor where all of them occur', { min: 0 }),
+    bonusMultiplier: number(1, 'factor if all of them occur', { min: 0 }),
   },
   make: ({ keywords, bonusMultiplier }) => {
     checkWords('keyword.keywords', keywords)
@@ -55,7 +55,7 @@ export const accuracyReward = defineReward({
   id: 'accuracy',
   inTime: true,
   settings: {
-    similarityThreshold: number(1, 'F1 over words from which on the answer counts as right', { above: 0, max: 1 }),
+    similarityThreshold: number(1, 'least F1 over words of a right answer', { above: 0, max: 1 }),
   },
   make:
     ({ similarityThreshold }) =>

@@ -141,12 +141,12 @@ const builtIn = [
   defineGroupFilter('any-success', checkAnySuccess),
   defineGroupFilter({
     id: 'min-reward',
-    settings: { threshold: number(0.5, 'mean of the known rewards, at least') },
+    settings: { threshold: number(0.5, 'least mean of the known rewards') },
     make: ({ threshold }) => makeThresholdFilter(threshold),
   }),
   defineGroupFilter({
     id: 'response-diversity',
-    settings: { minUniqueRatio: number(0.5, 'part of the responses that are distinct, at least', { min: 0, max: 1 }) },
+    settings: { minUniqueRatio: number(0.5, 'least fraction of distinct responses', { min: 0, max: 1 }) },
     make:
       ({ minUniqueRatio }) =>
       (group) =>

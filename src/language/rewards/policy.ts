@@ -21,12 +21,12 @@ import {
 } from './reward.ts'
 
 export const policySettings = {
-  timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
-  retries: integer(0, 'further attempts after one that failed', { min: 0 }),
+  timeoutMs: number(30_000, 'maximum of milliseconds of one attempt', { above: 0, max: 2 ** 31 - 1 }),
+  retries: integer(0, 'retries after a failed attempt', { min: 0 }),
   onFailure: choice(
     'mask',
     ['mask', 'fail'],
-    'what a failure ends in: a value of null, which leaves the sample out, or a RewardFailure, for the group to fail',
+    'result of a failure: null, which leaves the sample out, or a RewardFailure, which fails the group',
   ),
 }
 

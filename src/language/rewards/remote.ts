@@ -12,13 +12,13 @@ import { defineReward, type FailureKind, failed, type Judgment, judgesTogether, 
 
 const settings = {
   url: text('', 'address of the reward model, http:// or https://'),
-  timeoutMs: number(30_000, 'milliseconds that one request may take', { above: 0, max: 2 ** 31 - 1 }),
-  retries: integer(2, 'further requests after one that could not be made, or that the server could not serve', {
+  timeoutMs: number(30_000, 'maximum of milliseconds of one request', { above: 0, max: 2 ** 31 - 1 }),
+  retries: integer(2, 'retries after a failed connection or a server error', {
     min: 0,
   }),
-  retryDelayMs: number(250, 'milliseconds before the first of them, twice as many before each further one', { min: 0 }),
-  batchSize: integer(32, 'samples in one request', { min: 1 }),
-  maxAnswerBytes: integer(1 << 20, 'bytes of an answer, at most', { min: 100, max: 2 ** 30 }),
+  retryDelayMs: number(250, 'milliseconds before the first retry; they double for each further one', { min: 0 }),
+  batchSize: integer(32, 'samples per request', { min: 1 }),
+  maxAnswerBytes: integer(1 << 20, 'maximum of bytes of an answer', { min: 100, max: 2 ** 30 }),
 }
 
 /** A reward model behind HTTP, its address and its limits. */

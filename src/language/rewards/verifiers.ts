@@ -72,8 +72,8 @@ function report(isPassed: boolean, score: number, message: string): Verification
 export const lengthVerifier = defineVerifier({
   id: 'length',
   settings: {
-    minLength: integer(10, 'words at least', { min: 0 }),
-    maxLength: integer(500, 'words at most', { min: 1 }),
+    minLength: integer(10, 'least number of words', { min: 0 }),
+    maxLength: integer(500, 'largest number of words', { min: 1 }),
   },
   make: ({ minLength, maxLength }) => {
     if (minLength > maxLength) {
@@ -94,7 +94,7 @@ export const lengthVerifier = defineVerifier({
  */
 export const toxicityVerifier = defineVerifier({
   id: 'toxicity',
-  settings: { words: strings([], 'words or phrases that may not occur') },
+  settings: { words: strings([], 'forbidden words or phrases') },
   make: ({ words: list }) => {
     checkWords('toxicity.words', list)
     return (_, completion) => {
@@ -111,7 +111,7 @@ export const toxicityVerifier = defineVerifier({
  */
 export const coherenceVerifier = defineVerifier({
   id: 'coherence',
-  settings: { minCoherenceScore: number(0.5, 'share of distinct runs of three words, at least', { min: 0, max: 1 }) },
+  settings: { minCoherenceScore: number(0.5, 'least fraction of distinct trigrams of words', { min: 0, max: 1 }) },
   make:
     ({ minCoherenceScore }) =>
     (_, completion) => {
@@ -130,8 +130,8 @@ export const coherenceVerifier = defineVerifier({
 export const factualVerifier = defineVerifier({
   id: 'factual',
   settings: {
-    minFactualScore: number(0.6, 'share of the facts, at least', { min: 0, max: 1 }),
-    maxUncertaintyCount: integer(2, 'different hedging phrases, at most', { min: 0 }),
+    minFactualScore: number(0.6, 'least fraction of the facts', { min: 0, max: 1 }),
+    maxUncertaintyCount: integer(2, 'largest number of different hedging phrases', { min: 0 }),
     uncertaintyWords: strings(
       ['maybe', 'perhaps', 'possibly', 'probably', 'might', 'i think', 'i guess', "i'm not sure", 'i am not sure'],
       'phrases that count as hedging',
@@ -185,7 +185,7 @@ export const containsKeywords = defineVerifier({
   id: 'containsKeywords',
   settings: {
     keywords: strings([], 'words or phrases that should occur'),
-    all: boolean(true, 'all of them, and not just one'),
+    all: boolean(true, 'require all of them, not only one'),
   },
   make: ({ keywords, all }) => {
     checkWords('containsKeywords.keywords', keywords)

@@ -71,7 +71,7 @@ export async function jinjaTemplate(
     render(messages, { addGenerationPrompt = false, tools, variables: asked = {} } = {}) {
       checkArguments(name, asked, reads)
       if (tools !== undefined && !templates.has('tool_use') && !read.includes('tools')) {
-        throw new InputError(name, 'tools, of which it tells the model nothing', 'a template that reads tools')
+        throw new InputError(name, 'tools, which it does not show to the model', 'a template that reads tools')
       }
       const key = tools !== undefined && templates.has('tool_use') ? 'tool_use' : 'default'
       const template = templates.get(key)

@@ -184,7 +184,7 @@ const byteTemplate: ChatTemplate = {
   ...{ name: 'the template of bytes', isLocal: true },
   render(messages: readonly Message[], { addGenerationPrompt = false, tools }: RenderOptions = {}) {
     if (tools !== undefined) {
-      throw new InputError('the template of bytes', 'tools, of which it tells the model nothing', 'messages alone')
+      throw new InputError('the template of bytes', 'tools, which it does not show to the model', 'messages alone')
     }
     for (const { role } of messages) {
       if (!(ROLES as readonly string[]).includes(role)) {

@@ -248,7 +248,8 @@ function withoutPrefix(part: unknown): unknown {
 function idsOf(engine: Engine, text: string): number[] {
   const { ids, tokens } = engine.encode(text, { add_special_tokens: false })
   const at = ids.findIndex((id: number | undefined) => id === undefined)
-  if (at >= 0) throw new InputError(`text ${show(text)}`, show(tokens[at]), 'only what the tokenizer has tokens for')
+  if (at >= 0)
+    throw new InputError(`text ${show(text)}`, show(tokens[at]), 'only text that the tokenizer has tokens for')
   return ids
 }
 

@@ -15,9 +15,9 @@ export type Cell = 'Gru' | 'Lstm'
 export interface StepMemory {
   /** What was recorded for each step: numLanes × length × width. */
   readonly memory: Tensor
-  /** 1 where a step goes on from the one before, 0 where it takes `memory`; null where none goes on. */
+  /** 1 where a step continues the one before, 0 where it starts from `memory`; null if none continues. */
   readonly continues: Tensor | null
-  /** What a lane's first step goes on from, where it does: numLanes × width. */
+  /** The memory before a lane's first step, if it continues: numLanes × width. */
   readonly carried: Tensor | null
 }
 

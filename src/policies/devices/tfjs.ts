@@ -13,7 +13,7 @@ import { findPackage, type Installed, importPackage } from '../../base/files/pac
 export type Tf = typeof core
 /** The module namespace of tfjs-layers. */
 export type Layers = typeof layers
-/** Types of tensors and models, for whoever is handed them. */
+/** Types of tensors and models, for functions that receive them. */
 export type LayersModel = layers.LayersModel
 export type Tensor = core.Tensor
 export type Tensor2D = core.Tensor2D

@@ -47,7 +47,7 @@ export interface Network {
   readonly parameters: readonly NetworkParameter[]
   readonly memoryWidth: number
   forward(tf: Device['tf'], weights: Weights, seen: SeenSteps): Outputs
-  /** Variables of somebody's own that stand for the first parameters; for the others each policy makes its own. */
+  /** The user's variables for the first parameters; each policy makes its own for the others. */
   readonly variables?: readonly Variable[]
 }
 

@@ -24,9 +24,9 @@ export interface SeenSteps {
   readonly length: number
   /** What the lane remembers at each step, as it was recorded: numLanes × length × memoryWidth; null without a memory. */
   readonly memory: Tensor3D | null
-  /** 1 where a step goes on from the one before, 0 where it takes `memory`: numLanes × length; null where none goes on. */
+  /** 1 where a step continues the one before, 0 where it starts from `memory`: numLanes × length; null if none continues. */
   readonly continues: Tensor2D | null
-  /** What the first step goes on from, where it does: numLanes × memoryWidth. */
+  /** The memory before the first step, if it continues: numLanes × memoryWidth. */
   readonly carried: Tensor2D | null
 }
 

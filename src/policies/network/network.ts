@@ -21,7 +21,7 @@ export interface NetworkFunction {
   forward(tf: Tf, weights: Weights, observation: Tensor2D): NetworkResult
 }
 
-/** How a network of one's own is run. */
+/** How to run your own network. */
 export interface NetworkOptions {
   /** Default: the first device that can start. */
   device?: DeviceName
@@ -32,7 +32,7 @@ export interface NetworkOptions {
 }
 
 /**
- * A policy of one's own: a tfjs layers model, or a function of tensors. With one output it is a trunk, and gets an actor's
+ * Your own policy: a tfjs layers model, or a function of tensors. With one output it is a trunk, and gets an actor's
  * and a critic's head; with two these are logits (means of a box action) and values. Weights of a layers model start as
  * they are; those that are not trainable stay so.
  *

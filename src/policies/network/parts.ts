@@ -1,4 +1,4 @@
-/** The parts of which networks are made: dense and convolutional layers, recurrent cells, and one after another. */
+/** The parts of networks: dense and convolutional layers, recurrent cells, and sequences of them. */
 import type { Tensor2D, Tensor3D, Tensor4D } from '@tensorflow/tfjs-core'
 import { hasLayers, type LayerActivation, runBiasLayer, runDenseLayer } from '../devices/layers.ts'
 import { type Cell, hasRecurrence, recurrence } from '../devices/recurrent.ts'
@@ -205,7 +205,7 @@ function lastOf(tf: Tf, byStep: Tensor3D): Tensor2D {
   return tf.squeeze(tf.slice(byStep, [0, byStep.shape[1] - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
 }
 
-/** What each lane remembers before step t: what the step before left, or what was recorded where it does not go on. */
+/** Each lane's memory before step t: that of the step before, or the recorded one if the step does not continue it. */
 function memoryBefore(tf: Tf, { memory, continues }: SeenSteps, t: number, after: Tensor2D | null): Tensor2D {
   const recorded = tf.squeeze(tf.slice(memory!, [0, t, 0], [-1, 1, -1]), [1]) as Tensor2D
   if (after === null || continues === null) return recorded

@@ -11,7 +11,7 @@ import { type DeviceHolder, networkModel } from './device-policy.ts'
 import type { ImageShape } from './parts.ts'
 
 const shared = {
-  device: choice('best', ['best', ...deviceNames], 'where the network runs; best: the first of them that can start'),
+  device: choice('best', ['best', ...deviceNames], 'device of the network; best: the first one that can start'),
   logStd: number(0, 'starting log standard deviation of a continuous action'),
 }
 const denseSettings = {
@@ -80,10 +80,10 @@ export const recurrent = defineFactory(
     id: 'recurrent',
     module: import.meta.url,
     settings: {
-      cell: choice('gru', ['gru', 'lstm'], 'what remembers'),
+      cell: choice('gru', ['gru', 'lstm'], 'the recurrent cell'),
       units: integer(64, 'units of the cell', { min: 1 }),
       sequenceLength: integer(16, 'rows of a training sequence; numSteps is a multiple of it', { min: 1 }),
-      burnIn: integer(0, 'rows before a sequence that only bring the memory up to date', { min: 0 }),
+      burnIn: integer(0, 'burn-in: rows before a sequence that only update the memory', { min: 0 }),
       ...denseSettings,
       hidden: sizes([64], 'units of each layer before the cell'),
       filters: sizes([], 'filters of convolutions before the layers'),

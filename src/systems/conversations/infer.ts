@@ -88,7 +88,7 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   conversation.token[at] = token
   conversation.lossMask[at] = isLearned ? 1 : 0
   conversation.logprob[at] = block.logprob[i]!
-  // Nobody knows which weights chose a token without a log-probability: the trainer's stand for both.
+  // It is unknown which weights chose a token without a log-probability: the trainer's are used for both.
   conversation.version[at] = Number.isNaN(block.logprob[i]!) ? -1 : block.version[i]!
   // A version is what tells a token of which nothing is learned from those of a prompt: the cohort's, where the engine has none.
   if (!isLearned && block.version[i] === -1 && !Number.isNaN(block.logprob[i]))
@@ -140,7 +140,7 @@ function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
     return
   }
   const isOfBudget = conversation.length[n]! - conversation.turnStart[n]! >= conversation.budget[n]!
-  // What was broken off with room left is submitted again by the next tick, with what it came to.
+  // The next tick submits an aborted turn with room left again, with its tokens so far.
   if (reason === 'aborted' && !isOfBudget && conversation.length[n]! < cohort.context) {
     breaks[n] = breaks[n]! + 1
     if (breaks[n] === BREAKS_MAX) fail(cohort, n, `broke the turn off ${BREAKS_MAX} times without a token`)
@@ -155,7 +155,7 @@ function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
 /** How often a turn may be broken off before another token: an engine that always does would be asked forever. */
 const BREAKS_MAX = 8
 
-/** Ends the conversation in lane n: its last turn could not be generated, so what it is worth cannot be told. */
+/** Ends the conversation in lane n: its last turn could not be generated, so its reward is unknown. */
 function fail({ conversation, replies, engine, breaks }: ConversationCohort, n: number, error: string): void {
   conversation.phase[n] = ConversationPhase.ended
   conversation.stopReason[n] = stopReasons.indexOf('aborted')

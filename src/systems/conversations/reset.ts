@@ -10,7 +10,7 @@ import { settleSpeakers } from '../../world/conversations/population.ts'
  * Lanes that are there and free take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
  * each for a whole group.
  *
- * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can decode does.
+ * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that every lane that can decode does.
  */
 export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
   settleSpeakers(cohort)

@@ -42,7 +42,7 @@ export function stepConversations(_: Kernels, cohort: ConversationCohort): void 
   }
 }
 
-/** In a function of its own, so that ticks in which nobody is asked make no closures. */
+/** A separate function, so that ticks without replies make no closures. */
 function askTogether(cohort: ConversationCohort, size: number | 'group'): void {
   const waiting = Array.from({ length: cohort.numLanes }, (_, n) => n).filter((n) => isToBeAsked(cohort, n))
   for (const lanes of batchesOf(cohort, waiting, size)) ask(cohort, lanes)
@@ -61,7 +61,7 @@ function batchesOf(cohort: ConversationCohort, waiting: readonly number[], size:
   const { conversation, groupSize, pending } = cohort
   const { group, member } = conversation
   const lanes = waiting.toSorted((a, b) => group[a]! - group[b]! || member[a]! - member[b]!)
-  const isTaken = pending.some((owed) => owed !== null && owed.reply !== null) // Its lane goes on in this tick.
+  const isTaken = pending.some((owed) => owed !== null && owed.reply !== null) // Its lane continues in this tick.
   const mayWait = canGoOn(cohort) || isTaken
   if (size !== 'group') {
     const end = mayWait ? lanes.length - (lanes.length % size) : lanes.length
@@ -103,7 +103,7 @@ function arrived(replies: readonly Reply[], count: number): PendingReply[] {
   return checkedAll(replies, count).map((reply) => ({ reply, arrival: Promise.resolve(), cancel() {} }))
 }
 
-/** Replies that come together: in all lanes at once, so that none is taken without the others. */
+/** Replies to several lanes at once, so that none is used without the others. */
 function awaited(
   promise: Promise<readonly Reply[]>,
   stop: AbortController,
@@ -136,7 +136,7 @@ function awaited(
   return owed
 }
 
-/** As many replies as there are turns: which belongs to what is not known where some lack. */
+/** Checks that there is one reply per turn: with fewer it is unknown which reply belongs to which turn. */
 function checkedAll(replies: readonly Reply[], count: number): Reply[] {
   if (Array.isArray(replies) && replies.length === count) return replies.map(checked)
   const got = Array.isArray(replies) ? `${replies.length} replies` : show(replies)

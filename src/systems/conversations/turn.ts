@@ -1,4 +1,4 @@
-/** A lane's turns, as the environment is told of them: the one that is over, and those before it. */
+/** A lane's turns in the form that the environment gets: the finished one, and those before it. */
 import { InputError } from '../../base/errors.ts'
 import { type PastTurn, stopReasons, type Turn } from '../../environments/text.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
@@ -59,7 +59,7 @@ function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn
 
 /** Where in a row the tokens lie that the model chose in that turn. */
 function spanOfTurn({ turn, lossMask, version, candidateCount }: Segment, number: number): [from: number, to: number] {
-  // What is not learned of the model has a version, or nobody knows from how many tokens it was drawn.
+  // Tokens of the model that are not trained on have a version, or an unknown number of candidates.
   const isChosen = (t: number) => lossMask[t] === 1 || version[t] !== -1 || candidateCount?.[t] === -1
   let from = 0
   while (from < turn.length && !(turn[from] === number && isChosen(from))) from++

@@ -1,4 +1,4 @@
-/** Systems of one's own among the four: each before or after one of them, in the order in which the cohort has them. */
+/** The user's own systems among the four: each before or after one of them, in the cohort's order. */
 import { InputError } from '../../base/errors.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'

@@ -35,7 +35,7 @@ export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   beginEpisodes(cohort, cohort.environmentLanes.died.length === 0 ? count : leaveAbsent(cohort, count), 'current')
 }
 
-/** Leaves those lanes of the first `count` of the list out in which nobody is. Returns how many are left. */
+/** Removes absent lanes from the first `count` of the list. Returns how many remain. */
 function leaveAbsent({ laneList, episode }: EpisodeCohort, count: number): number {
   let left = 0
   for (let i = 0; i < count; i++) {
@@ -132,7 +132,7 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  * is truncated, and valued as such. After a rollout's last tick that rollout stays as it is: its last rows are valued as those
  * of episodes that go on, which comes to the same.
  *
- * @throws InputError where one of them is not, before any is told; or where other threads are in the middle of a rollout.
+ * @throws InputError if one of them is not, before any is restarted; or if other threads are in the middle of a rollout.
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   checkGiven('cohort of restart', cohort, ['episode'])
@@ -150,7 +150,7 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     const game = n - (n % numAgents)
     for (let agent = game; numAgents > 1 && agent < game + numAgents; agent++) {
       if (told.includes(agent)) continue
-      throw new InputError(`lanes of cohort ${name}`, `${n} without ${agent}`, 'all agents of a game')
+      throw new InputError(`lanes of cohort ${name}`, `${n} without ${agent}`, 'all players of a game')
     }
     if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'one that is there')
   }
@@ -173,11 +173,11 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   }
 }
 
-/** Ends the episode of lane n at its last row, with what it has seen since. */
+/** Ends the episode of lane n at its last row, with the observation after it. */
 function cut(cohort: EpisodeCohort, n: number): void {
   const { windows, t, environmentLanes } = cohort
   const { valid, terminated, truncated } = windows.transition[t - 1]!
-  if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== 0) return // The row is of no episode that goes on.
+  if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== 0) return // The row belongs to no running episode.
   truncated[n] = 1
   listToValue(environmentLanes.kernels, cohort, t - 1, Listed.truncated, n, n + 1)
   listFinal(environmentLanes.kernels, cohort, t - 1, Listed.truncated, n, n + 1)

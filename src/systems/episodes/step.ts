@@ -32,7 +32,7 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   environmentLanes.actionMask = actionMask.next
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
-  if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
+  if (cohort.late.size > 0) cohort.late.clear() // The environment marks waiting lanes again.
   let returned: unknown
   try {
     returned =
@@ -54,7 +54,7 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (environment.numAgents !== undefined) checkGames(cohort, environment.numAgents)
 }
 
-/** @throws InputError where the episode of one agent of a game is over, and that of another goes on. */
+/** @throws InputError if the episode of one player of a game is over and another's continues. */
 function checkGames(cohort: EpisodeCohort, numAgents: number): void {
   const { transition, from, to } = cohort
   const { terminated, truncated } = transition
@@ -65,12 +65,12 @@ function checkGames(cohort: EpisodeCohort, numAgents: number): void {
     throw new InputError(
       `environment ${cohort.environment.id}`,
       got,
-      `one for all its ${numAgents} agents, or for none`,
+      `one for all its ${numAgents} players, or for none`,
     )
   }
 }
 
-/** @throws InputError where an environment wrote that a lane died whose episode goes on, or a flag that is none. */
+/** @throws InputError if a lane died whose episode continues, or if a flag is neither 0 nor 1. */
 function checkLives(cohort: EpisodeCohort): void {
   const { transition, environmentLanes, episode, from, to } = cohort
   const { terminated, truncated } = transition
@@ -102,7 +102,7 @@ function applyActions(kernels: Kernels, cohort: EpisodeCohort): void {
   }
 }
 
-/** Lanes whose episode is over: with next-step they begin a new one now; else they go on seeing what they saw. */
+/** Lanes whose episode is over: with next-step they begin a new one now; otherwise they keep their observation. */
 function settleObservations(kernels: Kernels, cohort: EpisodeCohort): void {
   const { laneList, episode, from, to, autoreset } = cohort
   const count = kernels.listPhase(laneList, episode.phase, Phase.ended, from, to)
@@ -113,7 +113,7 @@ function settleObservations(kernels: Kernels, cohort: EpisodeCohort): void {
   }
 }
 
-/** Rows of lanes that wait for their environment are nobody's, and show what the lanes saw. */
+/** Rows of lanes that wait for their environment are not valid, and keep the observation. */
 function settleLate({ late, transition, observation, actionMask, numLanes }: EpisodeCohort): void {
   const { valid, reward, terminated, truncated } = transition
   for (const n of late.rows()) {

@@ -25,7 +25,7 @@ export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // All that are truncated are among them.
 }
 
-/** Counts who was born, and notes who has died, of the lanes that acted. */
+/** Counts births and marks deaths of the lanes that acted. */
 function closeLives({ transition, episode, population, from, to }: EpisodeCohort): void {
   const { died, births, offspring } = population
   for (let n = from; n < to; n++) {

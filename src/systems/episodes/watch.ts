@@ -43,7 +43,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   readonly number: number
   readonly #cohort: EpisodeCohort
   readonly #isAlone: boolean
-  /** Whether nobody but the environment and the systems writes what lanes see: no systems of one's own, and no births. */
+  /** Whether only the environment and the four systems write observations: no own systems, and no births. */
   readonly #isSole: boolean
   /** The rows that the last step had to write, and what they show since the last call. */
   readonly #acted: Uint8Array
@@ -123,7 +123,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     })
   }
 
-  /** Calls the environment, and counts what is copied for it. */
+  /** Calls the environment, and counts the copies made for it. */
   #watch(call: Call, run: () => unknown): unknown {
     const columns = call.isAsked === null ? Object.values(call.aside) : Object.values(writtenOf(this))
     this.#bytes += columns.reduce((sum, { byteLength }) => sum + byteLength, 0)

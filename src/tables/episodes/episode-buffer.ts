@@ -10,7 +10,7 @@ import { checkTrajectory, type Trajectory } from '../trajectories/trajectory.ts'
 
 /** One turn: what the model saw, what it said, and what came of it. */
 export interface EpisodeTurn {
-  /** Ids of all that the model saw, from the episode's beginning: what stands there already, and what is new. */
+  /** All ids that the model saw, from the episode's beginning: the earlier ones, and the new ones. */
   readonly observation: readonly number[]
   /** Ids that the model said. */
   readonly action: readonly number[]
@@ -40,7 +40,7 @@ export interface StepColumns {
 export interface StepSequences extends StepColumns {
   readonly batchSize: number
   readonly seqLen: number
-  /** 1 where there is a step, 0 where the sequence was filled up: what stands in the other columns there means nothing. */
+  /** 1 for a step, 0 for padding: the other columns have no meaning there. */
   readonly validMask: Uint8Array
 }
 
@@ -57,7 +57,7 @@ interface OpenEpisode {
   hasLogprob: boolean
 }
 
-/** Episodes, the oldest of which go when there are more than `maxEpisodes`. */
+/** The last `maxEpisodes` episodes; older ones are dropped. */
 export class EpisodeBuffer {
   readonly maxEpisodes: number
   /** What the reward of an episode that is added turn by turn is of its turns'. */
@@ -139,7 +139,7 @@ export class EpisodeBuffer {
     for (const [prompt, { promptId }] of this.#prompts) if (!kept.has(promptId)) this.#prompts.delete(prompt)
   }
 
-  /** Forgets the episode that has not ended, and those who added its turns begin another. */
+  /** Drops the unfinished episode; the next turn begins another. */
   dropOpen(): void {
     this.#open = null
   }

@@ -18,7 +18,7 @@ export interface EpisodeSpaces {
   readonly actionSpace: Space
 }
 
-/** What the metadata of a table say where nobody knows the log-probabilities of its actions; its column has 0 then. */
+/** The mark in a table's metadata for unknown log-probabilities of its actions; its column is then 0. */
 export const UNKNOWN_LOGPROB = { logprob: 'unknown' } as const
 
 /** An episode as a file has it: lists of T steps, and T + 1 observations, of which a terminated episode may lack the last. */

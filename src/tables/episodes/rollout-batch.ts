@@ -34,8 +34,8 @@ export interface BatchMetadata {
 }
 
 /**
- * Makes a batch of samples, whatever their order: it is the same whoever was done first, and groups stay together.
- * @throws InputError where there is none, one is there twice, or one's columns differ in length.
+ * Makes a batch of samples. The batch does not depend on their order, and groups stay together.
+ * @throws InputError if there is no sample, a sample occurs twice, or its columns differ in length.
  */
 export function convertToBatch(
   samples: readonly Sample[],

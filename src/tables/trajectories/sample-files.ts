@@ -7,7 +7,7 @@ import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopRea
 import { readJsonLines, writeJsonLines } from '../json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
 
-/** A sample's lists of numbers, and what null stands for in each of them. What may not be unknown becomes NaN, and is refused. */
+/** A sample's lists of numbers, and the meaning of null in each. Where unknown values are not allowed, null becomes NaN, which is refused. */
 const LISTS = {
   tokens: Number.NaN,
   lossMask: Number.NaN,
@@ -101,7 +101,7 @@ const UNKNOWN = ['error', 'ignore', 'keep'] as const
  * TRL or verl: `prompt` and `response` at least. Samples that were written without their tokens have none. Lists that are as long
  * as `responseLength`, or as the completion's ids, are of the response alone. A file without `source` is one by its path. Where
  * it has no `promptId` prompts are told apart by their words, and where it has no `groupIndex` the samples of a prompt are one
- * group, of which a warning tells.
+ * group, and a warning reports it.
  * @throws InputError with the number of the line that is not JSON, or not a sample; and for an unknown option.
  */
 export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOptions = {}): Promise<Sample[]> {
@@ -151,7 +151,7 @@ function columnsOf(value: unknown, place: string, unknown: (typeof UNKNOWN)[numb
       throw new InputError(`${place}, ${words[column]} and ${word}`, 'two values', `one ${column}`)
     }
   }
-  // Slime's versions are those of its calls, not of the tokens: which token is of which nobody knows.
+  // Slime's versions are those of its calls, not of the tokens: the version of each token is unknown.
   const { weightVersions } = line
   if (Array.isArray(weightVersions) && weightVersions.some((version) => typeof version === 'string')) {
     kept.weightVersions = weightVersions

@@ -30,7 +30,7 @@ export interface Sample {
   readonly id: string
   /** Its place among the samples that it was made with. */
   readonly index: number
-  /** What it is from, as trajectories have it. A group is (source, epoch, promptId, groupIndex). */
+  /** The source, as in trajectories. A group is (source, epoch, promptId, groupIndex). */
   readonly source?: string
   readonly epoch: number
   readonly promptId: number
@@ -49,7 +49,7 @@ export interface Sample {
   readonly lossMask: ArrayLike<number>
   /** Log-probability under the distribution that the token was drawn from, in nats; NaN where none is recorded. */
   readonly rolloutLogProbs: ArrayLike<number>
-  /** Number of the weights that chose the token; −1 where none did, or nobody knows. */
+  /** Version of the weights that chose the token; −1 if none did, or if it is unknown. */
   readonly weightVersions: ArrayLike<number>
   /** The turn that the token belongs to, from 0. */
   readonly turn: ArrayLike<number>
@@ -65,12 +65,12 @@ export interface Sample {
   /** Null where it cannot be told, and why. */
   readonly reward: number | null
   readonly error: string | null
-  /** What each turn was worth; NaN where that could not be told. Missing: nobody kept it. */
+  /** The reward of each turn; NaN if unknown. Missing: not recorded. */
   readonly turnReward?: ArrayLike<number>
   /** What the reward is made of, by name. */
   readonly score: Readonly<Record<string, number | null>>
   readonly status: Status
-  /** Why the last turn ended; null while it goes on. */
+  /** Why the last turn ended; null while it is running. */
   readonly stopReason: StopReason | null
   /** The example's other columns, and whatever else a user keeps. */
   readonly metadata: Readonly<Record<string, unknown>>
@@ -226,7 +226,7 @@ export function samplesOf(
 }
 
 /**
- * Trajectories that were read from files as samples, with the words that stand there.
+ * Trajectories from files as samples, with the files' texts.
  * @throws InputError for files without the words of completions, as those of older versions.
  */
 export function samplesOfFile(given: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {

@@ -37,7 +37,7 @@ export interface TrajectoryColumns {
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly error: readonly (string | null)[]
-  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; none where nobody kept it. */
+  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; none if not recorded. */
   readonly turnReward: Float64Array
   readonly turnRewardOffsets: Int32Array
   /** NaN where the trajectory has none yet. */
@@ -307,7 +307,7 @@ export class Trajectories {
     }
   }
 
-  /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on who was done first. */
+  /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on which finished first. */
   order(): number[] {
     const { promptId, epoch, group, member } = this.#log.columns
     const source = this.#source

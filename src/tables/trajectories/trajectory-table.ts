@@ -28,11 +28,11 @@ export interface TextOrigin {
 export interface TrajectoryWords {
   /** As JSON: a text, or messages. */
   readonly prompt: string
-  /** The right answer; null where there is none, or nobody says. */
+  /** The right answer; null if there is none, or if it is unknown. */
   readonly answer: string | null
-  /** All that was said after the prompt; null where nobody says. */
+  /** The text after the prompt; null if unknown. */
   readonly completion: string | null
-  /** What each token says, '' where a character goes on; null where nobody says. */
+  /** The text of each token, '' inside a character; null if unknown. */
   readonly tokenTexts: readonly string[] | null
 }
 
@@ -185,7 +185,7 @@ function batchOf(
   return table
 }
 
-/** A list of texts a row, null where nobody says them. */
+/** A list of texts per row, null if unknown. */
 function listsOfTexts(arrow: typeof Arrow, said: readonly TrajectoryWords[]): Arrow.Data {
   const texts = said.flatMap(({ tokenTexts }) => tokenTexts ?? [])
   const ends = new Int32Array(texts.length + 1)

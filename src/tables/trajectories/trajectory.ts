@@ -27,7 +27,7 @@ export interface Trajectory {
   /** Null where it could not be told, and why. */
   readonly reward: number | null
   readonly error: string | null
-  /** What each turn was worth, of which the reward is made; NaN where that could not be told. Missing: nobody kept it. */
+  /** The reward of each turn, from which the reward is made; NaN if unknown. Missing: not recorded. */
   readonly turnReward?: ArrayLike<number>
   /** What the reward is made of, by name; null where that could not be told. */
   readonly components: Readonly<Record<string, number | null>>
@@ -40,7 +40,7 @@ export interface Trajectory {
    * be where `version` is −1: nobody drew the token, or nobody kept what it was. Never 0, which says that it was certain.
    */
   readonly logprob: ArrayLike<number>
-  /** Number of the weights that chose it; −1 where none did, or nobody knows which. */
+  /** Version of the weights that chose the token; −1 if none did, or if it is unknown. */
   readonly version: ArrayLike<number>
   /** The turn that it belongs to, from 0. */
   readonly turn: ArrayLike<number>
@@ -137,7 +137,7 @@ export function checkCandidates(
   throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
 }
 
-/** How far above 0 the log-probability of a choice may be, in nats: rounding of whoever computed it. */
+/** How far above 0 a log-probability may be, in nats, because of rounding. */
 export const LOGPROB_MAX = 1e-4
 
 /** The largest number of an Int32Array. */

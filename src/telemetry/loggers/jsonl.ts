@@ -12,8 +12,8 @@ export const jsonl = defineLogger({
   id: 'jsonl',
   settings: {
     path: text('', "the file; empty: log.jsonl in the run's folder"),
-    maxBytes: integer(64 * 2 ** 20, 'bytes at which a new file is begun', { min: 1 }),
-    kept: integer(8, 'older files that are kept', { min: 0 }),
+    maxBytes: integer(64 * 2 ** 20, 'bytes after which a new file begins', { min: 1 }),
+    kept: integer(8, 'number of older files to keep', { min: 0 }),
   },
   async open({ path: told, maxBytes, kept }, training) {
     const path = await placeOf('jsonl', told, training, 'log.jsonl')

@@ -15,8 +15,11 @@ const STATUS: Readonly<Record<LoggedEnd, string>> = { complete: 'FINISHED', inte
 export const mlflow = defineLogger({
   id: 'mlflow',
   settings: {
-    url: text('http://127.0.0.1:5000', 'the server; a token, if it asks for one, is read from MLFLOW_TRACKING_TOKEN'),
-    experiment: text('colonnade', 'the experiment, which is made where there is none of this name'),
+    url: text(
+      'http://127.0.0.1:5000',
+      'address of the server; its token, if needed, is read from MLFLOW_TRACKING_TOKEN',
+    ),
+    experiment: text('colonnade', 'name of the experiment, which is created if missing'),
   },
   async open({ url, experiment }, { name, settings }) {
     const apiKey = environmentVariable('MLFLOW_TRACKING_TOKEN') ?? ''

@@ -7,8 +7,8 @@ import { defineLogger, type LogEntry, type LoggedTraining } from './logger.ts'
 export const prometheus = defineLogger({
   id: 'prometheus',
   settings: {
-    port: integer(9464, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
-    host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+    port: integer(9464, 'port to listen at; 0: any free port', { min: 0, max: 65_535 }),
+    host: text('127.0.0.1', 'address to listen at; 127.0.0.1: reachable from this machine only'),
   },
   async open({ port, host }, training) {
     let newest: LogEntry | undefined

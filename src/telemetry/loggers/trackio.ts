@@ -11,7 +11,7 @@ const TOKEN = 'TRACKIO_WRITE_TOKEN'
 export const trackio = defineLogger({
   id: 'trackio',
   settings: {
-    url: text('http://127.0.0.1:7860', `the server; it may ask for a token, which is read from ${TOKEN}`),
+    url: text('http://127.0.0.1:7860', `address of the server; its token, if needed, is read from ${TOKEN}`),
     project: text('colonnade', 'the project'),
   },
   open({ url, project }, { name, settings, done }) {

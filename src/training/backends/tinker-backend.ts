@@ -42,13 +42,13 @@ import { findReduction, samplesByLearner } from './tinker-probes.ts'
 
 const settings = {
   ...tinkerSettings,
-  baseModel: text('', "the base model by the service's name; default the first that it has"),
+  baseModel: text('', "the service's name of the base model; default: its first model"),
   reduction: choice(
     'ask',
     ['ask', 'sum', 'mean'],
-    'how the service adds up the losses of tokens: their sum, as the protocol says; the mean of the sequences’ means; or it is found out where the service tells norms of gradients, and else taken to be the sum',
+    'how the service combines the losses of tokens: their sum, as in the protocol; the mean of the sequences’ means; ask: find out if the service returns gradient norms, otherwise assume the sum',
   ),
-  seed: integer(0, "keys the adapter's first weights, which the service makes", { min: 0, max: 2 ** 31 - 1 }),
+  seed: integer(0, "seed of the adapter's first weights, which the service makes", { min: 0, max: 2 ** 31 - 1 }),
 }
 
 /** What `tinkerBackend` is told. */
@@ -177,7 +177,7 @@ class TinkerWork implements BackendWork {
     const byEntropy = dEntropy.findIndex((value) => value !== 0)
     if (byEntropy >= 0) {
       const got = `a derivative by the entropy, ${dEntropy[byEntropy]} at ${byEntropy}`
-      throw new InputError(this.#subject, got, 'those by log-probabilities alone: the service tells no entropies')
+      throw new InputError(this.#subject, got, 'a loss of log-probabilities only: the service returns no entropies')
     }
     let logprob: Float32Array | null = null
     if ((await this.#sums()) === 'mean') {
@@ -409,7 +409,7 @@ function chunksOf(subject: string, datums: readonly Datum[], most: { datums: num
     const text = JSON.stringify(datum)
     // What is no number has no JSON, and would arrive as null.
     if (/[[,]null[,\]]/.test(text)) {
-      throw new InputError(subject, 'a number of a loss that is not finite', 'finite log-probabilities and derivatives')
+      throw new InputError(subject, 'a loss value that is not finite', 'finite log-probabilities and derivatives')
     }
     if (text.length > most.bytes) {
       throw new InputError(subject, `a sequence of ${text.length} bytes`, `at most ${most.bytes}, as the service takes`)

@@ -12,19 +12,17 @@ import type { CurvePoint } from '../../telemetry/curves.ts'
 export const judgeSettings = {
   evaluateEvery: integer(
     0,
-    'updates between evaluations of the weights as they stand, on seeds that the training does not use; the best are kept as a checkpoint; 0: none',
+    'updates between evaluations of the current weights, on seeds that the training does not use; the best checkpoint is kept; 0: no evaluations',
     { min: 0 },
   ),
-  evaluateEpisodes: integer(20, 'episodes, or conversations, of each evaluation', { min: 1 }),
+  evaluateEpisodes: integer(20, 'episodes or conversations per evaluation', { min: 1 }),
   stopAt: optionalNumber(
     null,
-    "the mean of an evaluation at which the training stops, such as the environment's threshold; null: at no mean",
+    "mean of an evaluation at which the training stops, such as the environment's threshold; null: none",
   ),
-  patience: integer(
-    0,
-    'evaluations that are not better than the best before them, in a row, after which the training stops; 0: it goes on',
-    { min: 0 },
-  ),
+  patience: integer(0, 'number of evaluations in a row without a new best after which the training stops; 0: never', {
+    min: 0,
+  }),
 } satisfies Settings
 
 /** The values of `judgeSettings`. */

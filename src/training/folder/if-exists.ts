@@ -30,7 +30,7 @@ export const IF_EXISTS = ['number', 'resume', 'replace', 'refuse'] as const sati
 export const ifExistsSetting = choice(
   'number',
   IF_EXISTS,
-  'where out=DIR holds a run: number: take the first free of DIR-2, DIR-3, …; resume: go on in DIR; replace: remove that run; refuse: end with an error',
+  'if out=DIR already has a run: number: use the first free of DIR-2, DIR-3, …; resume: continue it; replace: delete it; refuse: end with an error',
 )
 
 /** @throws InputError for anything else. */

@@ -141,7 +141,11 @@ export class Ownership {
     if (await isThere(this.#claim)) return
     const [other] = await claimsIn(this.#folder)
     const got = other === undefined ? 'a claim that somebody removed' : `a folder that was taken by ${describe(other)}`
-    throw new InputError(`run ${this.#folder}`, got, 'the claim of this process, which had shown no life for long')
+    throw new InputError(
+      `run ${this.#folder}`,
+      got,
+      'the claim of this process, which showed no sign of life for a long time',
+    )
   }
 
   /** Somebody else may have the folder from now on. */

@@ -30,13 +30,13 @@ export interface EpisodeProgress {
   readonly solvedAtStep: number | null
   /** Seconds of training at the end of the rollout in which it did, or null. */
   readonly solvedAtSeconds: number | null
-  /** Who is there, and who came and went. */
+  /** Numbers of present lanes, births and deaths. */
   readonly population: PopulationProgress
 }
 
 /** Who came to a cohort and went from it so far. */
 export interface PopulationProgress {
-  /** Lanes that are there now. */
+  /** Present lanes. */
   readonly present: number
   /** Births and deaths in the environment. */
   readonly born: number

@@ -27,7 +27,7 @@ export interface CollectorProgress {
   readonly rolloutAgeSeconds: AgeSpread
   /** Groups that were whole when the update took its own, and wait for a later one. */
   readonly queueDepth: number
-  /** Seconds in which a lane had no conversation to go on with since the update before, mean of all lanes. */
+  /** Seconds since the last update in which a lane had no conversation, mean of all lanes. */
   readonly lanesIdleSeconds: number
 }
 
@@ -46,12 +46,12 @@ export interface SavedCollector {
 
 export interface Collector {
   readonly progress: CollectorProgress
-  /** In the middle of a tick: there is no state from which to go on. */
+  /** In the middle of a tick: there is no state to continue from. */
   readonly isMidway: boolean
   /** Whether the conversations of the last update have all been learned from. */
   readonly isBetweenUpdates: boolean
   /**
-   * Collects what the next update learns from, and goes on where it was stopped before; false where the signal stops it.
+   * Collects the groups of the next update, and continues where it was stopped; false if the signal stops it.
    * @throws RolloutStarvedError where more groups are dropped than may be.
    */
   collect(signal: AbortSignal | undefined): Promise<boolean>
@@ -61,7 +61,7 @@ export interface Collector {
    * @throws RolloutStarvedError where more groups are dropped than may be.
    */
   beside<T>(work: () => Promise<T>): Promise<T>
-  /** The rows of the cohort's trajectories that are learned from, in an order that does not depend on who was done first. */
+  /** The rows of the cohort's trajectories to train on, in an order that does not depend on which finished first. */
   rows(): number[]
   /**
    * Holds the engine to the weights that it was given, before it is given others: what was collected and may be of other ones is
@@ -71,7 +71,7 @@ export interface Collector {
   prove(): Promise<void>
   /** Tells that an update was made of them: the next call of `collect` begins another. */
   learned(): void
-  /** Waits no longer for what environments owe: conversations under way ask again when they go on. */
+  /** Drops pending replies of environments: running conversations ask again when they continue. */
   close(): void
   saved(): SavedCollector
   restore(saved: SavedCollector): void

@@ -69,7 +69,7 @@ export interface ConversationTrainingOptions {
 }
 
 /**
- * Gives a cohort of conversations a backend that learns. What is returned binds it, when all who need columns have said so.
+ * Gives a cohort of conversations a backend that learns. The returned function binds it, when all columns are planned.
  * @throws InputError if the world's memory is taken already, or the algorithms do not fit the cohort or one another.
  */
 export function reserveConversations(
@@ -221,11 +221,11 @@ export class ConversationTraining implements Training<TextMetrics> {
       await this.#waiting
       await this.#team?.wake()
       if (engine.version !== version) await publishWeights(this.#parts, version)
-      const started = performance.now() // When the workers are there.
+      const started = performance.now() // When the workers have started.
       const { clock } = this.world
       if (this.#isUnderWay) clock.charge(Work.waiting)
       else clock.start()
-      clock.rest() // Until the next tick nobody looks whether it goes on.
+      clock.rest() // Nothing checks the progress until the next tick.
       this.#isUnderWay = true
       const metrics = await phase.advance(signal)
       this.#seconds += (performance.now() - started) / 1000
@@ -235,7 +235,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       checkMetricNames(`${told.phase} metrics`, phase.metrics, metricsLine(told))
       return told
     } catch (error) {
-      // Weights and optimizer stand in their columns as before the gradient at which the threads parted.
+      // The columns of weights and optimizer are as before the gradient in which the threads failed.
       if (error instanceof Aborted) this.#parts.backend.takeUpColumns?.()
       throw this.#team === null ? error : this.#team.fail(error)
     } finally {

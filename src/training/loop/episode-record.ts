@@ -8,7 +8,7 @@ import type { RunRecord } from '../folder/run-folder.ts'
 import { compare } from '../folder/snapshot.ts'
 import type { Agent } from './agents.ts'
 
-/** What is kept of a cohort by its agents, the first of which has its first set of weights; `counts` are those of the training. */
+/** The record of a cohort's learners, the first of which has the first set of weights; `counts` are those of the training. */
 export function recordOfAgents(
   agents: readonly Agent[],
   worldSeed: number,

@@ -47,7 +47,7 @@ import type { Goal, SavedTraining, Training } from './training.ts'
 export interface EpisodeTrainingOptions {
   /** Keep every interval of work. */
   readonly profile: boolean
-  /** Where each thread says that it goes on: a mark of its clock at a time. */
+  /** Shows each thread's progress: one mark of its clock at a time. */
   readonly beats: Int32Array
   /** How many rollouts have columns; undefined where all threads collect, then all learn. */
   readonly numBuffers: number | undefined
@@ -56,7 +56,7 @@ export interface EpisodeTrainingOptions {
 }
 
 /**
- * Gives the world's cohorts recorders and learners. What is returned binds them, when all who need columns have said so.
+ * Gives the world's cohorts recorders and learners. The returned function binds them, when all columns are planned.
  * @throws InputError if the world's memory is taken already, or an algorithm does not fit its cohort.
  */
 export function reserveEpisodes(
@@ -84,7 +84,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #learning: readonly EpisodeCohort[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  /** What the workers are told at the start of an update: what `program` reads first. */
+  /** The command for the workers at the start of an update: `program` reads it first. */
   readonly #command = new Float64Array(new SharedArrayBuffer(40))
   readonly #watched = new WatchedRollouts()
   /** Each thread's intervals of work, if they are kept. */
@@ -96,7 +96,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #team: Team | undefined
   /** The threads that collect while others learn; undefined where all do both, and in a worker. */
   readonly #actors: Actors | undefined
-  /** What the other threads are told of it. */
+  /** The part of it that other threads get. */
   readonly #ordered: OrderedTraining
   #failure: unknown
   /** Rejects the promise that `advance` waits beside. */
@@ -177,7 +177,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     }
-    // As many as there will be if as many lanes are there as now.
+    // Assumes that the number of present lanes stays.
     const stepsPerUpdate = this.#stepsOf(({ population }) => population.present[0]!)
     return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
   }
@@ -187,15 +187,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#learning.reduce((sum, cohort) => sum + lanes(cohort) * cohort.numSteps, 0)
   }
 
-  /** @throws InputError where nobody is there to learn from. */
+  /** @throws InputError if no lane is present to train on. */
   #refuseExtinct(): void {
     for (const cohort of this.#learning) {
       if (cohort.population.present[0] !== 0) continue
-      throw new InputError(
-        `cohort ${cohort.name}`,
-        'no lane that is there',
-        'at least one to learn from: spawn(cohort)',
-      )
+      throw new InputError(`cohort ${cohort.name}`, 'no present lane', 'at least one to train on: spawn(cohort)')
     }
   }
 
@@ -211,7 +207,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#actors?.close()
   }
 
-  /** As `close`; when it settles nobody writes in the lanes' columns any more. */
+  /** Like `close`; when it settles, no thread writes the lanes' columns any more. */
   async halt(): Promise<void> {
     this.close()
     await this.#actors?.halt()
@@ -263,7 +259,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const abandoned = new Promise<never>((_, reject) => {
       this.#abandon = reject
     })
-    abandoned.catch(() => {}) // Where nothing is awaited nobody needs to hear of it.
+    abandoned.catch(() => {}) // Prevents an unhandled rejection if nothing awaits it.
     let team: Team | undefined
     try {
       const { count, actors } = this.world.threads
@@ -282,7 +278,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       this.#command.set([this.#update, numUpdates, this.#seconds, isRecorded ? 1 : 0, watch])
       team?.hold(true)
       this.#actors?.hold(true)
-      if (team) await team.meet() // The command is there.
+      if (team) await team.meet() // The command is written.
       const program = this.program(this.#command)
       for (;;) {
         const { done, value } = program.next()
@@ -302,7 +298,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         }
       }
     } catch (error) {
-      // The threads are at different places of an update that nobody can finish.
+      // The threads are at different places of an update that cannot be finished.
       this.#failure = error instanceof Aborted ? team!.failure : error
       this.close()
       this.world.close()
@@ -343,7 +339,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return owed < 0 ? this.#cohorts.length : owed
   }
 
-  /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */
+  /** Throws in the middle of an update, or after a failed one: training cannot continue from these columns. */
   checkBetween(action: string): void {
     if (this.#failure !== undefined) throw this.#failure
     if (this.#isUpdating) throw new InputError(action, 'a call in the middle of an update', 'one between two updates')
@@ -370,7 +366,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     else if (this.world.threads.actors === 0) yield* collectWatched(this.world, this.#cohorts, watch)
     else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
     for (const cohort of this.#learning) openBuffer(cohort, update)
-    yield // All lanes' rows are there.
+    yield // All lanes' rows are complete.
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which stays as it is.
     const collected = performance.now()

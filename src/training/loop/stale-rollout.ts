@@ -65,7 +65,7 @@ export class StaleRollout {
     return this.#staleness.maxStaleness > 0 && this.#staleness.correction !== 'none'
   }
 
-  /** The rollout as those see it who learn from it. */
+  /** The rollout in the form that learners read. */
   seen(rollout: RolloutColumns): RolloutColumns {
     if (!this.isCorrected) return rollout
     const { logprob, value, nextValue } = this.#columns

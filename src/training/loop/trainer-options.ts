@@ -25,7 +25,7 @@ export interface TrainerOptions {
   readonly stallSeconds?: number
   /** Keep every interval of work, for `trainer.trace()`. Default false. */
   readonly profile?: boolean
-  /** Where `save()` and `restore()` keep checkpoints unless they are told otherwise. `trainer.folder` says which one it came to be. */
+  /** Default folder of checkpoints for `save()` and `restore()`. `trainer.folder` is the folder that is finally used. */
   readonly folder?: string
   /**
    * What is done where the folder holds a training that was not restored, at the first update or checkpoint. Default `number`: this
@@ -38,7 +38,7 @@ export interface TrainerOptions {
    * trainer's checkpoints, or where the backend says.
    */
   readonly backend?: BackendDefinition
-  /** Who is told of each update (`colonnade/loggers`). One that fails is told of on standard error, and does not stop the training. */
+  /** Loggers that get each update (`colonnade/loggers`). A logger that fails is reported on standard error, and does not stop the training. */
   readonly loggers?: readonly LoggerDefinition[]
   /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
   readonly collector?: CollectorDefinition

@@ -88,7 +88,7 @@ function soleCohort(world: World): string {
 /** Milliseconds between two looks at the memory, at least. */
 const MEMORY_SAMPLE_MS = 100
 
-/** Trains the cohorts of a world that have an algorithm. `C` says of which kinds they are. */
+/** Trains the cohorts of a world that have an algorithm. `C` is their kinds. */
 export class Trainer<C extends Cohort = Cohort> {
   readonly world: World<C>
   /** Of the cohorts that learn. */
@@ -97,7 +97,7 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #conversations: ReadonlyMap<string, ConversationTraining>
   readonly #trainings: readonly Training<UpdateMetrics | TextMetrics>[]
   readonly #folder: TrainerFolder | undefined
-  /** Where each thread says that it goes on: a mark of its clock at a time. */
+  /** Shows each thread's progress: one mark of its clock at a time. */
   readonly beats: Int32Array
   /** What the caller's thread did when, and what the process took of the memory; where a profile is kept. */
   readonly #trace: Float64Array | undefined
@@ -222,7 +222,7 @@ export class Trainer<C extends Cohort = Cohort> {
   /**
    * Trains, yielding what each update did: cohorts of episodes until `totalSteps` environment steps are done (in whole updates),
    * those of conversations through their phases. All cohorts of episodes have their updates together; where there are others,
-   * they take turns. Break out of the loop to stop; call it again to go on.
+   * they take turns. Break out of the loop to stop; call it again to continue.
    *
    * @throws InputError if totalSteps is not a number ≥ 1 and there are episodes, an option is unknown, or something is wrong in a
    * tick; before the first one, if the trainer's `folder` holds another training, or checkpoints that this one has yet to come to.

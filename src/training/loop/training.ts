@@ -14,7 +14,7 @@ export interface Goal {
   readonly totalSteps?: number
   /** Only this phase of the cohorts of conversations: those that are done, or yet to come, are left as they are. */
   readonly phase?: 'sft' | 'rl'
-  /** Once it is aborted a training stops where it can go on later: after an update, of conversations after a tick. */
+  /** When it is aborted, a training stops where it can continue later: after an update, or for conversations after a tick. */
   readonly signal?: AbortSignal
 }
 
@@ -48,9 +48,9 @@ export interface Training<Metrics> {
   checkBetween(action: string): void
   /** A copy of what the world's columns do not have. */
   saved(): SavedTraining
-  /** Ends what goes on between two updates, before columns are taken up from a checkpoint. */
+  /** Ends work between two updates, before columns are restored from a checkpoint. */
   halt?(): Promise<void>
-  /** Takes up what a checkpoint has, when the columns are there. */
+  /** Continues from a checkpoint, when its columns are restored. */
   restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void | Promise<void>
   /**
    * Compares a checkpoint with this training. Returns what a user should be warned of.

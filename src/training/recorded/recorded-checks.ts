@@ -180,7 +180,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
       isOver !== (terminated[first]! | truncated[first]!) > 0
     ) {
       const got = `${terminated[row]} and ${truncated[row]}, and ${terminated[first]} and ${truncated[first]} in row ${first}`
-      throw refuse('terminated and truncated', row, got, `an end for all ${numAgents} agents of a game, or for none`)
+      throw refuse('terminated and truncated', row, got, `an end for all ${numAgents} players of a game, or for none`)
     }
     const last = before[n]!
     before[n] = row

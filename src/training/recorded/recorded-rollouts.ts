@@ -99,7 +99,7 @@ export class RecordedRollouts {
       const next = row + this.#cohort.numLanes
       const isShown = truncated[row] === 0 && next < numRows && valid[next] !== 0
       if (terminated[row] !== 0 || isShown || this.#finalOf.has(row)) continue
-      throw new InputError(`${FINAL} of row ${row}`, 'null', 'what came after it: no later row shows it')
+      throw new InputError(`${FINAL} of row ${row}`, 'null', 'the final observation: no later row has it')
     }
   }
 

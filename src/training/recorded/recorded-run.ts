@@ -41,7 +41,7 @@ export function checkRecorded(
     throw new InputError(unused, `${show(given.get(unused))}, with from=${from}`, expected)
   }
   if (numSystems > 0) {
-    throw new InputError('systems', `${numSystems}, with from=${from}`, 'none: they work on what lanes collect')
+    throw new InputError('systems', `${numSystems}, with from=${from}`, 'none: systems work on rows that lanes collect')
   }
   const table = recorded?.table ?? null
   if (table !== null) refuseUnknownLogprob(table, algorithm, staleness?.correction ?? 'none')

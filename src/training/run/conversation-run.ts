@@ -1,4 +1,4 @@
-/** Runs of language models: what they are told, what they are made of, and what they leave. */
+/** Runs of language models: their settings, their parts, and the files that they leave. */
 import { join, resolve } from 'node:path'
 import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss.ts'
 import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
@@ -64,12 +64,12 @@ type ConversationRunConfig = Readonly<Record<'environment' | 'policy', Definitio
   Pick<ConversationRunDefinition, 'settings'>
 
 /**
- * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
+ * The factory of a built-in text environment by its id, or of your own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export const findTextEnvironment = finderOf<TextEnvironmentFactory>('text environment', builtIn)
 
-/** The ids of the text environments that a run finds: the tasks, and the one of prompts of one's own. */
+/** The ids of the text environments that a run finds: the tasks, and the one for your own prompts. */
 export type TextEnvironmentId = TextTaskId | 'text/dataset'
 
 const builtIns = [...textEnvironments, dataset] as unknown as readonly TextEnvironmentFactory[]
@@ -319,7 +319,7 @@ export const conversationRun: RunKind<
   tableOf: ({ phase, step }) => (phase === 'rl' ? step : null),
   tableNumber: (trainer) => trainer.progress().rlUpdates,
   writeTable: (trainer, path) => trainer.writeTrajectories(path),
-  /** What a policy elsewhere can load while the run goes on. */
+  /** The files that another policy can load during the run. */
   async writeBeside(folder, { policy }, trainer) {
     const { adapter } = trainer.world.cohort()
     if (adapter !== null) await saveLora(join(folder, 'adapter'), adapter.lora, adapter.weights, await baseOf(policy))

@@ -24,34 +24,34 @@ export interface RecordedFile {
   /** SHA-256 of its columns, in hexadecimal digits. */
   readonly sha256: string
   readonly rows: number
-  /** What is in it; null before it is read, as where a run is opened that nobody trains. */
+  /** Its contents; null before it is read, for example in a run that is opened without training. */
   readonly table: Table | null
 }
 
-/** What a run is told beside its environment, policy and algorithm. */
+/** The settings of a run beside its environment, policy and algorithm. */
 export const episodeRunSettings = {
   ...sharedRunSettings,
-  weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
+  weights: text('', 'safetensors file with the initial weights; empty: random, by the seed'),
   from: text(
     '',
-    'what to learn from: an Arrow file of rollouts or episodes, as colonnade export writes it, episodes in JSON Lines, or the folder of a dataset of Minari; empty: lanes collect them',
+    'recorded data to learn from: an Arrow file of rollouts or episodes from colonnade export, episodes in JSON Lines, or the folder of a Minari dataset; empty: lanes collect data',
   ),
   epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
-  numLanes: integer(16, 'environments side by side', { min: 1 }),
-  opponents: integer(0, 'earlier selves that the policy plays against, in a game of several agents; 0: none', {
+  numLanes: integer(16, 'lanes: environments that run side by side', { min: 1 }),
+  opponents: integer(0, 'earlier versions that the policy plays against, in a game of several players; 0: none', {
     min: 0,
     max: 255,
   }),
-  opponentsEvery: integer(20, 'updates after which the oldest of them becomes what the policy is then', { min: 1 }),
-  opponentsFraction: number(0.5, 'part of the games that are against them', { above: 0, max: 1 }),
+  opponentsEvery: integer(20, 'updates after which the current weights replace the oldest of them', { min: 1 }),
+  opponentsFraction: number(0.5, 'fraction of the games against them', { above: 0, max: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
-  rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
-  threads: integer(0, 'threads; 0: as many as have work enough, of those that the machine runs at once', {
+  rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts to keep as Arrow files'),
+  threads: integer(0, "threads; 0: as many as have enough work, up to the machine's", {
     min: 0,
     max: 64,
   }),
-  actors: integer(1, 'threads of these that collect while the others learn, where maxStaleness is above 0', {
+  actors: integer(1, 'how many of the threads collect while the others learn, if maxStaleness is above 0', {
     min: 1,
     max: 63,
   }),
@@ -71,11 +71,11 @@ export interface EpisodeRunDefinition {
   readonly settings: EpisodeRunSettings
   /** The file of rollouts that it learns from; null where its lanes collect. */
   readonly recorded: RecordedFile | null
-  /** Who is told of each update, as the settings say. */
+  /** The loggers that the settings name. */
   readonly loggers: readonly LoggerDefinition[]
 }
 
-/** What a run of a language model is told beside its environment, model and algorithms. */
+/** The settings of a run of a language model beside its environment, model and algorithms. */
 export const conversationRunSettings = {
   ...sharedRunSettings,
   mode: choice(
@@ -83,39 +83,39 @@ export const conversationRunSettings = {
     ['sft', 'rl', 'sft+rl'],
     'supervised fine-tuning, reinforcement learning, or one after the other',
   ),
-  numLanes: integer(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
+  numLanes: integer(0, 'lanes: conversations that run side by side; 0: 64, or as many as fit in memory', { min: 0 }),
   tooLong: choice(
     'error',
     tooLongs,
-    'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
+    'treatment of an example longer than the context: an error before the run begins, skip it, or cut it',
   ),
   heldOutFraction: number(
     0,
-    'part of the different questions (prompts) that the training never asks, and by which the model is judged at its end',
+    'fraction of the distinct prompts to leave out of the training and to evaluate the model with at its end',
     { min: 0, below: 1 },
   ),
-  heldOutSeed: integer(0, 'keys which questions are held out', { min: 0 }),
+  heldOutSeed: integer(0, 'seed of the choice of held-out questions', { min: 0 }),
   heldOutEpisodes: integer(200, 'conversations about held-out questions at the end of the training', { min: 1 }),
   cutTurn: choice(
     'end',
     cutTurns,
-    'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
+    'when the token budget or the context cuts off a turn and the environment has more turns: end the conversation, or continue',
   ),
   segmentation: choice(
     'interleaved',
     segmentations,
-    'what becomes of the turns of a conversation: one row while each prompt begins with what stands, or a row for each turn',
+    'rows of a conversation: one row as long as each prompt extends the last one, or one row per turn',
   ),
   rewardReduction: choice(
     'last',
     rewardReductions,
-    "what a conversation's reward is of its turns': that of the last, their sum or their mean",
+    "how the turns' rewards make a conversation's reward: the last, their sum or their mean",
   ),
-  trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
-  threads: integer(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
+  trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories to keep as Arrow files'),
+  threads: integer(0, 'threads; 0: one per core, up to 16', { min: 0, max: 64 }),
   ...engineRunSettings,
   ...backendRunSettings,
-  replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
+  replySeconds: number(60, "seconds after which an environment's reply counts as failed and its reward as unknown", {
     above: 0,
   }),
   turnSeconds: number(300, 'seconds after which a turn to which the engine adds no token counts as failed', {
@@ -135,7 +135,7 @@ export interface ConversationRunDefinition {
   readonly engine: EngineDefinition | null
   /** Who learns. */
   readonly backend: BackendDefinition
-  /** Who is told of each update, as the settings say. */
+  /** The loggers that the settings name. */
   readonly loggers: readonly LoggerDefinition[]
 }
 

@@ -1,4 +1,4 @@
-/** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
+/** Runs of environments whose lanes step: their settings, their parts, and the files that they leave. */
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import { algorithms } from '../../algorithms/registry.ts'
@@ -54,7 +54,7 @@ import { SHARED_RESUMED } from './settings.ts'
 
 /** Its `summary.json`. */
 export interface EpisodeRunSummary extends SharedSummary {
-  /** The file of rollouts that it learned from, of which no row is a step of its own; null where its lanes collected. */
+  /** The file of rollouts that it learned from, whose rows are not counted as its steps; null if its lanes collected. */
   readonly from: string | null
   /** Environment steps done. */
   readonly totalSteps: number
@@ -129,7 +129,11 @@ async function configure(
 function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: EnvironmentDefinition): void {
   const { opponents } = settings
   if (opponents > 0 && numAgents === 1) {
-    throw new InputError('opponents', `${opponents} in ${id}, whose lanes play alone`, '0, or a game of several agents')
+    throw new InputError(
+      'opponents',
+      `${opponents} in ${id}, whose lanes play alone`,
+      '0, or a game of several players',
+    )
   }
   if (opponents > 0) return
   for (const name of ['opponentsEvery', 'opponentsFraction'] as const) {

@@ -29,12 +29,12 @@ const [POLICY, ALGORITHM, SYSTEMS, WRAPPERS] = ['policy', 'algorithm', 'systems'
 
 const systemsSetting = strings(
   [],
-  `what works beside the four systems, in this order: ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+  `further systems beside the four, in this order:  ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
 )
 
 const wrappersSetting = strings(
   [],
-  `what is laid around the environment, the first next to it: ${wrappers.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+  `wrappers around the environment, innermost first:  ${wrappers.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
 )
 
 /** Which policy and which algorithm a run has, the environment's usual ones where none is given; which systems and which wrappers. */
@@ -95,7 +95,7 @@ export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<stri
 }
 
 /**
- * Finds factories of a kind: of built-in ones by their id, of one's own by the path of the module that exports it. What it returns throws
+ * Finds factories of a kind: built-in ones by their id, your own by the path of the module that exports it. What it returns throws
  * an InputError that names the nearest id, or says what is wrong with the module.
  */
 export function finderOf<F extends { readonly id: string }>(
@@ -112,7 +112,7 @@ const findPolicy = finderOf<PolicyFactory>('policy', policyFactory)
 const findAlgorithm = finderOf<AlgorithmFactory>('algorithm', algorithmFactory)
 const findSystem = finderOf<SystemFactory>('system', systemFactory)
 const findWrapper = finderOf<WrapperFactory>('wrapper', wrapperFactory)
-/** The factory of a built-in environment by its id, or of one's own by the path of the module that exports it. */
+/** The factory of a built-in environment by its id, or of your own by the path of the module that exports it. */
 export const findEnvironment = finderOf<EnvironmentFactory>('environment', environmentFactory)
 
 /** The records of a run's `config.json`. */
@@ -124,7 +124,7 @@ interface RecordedParts {
 }
 
 /**
- * The definitions that records in a folder stand for.
+ * The definitions of the records in a folder.
  * @throws InputError for an id that no built-in one has, and for a module that may not be run.
  */
 export async function reviveParts(

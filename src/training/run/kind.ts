@@ -38,7 +38,7 @@ export interface RunParts {
  */
 export type RunEnd = 'complete' | 'solved' | 'plateau'
 
-/** What the summaries of all runs say. `interrupted`: `colonnade resume` goes on. */
+/** The fields of every run's summary. `interrupted`: `colonnade resume` continues. */
 export interface SharedSummary {
   readonly status: RunEnd | 'interrupted'
   readonly folder: string
@@ -74,7 +74,7 @@ export interface MadeTrainer<D, C extends Cohort> {
   readonly choices: readonly string[]
 }
 
-/** What a run of this kind does otherwise than another. `Plan` is what is told before weights are read. */
+/** What differs between the kinds of runs. `Plan` is what is reported before weights are read. */
 export interface RunKind<D extends RunParts, C extends Cohort, Summary extends SharedSummary, Plan> {
   /** Every key that a run of the environment takes, with its default for a user who has given these texts. */
   keys(factory: unknown, given: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Setting>>
@@ -118,7 +118,7 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   writeTable(trainer: Trainer<C>, path: string): Promise<void>
   /** What is written beside a checkpoint. */
   writeBeside(folder: string, definition: D, trainer: Trainer<C>): Promise<void>
-  /** Prepares the trainer for a run that is watched, and whose user is told things; what is returned undoes it. */
+  /** Prepares the trainer of a run with a watcher and a user to notify; the returned function undoes it. */
   watch(
     trainer: Trainer<C>,
     onLate: (message: string) => 'continue' | 'stop',
@@ -152,10 +152,10 @@ export interface RunCurve {
   readonly before: EarlierCurve | null
 }
 
-/** Who watches a run, and who may stop it. */
+/** Observers of a run, and the signal that stops it. */
 export interface RunListeners<C extends Cohort> {
   /** Called after each update, when its line is in `metrics.jsonl`. */
   onUpdate?(metrics: MetricsOf<C>, progress: ProgressOf<C>): void
-  /** When aborted, the run ends where it can go on, after the update or the tick, with a checkpoint, as `interrupted`. */
+  /** When aborted, the run ends after the update or the tick, with a checkpoint to continue from, as `interrupted`. */
   signal?: AbortSignal
 }

@@ -5,15 +5,15 @@ import type { BackendDefinition } from '../backends/backend.ts'
 import { localBackend } from '../backends/local-backend.ts'
 import { tinkerBackend } from '../backends/tinker-backend.ts'
 
-/** What a run is told of its training backend. */
+/** A run's settings of its training backend. */
 export const backendRunSettings = {
   backend: text(
     localBackend.id,
-    'who learns: local, or a service of Tinker’s protocol like tinker:http://127.0.0.1:8000, which the engine may then be too',
+    'training backend: local, or a service with Tinker’s protocol, like tinker:http://127.0.0.1:8000; the engine can be the same service',
   ),
   backendSettings: strings(
     [],
-    'settings of the backend, like baseModel=Qwen/Qwen3-8B; each has a key of its own (backend.baseModel)',
+    'settings of the backend, like baseModel=Qwen/Qwen3-8B; each also has its own key (backend.baseModel)',
   ),
 }
 

@@ -15,15 +15,15 @@ import { tinkerEngine } from '../../engines/tinker/tinker.ts'
 /** The engine of this process, which needs no server. */
 const LOCAL = 'local'
 
-/** What a run is told of its engines. */
+/** A run's settings of its engines. */
 export const engineRunSettings = {
   engine: strings(
     [LOCAL],
-    'who chooses tokens: local, a server like vllm:http://127.0.0.1:8000, sglang:… or tinker:…, or the path of a module that exports an engine; several are a pool',
+    'engine that samples tokens: local, a server like vllm:http://127.0.0.1:8000, sglang:… or tinker:…, or the path of a module that exports an engine; several make a pool',
   ),
   engineSettings: strings(
     [],
-    'settings of the engines, like weights=/dev/shm/weights; each has a key of its own (engine.weights)',
+    'settings of the engines, like weights=/dev/shm/weights; each also has its own key (engine.weights)',
   ),
 } satisfies Settings
 

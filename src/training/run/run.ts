@@ -59,12 +59,12 @@ export type RunSummary = EpisodeRunSummary | ConversationRunSummary
 export type CohortOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
   ? ConversationCohort
   : EpisodeCohort
-/** What a run comes to. */
+/** The result of a run. */
 export type SummaryOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
   ? ConversationRunSummary
   : EpisodeRunSummary
 
-/** A kind that is handed what is of its kind. */
+/** A kind with the draft or cohort that belongs to it. */
 type AnyKind = RunKind<RunDefinition, Cohort, RunSummary, TextRunPlan>
 const kinds = { episodes: episodeRun, conversations: conversationRun } as unknown as Readonly<
   Record<RunDefinition['kind'], AnyKind>
@@ -192,7 +192,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
   }
 
   /**
-   * Trains to the end of the run, or until it is told to stop. Once: to go on, resume the run.
+   * Trains to the end of the run, or until it is stopped. Call it once: to continue, resume the run.
    * @throws InputError if something cannot be written; what was saved before stays.
    */
   train(listeners: RunListeners<CohortOfRun<D>> = {}): Promise<SummaryOfRun<D>> {
@@ -420,7 +420,7 @@ export function configOf(folder: string, definition: RunDefinition): object {
 /**
  * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
  * that are given anew, like `totalSteps` or `rl.updates`, with which a complete run goes on, are written to its `config.json`.
- * It goes on with the kernels of the checkpoint, unless others are given.
+ * It continues with the kernels of the checkpoint, unless others are given.
  * @throws InputError if the folder holds no run, another process trains in it, its checkpoint is corrupt or of another
  * training, this runtime does not have its kernels and none are given, or a setting cannot be given anew.
  */

@@ -3,23 +3,23 @@ import { boolean, choice, integer, type Settings, strings } from '../../base/set
 import { judgeSettings } from '../evaluate/judge.ts'
 import { watchSettings } from '../watch/watchdog.ts'
 
-/** What runs of both kinds are told, beside their environment, policy and algorithms. */
+/** The settings of runs of both kinds, beside their environment, policy and algorithms. */
 export const sharedRunSettings = {
-  seed: integer(1, 'keys every random number', { min: 0 }),
+  seed: integer(1, 'seed of all random numbers', { min: 0 }),
   checkpointEvery: integer(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
-  checkpointsKept: integer(3, 'how many checkpoints stay', { min: 1 }),
+  checkpointsKept: integer(3, 'number of checkpoints to keep', { min: 1 }),
   kernels: choice(
     'best',
     ['best', 'native', 'relaxed', 'simd', 'plain'],
-    'which kernel bodies; best: the fastest that can be run here; native: in C, where they are built, with the bits of relaxed',
+    'kernel build; best: the fastest that runs here; native: compiled from C, if built, with the same bits as relaxed',
   ),
   profile: boolean(
     false,
-    "write trace.json, for Chrome's tracing view and Perfetto: what threads do when, and the memory",
+    "write trace.json for Chrome's tracing view and Perfetto: the threads' work over time, and memory",
   ),
   loggers: strings(
     [],
-    'who else is told of each update: tensorboard, csv, jsonl, prometheus, trackio:URL, mlflow:URL, or the path of a module that exports one',
+    'loggers: tensorboard, csv, jsonl, prometheus, trackio:URL, mlflow:URL, or the path of a module that exports one',
   ),
   ...judgeSettings,
   ...watchSettings,

@@ -16,12 +16,12 @@ import { choice, number, type Settings } from '../../base/settings.ts'
 export const watchSettings = {
   stallSeconds: number(
     300,
-    'seconds after which a call of an environment or a policy that has not returned is told; 0: never',
+    'seconds after which an unfinished call of an environment or a policy is reported; 0: never',
     {
       min: 0,
     },
   ),
-  onStall: choice('continue', ['continue', 'stop'], 'what a run does then; stop: it ends, with a checkpoint'),
+  onStall: choice('continue', ['continue', 'stop'], 'reaction of the run; stop: end with a checkpoint'),
 } satisfies Settings
 
 /** Whom to watch. */

@@ -119,9 +119,9 @@ export type Segmentation = (typeof segmentations)[number]
 /** A reply that is awaited. */
 export interface PendingReply {
   reply: Reply | null
-  /** Settles when the reply is there; never fails. */
+  /** Settles when the reply has arrived; never rejects. */
   arrival: Promise<void>
-  /** Tells the environment that nobody waits any longer, and takes the deadline away. */
+  /** Tells the environment that the reply is no longer needed, and removes the deadline. */
   cancel(): void
 }
 
@@ -142,7 +142,7 @@ export interface ConversationCohort {
   readonly rewardReduction: RewardReduction
   readonly replyMilliseconds: number
   readonly turnMilliseconds: number
-  /** Told of a reply, or of a turn, that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
+  /** Called for a late reply or turn; `stop` leaves it pending for a stop after this tick. Null: no call. */
   onLate: ((message: string) => 'continue' | 'stop') | null
   /** Told what a user should know of the engine. Null: it is a warning of the process. */
   onNotice: ((message: string) => void) | null
@@ -160,7 +160,7 @@ export interface ConversationCohort {
   readonly submitted: Uint8Array
   /** How often the engine has broken each lane's turn off since it last gave a token. */
   readonly breaks: Uint8Array
-  /** Why the turn that is being broken off has failed; null where it is only to go on. */
+  /** Why the aborted turn has failed; null if the turn will be continued. */
   readonly failing: (string | null)[]
   /** No elements where they are kept in 8 or 4 bits, under an adapter. */
   readonly weights: Float32Array
@@ -327,7 +327,7 @@ export async function loadAdapter(cohort: ConversationCohort, folder: string): P
   return cohort.version
 }
 
-/** Tells the cohort that its columns are those of another's checkpoint: the engine is asked for their turns again. */
+/** Tells the cohort that its columns come from a checkpoint: it submits their turns to the engine again. */
 export function takeUp({ conversation, engine, submitted, breaks, failing }: ConversationCohort): void {
   for (const [n, isSubmitted] of submitted.entries()) if (isSubmitted === 1) engine.abort(n)
   engine.poll() // Of turns that are no more.
@@ -341,7 +341,7 @@ export function takeUp({ conversation, engine, submitted, breaks, failing }: Con
   conversation.unchanged.fill(0)
 }
 
-/** Waits no longer for what the environment owes: when the lanes go on, they ask again. */
+/** Drops pending replies of the environment; the lanes ask again when they continue. */
 export function cancelReplies({ pending }: ConversationCohort): void {
   for (const [n, owed] of pending.entries()) {
     owed?.cancel()
@@ -363,7 +363,7 @@ export function owedAnswers({ pending, submitted, engine }: ConversationCohort):
   return isAwaited ? [...replies, engine.arrival] : replies
 }
 
-/** True if some lane can go on without waiting for the environment, or for an engine that generates by itself. */
+/** True if some lane can continue without waiting for the environment, or for an engine that generates by itself. */
 export function canGoOn({ conversation, released, submitted, engine }: ConversationCohort): boolean {
   const mayBegin = conversation.begun[0]! < released
   const isAwaited = engine.arrival !== null

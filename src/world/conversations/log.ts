@@ -22,7 +22,7 @@ export function conversationLogSize(draft: ConversationDraft, conversations: num
 }
 
 /**
- * Refuses to wait for room in a log that nobody empties, where conversations that are over wait and no lane goes on.
+ * Throws if finished conversations wait for room in a log that is never emptied while no lane can continue.
  * @throws InputError that says what the log holds.
  */
 export function checkLogRoom(cohort: ConversationCohort): void {

@@ -1,4 +1,4 @@
-/** How lanes of conversations come and go: a row keeps its place, and is absent while no entity is in it. */
+/** How lanes of conversations join and leave: a row keeps its place, and is absent while it has no entity. */
 import { InputError } from '../../base/errors.ts'
 import { ConversationPhase } from '../../components/conversation.ts'
 import { NOBODY } from '../lanes.ts'
@@ -8,16 +8,16 @@ import type { ConversationCohort } from './cohort.ts'
  * Asks the query which lanes are there, where anything has changed since it was last asked. A free row whose entity is gone becomes
  * absent; a lane that is in a conversation becomes so when that is over. Entities without a row take absent rows; while there are
  * none they wait for lanes that go.
- * @throws InputError where nobody is there, or more entities are than the cohort has rows.
+ * @throws InputError if no lane is present, or if there are more entities than rows.
  */
 export function settleSpeakers({ name, entities, conversation, numLanes }: ConversationCohort): void {
   if (!entities.hasChanged) return
   const { phase } = conversation
   const { rows, newcomers } = entities.find()
   const count = rows.length + newcomers.length
-  if (count === 0) throw new InputError(`cohort ${name}`, 'no lane that is there', 'at least one: spawn(cohort)')
+  if (count === 0) throw new InputError(`cohort ${name}`, 'no present lane', 'at least one: spawn(cohort)')
   if (count > numLanes) {
-    throw new InputError(`cohort ${name}`, `${count} lanes that are there`, `at most its numLanes, ${numLanes}`)
+    throw new InputError(`cohort ${name}`, `${count} present lanes`, `at most its numLanes, ${numLanes}`)
   }
   const lanes = new Uint32Array(numLanes).fill(NOBODY)
   for (const row of rows) lanes[row] = entities.lanes[row]!
@@ -36,7 +36,7 @@ export function settleSpeakers({ name, entities, conversation, numLanes }: Conve
   if (isSpeaking) entities.askAgain()
 }
 
-/** Gives a cohort whose columns hold a checkpoint the entities that it had: one for each row that is not absent. */
+/** Restores the entities of a cohort whose columns come from a checkpoint: one for each row that is not absent. */
 export function restoreSpeakers({ entities, conversation }: ConversationCohort): void {
   for (const entity of entities.find().newcomers) entities.remove(entity)
   const { rows } = entities.find()

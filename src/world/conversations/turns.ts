@@ -1,4 +1,4 @@
-/** Turns and conversations that nobody waits for any longer: what others than the four systems do to lanes. */
+/** Aborts turns and conversations: changes of lanes outside the four systems. */
 import { ConversationPhase } from '../../components/conversation.ts'
 import type { ConversationCohort } from './cohort.ts'
 

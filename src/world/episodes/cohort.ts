@@ -1,7 +1,7 @@
 /**
  * A cohort of episodes: the lanes of one environment under one policy. First a draft, which knows its options and its network's shapes
  * (`draft.ts`, which also plans its columns); then, when the world has taken its memory, components over windows on the rollout
- * (`columns.ts`), of which each thread has its share of the lanes (`shares.ts`).
+ * (`columns.ts`); each thread has its share of the lanes (`shares.ts`).
  */
 import type { Action, ActionMask } from '../../components/action.ts'
 import type { Column, Columns, Plan } from '../../components/column.ts'
@@ -48,7 +48,7 @@ export interface EpisodeCohort {
   readonly seed: number
   /** Lanes that were there when this rollout began: the first rows. */
   present: number
-  /** Rows of each block from this one on look as nobody's. */
+  /** In each block, rows from this one on are empty. */
   cleared: number
   /** This thread's share of them: from ≤ n < to. */
   from: number
@@ -59,7 +59,7 @@ export interface EpisodeCohort {
   readonly sliding: boolean
   readonly numSteps: number
 
-  /** Who is there, as bitecs has it; null in a thread that shares another's columns. */
+  /** The cohort's entities; null in a thread that shares another's columns. */
   readonly entities: LaneEntities | null
   /** The entity of each row, as the query found them; none in a thread that shares another's columns. */
   lanes: Uint32Array
@@ -74,12 +74,12 @@ export interface EpisodeCohort {
   /** The environment's own columns. */
   readonly state: Columns<Plan>
 
-  /** Systems of one's own. */
+  /** The user's own systems. */
   readonly systems: readonly BoundSystem[]
 
   /** What the environment is handed: the same columns under its own names. */
   readonly environmentLanes: Lanes
-  /** Looks at what the environment does in a call; null where nobody does. */
+  /** Watches the environment's calls; null if nothing watches. */
   watch: WatchedCalls | null
   readonly policy: Policy
   readonly weights: Float32Array
@@ -87,13 +87,13 @@ export interface EpisodeCohort {
   readonly league: League | null
   /** Earlier selves, and how they are rated; null where they are not asked for. */
   readonly selfPlay: SelfPlay | null
-  /** Where rollouts are collected ahead, that of the buffer which is open. */
+  /** If rollouts are collected ahead: the rollout of the open buffer. */
   readonly rollout: RolloutColumns
   /** Columns for rollouts ahead; null where all threads collect, then all learn. */
   readonly ahead: Ahead | null
   readonly learner: Columns<Plan>
   bootstrap: BootstrapList
-  /** What came after rows that no later row shows: this thread's list, and those of all threads. */
+  /** Final observations that no later row has: this thread's list, and those of all threads. */
   final: FinalObservations
   finals: readonly FinalObservations[]
   /** Lanes whose environment answers later. */
@@ -102,7 +102,7 @@ export interface EpisodeCohort {
   answer: Answer | null
   /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
   rests: boolean
-  /** Steps until it rests: what is left of the rollout that is being collected. */
+  /** Steps until the cohort rests: the rest of the current rollout. */
   ticksLeft: number
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: Bounds & { readonly sizes: Int32Array }
@@ -112,7 +112,7 @@ export interface EpisodeCohort {
   readonly sliders: readonly Slider[]
   /** Room for a list of this thread's lanes. */
   laneList: Uint32Array
-  /** The columns that have a row a lane and go on from one rollout to the next. */
+  /** The columns with one row per lane that continue from one rollout to the next. */
   readonly carried: readonly Column[]
   /** Columns of all threads, of which this one has a part. */
   readonly whole: Pick<Columns<EpisodeCohortPlan>, 'final' | 'bootstrap' | 'laneList'>
@@ -125,13 +125,13 @@ export interface EpisodeCohort {
   version: number
 }
 
-/** Calls of an environment that are looked at: `run` makes the call, and what it returned is returned. */
+/** Watched calls of an environment: `run` makes the call, and its result is returned. */
 export interface WatchedCalls {
   /** Which rollouts are watched together. */
   readonly number: number
   step(run: () => unknown): unknown
   reset(rows: Uint32Array, count: number, run: () => unknown): unknown
-  /** Looks at the rollout when this thread's rows of it are there. */
+  /** Checks the rollout when this thread's rows of it are complete. */
   conclude(): void
 }
 

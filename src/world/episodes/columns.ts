@@ -35,7 +35,7 @@ export function createEpisodes(
   const { actionSpace } = environment
   const recorded = reservation !== undefined
   const autoreset = options.autoreset ?? 'same-step'
-  const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
+  const sliding = recorded || autoreset === 'disabled' // Lanes whose episode ended must keep their observation.
   const numSteps = reservation?.numSteps ?? 1
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { index } = world.threads
@@ -185,7 +185,7 @@ export function createEpisodes(
   }
 }
 
-/** Why the environment of a cohort has to answer at once: what is expected instead; null where it may answer later. */
+/** What is expected of an environment that must answer at once; null if it may answer later. */
 function whyNotLate({ model, options: { environment } }: EpisodeDraft, numThreads: number): string | null {
   if (numThreads > 1) return `one at once, or lanes of one thread (threads: 1); ${numThreads} share them`
   if ((environment.numAgents ?? 1) > 1) return 'one at once: the lanes of a game are stepped together'

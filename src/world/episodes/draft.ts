@@ -42,11 +42,11 @@ export async function draftEpisodes(
   }
   const { numAgents = 1 } = environment
   if (numLanes % numAgents !== 0) {
-    throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the agents of ${environment.id}`)
+    throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the players of ${environment.id}`)
   }
   if (options.seed !== undefined) checkSeed(options.seed)
   const isSeeded = options.seed !== undefined
-  // With a seed of its own it follows nobody.
+  // A cohort with its own seed follows no other.
   const others = isSeeded ? [] : before.filter((draft) => draft.kind === 'episodes').filter(hasWorldsSeed)
   const last = others.at(-1)
   const isOpen = present !== undefined || environment.population === true
@@ -54,7 +54,7 @@ export async function draftEpisodes(
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
   }
   if (isOpen && numAgents > 1) {
-    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} agents`, 'lanes that stay')
+    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} players`, 'lanes that stay')
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })

@@ -48,7 +48,7 @@ export class LateLanes {
     return Array.from(this.#lanes.values(), ({ arrival }) => arrival)
   }
 
-  /** Lane n waits from now on, for an answer to what it has just chosen. */
+  /** Lane n begins to wait for the answer to its last action. */
   add(n: number, arrival: Promise<void>): void {
     const { lane, episode, step } = this.#episode
     const choice = this.#action.chosen.slice(n * this.#width, (n + 1) * this.#width)

@@ -132,7 +132,7 @@ export function checkSets(numSets: unknown, numLearning: unknown, id: string, mo
   }
 }
 
-/** Notes from which rows of a full rollout each set learns: those of lanes in which it acted. */
+/** Marks the rows of a full rollout that each set learns from: rows of lanes in which it acted. */
 export function markLearned({ acted, learned }: League, valid: Uint8Array): void {
   for (const [set, rows] of learned.entries()) {
     for (let row = 0; row < valid.length; row++) rows[row] = acted[row] === set ? valid[row]! : 0

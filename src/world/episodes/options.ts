@@ -1,4 +1,4 @@
-/** What a cohort of episodes is made of: its options, and what is known of it before it has memory. */
+/** The options of a cohort of episodes, and its draft before it has memory. */
 import type { Plan } from '../../components/column.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { PolicyDefinition, PolicyModel } from '../../policies/policy.ts'
@@ -18,13 +18,13 @@ export interface EpisodeCohortOptions {
   policy: PolicyDefinition | string
   /** How many lanes, at most, at a time: a whole number ≥ 1. */
   numLanes: number
-  /** How many of the lanes are there at first, in a cohort to which others may come (`spawn`). All where it is not given. */
+  /** Number of lanes at the start; with this option others may join (`spawn`). Default: all. */
   present?: number
   /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
   name?: string
   /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before, 0 with a `seed`. */
   firstLane?: number
-  /** Keys its random numbers apart from the world's: the cohort learns what it learns alone in a world of this seed. */
+  /** Seed of its own random numbers: the cohort learns the same as alone in a world of this seed. */
   seed?: number
   /** Default `same-step`. */
   autoreset?: Autoreset
@@ -36,7 +36,7 @@ export interface EpisodeCohortOptions {
   learningSets?: number
   /** Plays games against earlier selves, which are further sets of weights, and rates them: see `SelfPlayOptions`. */
   selfPlay?: SelfPlayOptions
-  /** Systems of one's own, in the order in which those with the same place run; see `defineSystem`. */
+  /** Your own systems, in the order in which systems with the same place run; see `defineSystem`. */
   systems?: readonly SystemDefinition[]
 }
 
@@ -67,7 +67,7 @@ export interface EpisodeDraft {
   /** Keys its starting weights: how many cohorts of episodes with the world's seed are before it; 0 with a seed of its own. */
   readonly key: number
   readonly firstLane: number
-  /** Whether lanes may come to it: numbers are kept for them. */
+  /** Whether lanes may join: then lane numbers are kept for them. */
   readonly isOpen: boolean
   readonly model: PolicyModel
   /** How many sets of weights there are, how many of them learn, and how lanes play against earlier selves, if they do. */

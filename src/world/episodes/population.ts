@@ -11,12 +11,12 @@ import { Lives } from '../../components/population.ts'
 import type { LaneEntities } from '../lanes.ts'
 import type { EpisodeCohort } from './cohort.ts'
 
-/** The row of the lane of which each newborn entity was born, in the order in which they get their rows. */
+/** The parent's row of each newborn entity, in the order in which the newborns get their rows. */
 type Parents = ReadonlyMap<number, number>
 const NONE: Parents = new Map()
 
 /**
- * Makes the rows of a cohort those of the lanes that are there: after births and deaths in the rollout that is over, and after
+ * Makes the rows of a cohort those of the present lanes: after births and deaths in the rollout that is over, and after
  * whatever the program added or removed. Call it between two rollouts. Nothing happens in a thread that shares another's columns.
  * @throws InputError where there are more lanes than rows, or than numbers for them; where a part of a game has gone; and where lanes
  * have gone whose rollouts actors collect ahead.
@@ -28,7 +28,7 @@ export function settleLanes(cohort: EpisodeCohort): void {
   if (entities.hasChanged) packLanes(cohort, entities, parents)
 }
 
-/** Removes the entities of lanes that died in the rollout, and makes those of newborns, as far as there is room. */
+/** Removes the entities of lanes that died in the rollout, and makes entities of newborns while there is room. */
 function settleLives({ population, episode, numLanes }: EpisodeCohort, entities: LaneEntities): Parents {
   const { present, offspring, totals } = population
   const { phase } = episode
@@ -58,7 +58,7 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   const before = population.present[0]!
   const present = rows.length + newcomers.length
   if (present > numLanes) {
-    throw new InputError(`cohort ${name}`, `${present} lanes that are there`, `at most its numLanes, ${numLanes}`)
+    throw new InputError(`cohort ${name}`, `${present} present lanes`, `at most its numLanes, ${numLanes}`)
   }
   checkCome(cohort, newcomers.length)
   checkGone(cohort, rows)
@@ -85,17 +85,17 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   population.present[0] = present
 }
 
-/** @throws InputError where the cohort has no numbers for so many newcomers. */
+/** @throws InputError if the cohort has no lane numbers for so many newcomers. */
 function checkCome({ name, population, numLanes, numNumbers }: EpisodeCohort, count: number): void {
   if (count === 0 || population.numbered[0]! + count <= numNumbers) return
   const expected =
     numNumbers === numLanes
-      ? 'lanes that only go: others come with the option `present`'
-      : `at most ${numNumbers} that ever were`
-  throw new InputError(`cohort ${name}`, `${count} lanes that come`, expected)
+      ? 'lanes that only leave: the option `present` lets others join'
+      : `at most ${numNumbers} in a whole training`
+  throw new InputError(`cohort ${name}`, `${count} new lanes`, expected)
 }
 
-/** @throws InputError where these rows, of those that were taken, cannot be all that stay. */
+/** @throws InputError if the lanes may not leave: a part of a game, or with rollouts collected ahead. */
 function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows: Uint32Array): void {
   const before = population.present[0]!
   if (rows.length === before) return
@@ -107,7 +107,7 @@ function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows
   for (let i = 0; i < rows.length; i += numAgents) {
     const isGame = rows[i]! % numAgents === 0 && rows[i + numAgents - 1] === rows[i]! + numAgents - 1
     if (isGame) continue
-    const got = `lane ${rows[i]} without all others of its game`
+    const got = `lane ${rows[i]} without the other players of its game`
     throw new InputError(`cohort ${name}`, got, `all ${numAgents} players of a game, or none`)
   }
 }
@@ -117,7 +117,7 @@ function rowOf<C extends Column>(column: C, n: number, numLanes: number): C {
   return column.subarray(n * width, (n + 1) * width) as C
 }
 
-/** Moves the given rows, rising, to the front; those behind them, of `before` that were taken, become zeros. */
+/** Moves the given rows (ascending) to the front; the rest of the first `before` rows becomes 0. */
 function packRows(column: Column, width: number, rows: Uint32Array, before: number): void {
   for (let i = 0; i < rows.length; i++) {
     const from = rows[i]! * width
@@ -128,7 +128,7 @@ function packRows(column: Column, width: number, rows: Uint32Array, before: numb
 }
 
 /**
- * Gives a cohort whose columns hold a checkpoint the entities that it had: those in whose rows somebody is.
+ * Restores the entities of a cohort whose columns come from a checkpoint: one for each row with a lane.
  */
 export function restoreLanes(cohort: EpisodeCohort): void {
   const { entities, population, episode, numLanes } = cohort

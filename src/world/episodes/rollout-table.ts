@@ -7,7 +7,7 @@ import type { EpisodeCohort } from './cohort.ts'
 
 /**
  * The table of a cohort's rollout, numSteps × numLanes rows, for a world with a trainer or without one. It is live: write it, or
- * copy it, before the next rollout. Rows of steps that the rollout has yet to come to hold what they held before.
+ * copy it, before the next rollout. Rows of later steps still have their former contents.
  *
  * @param from the world's seed; the algorithm's discount factor where there is one; where the policy's weights were read. They
  *   go into the table's metadata.

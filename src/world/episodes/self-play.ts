@@ -31,7 +31,7 @@ export interface SelfPlay {
 const FIRST_RATING = 1000
 /** Points that a game moves the rating by, at most. A rollout has many games, so it is small. */
 const POINTS = 4
-/** Points by which a player is rated higher who scores ten times as often as the other. */
+/** Rating points between two players if one scores ten times as often as the other. */
 const SCALE = 400
 
 const DEFAULTS = { every: 20, share: 0.5 }
@@ -54,7 +54,7 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
     throw new InputError('selfPlay share', show(share), 'a number above 0, and at most 1')
   }
   if (numAgents < 2) {
-    throw new InputError('selfPlay', `${id}, whose games have ${numAgents} agent`, 'an environment of several agents')
+    throw new InputError('selfPlay', `${id}, whose games have ${numAgents} player`, 'a game of several players')
   }
   return options
 }

@@ -16,7 +16,7 @@ export interface Share {
 }
 
 /**
- * Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends.
+ * The first lane of a thread's share, if `count` threads share `present` lanes; the next share begins where this one ends.
  * The agents of an environment are in one share.
  */
 export function shareStart(thread: number, count: number, present: number, numAgents = 1): number {
@@ -31,7 +31,7 @@ export function collecting({ count, index, actors }: Housing['threads']): { inde
   return actors === 0 ? { index, count } : { index: index - (count - actors), count: actors }
 }
 
-/** The shares of all threads that collect of the lanes that are there. */
+/** The shares of all threads that collect of the present lanes. */
 export function sharesOf(
   cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes' | 'environment'>,
   count: number,
@@ -92,7 +92,7 @@ function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: S
   return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
 }
 
-/** Deals the lanes that are there out to the threads, when a rollout begins. Nothing happens where as many are there as before. */
+/** Deals the present lanes out to the threads, when a rollout begins. Nothing happens where as many are there as before. */
 export function shareLanes(cohort: EpisodeCohort): void {
   const { population, whole, threads, numSteps, numLanes } = cohort
   const present = population.present[0]!
@@ -114,7 +114,7 @@ export function shareLanes(cohort: EpisodeCohort): void {
   for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
 }
 
-/** Rows of a rollout in which nobody is: zeros, at step −1 as in dead steps. */
+/** Rows of a rollout without a lane: zeros, at step −1 as in dead steps. */
 function clearRows({ rollout, league, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
   if (from >= to) return
   const recorded = systems.flatMap((system) => Object.values(system.rollout.recorded as Record<string, Column>))

@@ -111,7 +111,7 @@ describe('a dataset of the hub', () => {
       response.end(Uint8Array.from(hub.files['hard/train-00000-of-00001.parquet']!).fill(0, 100, 101))
       return true
     }
-    await expect(downloadDataset('org/tiny', { ...options, subset: 'hard' })).rejects.toThrow(/it was thrown away/)
+    await expect(downloadDataset('org/tiny', { ...options, subset: 'hard' })).rejects.toThrow(/the file was deleted/)
   })
 
   test('without a subset or split of that name is an error that names those that there are', async () => {

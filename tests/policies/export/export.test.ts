@@ -68,6 +68,6 @@ describe.each(exportFormats)('exportPolicy as %s', (format) => {
     await writeFile(out, 'a file')
     const exporting = exportPolicy({ ...policy, format, out: join(out, 'below') })
     await expect(exporting).rejects.toThrow(InputError)
-    await expect(exporting).rejects.toThrow('expected a place that can be written')
+    await expect(exporting).rejects.toThrow('expected a writable path')
   })
 })

@@ -156,7 +156,7 @@ describe('rows to learn', () => {
         ),
         out,
       )
-      await expect(starting).rejects.toThrow(/example 0: got .*expected something to answer/)
+      await expect(starting).rejects.toThrow(/example 0: got .*expected a message to answer/)
       expect(await exists(out)).toBe(false)
     }
   })

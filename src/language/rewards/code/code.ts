@@ -50,13 +50,13 @@ export const codeReward = defineReward({
   id: 'code',
   inTime: true,
   settings: {
-    functionName: text('solve', 'the function that is called, where the example does not say'),
-    partial: boolean(false, 'the share of tests that pass, instead of all or nothing'),
-    maxSteps: integer(100_000_000, 'steps of the interpreter for one call; a second is some 50 million', {
+    functionName: text('solve', 'function to call if the example names none'),
+    partial: boolean(false, 'reward the fraction of passed tests, instead of all or nothing'),
+    maxSteps: integer(100_000_000, 'maximum of interpreter steps of one call; a second has about 50 million', {
       min: 100_000,
       max: 1e12,
     }),
-    memoryLimitMib: integer(64, 'MiB for one call, the interpreter’s own included', { min: 16, max: 1024 }),
+    memoryLimitMib: integer(64, 'MiB of memory for one call, including the interpreter’s own', { min: 16, max: 1024 }),
   },
   make: (settings) => {
     checkName('code.functionName', settings.functionName)

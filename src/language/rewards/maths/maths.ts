@@ -83,7 +83,7 @@ export const mathAccuracyReward = defineReward({
   id: 'mathAccuracy',
   inTime: true,
   settings: {
-    extract: choice('final', ['final', 'boxed'], 'where the answer stands'),
+    extract: choice('final', ['final', 'boxed'], 'where the completion has its answer'),
   },
   make:
     ({ extract }) =>

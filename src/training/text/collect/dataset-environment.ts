@@ -22,24 +22,26 @@ import {
 const settings = {
   path: text(
     '',
-    'JSON Lines, JSON, Arrow or Parquet, or the id of a dataset of the hub; `path@[a:b]` are rows a to b − 1',
+    'file of JSON Lines, JSON, Arrow or Parquet, or the id of a hub dataset; `path@[a:b]` takes rows a to b − 1',
   ),
-  subset: text('', 'of a dataset of the hub; empty: its default one, or its only one'),
-  split: text('', 'of a dataset of the hub; empty: train'),
-  prompt: text('prompt', 'what the file calls its prompts: texts, or lists of messages'),
-  answer: text('answer', 'what the file calls the right answers, where it has them'),
-  completion: text('completion', 'what the file calls completions, which are learned where there are no answers'),
-  messages: text('messages', 'what the file calls whole conversations, to learn where there are no prompts'),
-  text: text('text', 'what the file calls texts, to learn where there are neither'),
-  limit: integer(0, 'rows that are read, at most; 0: all', { min: 0 }),
-  reward: part('reward', 'accuracy', 'id of the reward of an answer, or the path of a module that exports one'),
+  subset: text('', 'configuration of a hub dataset; empty: its default or only one'),
+  split: text('', 'split of a hub dataset; empty: train'),
+  prompt: text('prompt', 'column of prompts: texts, or lists of messages'),
+  answer: text('answer', 'column of right answers, if any'),
+  completion: text('completion', 'column of completions, which are trained on if there are no answers'),
+  messages: text('messages', 'column of whole conversations, which are trained on if there are no prompts'),
+  text: text('text', 'column of texts, which are trained on if there are neither'),
+  limit: integer(0, 'maximum of rows to read; 0: all', { min: 0 }),
+  reward: part('reward', 'accuracy', 'id of the reward, or the path of a module that exports one'),
   rewardSettings: strings(
     [],
-    'its settings, like url=http://127.0.0.1:8000,batchSize=8, or each by a key of its own (environment.reward.batchSize=8); entries of a list have | between them',
+    'settings of the reward, like url=http://127.0.0.1:8000,batchSize=8; each also has its own key (environment.reward.batchSize=8); | separates entries of a list',
   ),
-  retries: integer(0, 'how often a reward that failed is asked again', { min: 0 }),
-  timeoutMs: integer(10_000, 'milliseconds after which a reward has failed, unless it ends by itself', { min: 1 }),
-  maxTokens: integer(64, 'tokens of an answer, at most', { min: 1 }),
+  retries: integer(0, 'retries of a failed reward', { min: 0 }),
+  timeoutMs: integer(10_000, 'milliseconds after which a reward counts as failed, unless it has its own limit', {
+    min: 1,
+  }),
+  maxTokens: integer(64, 'maximum of tokens of an answer', { min: 1 }),
 } satisfies Settings
 
 /**
