@@ -721,7 +721,9 @@ describe('bad input ends with exit code 1, says what came and what was expected,
   test.runIf(process.platform === 'linux')('a folder that the system will not make', async () => {
     const { code, stdout, stderr } = await inProcess([...train, 'out=/proc/colonnade/run'])
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
-    expect(stderr).toMatch(/\/proc\/colonnade\/run\S*: got a folder that cannot be made \(ENOENT.+, expected a writable path/)
+    expect(stderr).toMatch(
+      /\/proc\/colonnade\/run\S*: got a folder that cannot be made \(ENOENT.+, expected a writable path/,
+    )
   })
 })
 
@@ -768,7 +770,9 @@ describe('a disk', () => {
       const words = `${SMALL.join(' ').replace('hidden=8', 'hidden=48,48')} checkpointEvery=1 checkpointsKept=99`
       const { code, stderr, run } = await fill(words)
       expect(code).toBe('1')
-      expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m)
+      expect(stderr).toMatch(
+        /^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m,
+      )
       const saved = await listCheckpoints(run)
       expect(saved.length).toBeGreaterThan(1)
       for (const update of saved) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
@@ -785,7 +789,9 @@ describe('a disk', () => {
       `${SMALL.join(' ')} totalSteps=8192 rollouts=all`.replace('totalSteps=2048 ', ''),
     )
     expect(code).toBe('1')
-    expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m)
+    expect(stderr).toMatch(
+      /^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m,
+    )
     const names = await readdir(join(run, 'rollouts'))
     expect(names.length).toBeGreaterThan(1)
     for (const name of names) {
@@ -807,7 +813,9 @@ describe('a disk', () => {
       here,
     )
     expect(stdout).toBe('1\na.arrow\nthe old file\n')
-    expect(stderr).toMatch(/^colonnade: disk\/a\.arrow: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m)
+    expect(stderr).toMatch(
+      /^colonnade: disk\/a\.arrow: got a disk that is full \(ENOSPC.+\), expected a writable path.*$/m,
+    )
   })
 })
 

@@ -147,7 +147,9 @@ describe('the engine of llama.cpp’s server', () => {
     expect(await errorOf(engine({ adapters: [0], model: 'ours' }))).toBe(null)
     expect(asked[0]).toMatchObject({ lora: [{ id: 0, scale: 1 }] })
     expect(await errorOf(engine({ adapters: [0, 3] }))).toMatch(/adapters: got 3, expected ids that it has: 0/)
-    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(/model: got "theirs", expected the model that it serves: "ours"/)
+    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(
+      /model: got "theirs", expected the model that it serves: "ours"/,
+    )
     expect(() => engine({ logprobs: 'candidates' })).toThrow('it returns no candidate sets')
     const world = await talkWorld({ engine: engine(), numLanes: 4, groupSize: 4 })
     expect(() => createTrainer(world, rl({ groupSize: 4 }))).toThrow(
