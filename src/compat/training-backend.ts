@@ -5,7 +5,6 @@
  */
 import { join } from 'node:path'
 import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses/losses.ts'
-import { grpo } from '../algorithms/losses/named-losses.ts'
 import {
   checkOptimizer,
   learningRateOf,
@@ -40,6 +39,7 @@ import { evaluatorOf, settled } from '../training/text/learn/rl-phase.ts'
 import { inOwnMemory, prepareUpdate } from '../training/text/learn/token-update.ts'
 import type { ConversationCohort } from '../world/conversations/cohort.ts'
 import { createWorld, type World } from '../world/world.ts'
+import { grpo } from './named-losses.ts'
 
 /** A batch to learn from: samples with rewards, or, without `samples`, sequences that are learned by heart. */
 export type TrainingBatch =

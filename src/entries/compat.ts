@@ -4,7 +4,6 @@
  * @module colonnade/compat
  */
 
-export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/losses/named-losses.ts'
 export { OptimizerRequiredError } from '../base/errors.ts'
 export {
   type Agent,
@@ -35,6 +34,7 @@ export {
   generateByEngines,
 } from '../compat/generate-by-engines.ts'
 export type { GeneratedSample } from '../compat/generated-sample.ts'
+export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../compat/named-losses.ts'
 export {
   type CollectedFrom,
   type CoordinatedEnvironment,

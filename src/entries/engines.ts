@@ -19,6 +19,7 @@ export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from 
 export type { ServedModelOptions } from '../agents/serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../agents/serving/server.ts'
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
+export { defineEngineFactory } from '../engines/define-engine-factory.ts'
 export {
   type DecodingWorkers,
   type Engine,
@@ -33,8 +34,8 @@ export {
   type TurnRequest,
   type WeightsDelivery,
 } from '../engines/engine.ts'
-export { defineEngineFactory } from '../engines/engine-factory.ts'
 export type { EngineShape } from '../engines/engine-shape.ts'
+export { findEngine } from '../engines/find-engine.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type LlamaCppOptions, llamaCppEngine } from '../engines/servers/llama-cpp.ts'
@@ -42,4 +43,3 @@ export { openaiEngine } from '../engines/servers/openai.ts'
 export { type SglangOptions, sglangEngine } from '../engines/servers/sglang.ts'
 export { type VllmOptions, vllmEngine } from '../engines/servers/vllm.ts'
 export { type TinkerEngineOptions, tinkerEngine } from '../engines/tinker/tinker.ts'
-export { findEngine } from '../training/run/run-engines.ts'

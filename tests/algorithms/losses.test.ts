@@ -12,7 +12,7 @@ import {
   preparedLossPlan,
   prepareLoss,
 } from '../../src/algorithms/losses/losses.ts'
-import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/losses/named-losses.ts'
+import { grpo as namedGrpo, gspo as namedGspo } from '../../src/compat/named-losses.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, Standing, spansOf } from '../../src/kernels/bind.ts'
 import { Numbers, strict } from '../kernels/calls.ts'

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { grpo } from '../../src/algorithms/losses/named-losses.ts'
+import { grpo } from '../../src/compat/named-losses.ts'
 import { AsyncRolloutManager, type RolloutConfig, type SavedRolloutManager } from '../../src/compat/rollout-manager.ts'
 import {
   computeAdvantages,

@@ -10,7 +10,7 @@ import {
   type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
-import { defineEngineFactory } from '../../src/engines/engine-factory.ts'
+import { defineEngineFactory } from '../../src/engines/define-engine-factory.ts'
 import type { LocalEngine } from '../../src/engines/local/local.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { PolledColumns } from '../../src/engines/servers/polled.ts'

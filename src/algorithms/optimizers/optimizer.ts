@@ -15,7 +15,8 @@ const BETA_2 = 0.999
 
 /** Optimizers by their ids: those that come with Colonnade, and parts that algorithms were given. */
 const known = new Map([adam, sgd, rmsprop].map((part) => [part.id, part()]))
-const builtIn = [...known.keys()].join(', ')
+const builtIn = [...known.keys()]
+const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
 
 /** The optimizer of that id. @throws InputError that names the nearest one. */
 function optimizerOf(id: string, subject = 'optimizer'): Optimizer {
@@ -41,11 +42,7 @@ function admit(subject: string, part: Part): void {
 /** What an algorithm that descends a gradient declares among its settings; epsilon has the field's value for it. */
 export function optimizerSettings(epsilon: number, optimizer = adam.id) {
   return {
-    optimizer: part(
-      'optimizer',
-      optimizer,
-      `the optimizer (${builtIn}, or the path of a module that exports one); adam with weightDecay: AdamW`,
-    ),
+    optimizer: { ...part('optimizer', optimizer, OPTIMIZER), words: [...builtIn] },
     momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
     beta1: number(BETA_1, "decay of adam's running mean of the gradient", { min: 0, below: 1 }),
     beta2: number(BETA_2, "decay of adam's running mean of the squared gradient", {

@@ -5,8 +5,8 @@
 import { InputError, show } from '../../base/errors.ts'
 import { text } from '../../base/settings.ts'
 import { defineEngine, type OpenTurn } from '../define-engine.ts'
+import { defineEngineFactory } from '../define-engine-factory.ts'
 import type { EngineContext } from '../engine.ts'
-import { defineEngineFactory } from '../engine-factory.ts'
 import { serverClient, serverSettings } from './server-engine.ts'
 
 const { logprobs: _, ...shared } = serverSettings('none')

@@ -2,8 +2,8 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import type { SettingValues } from '../../base/settings.ts'
+import { defineEngineFactory } from '../define-engine-factory.ts'
 import type { Constraint, LogprobKind } from '../engine.ts'
-import { defineEngineFactory } from '../engine-factory.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
   type DeliveredFolder,

@@ -18,6 +18,7 @@ import { policies } from '../../policies/registry.ts'
 import { loadWeights, weightsOf } from '../../policies/weights.ts'
 import { ownSystems } from '../../systems/registry.ts'
 import { writeArrow } from '../../tables/arrow.ts'
+import { findLoggers, portableLoggers } from '../../telemetry/loggers/find-loggers.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { madeInThreads } from '../../world/episodes/draft.ts'
 import { checkSystems, type SystemDefinition, type SystemFactory } from '../../world/system.ts'
@@ -49,7 +50,6 @@ import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './keys.ts
 import type { RunKind, SharedSummary } from './kind.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByPreset } from './presets.ts'
-import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { SHARED_RESUMED } from './settings.ts'
 
 /** Its `summary.json`. */

@@ -1,7 +1,7 @@
 /** Several loggers at once: in order, at their own pace, and none of them stops anything. */
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { defineLogger, type LogEntry, type Logger, type LoggerDefinition } from '../../../src/entries/loggers.ts'
-import { Loggers } from '../../../src/telemetry/loggers/loggers.ts'
+import { Loggers } from '../../../src/telemetry/loggers/logger-queue.ts'
 
 const training = { name: 'run', folder: null, settings: {}, metrics: {}, done: 0 }
 const entry = (step: number): LogEntry => ({ step, time: step, values: { step }, distributions: {}, texts: {} })

@@ -91,7 +91,7 @@ describe('a run on servers', () => {
     writeFileSync(
       path,
       `import { defineEngine } from ${src('engines/define-engine.ts')}
-import { defineEngineFactory } from ${src('engines/engine-factory.ts')}
+import { defineEngineFactory } from ${src('engines/define-engine-factory.ts')}
 import { integer } from ${src('base/settings.ts')}
 export const mine = defineEngineFactory({
   id: 'mine',

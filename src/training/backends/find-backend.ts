@@ -1,9 +1,9 @@
 /** The training backends that a run finds by name, and how its `backend` setting is read. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { readSettingTexts, type SettingValues, strings, text } from '../../base/settings.ts'
-import type { BackendDefinition } from '../backends/backend.ts'
-import { localBackend } from '../backends/local-backend.ts'
-import { tinkerBackend } from '../backends/tinker-backend.ts'
+import type { BackendDefinition } from './backend.ts'
+import { localBackend } from './local-backend.ts'
+import { tinkerBackend } from './tinker-backend.ts'
 
 /** A run's settings of its training backend. */
 export const backendRunSettings = {

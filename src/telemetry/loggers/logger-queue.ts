@@ -1,4 +1,7 @@
-/** The loggers of a training: each gets every entry, in order, at its own pace; what fails is counted and told of. */
+/**
+ * The queue between a training and its loggers, which `find-loggers.ts` lists. Each logger gets every entry, in order, at its own
+ * pace; entries that it fails to take are counted and reported.
+ */
 import type { LogEntry, LoggedEnd, LoggedTraining, Logger, LoggerDefinition } from './logger.ts'
 
 /** Entries that wait for a logger, at most; of more the oldest are lost. */

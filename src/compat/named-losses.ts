@@ -2,8 +2,13 @@
  * Algorithms by name, each an object of descriptors: how advantages are taken of rewards, and the losses that they go into. As
  * the papers have them, without a reference policy; `describeLoss` has every setting.
  */
-import type { LossId } from './loss-presets.ts'
-import { type AdvantageDescriptor, describeAdvantages, describeLoss, type LossDescriptor } from './losses.ts'
+import type { LossId } from '../algorithms/losses/loss-presets.ts'
+import {
+  type AdvantageDescriptor,
+  describeAdvantages,
+  describeLoss,
+  type LossDescriptor,
+} from '../algorithms/losses/losses.ts'
 
 /** The advantages and the loss of an algorithm. */
 export interface NamedLoss {
