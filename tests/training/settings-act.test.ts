@@ -484,6 +484,7 @@ describe('every setting of a run of a language model acts', () => {
       'sft.warmupFraction': { to: 1 },
       ...adamOnly('sft.'),
       'sft.learningRateSchedule': { with: { 'sft.updates': 3 } },
+      'sft.optimizer': { to: 'adam' },
       'sft.momentum': { with: { 'sft.optimizer': 'sgd' } },
     }
     expect(await idle(await ofPart('sft.'), { ...base, mode: 'sft' }, table, outcome)).toEqual([])
@@ -500,6 +501,7 @@ describe('every setting of a run of a language model acts', () => {
       'rl.dropsMax': { to: 0, with: { 'rl.filter': 'reward-nonzero-std', 'rl.updates': 9 } },
       ...adamOnly('rl.'),
       'rl.learningRateSchedule': { with: { 'rl.updates': 3 } },
+      'rl.optimizer': { to: 'adam' },
       'rl.momentum': { with: { 'rl.optimizer': 'sgd' } },
       'rl.loss': { to: 'dapo' },
       'rl.filter': { to: 'reward-nonzero-std', with: { 'rl.topK': 1, 'rl.dropsMax': 5 } },
