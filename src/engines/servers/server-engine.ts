@@ -54,13 +54,7 @@ export function learningServerSettings(logprobs: LogprobKind) {
   return {
     ...serverSettings(logprobs),
     weights: text('', 'folder for weights, which the server sees under the same path; empty: no weights are delivered'),
-    tolerance: number(
-      1e-4,
-      "largest difference, in nats, between the server's and the learner's log-probabilities after a delivery",
-      {
-        above: 0,
-      },
-    ),
+    tolerance: number(1e-4, "largest error of the server's log-probabilities after a delivery, in nats", { above: 0 }),
   }
 }
 

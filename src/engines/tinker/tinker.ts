@@ -27,13 +27,7 @@ import { type TinkerDrawing, type TinkerSample, TinkerSession } from './tinker-s
 
 const settings = {
   ...tinkerSettings,
-  tolerance: number(
-    1e-4,
-    "largest difference, in nats, between the service's and the learner's log-probabilities after a delivery",
-    {
-      above: 0,
-    },
-  ),
+  tolerance: number(1e-4, "largest error of the service's log-probabilities after a delivery, in nats", { above: 0 }),
 }
 
 /** What `tinkerEngine` is told. */
