@@ -3,6 +3,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
 import { number } from '../../src/base/settings.ts'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
+import { defineEngineFactory } from '../../src/engines/define-engine-factory.ts'
 import {
   areOfSampling,
   deliverWeights,
@@ -10,7 +11,6 @@ import {
   type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
-import { defineEngineFactory } from '../../src/engines/define-engine-factory.ts'
 import type { LocalEngine } from '../../src/engines/local/local.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { PolledColumns } from '../../src/engines/servers/polled.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeLoss } from '../../../src/algorithms/losses/losses.ts'
-import { grpo, gspo } from '../../../src/compat/named-losses.ts'
 import { InputError, OptimizerRequiredError } from '../../../src/base/errors.ts'
+import { grpo, gspo } from '../../../src/compat/named-losses.ts'
 import { RolloutCoordinator } from '../../../src/compat/rollout-coordinator.ts'
 import { copy } from '../../../src/environments/tasks/sequences.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
