@@ -329,7 +329,7 @@ describe('a trainer that is given a table', () => {
     )
     await expect(of('finalObservation', null)).rejects.toThrow(/column finalObservation of the table: got none/)
     await expect(of('finalObservation', { rows: new Uint32Array(0), column: new Float32Array(0) })).rejects.toThrow(
-      /finalObservation of row \d+: got null, expected what came after it/,
+      /finalObservation of row \d+: got null, expected the final observation/,
     )
     const finals = table.fields.find(({ name }) => name === 'finalObservation')!
     await expect(of('finalObservation', { column: new Float64Array(finals.column) })).rejects.toThrow(
@@ -340,7 +340,7 @@ describe('a trainer that is given a table', () => {
     const others = finals.rows!.filter((_, i) => i !== cut)
     const seen = finals.column.filter((_, i) => Math.floor(i / 4) !== cut)
     await expect(of('finalObservation', { rows: others, column: seen })).rejects.toThrow(
-      `finalObservation of row ${finals.rows![cut]}: got null, expected what came after it`,
+      `finalObservation of row ${finals.rows![cut]}: got null, expected the final observation`,
     )
     await expect(of('reward', { rows: Uint32Array.of(0) })).rejects.toThrow(/column reward of the table: got/)
     await expect(of('logprob', { column: new Float32Array(ROWS).fill(Number.NaN) })).rejects.toThrow(
