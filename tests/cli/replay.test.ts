@@ -9,14 +9,14 @@ import { inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const SMALL = ['numLanes=4', 'totalSteps=64', 'ppo.numSteps=16', 'ppo.numMinibatches=2', 'threads=1', '--quiet']
-const COUNTER = new URL('../support/counter.ts', import.meta.url).pathname
+const LINE = new URL('../support/line-world.mjs', import.meta.url).pathname
 let here: string
 beforeAll(async () => {
   here = await temporaryFolder()
   for (const [id, out] of [
     ['ConnectFour-v0', 'game'],
     ['CartPole-v1', 'pole'],
-    [COUNTER, 'counter'],
+    [LINE, 'line'],
   ]) {
     expect((await inProcess(['train', id!, `out=${out}`, ...SMALL], here)).stderr).toBe('')
   }
@@ -158,10 +158,7 @@ describe('colonnade replay', () => {
   })
 
   test.each([
-    [
-      ['replay', 'counter', `trust=${COUNTER}`],
-      /environment Counter-v0: got no draw, and observations that are no grid/,
-    ],
+    [['replay', 'line', `trust=${LINE}`], /environment LineWorld-v0: got no draw, and observations that are no grid/],
     [['replay', 'game', 'out=game.png'], /out: got game\.png, expected a name that ends in \.gif or \.html/],
     [['replay', 'game', 'delay=3'], /key: got "delay"/],
     [['replay', 'nowhere'], /nowhere: got no such folder, expected a run folder/],
@@ -169,7 +166,7 @@ describe('colonnade replay', () => {
     const { code, stderr } = await inProcess(words, here)
     expect(code).toBe(1)
     expect(stderr).toMatch(message)
-    await expect(stat(join(here, 'counter/replay.gif'))).rejects.toThrow('ENOENT')
+    await expect(stat(join(here, 'line/replay.gif'))).rejects.toThrow('ENOENT')
   })
 })
 
