@@ -149,7 +149,7 @@ describe('lanes of conversations', () => {
     cohort.released = 100
     await tick(world)
     const group = cohort.conversation.group[1]!
-    despawn(cohort, [cohort.entities.lanes[1]!])
+    despawn(cohort, [cohort.lanes[1]!])
     expect(cohort.conversation.phase[1]).toBe(ConversationPhase.model)
     while (cohort.conversation.phase[1] !== absent) {
       expect(cohort.conversation.group[1]).toBe(group)
@@ -163,7 +163,7 @@ describe('lanes of conversations', () => {
     expect(cohort.conversation.group[1]).toBe(group)
     const [entity] = spawn(cohort)
     await tick(world)
-    expect(cohort.entities.lanes[1]).toBe(entity)
+    expect(cohort.lanes[1]).toBe(entity)
     expect(cohort.conversation.group[1]).toBeGreaterThan(group)
     expect(() => spawn(cohort)).toThrow('spawn into cohort languageModel: got 1, expected a whole number from 0 to 0')
   })
@@ -172,16 +172,42 @@ describe('lanes of conversations', () => {
     const world = await talkWorld({ numLanes: 2 })
     const cohort = world.cohort()
     cohort.released = 4
-    despawn(cohort, cohort.entities.lanes)
+    despawn(cohort, cohort.lanes)
     expect(() => tick(world)).toThrow('got no present lane, expected at least one: spawn(cohort)')
     spawn(cohort, 2)
     await talkUntil(world, 4)
   })
 
+  test('that leave, or wait for a row, do so after a checkpoint, too', async () => {
+    const folder = await temporaryFolder()
+    const first = await textTraining()
+    const stop = new AbortController()
+    const cohort = first.world.cohort()
+    const submit = cohort.engine.submit
+    let left = 0
+    cohort.engine.submit = function (turn) {
+      if (turn.key[0] > 0 && left++ === 0) {
+        despawn(cohort, cohort.lanes.slice(0, 3)) // In the middle of conversations.
+        spawn(cohort, 1) // It waits for the row of one of them.
+        stop.abort()
+      }
+      return submit.call(this, turn)
+    }
+    for await (const _ of first.updates({ signal: stop.signal }));
+    const { phase } = cohort.conversation
+    expect([0, 1, 2].some((n) => phase[n] !== absent)).toBe(true)
+    await first.save(folder)
+    const again = await textTraining()
+    await again.restore(folder)
+    expect(again.world.cohort().entities.count).toBe(4)
+    for await (const _ of again.updates());
+    expect(phases(again.world.cohort()).filter((each) => each === absent)).toHaveLength(2)
+  })
+
   test('that are absent stay so after a checkpoint', async () => {
     const folder = await temporaryFolder()
     const first = await textTraining()
-    despawn(first.world.cohort(), first.world.cohort().entities.lanes.slice(1, 3))
+    despawn(first.world.cohort(), first.world.cohort().lanes.slice(1, 3))
     for await (const { phase } of first.updates()) if (phase === 'rl') break
     expect(phases(first.world.cohort()).map((phase) => phase === absent)).toEqual([
       false,

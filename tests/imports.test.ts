@@ -113,6 +113,13 @@ function cyclesOf(edges: ReadonlyMap<string, readonly string[]>): string[] {
 
 const imports = ['src', 'examples', 'bench'].flatMap(sources).flatMap(importsOf)
 
+test('the table of where something new goes names files that are there', () => {
+  const section = document.split('## Where something new goes')[1]!.split('\n## ')[0]!
+  const paths = [...section.matchAll(/`([\w/-]+\/[\w.-]+\.ts)`/g)].map(([, path]) => path!)
+  expect(paths.length).toBeGreaterThan(15)
+  expect(paths.filter((path) => !existsSync(join(root, 'src', path)))).toEqual([])
+})
+
 describe('the import table', () => {
   test('there are imports to check, and every room has its row', () => {
     expect(imports.length).toBeGreaterThan(200)

@@ -43,15 +43,16 @@ const ownAdam = defineOptimizer({
   },
 })
 
-type Given = Parameters<typeof ppo>
-
-async function trained(...given: Given): Promise<Trainer<EpisodeCohort>> {
+async function trained(
+  settings: Parameters<typeof ppo>[0],
+  parts?: Parameters<typeof ppo>[1],
+  updates = 4,
+): Promise<Trainer<EpisodeCohort>> {
   const environment = cartPole()
   const world = await createWorld({ environment, policy: mlp({ hidden: [8] }), numLanes: 4, seed: 1, kernels: 'plain' })
-  const [settings, parts] = given
   const algorithm = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, ...settings }, parts)
   const trainer = createTrainer(world, algorithm) as Trainer<EpisodeCohort>
-  await advanceTo(trainer, 4)
+  if (updates > 0) await advanceTo(trainer, updates)
   return trainer
 }
 
@@ -74,6 +75,23 @@ describe('an optimizer from outside', () => {
     expect(weightsOf(await trained({ learningRate: 0.01 }))).not.toEqual(builtIn)
   })
 
+  test('may keep nothing: the sign of the gradient', async () => {
+    const signSgd = defineOptimizer({
+      id: 'sign-sgd',
+      step({ weights, moment, squareMoment, gradient, learningRate, length }) {
+        expect([moment.length, squareMoment.length]).toEqual([0, 0])
+        for (let i = 0; i < length; i++) weights[i]! -= learningRate * Math.sign(gradient[i]!)
+      },
+    })
+    const settings = { learningRate: 2 ** -8, learningRateSchedule: 'constant' } as const
+    const before = weightsOf(await trained(settings, { optimizer: signSgd }, 0))
+    const after = weightsOf(await trained(settings, { optimizer: signSgd }, 1))
+    const steps = after.map((weight, i) => (weight - before[i]!) * 2 ** 8) // Four steps of 1 in either direction.
+    for (const step of steps) expect(Math.abs(step - Math.round(step))).toBeLessThan(1e-4)
+    expect(Math.max(...steps)).toBeCloseTo(4, 3)
+    expect(Math.min(...steps)).toBeCloseTo(-4, 3)
+  })
+
   test.each([
     ['ppo', ppo],
     ['dqn', dqn],
@@ -92,13 +110,20 @@ describe('an optimizer from outside', () => {
     expect(() => make({}, { optimizer: none })).toThrow('got none, expected an optimizer made by defineOptimizer')
     const taken = defineOptimizer({ id: 'adam', step() {} })
     expect(() => make({}, { optimizer: taken })).toThrow(
-      'got another adam than before, expected an id that is not taken',
+      'got a second adam, expected the first one, or an id of its own',
     )
   })
 
   test.each([
     [{ id: '' }, 'optimizer id: got "", expected a name'],
     [{ moments: 3 }, 'optimizer mine, moments: got 3, expected 0, 1 or 2'],
+    [{ step: 1 }, 'optimizer mine, step: got 1, expected a function'],
+    [{ takes: 'beta1' }, 'takes of optimizer mine: got "beta1", expected a list'],
+    [
+      { takes: ['beta3'] },
+      'optimizer mine, takes: got "beta3" (did you mean "beta1"?), expected one of momentum, beta1',
+    ],
+    [{ powersOf: ['epsilon'] }, 'optimizer mine, powersOf: got "epsilon", expected one of momentum, beta1, beta2'],
   ])('is refused as %j', (wrong, message) => {
     expect(() => defineOptimizer({ id: 'mine', step() {}, ...(wrong as object) })).toThrow(message)
   })

@@ -1,6 +1,6 @@
 /** The contract of an optimizer, and how one is defined: in one file, here or in a module of your own. */
 import type { Part } from '../../base/definition.ts'
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 
 /** The settings that some optimizers take and others refuse. */
@@ -9,6 +9,8 @@ export interface OptimizerNumbers {
   readonly beta1: number
   readonly beta2: number
 }
+
+const NUMBERS: readonly (keyof OptimizerNumbers)[] = ['momentum', 'beta1', 'beta2']
 
 /** What a step is told. */
 export interface OptimizerStep {
@@ -50,7 +52,7 @@ export interface OptimizerPart extends Part {
 /**
  * Defines an optimizer: the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the
  * path of its module, and other threads and later runs find it there.
- * @throws InputError for an id or a number of moments that is none.
+ * @throws InputError for an id, a step or a number of moments that is none, and for settings that no optimizer has.
  * @example
  * export const signSgd = defineOptimizer({
  *   id: 'sign-sgd',
@@ -68,6 +70,12 @@ export function defineOptimizer(
   checkGiven('options of defineOptimizer', given, ['id', 'step'])
   const { id, module, takes = [], moments = 0, powersOf = [], step } = given
   if (typeof id !== 'string' || id === '') throw new InputError('optimizer id', show(id), 'a name, like adam')
+  if (typeof step !== 'function') throw new InputError(`optimizer ${id}, step`, show(step), 'a function')
+  for (const [name, numbers] of Object.entries({ takes, powersOf })) {
+    checkGiven(`${name} of optimizer ${id}`, numbers, 'a list')
+    const wrong = numbers.find((each) => !NUMBERS.includes(each))
+    if (wrong !== undefined) throw unknownWord(`optimizer ${id}, ${name}`, String(wrong), NUMBERS)
+  }
   if (![0, 1, 2].includes(moments)) throw new InputError(`optimizer ${id}, moments`, show(moments), '0, 1 or 2')
   const optimizer: Optimizer = { id, takes, moments, powersOf, step }
   return Object.assign(() => optimizer, { id, ...(module === undefined ? {} : { module }) })

@@ -25,7 +25,7 @@ function optimizerOf(id: string, subject = 'optimizer'): Optimizer {
   throw unknownWord(subject, id, [...known.keys()])
 }
 
-/** Knows a part by its id from now on. @throws InputError where it was not made by `defineOptimizer`, or another one has its id. */
+/** Keeps a part by its id. @throws InputError if `defineOptimizer` did not make it, or another optimizer has its id. */
 function admit(subject: string, part: Part): void {
   const made: unknown = (part as OptimizerPart)()
   if (typeof (made as Optimizer)?.step !== 'function') {
@@ -33,8 +33,8 @@ function admit(subject: string, part: Part): void {
   }
   const optimizer = made as Optimizer
   const former = known.get(optimizer.id)
-  if (former !== undefined && String(former.step) !== String(optimizer.step)) {
-    throw new InputError(`${subject}.optimizer`, `another ${optimizer.id} than before`, 'an id that is not taken')
+  if (former !== undefined && former !== optimizer) {
+    throw new InputError(`${subject}.optimizer`, `a second ${optimizer.id}`, 'the first one, or an id of its own')
   }
   known.set(optimizer.id, optimizer)
 }
@@ -42,7 +42,7 @@ function admit(subject: string, part: Part): void {
 /** What an algorithm that descends a gradient declares among its settings; epsilon has the field's value for it. */
 export function optimizerSettings(epsilon: number, optimizer = adam.id) {
   return {
-    optimizer: { ...part('optimizer', optimizer, OPTIMIZER), words: [...builtIn] },
+    optimizer: { ...part('optimizer', optimizer, OPTIMIZER), words: builtIn },
     momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
     beta1: number(BETA_1, "decay of adam's running mean of the gradient", { min: 0, below: 1 }),
     beta2: number(BETA_2, "decay of adam's running mean of the squared gradient", {
@@ -88,7 +88,7 @@ export function learningRateOf(
 export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSettings>>
 
 /**
- * Refuses an optimizer that nobody defined, and settings that it has no use for. From now on `parts.optimizer` is known by its id.
+ * Refuses an unknown optimizer, and settings that the optimizer does not take. Keeps `parts.optimizer` by its id.
  * @throws InputError for these, like a momentum of Adam, whose momentum is β₁.
  */
 export function checkOptimizer(subject: string, given: OptimizerSettings, parts: Parts = {}): void {

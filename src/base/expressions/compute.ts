@@ -9,7 +9,9 @@ export function computeStep(
   count: number,
 ): void {
   const out = registers[to]!
-  const [a, b, c] = [registers[from[0]!]!, registers[from[1] ?? 0]!, registers[from[2] ?? 0]!]
+  const a = registers[from[0]!]!
+  const b = registers[from[1] ?? 0]!
+  const c = registers[from[2] ?? 0]!
   switch (operation) {
     case 'add':
       for (let i = 0; i < count; i++) out[i] = a[i]! + b[i]!

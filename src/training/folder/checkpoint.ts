@@ -97,6 +97,8 @@ export interface ConversationRecord {
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** Of each lane, how turns were drawn that are not as the cohort's, with their numbers. Not in older ones. */
   readonly drawings?: readonly (readonly (readonly [turn: number, drawing: TurnDrawing])[])[]
+  /** The lanes that leave when their conversations are over; absent where none does. */
+  readonly leaving?: readonly number[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
   readonly candidates: readonly (readonly number[])[]
   /** The last reply to each lane whose conversation is over and waits for room in the log; null for others. Not in older ones. */

@@ -28,7 +28,7 @@ import {
   takeUp,
   takeUpSegments,
 } from '../../world/conversations/cohort.ts'
-import { restoreSpeakers } from '../../world/conversations/population.ts'
+import { leavingRows, restoreSpeakers } from '../../world/conversations/population.ts'
 import type { World } from '../../world/world.ts'
 import type { BackendContext, BackendDefinition } from '../backends/backend.ts'
 import { localBackend } from '../backends/local-backend.ts'
@@ -283,6 +283,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const { conversation, histories, drawings, replies, trajectories, version, source } = this.#cohort
     const over = packTrajectories(trajectories, `${name}.trajectories`)
     const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
+    const leaving = leavingRows(this.#cohort)
     const record: ConversationRecord = {
       kind: 'conversations',
       environment: withoutModule(environment),
@@ -300,6 +301,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       drawings: drawings.map((ofLane) => [...ofLane]),
       candidates: histories.map((_, n) => [...candidateIdsOf(conversation, n)]),
       replies: replies.map((reply, n) => (conversation.phase[n] === ConversationPhase.ended ? reply : null)),
+      ...(leaving.length > 0 && { leaving }),
       source,
       trajectories: over.rows,
       segments: open.rows,
@@ -346,7 +348,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
     this.#cohort.source = record.source
     takeUp(this.#cohort)
-    restoreSpeakers(this.#cohort)
+    restoreSpeakers(this.#cohort, record.leaving ?? [])
     if (this.#sft !== null) this.#sft.done = record.sftSteps
     if (this.#rl !== null) this.#rl.done = record.rlUpdates
     if (this.#collector !== null && record.admission !== null)

@@ -49,6 +49,7 @@ export function createConversations(
     ...{ adapter, kernels, random },
     tell: (message) => (cohort.onNotice ?? process.emitWarning)(message),
   })
+  const entities = new LaneEntities(world.ecs, [columns.conversation], numLanes)
   const cohort: ConversationCohort = {
     kind: 'conversations',
     name,
@@ -71,7 +72,10 @@ export function createConversations(
     segmentation: options.segmentation ?? 'interleaved',
     tooLong: options.tooLong ?? 'error',
     examples,
-    entities: new LaneEntities(world.ecs, [columns.conversation], numLanes),
+    entities,
+    get lanes() {
+      return entities.lanes
+    },
     conversation: columns.conversation,
     engine,
     submitted: new Uint8Array(numLanes),

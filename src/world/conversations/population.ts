@@ -6,8 +6,8 @@ import type { ConversationCohort } from './cohort.ts'
 
 /**
  * Asks the query which lanes are there, where anything has changed since it was last asked. A free row whose entity is gone becomes
- * absent; a lane that is in a conversation becomes so when that is over. Entities without a row take absent rows; while there are
- * none they wait for lanes that go.
+ * absent; a lane that is in a conversation becomes so when that is over. An entity without a row takes an absent
+ * one, or waits until one is.
  * @throws InputError if no lane is present, or if there are more entities than rows.
  */
 export function settleSpeakers({ name, entities, conversation, numLanes }: ConversationCohort): void {
@@ -36,17 +36,28 @@ export function settleSpeakers({ name, entities, conversation, numLanes }: Conve
   if (isSpeaking) entities.askAgain()
 }
 
-/** Restores the entities of a cohort whose columns come from a checkpoint: one for each row that is not absent. */
-export function restoreSpeakers({ entities, conversation }: ConversationCohort): void {
+/** The rows that become absent when their conversations are over; entities that wait for a row take the others. */
+export function leavingRows({ entities, conversation }: ConversationCohort): number[] {
+  const { rows, newcomers } = entities.find()
+  const isThere = new Set(rows)
+  const left = [...conversation.phase.keys()].filter(
+    (n) => conversation.phase[n] !== ConversationPhase.absent && !isThere.has(n),
+  )
+  return left.slice(newcomers.length)
+}
+
+/** Restores the entities of a cohort whose columns come from a checkpoint: one for each row that is neither absent nor leaving. */
+export function restoreSpeakers({ entities, conversation }: ConversationCohort, leaving: readonly number[]): void {
   for (const entity of entities.find().newcomers) entities.remove(entity)
   const { rows } = entities.find()
   const lanes = new Uint32Array(conversation.phase.length).fill(NOBODY)
   for (const n of rows) lanes[n] = entities.lanes[n]!
   for (const [n, phase] of conversation.phase.entries()) {
-    if (phase === ConversationPhase.absent) {
+    if (phase === ConversationPhase.absent || leaving.includes(n)) {
       entities.removeRow(n)
       lanes[n] = NOBODY
     } else if (lanes[n] === NOBODY) lanes[n] = entities.spawn(1)[0]!
   }
   entities.seat(lanes)
+  if (leaving.length > 0) entities.askAgain()
 }

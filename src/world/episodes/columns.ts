@@ -139,7 +139,9 @@ export function createEpisodes(
     sliding,
     numSteps,
     entities,
-    lanes: entities?.lanes ?? NONE,
+    get lanes() {
+      return entities?.lanes ?? NONE
+    },
     population,
     observation: observation.component,
     actionMask: actionMask.component,

@@ -81,7 +81,6 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   episode.phase.fill(Phase.absent, present)
   const kept = Array.from(rows, (row) => entities.lanes[row]!)
   entities.seat([...kept, ...born, ...spawned])
-  cohort.lanes = entities.lanes
   population.present[0] = present
 }
 
@@ -141,7 +140,6 @@ export function restoreLanes(cohort: EpisodeCohort): void {
   const { rows } = entities.find()
   const kept = Array.from(rows, (row) => entities.lanes[row]!)
   entities.seat([...kept, ...entities.spawn(present - kept.length)])
-  cohort.lanes = entities.lanes
   population.present[0] = present
   population.offspring.fill(0)
 }
