@@ -99,8 +99,8 @@ export class LaneEntities {
     return { rows: Uint32Array.from(rows).sort(), newcomers }
   }
 
-  /** Gives each entity the row of its index in the list; `NOBODY` marks rows without an entity. */
-  seat(entities: ArrayLike<number>): void {
+  /** Gives each entity the row of its index in the list, in which `NOBODY` marks rows without one. Returns them as `lanes`. */
+  seat(entities: ArrayLike<number>): Uint32Array {
     for (const entity of this.#lanes) if (entity !== NOBODY) this.#rows[entity] = -1
     this.#lanes = Uint32Array.from(entities)
     const last = this.#lanes.reduce((most, entity) => (entity === NOBODY ? most : Math.max(most, entity)), -1)
@@ -111,5 +111,6 @@ export class LaneEntities {
     }
     for (const [row, entity] of this.#lanes.entries()) if (entity !== NOBODY) this.#rows[entity] = row
     this.#hasChanged = false
+    return this.#lanes
   }
 }

@@ -154,7 +154,7 @@ export interface ConversationCohort {
   /** Its lanes as bitecs has them: which take conversations is what the query finds. */
   readonly entities: LaneEntities
   /** The entity of each row; `NOBODY`, 2³² − 1, in rows without one. */
-  readonly lanes: Uint32Array
+  lanes: Uint32Array
   readonly conversation: Conversation
   /** Who chooses the model's tokens. */
   readonly engine: Engine

@@ -73,9 +73,7 @@ export function createConversations(
     tooLong: options.tooLong ?? 'error',
     examples,
     entities,
-    get lanes() {
-      return entities.lanes
-    },
+    lanes: entities.lanes,
     conversation: columns.conversation,
     engine,
     submitted: new Uint8Array(numLanes),

@@ -10,7 +10,8 @@ import type { ConversationCohort } from './cohort.ts'
  * one, or waits until one is.
  * @throws InputError if no lane is present, or if there are more entities than rows.
  */
-export function settleSpeakers({ name, entities, conversation, numLanes }: ConversationCohort): void {
+export function settleSpeakers(cohort: ConversationCohort): void {
+  const { name, entities, conversation, numLanes } = cohort
   if (!entities.hasChanged) return
   const { phase } = conversation
   const { rows, newcomers } = entities.find()
@@ -32,7 +33,7 @@ export function settleSpeakers({ name, entities, conversation, numLanes }: Conve
       seated++
     } else phase[n] = ConversationPhase.absent
   }
-  entities.seat(lanes)
+  cohort.lanes = entities.seat(lanes)
   if (isSpeaking) entities.askAgain()
 }
 
@@ -47,7 +48,8 @@ export function leavingRows({ entities, conversation }: ConversationCohort): num
 }
 
 /** Restores the entities of a cohort whose columns come from a checkpoint: one for each row that is neither absent nor leaving. */
-export function restoreSpeakers({ entities, conversation }: ConversationCohort, leaving: readonly number[]): void {
+export function restoreSpeakers(cohort: ConversationCohort, leaving: readonly number[]): void {
+  const { entities, conversation } = cohort
   for (const entity of entities.find().newcomers) entities.remove(entity)
   const { rows } = entities.find()
   const lanes = new Uint32Array(conversation.phase.length).fill(NOBODY)
@@ -58,6 +60,6 @@ export function restoreSpeakers({ entities, conversation }: ConversationCohort, 
       lanes[n] = NOBODY
     } else if (lanes[n] === NOBODY) lanes[n] = entities.spawn(1)[0]!
   }
-  entities.seat(lanes)
+  cohort.lanes = entities.seat(lanes)
   if (leaving.length > 0) entities.askAgain()
 }

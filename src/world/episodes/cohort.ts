@@ -62,7 +62,7 @@ export interface EpisodeCohort {
   /** The cohort's entities; null in a thread that shares another's columns. */
   readonly entities: LaneEntities | null
   /** The entity of each row, as the query found them; none in a thread that shares another's columns. */
-  readonly lanes: Uint32Array
+  lanes: Uint32Array
   /** Who comes and goes. */
   readonly population: PopulationColumns
   readonly observation: Observation

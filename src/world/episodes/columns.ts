@@ -139,9 +139,7 @@ export function createEpisodes(
     sliding,
     numSteps,
     entities,
-    get lanes() {
-      return entities?.lanes ?? NONE
-    },
+    lanes: entities?.lanes ?? NONE,
     population,
     observation: observation.component,
     actionMask: actionMask.component,

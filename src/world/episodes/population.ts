@@ -80,7 +80,7 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   }
   episode.phase.fill(Phase.absent, present)
   const kept = Array.from(rows, (row) => entities.lanes[row]!)
-  entities.seat([...kept, ...born, ...spawned])
+  cohort.lanes = entities.seat([...kept, ...born, ...spawned])
   population.present[0] = present
 }
 
@@ -139,7 +139,7 @@ export function restoreLanes(cohort: EpisodeCohort): void {
   for (let n = present; n < entities.lanes.length; n++) entities.removeRow(n)
   const { rows } = entities.find()
   const kept = Array.from(rows, (row) => entities.lanes[row]!)
-  entities.seat([...kept, ...entities.spawn(present - kept.length)])
+  cohort.lanes = entities.seat([...kept, ...entities.spawn(present - kept.length)])
   population.present[0] = present
   population.offspring.fill(0)
 }
