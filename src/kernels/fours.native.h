@@ -21,12 +21,7 @@ INLINE four log4(four x) {
 }
 /** eˣ − 1 − x, given e = eˣ: for small |x| by exp's polynomial, where the differences would leave nothing but rounding. */
 INLINE float exp_rest1(float x, float e) {
-  float p = 1.9875691500e-4f;
-  p = madd1(p, x, 1.3981999507e-3f);
-  p = madd1(p, x, 8.3334519073e-3f);
-  p = madd1(p, x, 4.1665795894e-2f);
-  p = madd1(p, x, 1.6666665459e-1f);
-  p = madd1(p, x, 5.0000001201e-1f);
+  const float p = exp_rest_by_square(x);
   return fabsf(x) < 0.34f ? p * (x * x) : e - 1 - x;
 }
 INLINE four exp_rest4(four x, four e) {

@@ -49,6 +49,20 @@ INLINE float tanh1(float x) {
   return copysignf(v * p / q, x);
 }
 
+/** (eˣ − 1 − x) / x² of small |x|. */
+INLINE float exp_rest_by_square(float x) {
+  float p = 1.9875691500e-4f;
+  p = madd1(p, x, 1.3981999507e-3f);
+  p = madd1(p, x, 8.3334519073e-3f);
+  p = madd1(p, x, 4.1665795894e-2f);
+  p = madd1(p, x, 1.6666665459e-1f);
+  return madd1(p, x, 5.0000001201e-1f);
+}
+/** eˣ · 2⁻ⁿ, n the whole number next to x / ln 2. */
+INLINE float exp_within(float x, float n) {
+  const float r = madd1(n, 2.12194440e-4f, madd1(n, -0.693359375f, x));
+  return madd1(exp_rest_by_square(r), r * r, r) + 1;
+}
 /** eˣ. */
 INLINE float exp1(float v) {
   const float low = -87.3f;
@@ -58,15 +72,7 @@ INLINE float exp1(float v) {
   const float x = clamp(v, low, 88);
 #endif
   const float n = __builtin_rintf(x * 1.44269504088896341f);
-  const float r = madd1(n, 2.12194440e-4f, madd1(n, -0.693359375f, x));
-  float p = 1.9875691500e-4f;
-  p = madd1(p, r, 1.3981999507e-3f);
-  p = madd1(p, r, 8.3334519073e-3f);
-  p = madd1(p, r, 4.1665795894e-2f);
-  p = madd1(p, r, 1.6666665459e-1f);
-  p = madd1(p, r, 5.0000001201e-1f);
-  p = madd1(p, r * r, r) + 1;
-  const float power = float_of((uint32_t)(whole_small(n) + 127) << 23);
+  const float p = exp_within(x, n), power = float_of((uint32_t)(whole_small(n) + 127) << 23);
   return v < low ? 0 : p * power;
 }
 

@@ -7,16 +7,8 @@
  */
 INLINE float exp_all(float v) {
   const float x = clamp(v, -104, 89), n = __builtin_rintf(x * 1.44269504088896341f);
-  const float r = madd1(n, 2.12194440e-4f, madd1(n, -0.693359375f, x));
-  float p = 1.9875691500e-4f;
-  p = madd1(p, r, 1.3981999507e-3f);
-  p = madd1(p, r, 8.3334519073e-3f);
-  p = madd1(p, r, 4.1665795894e-2f);
-  p = madd1(p, r, 1.6666665459e-1f);
-  p = madd1(p, r, 5.0000001201e-1f);
-  p = madd1(p, r * r, r) + 1;
   const int power = whole_small(n), half = power >> 1;
-  return p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(power - half + 127) << 23);
+  return exp_within(x, n) * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(power - half + 127) << 23);
 }
 
 /** log x over all of f32: −∞ at 0, NaN below; what is too small for a normal number is scaled by 2²⁴ first. */
