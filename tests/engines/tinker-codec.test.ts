@@ -17,6 +17,27 @@ describe('passes and samples in protocol buffers', () => {
     },
   )
 
+  test('zeros, empty texts and empty shapes are left out, empty numbers and the zeros of settings are not', () => {
+    const [x, y] = [
+      { data: [], dtype: 'float32', shape: [0] },
+      { data: [0], dtype: 'int64', shape: [] },
+    ]
+    const input = {
+      data: [{ model_input: { chunks: [] }, loss_fn_inputs: { x, y } }],
+      ...{ loss_fn: '', loss_fn_config: { a: 0 } },
+    }
+    const { bytes } = encodeRequest('forward_backward', { forward_backward_input: input, model_id: '', seq_id: 0 })!
+    // As the SDK writes it: x, y, the setting for servers of before, and that for those of today.
+    expect(Buffer.from(bytes).toString('hex')).toBe(
+      [
+        ...['1a21', '120c0a017812070a001801220100', '12110a0179120c0a0800000000000000001802'],
+        ...['2a0c0a0161110000000000000000', '3a0e0a01611209090000000000000000'],
+      ].join(''),
+    )
+    const nothing = { forward_backward_input: { data: [], loss_fn: '' }, model_id: '' }
+    expect(encodeRequest('forward_backward', nothing)!.bytes).toHaveLength(0)
+  })
+
   test('what a pass says is read as the SDK reads it', () => {
     for (const { bytes, outputs, metrics } of golden.passes) {
       const answer = answerReader('forward')!(bytesOf(bytes)) as {
@@ -67,5 +88,15 @@ describe('passes and samples in protocol buffers', () => {
     expect(() => read(record(8, 9, [0, 8]))).toThrow('type 9')
     expect(() => read(record(7, 1, [0, 7]))).toThrow('got 7 bytes, expected numbers of 4')
     expect(() => read(record(8, 1, [0, 4, 8]))).toThrow('got 3 offsets of logprobs')
+    for (const [from, to] of [
+      [0, 12],
+      [-4, 8],
+      [8, 4],
+    ] as const) {
+      const message = `got logprobs from byte ${from} to ${to}, expected a part of its 8 bytes`
+      expect(() => read(record(8, 1, [from, to]))).toThrow(message)
+    }
+    // A count without numbers takes no memory.
+    expect(read(messageOf([bytesField(2, [numberField(3, 2 ** 40)])]))).toMatchObject({ loss_fn_outputs: [] })
   })
 })

@@ -82,17 +82,18 @@ export class ProtoReader {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     let at = 0
     const take = (length: number) => {
+      if (length < 0) throw new Error(`got ${length} bytes at ${at}, expected a message`)
       if (at + length > bytes.length) throw new Error(`got ${bytes.length} bytes, expected ${at + length} of a message`)
       at += length
       return at - length
     }
     const takeWhole = () => {
-      let value = 0
-      for (let scale = 1; ; scale *= 0x80) {
+      let value = 0n
+      for (let bits = 0n; ; bits += 7n) {
         const byte = bytes[take(1)]!
-        value += (byte & 0x7f) * scale
-        if (byte < 0x80) return value
-        if (scale >= 2 ** 63) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
+        value |= BigInt(byte & 0x7f) << bits
+        if (byte < 0x80) return Number(BigInt.asIntN(64, value))
+        if (bits === 63n) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
       }
     }
     while (at < bytes.length) {
@@ -117,27 +118,34 @@ export class ProtoReader {
     return this.#fields.has(field)
   }
 
-  /** A number, 0 where it was not written. */
+  /** A number, 0 where it was not written. Whole numbers have a sign; those beyond ±2^53 are rounded. @throws Error for bytes. */
   number(field: number): number {
-    return (this.#fields.get(field)?.at(-1) ?? 0) as number
+    const value = this.#fields.get(field)?.at(-1) ?? 0
+    if (typeof value !== 'number') throw new Error(`got ${value.length} bytes in field ${field}, expected a number`)
+    return value
   }
 
-  /** Bytes, none where they were not written. */
+  /** Bytes, none where they were not written. @throws Error for a number. */
   bytes(field: number): Uint8Array {
-    return (this.#fields.get(field)?.at(-1) ?? new Uint8Array(0)) as Uint8Array
+    return bytesIn(field, this.#fields.get(field)?.at(-1) ?? new Uint8Array(0))
   }
 
   text(field: number): string {
     return new TextDecoder().decode(this.bytes(field))
   }
 
-  /** Messages of a list, none where it is empty. */
+  /** Messages of a list, none where it is empty. @throws Error for numbers, and for bytes that are no message. */
   messages(field: number): ProtoReader[] {
-    return (this.#fields.get(field) ?? []).map((bytes) => new ProtoReader(bytes as Uint8Array))
+    return (this.#fields.get(field) ?? []).map((value) => new ProtoReader(bytesIn(field, value)))
   }
 
   /** A map: of each key its entry, whose field 2 has the value. */
   entries(field: number): [string, ProtoReader][] {
     return this.messages(field).map((entry) => [entry.text(1), entry])
   }
+}
+
+function bytesIn(field: number, value: number | Uint8Array): Uint8Array {
+  if (typeof value === 'number') throw new Error(`got the number ${value} in field ${field}, expected bytes`)
+  return value
 }

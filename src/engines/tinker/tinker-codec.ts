@@ -98,17 +98,22 @@ function readPass(bytes: Uint8Array): Record<string, unknown> {
 
 /** The datums of a record: of each field that part which its offsets (in bytes) give to the datum. */
 function readRecord(record: ProtoReader): Record<string, Tensor>[] {
-  const datums = Array.from({ length: record.number(3) }, (): Record<string, Tensor> => ({}))
+  const datums: Record<string, Tensor>[] = []
   for (const [name, entry] of record.entries(2)) {
-    const [field] = entry.messages(2)
-    const values = field!.bytes(1)
-    const offsets = Array.from(new BigInt64Array(aligned(field!.bytes(2), 8)), Number)
-    if (offsets.length !== datums.length + 1) {
-      throw new Error(`got ${offsets.length} offsets of ${name}, expected one more than its ${datums.length} datums`)
+    const field = new ProtoReader(entry.bytes(2))
+    const values = field.bytes(1)
+    const offsets = Array.from(new BigInt64Array(aligned(field.bytes(2), 8)), Number)
+    if (offsets.length !== record.number(3) + 1) {
+      throw new Error(`got ${offsets.length} offsets of ${name}, expected one more than its ${record.number(3)} datums`)
     }
-    for (const [i, datum] of datums.entries()) {
-      const data = readNumbers(values.subarray(offsets[i], offsets[i + 1]), field!.number(3))
-      datum[name] = { data, dtype: field!.number(3) === DType.int64 ? 'int64' : 'float32', shape: [data.length] }
+    for (const [i, to] of offsets.slice(1).entries()) {
+      const from = offsets[i]!
+      if (!(from >= 0 && from <= to && to <= values.length)) {
+        throw new Error(`got ${name} from byte ${from} to ${to}, expected a part of its ${values.length} bytes`)
+      }
+      const data = readNumbers(values.subarray(from, to), field.number(3))
+      const dtype = field.number(3) === DType.int64 ? 'int64' : 'float32'
+      datums[i] = { ...datums[i], [name]: { data, dtype, shape: [data.length] } }
     }
   }
   return datums

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import {
   bytesField,
   doubleField,
+  doublesField,
   type Field,
   floatField,
   mapFields,
@@ -67,16 +68,53 @@ describe('the wire format of protocol buffers', () => {
         .entries(1)
         .map(([key, entry]) => [key, entry.number(2)]),
     ).toEqual([['a', 1]])
-    // −1 in ten bytes is read; an eleventh byte is too many.
-    expect(read(`08${'ff'.repeat(9)}01`).number(1)).toBeGreaterThan(2 ** 63)
     for (const [text, message] of [
       [`08${'ff'.repeat(10)}01`, 'got a number of more than ten bytes at 11, expected a message'],
       ['0b', 'got a field of kind 3, expected a message'],
       ['0d0000c0', 'got 4 bytes, expected 5 of a message'],
       ['0a0241', 'got 3 bytes, expected 4 of a message'],
       ['08', 'got 1 bytes, expected 2 of a message'],
+      [`0a${'ff'.repeat(9)}01`, 'got -1 bytes at 11, expected a message'],
     ] as const) {
       expect(() => read(text)).toThrow(message)
+    }
+  })
+
+  test('has zeros and empty lists in it, which are read as such', () => {
+    const fields = [numberField(1, 0), doubleField(2, 0), doublesField(3, new Float64Array()), bytesField(4, '')]
+    expect(Buffer.from(messageOf(fields)).toString('hex')).toBe('08001100000000000000001a002200')
+    const message = new ProtoReader(messageOf(fields))
+    expect([1, 2, 3, 4].map((field) => message.has(field))).toEqual([true, true, true, true])
+    expect([message.number(1), message.number(2), message.bytes(3).length, message.text(4)]).toEqual([0, 0, 0, ''])
+    expect(mapFields(1, {}, doubleField.bind(null, 2))).toEqual([])
+    expect(messageOf([])).toHaveLength(0)
+  })
+
+  test('is read with whole numbers of 64 bits and their sign', () => {
+    const written = (value: number) => new ProtoReader(messageOf([numberField(1, value)])).number(1)
+    for (const value of [0, 127, 128, 2 ** 32, 2 ** 53 - 1, -1]) expect(written(value)).toBe(value)
+    const read = (text: string) => new ProtoReader(Buffer.from(text, 'hex')).number(1)
+    expect(read(`08fe${'ff'.repeat(8)}01`)).toBe(-2)
+    expect(read(`08${'ff'.repeat(8)}7f`)).toBe(2 ** 63) // 2^63 − 1, rounded.
+    expect(read(`08${'80'.repeat(9)}01`)).toBe(-(2 ** 63))
+  })
+
+  test('is refused where a field has another kind than it is asked for', () => {
+    const message = new ProtoReader(messageOf([numberField(1, 5), bytesField(2, 'abc')]))
+    expect(() => message.number(2)).toThrow('got 3 bytes in field 2, expected a number')
+    for (const ask of [() => message.bytes(1), () => message.text(1), () => message.messages(1)]) {
+      expect(ask).toThrow('got the number 5 in field 1, expected bytes')
+    }
+  })
+
+  test('that is cut off anywhere but between two fields is refused', () => {
+    const fields = [numberField(1, 300), bytesField(2, 'abc'), doublesField(3, Float64Array.of(1, 2)), floatField(4, 1)]
+    const whole = messageOf(fields)
+    const ends = fields.map((_, i) => messageOf(fields.slice(0, i + 1)).length)
+    for (let length = 1; length <= whole.length; length++) {
+      const cut = () => new ProtoReader(whole.subarray(0, length))
+      if (ends.includes(length)) expect(cut).not.toThrow()
+      else expect(cut, `${length} bytes`).toThrow(/got \d+ bytes, expected \d+ of a message/)
     }
   })
 })
