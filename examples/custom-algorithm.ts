@@ -26,7 +26,7 @@ export const penaltyPpo = defineOnPolicyAlgorithm({
   metrics: {
     policyLoss: { unit: null, description: 'surrogate of a row, without its penalty', reduction: 'rowMean' },
     valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-    entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+    entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
     approxKl: { unit: 'nats', description: 'KL(old ‖ new), as r − 1 − log r', reduction: 'rowMean' },
   },
   // The loss of a row, and the metrics, as arithmetic over columns: derivatives by what the policy says are worked out.

@@ -1,11 +1,10 @@
 /**
- * The contract of algorithms. An algorithm turns a rollout into better weights. It never sees a network: it hands the
- * policy rows and a loss, and gets a gradient. It declares its columns before the world takes its memory, and allocates
- * nothing afterwards.
+ * The contract of algorithms. An algorithm improves weights from a rollout. It never sees a network: it gives the policy rows and a
+ * loss, and receives a gradient. It declares its columns before the world allocates memory, and allocates nothing afterwards.
  *
- * An algorithm is a definition: id, settings, metrics, and what plans and binds a learner. A run's keys (`algorithm=`,
- * `ppo.gamma`), presets, help, `config.json` and the workers' part follow from it, for an algorithm of the registry as
- * for one that a module exports. Nobody above knows an algorithm by its name, but the presets.
+ * An algorithm is a definition: id, settings, metrics, and functions that plan and bind a learner. Run keys (`algorithm=`,
+ * `ppo.gamma`), presets, help, `config.json` and the workers' part derive from it, for built-in algorithms and for modules. Only
+ * presets refer to an algorithm by name.
  */
 import type { Clock } from '../base/clock.ts'
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
@@ -20,54 +19,53 @@ import type { Kernels } from '../kernels/kernels.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { Staleness } from './tokens/staleness.ts'
 
-/** What the maker of an algorithm returns. */
+/** The result of an algorithm's `make`. */
 export interface AlgorithmModel {
-  /** Steps of each lane between two updates. */
+  /** Steps per lane between two updates. */
   readonly numSteps: number
-  /** Discount factor, which the rollout table records; null where the algorithm has none. */
+  /** Discount factor, recorded in the rollout table; null if the algorithm has none. */
   readonly gamma: number | null
   /**
-   * Parts of a rollout of which an update learns one after another. A run that chooses its threads itself takes no more than
-   * such a part has blocks of rows. Default 1.
+   * Number of minibatches per rollout. A run with automatic threads uses at most one thread per block of rows of a minibatch. Default 1.
    */
   readonly numMinibatches?: number
-  /** Whether its learner takes advantages from `learn`, so that it can learn from rows that another policy chose. Default false. */
+  /** Whether `learn` accepts an advantage estimator, so that it can learn from rows of another policy. Default false. */
   readonly takesAdvantages?: boolean
-  /** How stale rollouts may be that it learns from, and what is done about it; undefined: it learns from none that are. */
+  /** Maximum staleness of rollouts and its correction; undefined: no stale rollouts. */
   readonly staleness?: Staleness | undefined
-  /** Whether it learns only from tables of rows that somebody else has chosen (`trainer.learn`). Default false. */
+  /** Whether it learns only from tables of recorded rows (`trainer.learn`). Default false. */
   readonly needsTable?: boolean
-  /** The columns a learner needs. Throws InputError where the settings do not fit the cohort. */
+  /** The columns of a learner. @throws InputError if the settings do not fit the cohort. */
   plan(shape: LearnerShape): Plan
-  /** A learner over those columns; one for each buffer of rows, where rollouts are collected ahead. */
+  /** A learner over those columns; one per row buffer if rollouts are collected ahead. */
   bind(context: LearnerContext): Learner
 }
 
-/** An algorithm with its settings: what `createTrainer` takes. */
+/** An algorithm with its settings, as `createTrainer` takes it. */
 export interface AlgorithmDefinition extends DefinitionRecord, AlgorithmModel {
-  /** What its learner tells of each update. */
+  /** The metrics of each update. */
   readonly metrics: Metrics
 }
 
-/** Makes an algorithm from its settings, like `ppo`; `id` and `settings` say which. */
+/** Creates an algorithm from its settings, like `ppo`. `id` and `settings` describe it. */
 export type AlgorithmFactory<S extends Settings = Settings, M extends Metrics = Metrics> = Factory<
   S,
   AlgorithmDefinition
 > & { readonly metrics: M }
 
 /**
- * Defines an algorithm: its settings, the metrics that its learner returns from each update, and what plans and binds the
- * learner. With `module: import.meta.url`, exported under any name, it can be made again by its id in another
- * thread or when a run is resumed, and `algorithm=` takes the module's path.
+ * Defines an algorithm: its settings, the metrics of each update, and functions that plan and bind the learner. With
+ * `module: import.meta.url` and an export under any name, `algorithm=` takes the module's path, and other threads and resumed runs
+ * can load it by its id.
  *
- * @throws InputError where a metric is none; where the steps or the minibatches are no counts, when the algorithm is made.
+ * @throws InputError for an invalid metric; on creation, for steps or minibatches that are not whole numbers ≥ 1.
  */
 export function defineAlgorithm<S extends Settings, const M extends Metrics>(options: {
   id: string
   module?: string
   settings: S
   metrics: M
-  /** `parts` are what its settings made by `part` name, like the optimizer. */
+  /** `parts` are the values of settings declared with `part`, like the optimizer. */
   make(parameters: SettingValues<S>, parts: Parts): AlgorithmModel
 }): AlgorithmFactory<S, M> {
   checkGiven('options of defineAlgorithm', options, ['id', 'settings', 'metrics', 'make'])
@@ -81,7 +79,7 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
     }
     const { takesAdvantages = false, needsTable = false, staleness } = model
     if (staleness !== undefined && staleness.maxStaleness > 0 && staleness.correction !== 'none' && !takesAdvantages) {
-      const got = `${staleness.correction} for maxStaleness ${staleness.maxStaleness}, of a learner that takes no advantages`
+      const got = `${staleness.correction} for maxStaleness ${staleness.maxStaleness}, for a learner that accepts no advantages`
       throw new InputError(`${options.id} correction`, got, 'none, or maxStaleness 0')
     }
     return { numSteps, numMinibatches, takesAdvantages, needsTable, staleness, gamma, metrics, plan, bind }
@@ -90,18 +88,18 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   return Object.assign(factory, { metrics })
 }
 
-/** What all algorithms have that are defined by a loss of one kind. */
+/** Common properties of algorithms that are defined by a kind of loss. */
 export interface LossKind {
-  /** The function that gives their settings, as errors name it. */
+  /** Name of the function that returns their settings, for errors. */
   readonly settingsOf: string
   readonly settings: Settings
-  /** The metrics that come by themselves. */
+  /** Metrics that are added automatically. */
   readonly metrics: Metrics
 }
 
 /**
- * Checks what an algorithm declares that is defined by its loss.
- * @throws InputError where a setting of its kind is missing, and for a metric that comes by itself or is no mean over rows.
+ * Checks the declaration of an algorithm that is defined by its loss.
+ * @throws InputError for a missing setting, and for a metric that is added automatically or is not a mean over rows.
  */
 export function checkLossDeclaration(
   { id, settings, metrics }: { readonly id: string; readonly settings: Settings; readonly metrics: Metrics },
@@ -109,35 +107,35 @@ export function checkLossDeclaration(
 ): void {
   for (const name of Object.keys(kind.settings)) {
     if (!Object.hasOwn(settings ?? {}, name)) {
-      throw new InputError(`${id} settings`, `no ${name}`, `those of ${kind.settingsOf}, and its own`)
+      throw new InputError(`${id} settings`, `no ${name}`, `the settings of ${kind.settingsOf} and its own`)
     }
   }
   checkMetrics(`${id} metrics`, metrics)
   for (const [name, { reduction }] of Object.entries(metrics)) {
     if (Object.hasOwn(kind.metrics, name)) {
       const taken = Object.keys(kind.metrics).join(', ')
-      throw new InputError(`${id} metrics`, name, `none of ${taken}, which come by themselves`)
+      throw new InputError(`${id} metrics`, name, `another name: ${taken} are added automatically`)
     }
     if (reduction !== 'rowMean') throw new InputError(`${id} metrics ${name}.reduction`, String(reduction), 'rowMean')
   }
 }
 
-/** What a learner's columns depend on. */
+/** The inputs that determine a learner's columns. */
 export interface LearnerShape {
   readonly numLanes: number
   readonly model: PolicyModel
   readonly observationSpace: Space
   readonly actionSpace: Space
-  /** Elements a row of the action mask; 0 where there is none. */
+  /** Elements per row of the action mask; 0 without masks. */
   readonly actionMaskWidth: number
-  /** How many threads share the work. */
+  /** Number of threads that share the work. */
   readonly threads: number
 }
 
-/** What a learner works with. */
+/** The inputs of a learner. */
 export interface LearnerContext extends LearnerShape {
   readonly rollout: RolloutColumns
-  /** What came after rows of the rollout that no later row shows: the lists of all threads, as they stand now. */
+  /** Current lists, of all threads, of final observations that no later row of the rollout contains. */
   finals(): readonly FinalObservations[]
   /** The columns of `AlgorithmDefinition.plan`. */
   readonly columns: Columns<Plan>
@@ -145,34 +143,33 @@ export interface LearnerContext extends LearnerShape {
   readonly policy: Policy
   readonly kernels: Kernels
   readonly random: Random
-  /** What this thread's time is charged to. */
+  /** The clock that measures this thread's time. */
   readonly clock: Clock
-  /** Which of the threads this is. Thread 0 does what is done once. */
+  /** Index of this thread. Thread 0 does the serial work. */
   readonly thread: number
 }
 
-/** What advantages are made of beside the rollout. */
+/** The inputs of advantage estimation besides the rollout. */
 export interface AdvantageContext {
   /** Discount factor, and mixing factor of generalized advantage estimation. */
   readonly gamma: number
   readonly gaeLambda: number
   readonly numSteps: number
   readonly numLanes: number
-  /** Workspace: a number for each lane. */
+  /** Workspace with one number per lane. */
   readonly carry: Float32Array
   readonly kernels: Kernels
 }
 
-/** Writes `advantage` and `return` of each row of a rollout, from the other columns. Only one thread calls it. */
+/** Writes `advantage` and `return` of each row of a rollout from its other columns. Called by one thread only. */
 export type EstimateAdvantages = (rollout: RolloutColumns, context: AdvantageContext) => void
 
-/** An algorithm at work on one cohort, in one thread. */
+/** A bound algorithm for one cohort, in one thread. */
 export interface Learner {
   /**
-   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0 and is below
-   * `numUpdates`, the updates of the whole training, which schedules go by. All threads run it; at each `yield` they wait
-   * for one another, or for the promise that is yielded (by a policy that answers later, in one thread). The metrics are thread 0's.
-   * `estimate` makes the advantages in place of the algorithm's own, where it takes them.
+   * Learns from the current rollout and writes its advantage and return columns. `update` counts from 0 and is below `numUpdates`, the
+   * total of the training, for schedules. Every thread runs it. At each `yield` threads wait for one another, or for the yielded promise
+   * (of an asynchronous policy, in one thread). Thread 0 returns the metrics. `estimate` replaces the algorithm's own advantage estimator.
    */
   learn(
     update: number,
@@ -181,5 +178,5 @@ export interface Learner {
   ): Generator<void | Promise<void>, LearnerMetrics>
 }
 
-/** What an update did: a number for each metric that the algorithm declares, by name. */
+/** The metrics of an update: a number for each declared metric, by name. */
 export type LearnerMetrics = Readonly<Record<string, number>>

@@ -1,7 +1,6 @@
 /**
- * How a rollout becomes minibatches, and a minibatch blocks. What is shuffled and dealt out is a unit: one row; or, for a
- * policy with a memory, one sequence, which is a stretch of one lane's rows with a burn-in before it. Blocks hold whole
- * units, at most `blockRows` rows.
+ * Divides a rollout into minibatches, and minibatches into blocks. The shuffled unit is one row or, for a policy with memory, one
+ * sequence: consecutive rows of one lane with a burn-in before them. A block holds whole units, at most `blockRows` rows.
  */
 import { InputError } from '../base/errors.ts'
 import { type Columns, column } from '../components/column.ts'
@@ -9,7 +8,7 @@ import type { RolloutColumns } from '../components/rollout.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { BLOCK_ROWS, type PolicyModel, type Sequence } from '../policies/policy.ts'
 
-/** What the cut of a rollout depends on. */
+/** The inputs that determine the division of a rollout. */
 export interface RolloutShape {
   readonly numSteps: number
   readonly numLanes: number
@@ -17,8 +16,8 @@ export interface RolloutShape {
 }
 
 /**
- * The sizes of the cut.
- * @throws InputError where there are more minibatches than units, or the rollout does not divide into sequences.
+ * Computes the sizes of the division.
+ * @throws InputError for more minibatches than units, and a rollout that does not divide into sequences.
  */
 export function cutOf({ numSteps, numLanes, numMinibatches }: RolloutShape, model: PolicyModel) {
   const sequence = model.sequence ?? null
@@ -27,7 +26,7 @@ export function cutOf({ numSteps, numLanes, numMinibatches }: RolloutShape, mode
   const numUnits = sequence === null ? numSteps * numLanes : (numSteps / sequence.length) * numLanes
   const noun = sequence === null ? 'rows' : 'sequences'
   if (numMinibatches > numUnits) {
-    throw new InputError('numMinibatches', String(numMinibatches), `at most the ${numUnits} ${noun} of a rollout`)
+    throw new InputError('numMinibatches', String(numMinibatches), `at most the rollout's ${numUnits} ${noun}`)
   }
   const minibatchUnits = Math.ceil(numUnits / numMinibatches)
   const unitsPerBlock = Math.max(1, Math.floor((model.blockRows ?? BLOCK_ROWS) / unitRows))
@@ -37,17 +36,16 @@ export function cutOf({ numSteps, numLanes, numMinibatches }: RolloutShape, mode
     numUnits,
     minibatchUnits,
     unitsPerBlock,
-    /** Rows of a block that are seen, and that are evaluated, at most. */
+    /** Maximum rows of a block that the policy reads, and that it evaluates. */
     seenRows: Math.min(unitsPerBlock, minibatchUnits) * unitRows,
     blockRows: Math.min(unitsPerBlock, minibatchUnits) * evaluatedRows,
-    /** Rows of a minibatch of which the policy learns, at most. */
+    /** Maximum trained rows of a minibatch. */
     minibatchRows: minibatchUnits * evaluatedRows,
-    /** Blocks of the largest minibatch. */
     numBlocks: Math.ceil(minibatchUnits / unitsPerBlock),
   }
 }
 
-/** The sizes of a cut. */
+/** The sizes of a division. */
 export type Cut = ReturnType<typeof cutOf>
 
 function checkSequence({ length, burnIn }: Sequence, numSteps: number): void {
@@ -60,25 +58,25 @@ function checkSequence({ length, burnIn }: Sequence, numSteps: number): void {
   }
 }
 
-/** What one thread needs to cut minibatches into blocks of sequences; single rows stand in the order itself. */
+/** One thread's columns to divide minibatches into blocks of sequences. Single rows need none: `order` lists them. */
 export function cutPlan({ sequence, unitsPerBlock, minibatchUnits }: Cut) {
   const { burnIn, length } = sequence ?? { burnIn: 0, length: 0 }
   const sequences = Math.min(unitsPerBlock, minibatchUnits)
   return {
-    /** Rows of the rollout of which the minibatch at hand learns. */
+    /** Trained rows of the current minibatch. */
     minibatch: column('u32', minibatchUnits * length),
-    /** Rows of the block at hand that are seen (burn-in included), whether each goes on from the one before, … */
+    /** The current block: rows that the policy reads, burn-in included, and whether each continues the row before it. */
     seen: column('u32', sequences * (burnIn + length)),
     continues: column('u8', sequences * (burnIn + length)),
-    /** … that are evaluated, … */
+    /** Its evaluated rows. */
     evaluated: column('u32', sequences * length),
-    /** … and that are learned of, with their places among the evaluated ones. */
+    /** Its trained rows, with their places among the evaluated ones. */
     learned: column('u32', sequences * length),
     places: column('u32', sequences * length),
   }
 }
 
-/** Lists units in their first order: the valid rows, or the sequences that have one. Returns how many they are. */
+/** Lists units in their initial order: valid rows, or sequences with a valid row. Returns their number. */
 export function listUnits(
   order: Uint32Array,
   { sequence, numUnits }: Pick<ReturnType<typeof cutOf>, 'sequence' | 'numUnits'>,
@@ -98,7 +96,7 @@ export function listUnits(
   return listed
 }
 
-/** Lists the rows of which the units order[first … first + count) learn: the valid ones. Returns how many they are. */
+/** Lists the trained (valid) rows of units order[first … first + count). Returns their number. */
 export function listLearned(
   minibatch: Uint32Array,
   order: Uint32Array,
@@ -120,16 +118,15 @@ export function listLearned(
   return numLearned
 }
 
-/** The row of the k-th step of a sequence, before it where k < 0: unit `stretch * numLanes + n` is a stretch of lane n. */
+/** The row of step k of a sequence; k < 0 is before it. Unit `stretch * numLanes + n` is a stretch of lane n. */
 function rowOf(unit: number, k: number, length: number, numLanes: number): number {
   const stretch = Math.floor(unit / numLanes)
   return (stretch * length + k) * numLanes + (unit % numLanes)
 }
 
 /**
- * Lists a block of sequences order[first … first + count), one after another. The first sequence of a lane has no past in
- * this rollout: its first row stands in for the burn-in, and it goes on from none of it. Returns of how many rows the block
- * learns.
+ * Lists a block of sequences order[first … first + count), one after another. The first sequence of a lane has no earlier rows in
+ * this rollout: its first row replaces the burn-in rows, and it continues none of them. Returns the number of trained rows.
  */
 export function listBlock(
   { seen, continues, evaluated, learned, places }: Columns<ReturnType<typeof cutPlan>>,

@@ -1,4 +1,4 @@
-/** The algorithms that come with Colonnade for lanes that step; those of language models are in `training/text/`. */
+/** The built-in algorithms for environment lanes; those of language models are in `training/text/`. */
 import { byId } from '../base/errors.ts'
 import type { AlgorithmFactory } from './algorithm.ts'
 import { dqn } from './off-policy/dqn.ts'
@@ -7,12 +7,11 @@ import { a2c } from './on-policy/a2c.ts'
 import { bc } from './on-policy/bc.ts'
 import { ppo } from './on-policy/ppo.ts'
 
-/** Every built-in algorithm's factory. */
 export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] as unknown as AlgorithmFactory[]
 
 /**
- * The factory of a built-in algorithm. `otherwise` is what the caller would take besides.
- * @throws InputError that names the nearest id.
+ * Returns the factory of a built-in algorithm. `otherwise` describes, for the error, what the caller accepts besides.
+ * @throws InputError with the nearest id.
  */
 export function algorithmFactory(id: string, otherwise?: string): AlgorithmFactory {
   return byId('algorithm', algorithms, id, otherwise)

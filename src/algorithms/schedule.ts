@@ -1,24 +1,20 @@
-/**
- * Schedules: how a number changes over a training. A schedule is a factor of an update's number alone, so a resumed run
- * finds it again.
- */
+/** Schedules of a number over a training. A schedule depends only on the update's index, so a resumed run continues it. */
 
-/** What a number does after its warm-up: stays, or falls to 0 in a straight line or along half a cosine. */
+/** The course after the warm-up: constant, or a fall to 0 along a line or half a cosine. */
 export const schedules = ['constant', 'linear', 'cosine'] as const
 
-/** One of `schedules`. */
 export type Schedule = (typeof schedules)[number]
 
 /**
- * The factor of update `update` of `numUpdates`, counted from 0. With p = update / numUpdates and f = `warmupFraction`:
+ * The factor for update `update` of `numUpdates`, counted from 0. With p = update / numUpdates and f = `warmupFraction`:
  *
- *     p < f      min(1, (update + 1) / (f numUpdates)), so that no update is wasted on a factor of 0
+ *     p < f      min(1, (update + 1) / (f numUpdates)), so that no update has a factor of 0
  *     constant   1
  *     linear     1 − q                       q = (p − f) / (1 − f)
  *     cosine     ½ (1 + cos(π q))
  *
- * The warm-up is that of Goyal et al. 2017 (§ 2.2) beginning at one step of its rise; linear decay as in openai/baselines'
- * PPO; half a cosine as in Loshchilov and Hutter 2017 (SGDR, equation 5, without restarts, η_min = 0).
+ * The warm-up is that of Goyal et al. 2017 (§ 2.2), starting one step above 0; linear decay as in openai/baselines' PPO; half a cosine
+ * as in Loshchilov and Hutter 2017 (SGDR, equation 5, without restarts, η_min = 0).
  */
 export function scheduleFactor(schedule: Schedule, warmupFraction: number, update: number, numUpdates: number): number {
   const progress = update / numUpdates

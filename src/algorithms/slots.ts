@@ -1,6 +1,6 @@
 /**
- * The gradient of a minibatch by all threads: it is cut into blocks, block b adds to slot b mod 16, and slots are summed
- * pairwise, so the sum's order is fixed by the data.
+ * The gradient of a minibatch in all threads. The minibatch is divided into blocks, block b adds to slot b mod 16, and slots are
+ * summed pairwise, so the data alone fixes the order of the sum.
  */
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'
@@ -11,12 +11,12 @@ import type { ParameterViews } from '../policies/policy.ts'
 import type { LearnerContext } from './algorithm.ts'
 import { type OptimizerColumns, type OptimizerSettings, optimizerStep, powersAfter } from './optimizers/optimizer.ts'
 
-/** From this many parameters on, threads share a step of the optimizer: with fewer, meeting once more takes longer. */
+/** Number of parameters from which threads share the optimizer step; below it, the extra synchronization costs more. */
 const SHARED_PARAMETERS = 65_536
-/** Elements of a line of the cache, which threads do not share. */
+/** Elements of a cache line, which threads do not share. */
 const LINE = 16
 
-/** Plans gradients and loss sums of the slots of minibatches of at most `numBlocks` blocks. */
+/** Plans gradients and loss sums of the slots for minibatches of at most `numBlocks` blocks. */
 export function slotsPlan(numParameters: number, numBlocks: number, numSums: number) {
   const slots = Math.min(NUM_SLOTS, numBlocks)
   return {
@@ -25,16 +25,16 @@ export function slotsPlan(numParameters: number, numBlocks: number, numSums: num
   } satisfies Plan
 }
 
-/** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom` on. */
+/** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
 export type DifferentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number) => void | Promise<void>
 
-/** The slots at work, in one thread. */
+/** One thread's view of the slots. */
 export class Slots {
   readonly #gradients: Float32Array
   readonly #sums: Float64Array
   readonly #numSums: number
   readonly #numParameters: number
-  /** Those that the optimizer steps: the first. */
+  /** The first parameters, which the optimizer updates. */
   readonly #numTrained: number
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
@@ -70,7 +70,7 @@ export class Slots {
     }
   }
 
-  /** This thread's share of the gradient, from the given slot and block on: its slots, each from its blocks in order. */
+  /** Computes this thread's share of the gradient, from the given slot and block: its slots, each from its blocks in order. */
   differentiate(
     differentiateBlock: DifferentiateBlock,
     slot = this.#context.thread,
@@ -82,16 +82,16 @@ export class Slots {
       for (; b < numBlocks; b += NUM_SLOTS) {
         const pending = differentiateBlock(b, this.#slotViews[s]!, s * this.#numSums)
         if (pending !== undefined) return pending.then(() => this.differentiate(differentiateBlock, s, b + NUM_SLOTS))
-        clock.mark(Work.backward) // What came before it in the block is marked there.
+        clock.mark(Work.backward) // The policy marks the earlier work of the block.
       }
     }
   }
 
   /**
-   * One optimizer step with the slots' gradients, by all threads: each calls it after all have met. Where there are many
-   * parameters they share the elements, and it yields where they have to meet. The first thread returns the gradient's norm, and
-   * the sums of all blocks are then in slot 0; the others may return before it. They have to meet before the next minibatch.
-   * @throws InputError for a gradient that is not finite, before the weights are touched.
+   * Makes one optimizer step with the slots' gradients. Every thread calls it after synchronizing. For many parameters, threads share the
+   * elements and synchronize at each yield. Thread 0 returns the gradient's norm, with the sums of all blocks in slot 0; other threads
+   * may return earlier. Synchronize before the next minibatch.
+   * @throws InputError for a gradient that is not finite, before the weights change.
    */
   *descend(
     subject: string,
@@ -111,13 +111,13 @@ export class Slots {
     if (thread === 0) kernels.sumSlots(this.#sums, numSlots, this.#numSums, 0, this.#numSums)
     if (isShared) {
       clock.mark(Work.optimizer)
-      yield // The whole gradient is there.
+      yield // The whole gradient is complete.
     }
     const norm = kernels.globalNorm(this.#gradients, numTrained) // The same in every thread.
     if (!Number.isFinite(norm)) {
-      if (thread > 0) return norm // The first one says it.
+      if (thread > 0) return norm // Thread 0 throws.
       const got = `a gradient of norm ${norm}`
-      throw new InputError(subject, got, 'a finite one: a smaller learningRate or smaller rewards')
+      throw new InputError(subject, got, 'a finite norm: try a smaller learningRate or smaller rewards')
     }
     const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
     const powers = powersAfter(settings, optimizer)

@@ -1,4 +1,4 @@
-/** Weights in one array that an optimizer changes, with what goes on from one step to the next beside them. */
+/** Trained weights in one array, with the optimizer's state and gradient. */
 import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import {
@@ -10,12 +10,12 @@ import {
   type TrainedPart,
 } from './optimizers/optimizer.ts'
 
-/** The columns beside the weights. */
+/** The columns besides the weights. */
 export interface TrainedColumns {
-  /** The gradient that was made last, in as many first elements as there are weights. */
+  /** The last gradient, in the first weights.length elements. */
   readonly gradient: Float32Array
   readonly optimizer: OptimizerColumns
-  /** The weights as they were at the start; no elements where nobody compares with them. */
+  /** The initial weights; empty if not needed. */
   readonly reference: Float32Array
 }
 
@@ -26,7 +26,7 @@ export class TrainedArray {
   readonly #kernels: Kernels
   readonly #parts: readonly TrainedPart[]
 
-  /** `parts` say which weights decay; all do where there are none. */
+  /** `parts` say which weights decay; without parts, all do. */
   constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parts: readonly TrainedPart[] = []) {
     this.weights = weights
     this.gradient = columns.gradient.subarray(0, weights.length)
@@ -35,7 +35,7 @@ export class TrainedArray {
     this.#parts = parts
   }
 
-  /** Begins with the weights as they stand: they are the reference, and the optimizer has taken no step. */
+  /** Starts from the current weights: copies them to the reference and resets the optimizer. */
   start(): void {
     const { reference, optimizer } = this.#columns
     if (reference.length > 0) reference.set(this.weights)
@@ -44,15 +44,18 @@ export class TrainedArray {
   }
 
   /**
-   * One optimizer step against the gradient, which is first brought down to the norm `maxNorm`; returns its norm before.
-   * The optimizer is that of the columns' plan.
-   * @throws InputError for a gradient that is not finite, before the weights are touched.
+   * Makes one optimizer step with the gradient, clipped to the norm `maxNorm`. Returns the norm before clipping.
+   * @throws InputError for a gradient that is not finite, before the weights change.
    */
   descend(settings: OptimizerSettings, learningRate: number, maxNorm: number): number {
     const { gradient } = this
     const norm = this.#kernels.globalNorm(gradient, gradient.length)
     if (!Number.isFinite(norm)) {
-      throw new InputError('gradient', `a norm of ${norm}`, 'a finite one: a smaller learningRate, or smaller rewards')
+      throw new InputError(
+        'gradient',
+        `a norm of ${norm}`,
+        'a finite norm: try a smaller learningRate or smaller rewards',
+      )
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns
@@ -62,7 +65,7 @@ export class TrainedArray {
     return norm
   }
 
-  /** The columns that go on from one step to the next, by name. */
+  /** The state columns to save, by name. */
   kept(): Record<string, Float32Array | Float64Array> {
     const { reference, optimizer } = this.#columns
     const columns = { trained: this.weights, reference, ...optimizer }

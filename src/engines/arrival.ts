@@ -1,4 +1,4 @@
-/** A promise that settles when there is something to poll, and can be asked whether it has. */
+/** A promise that settles when there is something to poll, with a flag that says whether it has settled. */
 export class Arrival {
   isSettled = false
   readonly promise: Promise<void>

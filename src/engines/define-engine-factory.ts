@@ -1,4 +1,4 @@
-/** Engines by a name and settings, so that a run can be told to use one. */
+/** Engines with an id and settings, so that a run can select one by name. */
 
 import { defineFactory } from '../base/definition.ts'
 import { checkGiven } from '../base/errors.ts'
@@ -6,12 +6,12 @@ import type { Settings, SettingValues } from '../base/settings.ts'
 import type { EngineDefinition } from './engine.ts'
 
 /**
- * A kind of engine. A module that exports one is an engine of a run: `engine=./mine.mjs`, with its settings as `engine.…`.
- * @throws InputError for an id or settings that are none.
+ * A kind of engine. A run uses a module that exports one with `engine=./mine.mjs`; its settings are `engine.…`.
+ * @throws InputError for an invalid id or invalid settings.
  * @example
  * export const coin = defineEngineFactory({
  *   id: 'coin',
- *   settings: { bias: number(0.5, 'how often it is 1', { min: 0, max: 1 }) },
+ *   settings: { bias: number(0.5, 'probability of a 1', { min: 0, max: 1 }) },
  *   make: ({ bias }) => defineEngine('coin', () => ({ … })),
  * })
  */

@@ -1,7 +1,7 @@
 /**
- * What engines of one's own stand on: slots, checks of turns, the columns that are polled, what ends a turn, versions and aborts are
- * kept here, so that an engine says only how tokens come about. There are two ways. Either `advance` generates some of all open
- * turns when it is called; or `begin` starts each turn, and tokens come by themselves, as from a server that streams them.
+ * The base of custom engines. It manages slots, turn checks, polled columns, turn ends, versions and aborts, so that an engine only
+ * produces tokens. Either `advance` generates part of every open turn when called, or `begin` starts a turn whose tokens arrive by
+ * themselves, as from a streaming server.
  */
 import { InputError } from '../base/errors.ts'
 import { StopStrings } from '../language/tokenizers/stop-strings.ts'
@@ -18,47 +18,47 @@ import {
 } from './engine.ts'
 import { PolledColumns } from './servers/polled.ts'
 
-/** A turn under way, as the engine that generates it sees it. What is said of a turn that is over changes nothing. */
+/** A turn in progress, as the generating engine sees it. Calls after the end of the turn do nothing. */
 export interface OpenTurn {
   readonly request: TurnRequest
-  /** All ids that stand by now: those of the request, and those that were added. */
+  /** All current ids: the ids of the request and the ids added since. */
   readonly ids: readonly number[]
   readonly isOpen: boolean
-  /** Aborts when the turn is over, however it ends, and when the engine is closed: for `fetch` and timers. */
+  /** Aborts when the turn ends for any reason and when the engine closes. Pass it to `fetch` and timers. */
   readonly signal: AbortSignal
   /**
-   * Adds a token with its log-probability in nats (NaN: there is none), the candidate set that it was drawn from, in rising order
-   * (none: every token could be chosen), and the version of the weights that chose it (default: those that the engine has). The
-   * turn ends with a token of the tokenizer's `endIds`, with one that completes a stop string, and with the last of `maxTokens`.
+   * Adds a token with its log-probability in nats (NaN if unknown), its candidate set in ascending order (empty: every token was
+   * possible) and the version of the weights that chose it (default: the engine's current version). The turn ends at a token of the
+   * tokenizer's `endIds`, at a token that completes a stop string, and after `maxTokens` tokens.
    */
   add(token: number, logprob: number, candidates?: readonly number[], version?: number): void
-  /** Ends the turn where its tokens do not tell it: `stop`, or `aborted`, after which it can be submitted again. */
+  /** Ends the turn before its tokens do. A turn with reason `aborted` can be submitted again. */
   end(reason: 'stop' | 'aborted'): void
-  /** Ends the turn, which the engine could not generate. */
+  /** Ends the turn with an error: the engine could not generate it. */
   fail(error: string): void
 }
 
-/** What an engine says of itself. */
+/** The parts of a custom engine. */
 export interface EngineParts {
-  /** Of which distribution its log-probabilities are; candidate sets are kept only of `candidates`. */
+  /** The distribution of its log-probabilities. Candidate sets are kept only for `candidates`. */
   readonly logprobs: LogprobKind
-  /** Whether it holds answers to `TurnRequest.constraint`; default false. */
+  /** Whether it enforces `TurnRequest.constraint`; default false. */
   readonly constrains?: boolean
-  /** Generates some of every open turn; a promise where others help. An engine without it generates by itself. */
+  /** Generates part of every open turn. Returns a promise if other threads help. Omit it if the engine generates by itself. */
   advance?(turns: Iterable<OpenTurn>): void | Promise<void>
-  /** Begins to generate a turn. A promise that rejects is the turn's failure. */
+  /** Starts to generate a turn. If the promise rejects, the turn fails. */
   begin?(turn: OpenTurn): void | Promise<void>
-  /** Takes weights, and returns the version that it then has; without it, the version that was delivered is confirmed. */
+  /** Loads weights and returns the resulting version. Without it, the delivered version is confirmed. */
   setWeights?(delivery: WeightsDelivery): number | Promise<number>
-  /** Holds what it chose to the weights that it was given, as `Engine.prove` says. */
+  /** Verifies that its tokens came from the delivered weights; see `Engine.prove`. */
   prove?(): Promise<boolean>
-  /** Gives back connections and timers. */
+  /** Releases connections and timers. */
   close?(): void
 }
 
 /**
- * An engine from what is its own: `create` is called once for each cohort.
- * @throws InputError from `create`, where there is neither `advance` nor `begin`.
+ * Defines an engine by its parts. `create` is called once per cohort.
+ * @throws InputError from `create` if it returns neither `advance` nor `begin`.
  * @example
  * defineEngine('coin', () => ({
  *   logprobs: 'candidates',
@@ -135,7 +135,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
   }
 }
 
-/** Who is told what comes of a turn. */
+/** The receiver of a turn's tokens and end. */
 interface TurnListener {
   add(token: number, logprob: number, candidates: readonly number[], version: number | undefined): void
   end(end: TurnEnd): void
@@ -145,12 +145,12 @@ class Turn implements OpenTurn {
   readonly request: TurnRequest
   readonly ids: number[]
   isOpen = true
-  /** Tokens that it may still have. */
+  /** Tokens that the turn may still generate. */
   #left: number
   readonly #tokenizer: Tokenizer
   readonly #stops: StopStrings
   readonly #listener: TurnListener
-  /** Made when it is asked for: most engines need none. */
+  /** Created on first use: most engines do not need one. */
   #controller: AbortController | null = null
 
   constructor(request: TurnRequest, tokenizer: Tokenizer, listener: TurnListener) {
@@ -193,7 +193,7 @@ class Turn implements OpenTurn {
     this.#listener.end(end)
   }
 
-  /** Nothing more comes of it, and nobody is told. */
+  /** Ends the turn without a notification. */
   close(): void {
     this.isOpen = false
     this.#controller?.abort()

@@ -1,4 +1,4 @@
-/** Weights in a folder for servers: written once for all servers that a delivery goes to. */
+/** Weights in folders for servers, written once for all servers of a delivery. */
 import { deliverFolder } from '../language/transformer/delivery.ts'
 import { saveTransformer } from '../language/transformer/folder.ts'
 import { saveLora } from '../language/transformer/lora-folder.ts'
@@ -6,14 +6,14 @@ import type { TransformerModel } from '../language/transformer/model.ts'
 import type { EngineContext, WeightsDelivery } from './engine.ts'
 import { WeightsSource } from './weight-deltas.ts'
 
-/** What a delivery was written as, by the folder's path. */
+/** The result of writing each delivery, by folder path. */
 const writing = new WeakMap<WeightsDelivery, Map<string, Promise<number | null>>>()
-/** Deltas are of what all servers have: each folder has one source. */
+/** One source per folder: a delta is relative to weights that all servers already have. */
 const sources = new WeakMap<TransformerModel, Map<string, WeightsSource>>()
 
 /**
- * Writes the weights of a delivery into a folder of their own, or what has changed of them into one that keeps all versions; returns
- * the number that it is pulled by there, null of a folder of its own.
+ * Writes the weights of a delivery: whole into a folder of their own, or as a delta into a folder that keeps all versions. Returns the
+ * version number to pull from the delta folder, or null for a folder of their own.
  */
 export function writeDelivered(
   path: string,

@@ -1,16 +1,15 @@
-/** What the size of an engine's columns depends on. */
+/** The inputs that determine the size of an engine's columns. */
 import type { WeightBits } from '../language/transformer/forward-plan.ts'
 import type { LoraModel } from '../language/transformer/lora.ts'
 import type { TransformerModel } from '../language/transformer/model.ts'
 
-/** What the size of an engine's columns depends on. */
 export interface EngineShape {
   readonly model: TransformerModel
   readonly adapter: LoraModel | null
   readonly weightBits: WeightBits
-  /** Turns at once, and ids of one, at most. */
+  /** Maximum number of concurrent turns, and maximum ids per turn. */
   readonly numSlots: number
   readonly context: number
-  /** How many threads may help. */
+  /** Maximum number of threads that help. */
   readonly threads: number
 }

@@ -1,12 +1,11 @@
 /**
- * The contract of engines: who chooses tokens. A cohort of conversations submits each turn of the model as the ids that stand,
- * lets the engine advance, and polls what has been generated since, all or part of a turn. The cohort keeps the conversation; the
- * engine keeps nothing that cannot be made again. So a turn that an engine breaks off, or forgets when a run is resumed, is
- * submitted once more with the ids that were polled, and goes on behind them. Nothing above the cohort asks which engine it has.
+ * The contract of engines, which choose tokens. A cohort of conversations submits each model turn as a list of ids, lets the engine
+ * advance, and polls the tokens generated since, for part of a turn or all of it. The cohort keeps the conversation; the engine keeps
+ * nothing that cannot be recomputed. If an engine aborts a turn, or loses it when a run resumes, the cohort submits it again with
+ * the polled ids, and it continues after them. No code above the cohort depends on the kind of engine.
  *
- * What goes wrong while tokens are chosen is the end of a turn (`aborted`, `failed`), not an exception; exceptions are for
- * callers' mistakes. Whoever waits for an engine has no time limit of its own: an engine that asks others ends a turn that takes
- * too long as `failed`.
+ * Errors during generation end the turn (`aborted`, `failed`). Exceptions are for callers' mistakes. Callers set no time limit: an
+ * engine that depends on a remote service must end a slow turn as `failed`.
  */
 import { InputError } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
@@ -21,193 +20,190 @@ import type { EngineShape } from './engine-shape.ts'
 import type { DecodingColumns } from './local/local-columns.ts'
 
 /**
- * Of which distribution an engine's log-probabilities are: `candidates`, of the one that the token was drawn from, after
- * temperature and renormalized over the candidate set; `tempered`, after temperature, of the whole vocabulary; `raw`, at temperature
- * 1 of the whole vocabulary; `none`, there are none.
+ * The distribution of an engine's log-probabilities. `candidates`: the sampled distribution, after temperature and renormalized over the
+ * candidate set. `tempered`: the whole vocabulary after temperature. `raw`: the whole vocabulary at temperature 1. `none`: not available.
  */
 export const logprobKinds = ['candidates', 'tempered', 'raw', 'none'] as const
-/** One of them. */
 export type LogprobKind = (typeof logprobKinds)[number]
 
-/** What an answer has to be: JSON of a schema, or a text of a grammar in GBNF. */
+/** A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF. */
 export type Constraint = { readonly schema: object } | { readonly grammar: string }
 
-/** A turn that an engine is to generate. */
+/** A turn for an engine to generate. */
 export interface TurnRequest {
-  /** Which of the engine's slots it takes, from 0: a slot has one turn at a time. A cohort's is its lane. */
+  /** The engine slot of the turn, from 0; the cohort passes its lane. A slot has at most one turn at a time. */
   readonly slot: number
-  /** All ids that stand, in the order in which the model reads them. A view, which stays as it is until the turn ends. */
+  /** All current ids in reading order. A view that does not change until the turn ends. */
   readonly ids: Int32Array
-  /** How many of them, the last ones, were generated in this turn already: 0, but of a turn that is submitted again. */
+  /** How many of the last ids this turn already generated; 0 unless the turn is submitted again. */
   readonly generated: number
-  /** How many of them, the first ones, are as they stood in this slot's last turn: an engine may have kept their keys and values. */
+  /** How many of the first ids are the same as in this slot's last turn: the engine may have their keys and values cached. */
   readonly unchanged: number
-  /** Tokens to generate, at most: a whole number ≥ 1. */
+  /** Maximum number of tokens to generate, a whole number ≥ 1. */
   readonly maxTokens: number
-  /** How tokens are drawn; the most probable one is taken where `explore` is false. */
+  /** How tokens are sampled. If `explore` is false, the most probable token is chosen. */
   readonly sampling: Sampling
   readonly explore: boolean
-  /** Texts that end the turn, beside the tokenizer's end tokens. */
+  /** Strings that end the turn, in addition to the tokenizer's end tokens. */
   readonly stopStrings: readonly string[]
   /**
-   * What the turn's random numbers are keyed by, beside the seed: the conversation's group and member, and the number of tokens
-   * before these ids. A server's seed is a hash of them, so that no two turns share one.
+   * The key of the turn's random numbers, combined with the seed. For a server, the seed is a hash of the key, so that turns do not
+   * share one.
    */
   readonly key: readonly [group: number, member: number, tokensBefore: number]
-  /** What the answer has to be; absent: anything. Only for an engine that `constrains`. */
+  /** Constraint on the answer; absent: none. Requires an engine with `constrains`. */
   readonly constraint?: Constraint
 }
 
-/** Tokens that were generated, in columns with a row a token; of one slot in the order in which they were chosen. */
+/** Generated tokens in columns, one row per token. The rows of a slot are in the order of generation. */
 export interface GeneratedTokens {
-  /** Rows that are there; the columns may be longer. */
+  /** Number of valid rows; the columns may be longer. */
   readonly count: number
   readonly slot: Int32Array
   readonly token: Int32Array
-  /** In nats, of the distribution that `Engine.logprobs` names; NaN where there is none. */
+  /** In nats, from the distribution named by `Engine.logprobs`; NaN if unknown. */
   readonly logprob: Float32Array
-  /** Number of the weights that chose the token, as the engine says; −1 where it does not know. */
+  /** Version of the weights that chose the token, as reported by the engine; −1 if unknown. */
   readonly version: Int32Array
   /**
-   * The candidate set that row i was drawn from, where a filter left tokens out: ids candidate[candidateOffset[i]] to
-   * candidate[candidateOffset[i + 1]] in rising order; none where every token could be chosen. Null: the engine does not tell.
+   * The candidate set of row i, if a filter removed tokens: ids candidate[candidateOffset[i]] to candidate[candidateOffset[i + 1]] in
+   * ascending order. Empty if every token was possible. Null if the engine does not report candidates.
    */
   readonly candidate: Int32Array | null
   readonly candidateOffset: Int32Array
 }
 
 /**
- * Why a turn ended: an end token or a stop string; `maxTokens`; it was broken off, and can be submitted again; or the engine could
- * not generate it, and why.
+ * Why a turn ended: `stop`, an end token or a stop string; `length`, `maxTokens` reached; `aborted`, which allows a new submission;
+ * or `failed`, with the error.
  */
 export type TurnEnd =
   | { readonly slot: number; readonly reason: 'stop' | 'length' | 'aborted' }
   | { readonly slot: number; readonly reason: 'failed'; readonly error: string }
 
-/** What was generated since it was last polled; it holds until the engine is asked for anything else. */
+/** The output since the last poll. Valid until the next call of any engine method. */
 export interface Polled {
-  /** Blocks of tokens, in no order but that within a slot. */
+  /** Blocks of tokens. Only the rows of one slot are ordered. */
   readonly tokens: readonly GeneratedTokens[]
-  /** Turns whose last token was polled with this, or before. */
+  /** Turns whose last token is in this poll or an earlier one. */
   readonly ends: readonly TurnEnd[]
 }
 
-/** Weights on their way from who learns to who chooses tokens. */
+/** Weights that the learner sends to an engine. */
 export interface WeightsDelivery {
-  /** The number that they are known by from now on. */
+  /** The new version number. */
   readonly version: number
-  /** What is trained: the numbers of the adapter, or of the whole model; a view of the learner's own, to be read at once. */
+  /** The trained values, of the adapter or of the whole model. A view of the learner's memory: read it at once. */
   readonly weights: Float32Array
-  /** What the service that learns calls them, for an engine of the same service; absent where they are nowhere but here. */
+  /** Path of the weights at the training service, for an engine of the same service; absent if they are only in this process. */
   readonly servicePath?: string
 }
 
-/** Who chooses tokens. */
+/** An engine, which chooses tokens. */
 export interface Engine {
   readonly id: string
-  /** Of which distribution its log-probabilities are. */
+  /** The distribution of its log-probabilities. */
   readonly logprobs: LogprobKind
   /**
-   * Whether it holds answers to a constraint; default false. The log-probabilities of such an answer are NaN, unless they are of the
-   * distribution that the constraint leaves.
+   * Whether it enforces constraints; default false. The log-probabilities of a constrained answer are NaN, unless they come from the
+   * constrained distribution.
    */
   readonly constrains?: boolean
-  /** Number of the weights that it has, as it last confirmed; −1 before the first. */
+  /** The last confirmed version of its weights; −1 before the first. */
   readonly version: number
   /**
-   * Takes up a turn.
-   * @throws InputError for a slot that is not there or has a turn, and what the engine cannot do.
+   * Accepts a turn.
+   * @throws InputError for a slot that does not exist or already has a turn, and for unsupported requests.
    */
   submit(turn: TurnRequest): void
   /**
-   * Generates some of every turn that it has; a promise where others help. One that generates by itself does nothing. What came
-   * of the last call has to be polled before.
-   * @throws InputError where it was not, and would be lost.
+   * Generates part of every open turn. Returns a promise if other threads help. Does nothing if the engine generates by itself.
+   * @throws InputError if the output of the last call was not polled, since it would be lost.
    */
   advance(): void | Promise<void>
-  /** What has been generated since the last call. */
+  /** Returns the output since the last call. */
   poll(): Polled
-  /** Settles, and never fails, when there is something to poll; null where `advance` generates. */
+  /** Settles, and never rejects, when there is something to poll; null if `advance` generates. */
   readonly arrival: Promise<void> | null
-  /** Breaks a slot's turn off: the next poll has what it came to, and its end, `aborted`. Nothing where it has none. */
+  /** Aborts the slot's turn: the next poll has its remaining tokens and the end `aborted`. Does nothing for a free slot. */
   abort(slot: number): void
   /**
-   * Takes these weights from the next token on, also in turns under way. Returns the version that the engine itself then says it
-   * has: whoever delivers compares.
+   * Uses these weights from the next token on, also for open turns. Returns the version that the engine then reports; the caller
+   * compares it.
    */
   setWeights(delivery: WeightsDelivery): number | Promise<number>
   /**
-   * Holds the engine to the weights that it was given: asked before anything is learned from what it chose, and before it is given
-   * others. False where some of what it chose since it was last held to them may be of other weights, so that nothing of it may be
-   * learned from, and later turns may. An engine without it computes in this process.
-   * @throws InputError where later turns may not either.
+   * Verifies that the engine used the delivered weights. Call it before learning from its tokens and before the next delivery. Returns
+   * false if tokens since the last check may come from other weights: do not learn from them; later turns are valid. An engine
+   * without it computes in this process.
+   * @throws InputError if later turns are not valid either.
    */
   prove?(): Promise<boolean>
   /**
-   * Holds all turns where they are, from when it settles until what it gives is called: while a learner changes the weights that the
-   * engine computes by, and its threads. An engine without it has weights of its own.
+   * Pauses all turns while a learner changes the weights that the engine reads. Settles when they are paused, with a function that
+   * resumes them. An engine without it has its own copy of the weights.
    */
   hold?(): Promise<() => void>
-  /** How other threads of this process help; null where they cannot. */
+  /** How other threads of this process help; null if they cannot. */
   readonly threads: EngineThreads | null
-  /** Gives back connections and timers; turns under way end nowhere. */
+  /** Releases connections and timers. Open turns get no end. */
   close(): void
 }
 
 /** The other threads that decode. */
 export interface DecodingWorkers {
-  /** Tells those that have one of so many shares to begin; rejects where one has failed. */
+  /** Starts the threads that have one of `numShares` shares; rejects if one failed. */
   begin(numShares: number): Promise<void>
-  /** Waits until they are done. */
+  /** Waits for all of them. */
   finish(): Promise<void>
 }
 
 /** How threads help an engine that computes in this process. */
 export interface EngineThreads {
-  /** What thread `index` works in, in the world's memory. */
+  /** The columns of thread `index`, in the world's memory. */
   columnsOf(index: number): DecodingColumns
-  /** Those that are ready; null while there are none. */
+  /** The threads that are ready; null if none is. */
   workers: DecodingWorkers | null
 }
 
-/** What an engine is made of. */
+/** The inputs from which an engine is created. */
 export interface EngineContext {
   readonly model: TransformerModel
   readonly tokenizer: Tokenizer
   readonly numSlots: number
   readonly context: number
-  /** How all turns draw tokens, and what ends them. */
+  /** The default sampling of turns, and what ends them. */
   readonly sampling: Sampling
   readonly explore: boolean
   readonly stopStrings: readonly string[]
   /** The columns of its plan. */
   readonly columns: Columns<Plan>
-  /** The ids of each slot, slots × context, which the cohort writes before it submits a turn. An engine that computes here writes what it chooses behind them. */
+  /** Ids, slots × context. The cohort writes a slot's ids before it submits a turn; a local engine appends its tokens. */
   readonly ids: Int32Array
-  /** The weights in this process's memory, and of its adapter: those that the learner changes. */
+  /** The base weights and adapter in this process's memory, which the learner updates. */
   readonly weights: BaseWeights
   readonly adapter: LoraAdapter | null
   readonly kernels: Kernels
   readonly random: Random
-  /** Tells the user what is no failure yet, like a replica that is not used any more. */
+  /** Reports a warning to the user, for example that a replica is no longer used. */
   tell(message: string): void
 }
 
-/** An engine before it is made: what a cohort's `engine` option takes. */
+/** An engine before it is created; the cohort option `engine` takes one. */
 export interface EngineDefinition {
   readonly id: string
-  /** Why no policy can be trained by what it chooses; absent where one can. */
+  /** Why a policy cannot be trained on its tokens; absent if it can. */
   readonly noTraining?: string
-  /** Whether it chooses tokens at the service that learns, by the weights' `servicePath` there; absent where it does not. */
+  /** Whether it samples at the training service from `WeightsDelivery.servicePath`; default false. */
   readonly samplesByServicePath?: boolean
-  /** Its columns in the world's memory; none where this is not given. */
+  /** Its columns in the world's memory; default: none. */
   plan?(shape: EngineShape): Plan
   create(context: EngineContext): Engine
 }
 
 /**
- * Refuses a turn that no engine can take up.
- * @throws InputError that says what is wrong with it.
+ * Rejects a turn that no engine can accept.
+ * @throws InputError
  */
 export function checkTurn(
   id: string,
@@ -220,23 +216,23 @@ export function checkTurn(
     new InputError(`turn of engine ${id}, ${what}`, String(got), expected)
   const isCount = (value: number, most: number) => Number.isSafeInteger(value) && value >= 0 && value <= most
   if (!isCount(slot, numSlots - 1)) throw refuse('slot', slot, `a whole number from 0 to ${numSlots - 1}`)
-  if (isTaken) throw refuse('slot', `${slot}, which has a turn`, 'one that has none')
+  if (isTaken) throw refuse('slot', `${slot}, which has a turn`, 'a slot without a turn')
   if (ids.length === 0) throw refuse('ids', 'none', 'at least one')
   if (!isCount(generated, ids.length)) throw refuse('generated', generated, `a whole number from 0 to ${ids.length}`)
   if (!isCount(unchanged, ids.length)) throw refuse('unchanged', unchanged, `a whole number from 0 to ${ids.length}`)
   if (maxTokens < 1 || !isCount(maxTokens, context - ids.length)) {
-    throw refuse('maxTokens', maxTokens, `a whole number from 1 to ${context - ids.length}, the room behind its ids`)
+    throw refuse('maxTokens', maxTokens, `a whole number from 1 to ${context - ids.length}, the room after its ids`)
   }
 }
 
-/** True where an engine's log-probabilities are of the distribution that tokens are drawn from. */
+/** Whether an engine's log-probabilities come from the distribution that tokens are sampled from. */
 export function areOfSampling(kind: LogprobKind, { temperature, topK, topP, minP }: Sampling): boolean {
   if (kind === 'candidates') return true
   const isWhole = topK === 0 && topP === 1 && minP === 0
   return isWhole && (kind === 'tempered' || (kind === 'raw' && temperature === 1))
 }
 
-/** Does work of a learner while the engine chooses nothing, if it computes by the learner's weights. */
+/** Runs the learner's work while the engine is paused, if the engine reads the learner's weights. */
 export async function whileHeld<T>(engine: Engine, work: () => Promise<T>): Promise<T> {
   const release = await engine.hold?.()
   try {
@@ -247,8 +243,8 @@ export async function whileHeld<T>(engine: Engine, work: () => Promise<T>): Prom
 }
 
 /**
- * Gives an engine weights, and holds it to their version.
- * @throws InputError where it says afterwards that it has others.
+ * Delivers weights to an engine and checks the version that it confirms.
+ * @throws InputError if the engine reports another version.
  */
 export async function deliverWeights(engine: Engine, delivery: WeightsDelivery): Promise<void> {
   const confirmed = await engine.setWeights(delivery)

@@ -1,4 +1,4 @@
-/** The engines that a run finds by name, and how its `engine` setting is read. */
+/** Finds the engines that a run names in its `engine` setting. */
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../base/definition.ts'
@@ -12,10 +12,10 @@ import { sglangEngine } from './servers/sglang.ts'
 import { vllmEngine } from './servers/vllm.ts'
 import { tinkerEngine } from './tinker/tinker.ts'
 
-/** The engine of this process, which needs no server. */
+/** The engine in this process, which needs no server. */
 const LOCAL = 'local'
 
-/** A run's settings of its engines. */
+/** The run settings for engines. */
 export const engineRunSettings = {
   engine: strings(
     [LOCAL],
@@ -27,7 +27,7 @@ export const engineRunSettings = {
   ),
 } satisfies Settings
 
-/** A kind of engine, as a run makes one. */
+/** A kind of engine that a run can create. */
 interface FoundFactory {
   (settings: Readonly<Record<string, SettingValue>>): EngineDefinition
   readonly id: string
@@ -42,18 +42,18 @@ const factories = [
   tinkerEngine,
 ] as unknown as readonly FoundFactory[]
 
-/** The ids of those that come with Colonnade. */
+/** Ids of the built-in engines. */
 const engineIds = [LOCAL, ...factories.map(({ id }) => id)]
 
-/** Words of an `engine` setting that mean the same wherever one looks from. */
+/** Rewrites the words of an `engine` setting so that they mean the same from any working directory. */
 export function portableEngines(words: readonly string[]): string[] {
   return words.map((word) => (isModulePath(word) ? resolve(word) : word))
 }
 
 /**
- * The engine that the words of a setting name: `local`, `vllm:http://127.0.0.1:8000`, or the path of a module that exports a factory;
- * several are a pool. All take the settings that `texts` give, like `weights=/dev/shm/weights`. Null: that of this process.
- * @throws InputError for an unknown engine or setting, which names the nearest, and for a module that may not be run.
+ * Returns the engine that the setting names: `local`, `vllm:http://127.0.0.1:8000`, or the path of a module that exports a factory.
+ * Several words make a pool. Every engine gets the settings in `texts`, like `weights=/dev/shm/weights`. Null: the local engine.
+ * @throws InputError for an unknown engine or setting, with the nearest name, and for a module that may not be loaded.
  */
 export async function findEngine(
   words: readonly string[],
@@ -65,22 +65,23 @@ export async function findEngine(
   if (words.length === 0) throw new InputError('engine', 'none', `at least one, like ${LOCAL}`)
   if (words.includes(LOCAL)) {
     if (words.length > 1) throw new InputError('engine', words.join(','), `${LOCAL} alone, or others`)
-    if (texts.length > 0) throw new InputError('engineSettings', show(texts), `none: engine ${LOCAL} takes none`)
+    if (texts.length > 0) throw new InputError('engineSettings', show(texts), `no settings: engine ${LOCAL} has none`)
     return null
   }
   const engines = await Promise.all(words.map((word) => makeEngine(word, texts, origin)))
   return engines.length === 1 ? engines[0]! : poolEngine(engines)
 }
 
-/** The engine that a run's settings name. @throws InputError for one that nothing is trained by, and where nothing is sampled. */
+/** Returns the engine of a run. @throws InputError in mode sft and for an engine that cannot train. */
 export async function engineOf(
   { engine: words, engineSettings, mode }: SettingValues<typeof engineRunSettings> & { readonly mode: string },
   origin: ModuleOrigin,
 ): Promise<EngineDefinition | null> {
   const engine = await findEngine(words, engineSettings, origin)
   if (engine === null) return null
-  if (mode === 'sft') throw new InputError('engine', words.join(','), 'none in mode sft, which samples nothing')
-  if (engine.noTraining !== undefined) throw new InputError('engine', engine.noTraining, 'one that takes weights')
+  if (mode === 'sft') throw new InputError('engine', words.join(','), 'no engine: mode sft samples nothing')
+  if (engine.noTraining !== undefined)
+    throw new InputError('engine', engine.noTraining, 'an engine that accepts weights')
   return engine
 }
 

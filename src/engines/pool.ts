@@ -1,7 +1,7 @@
 /**
- * Several engines as one, like the replicas of a server. A conversation keeps to its member, whose cache knows it, as long as that is
- * used and has room; turns that a member cannot generate go to others. Weights are delivered to every member, and a member that does
- * not prove them is not used until it proves later ones: the user is told which and why.
+ * Several engines as one, for example the replicas of a server. A conversation stays with its member, whose cache has it, while that
+ * member is in use and has room. Turns that a member cannot generate go to others. Weights are delivered to every member. A member that
+ * does not prove them is excluded until it proves later ones, and the user gets a warning with the reason.
  */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import { philox4x32 } from '../base/random.ts'
@@ -20,26 +20,26 @@ import {
   type WeightsDelivery,
 } from './engine.ts'
 
-/** How a pool deals turns. */
+/** Options of a pool. */
 export interface PoolOptions {
-  /** Turns of a member at once; others wait. Default: no limit. */
+  /** Maximum number of concurrent turns per member; more turns wait. Default: no limit. */
   readonly limit?: number
 }
 
-/** Turns in a row that a member could not generate, before it is not used any more. */
+/** Consecutive failed turns after which a member is excluded. */
 const FAILURES_MAX = 3
 
 /**
- * An engine of several. Its id is those of its members, each once.
- * @throws InputError for no member, what is no engine, and a limit below 1; and when it is made, for members whose log-probabilities
- * are of different distributions, and those that generate only when they are told to, like the one of this process.
+ * An engine of several members. Its id joins the members' distinct ids.
+ * @throws InputError for an empty list, a value that is not an engine, and a limit below 1; on creation, for members with different
+ * kinds of log-probabilities and for members that generate only in `advance`, like the local engine.
  * @example poolEngine([vllmEngine({ url: 'http://a:8000' }), sglangEngine({ url: 'http://b:30000' })])
  */
 export function poolEngine(members: readonly EngineDefinition[], options: PoolOptions = {}): EngineDefinition {
   checkOptions('poolEngine', options, ['limit'])
   const { limit = Number.POSITIVE_INFINITY } = options
   if (!(Array.isArray(members) && members.length > 0 && members.every((each) => typeof each?.create === 'function'))) {
-    throw new InputError('members of a pool', show(members), 'engines, at least one')
+    throw new InputError('members of a pool', show(members), 'a list of at least one engine')
   }
   if (!(limit === Number.POSITIVE_INFINITY || (Number.isSafeInteger(limit) && limit >= 1))) {
     throw new InputError('limit of a pool', show(limit), 'a whole number ≥ 1')
@@ -55,29 +55,27 @@ export function poolEngine(members: readonly EngineDefinition[], options: PoolOp
   }
 }
 
-/** A member of a pool. */
 interface Member {
   readonly engine: Engine
-  /** What it is called in messages. */
+  /** Its name in messages. */
   readonly name: string
-  /** Turns that it has. */
+  /** Number of its turns. */
   load: number
-  /** Turns that it could not generate since the last one that it could. */
+  /** Consecutive failed turns. */
   failures: number
-  /** Why it is not used; null where it is. */
+  /** Why it is excluded; null if it is in use. */
   excluded: string | null
-  /** The arrival that the pool waits for already. */
+  /** The arrival that the pool already waits for. */
   awaited: Promise<void> | null
 }
 
-/** A turn of a pool. */
 interface PooledTurn {
   readonly request: TurnRequest
-  /** Who has it; null while it waits. */
+  /** The member that has it; null while it waits. */
   member: Member | null
-  /** Whether it has tokens from this member. */
+  /** Whether this member has generated tokens. */
   hasTokens: boolean
-  /** What it failed with, by member. */
+  /** The error of each member that failed. */
   readonly errors: Map<Member, string>
 }
 
@@ -91,9 +89,9 @@ class Pool implements Engine {
   readonly #members: readonly Member[]
   readonly #limit: number
   readonly #turns = new Map<number, PooledTurn>()
-  /** Turns that nobody has, in their order. */
+  /** Waiting turns, in order. */
   #waiting: PooledTurn[] = []
-  /** Ends that no member tells of. */
+  /** Ends that the pool itself creates. */
   #ends: TurnEnd[] = []
   #arrival = new Arrival()
   #isDealing = false
@@ -114,13 +112,13 @@ class Pool implements Engine {
     this.constrains = this.#members.every(({ engine }) => engine.constrains === true)
     for (const { engine, name } of this.#members) {
       if (engine.logprobs !== this.logprobs) {
-        const expected = `${show(this.logprobs)}, as member 1`
+        const expected = `${show(this.logprobs)}, the kind of member 1`
         throw new InputError(`pool, ${name}`, `log-probabilities of kind ${show(engine.logprobs)}`, expected)
       }
       if (engine.arrival === null) {
         throw new InputError(
           `pool, ${name}`,
-          'one that generates when it is told to',
+          'an engine that generates in advance()',
           'engines that generate by themselves',
         )
       }
@@ -141,7 +139,7 @@ class Pool implements Engine {
     this.#deal()
   }
 
-  /** Members generate by themselves. */
+  /** Does nothing: the members generate by themselves. */
   advance(): void {}
 
   poll(): Polled {
@@ -179,7 +177,8 @@ class Pool implements Engine {
       const member = this.#members[i]!
       if (result.status === 'rejected') this.#exclude(member, (result.reason as Error).message)
       else {
-        if (member.excluded !== null) this.#context.tell(`engine ${member.name} is used again, with version ${version}`)
+        if (member.excluded !== null)
+          this.#context.tell(`engine ${member.name} is in use again, with version ${version}`)
         member.excluded = null
         member.failures = 0
       }
@@ -190,7 +189,7 @@ class Pool implements Engine {
     return version
   }
 
-  /** A member that cannot be held to its weights is not used; what it chose stands among what others chose. */
+  /** Excludes members that cannot prove their weights. Their tokens are mixed with others', so one failure makes the result false. */
   async prove(): Promise<boolean> {
     const proofs = await Promise.allSettled(this.#members.map(({ engine }) => engine.prove?.() ?? true))
     for (const [i, proof] of proofs.entries()) {
@@ -206,7 +205,7 @@ class Pool implements Engine {
     this.#waiting = []
   }
 
-  /** What the end of a member's turn is to the pool's turn. */
+  /** Handles the end of a member's turn. */
   #end(member: Member, end: TurnEnd, ends: TurnEnd[]): void {
     const { slot, reason } = end
     const turn = this.#turns.get(slot)!
@@ -229,17 +228,17 @@ class Pool implements Engine {
 
   #exclude(member: Member, reason: string): void {
     if (member.excluded === null) {
-      this.#context.tell(`engine ${member.name} is not used before it has proved later weights: ${reason}`)
+      this.#context.tell(`engine ${member.name} is excluded until it proves later weights: ${reason}`)
     }
     member.excluded = reason
     for (const [slot, turn] of this.#turns) if (turn.member === member) member.engine.abort(slot)
   }
 
-  /** @throws InputError where no member is used. */
+  /** @throws InputError if every member is excluded. */
   #checkUsed(subject: string): void {
     if (this.#members.some(({ excluded }) => excluded === null)) return
     const reasons = this.#members.map(({ name, excluded }) => `${name}: ${excluded}`).join('; ')
-    throw new InputError(subject, `no member that has them (${reasons})`, 'at least one')
+    throw new InputError(subject, `no member in use (${reasons})`, 'at least one')
   }
 
   #conclude(end: TurnEnd): void {
@@ -248,7 +247,7 @@ class Pool implements Engine {
     this.#arrival.settle()
   }
 
-  /** Deals before anybody waits again. */
+  /** Deals turns in a microtask, before any caller waits again. */
   #dealSoon(): void {
     if (this.#isDealing || this.#waiting.length === 0) return
     this.#isDealing = true
@@ -258,7 +257,7 @@ class Pool implements Engine {
     })
   }
 
-  /** Gives turns that wait to members that have room. */
+  /** Gives waiting turns to members that have room. */
   #deal(): void {
     const left: PooledTurn[] = []
     for (const turn of this.#waiting) {
@@ -279,7 +278,7 @@ class Pool implements Engine {
     this.#waiting = left
   }
 
-  /** The member of most weight for a conversation that has room: the others keep theirs when one is not used. */
+  /** The open member with the highest rendezvous weight for a conversation: excluding a member moves only its own conversations. */
   #preferred({ key: [group, member] }: TurnRequest, open: readonly Member[]): Member | null {
     let best: Member | null = null
     let most = -1
@@ -297,7 +296,7 @@ class Pool implements Engine {
     return this.#members.map((member) => `${member.name}: ${errors.get(member) ?? member.excluded}`).join('; ')
   }
 
-  /** Has whatever a member has to poll settle the pool's arrival. */
+  /** Resolves the pool's arrival when a member has something to poll. */
   #await(): void {
     for (const member of this.#members) {
       const { arrival } = member.engine

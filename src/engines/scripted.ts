@@ -1,14 +1,8 @@
-/**
- * An engine without a model, for tests of whatever stands on an engine: a function says what comes of each turn, one step after
- * another, so that delays and faults come by schedule and not by chance.
- */
+/** An engine without a model, for tests: a function decides each step of each turn, so delays and faults are scheduled, not random. */
 import { defineEngine, type OpenTurn } from './define-engine.ts'
 import type { EngineDefinition, LogprobKind, TurnRequest } from './engine.ts'
 
-/**
- * What a turn comes to in one step: a token with its log-probability in nats, `wait` for nothing yet, or that the engine breaks it
- * off or cannot generate it.
- */
+/** One step of a turn: a token with its log-probability in nats, `wait` for no output yet, or an abort or failure by the engine. */
 export type ScriptStep =
   | { readonly token: number; readonly logprob: number; readonly candidates?: readonly number[] }
   | { readonly failed: string }
@@ -16,9 +10,8 @@ export type ScriptStep =
   | 'aborted'
 
 /**
- * An engine that does what `script` says: it is called once for each turn and each `advance`, with the ids that the turn has by
- * then and the number of calls for it before. A token that the tokenizer ends turns with ends the turn, and so does one that
- * completes a stop string.
+ * An engine that follows `script`, which is called once per turn and `advance`, with the turn's current ids and the number of earlier
+ * calls for it. A token of the tokenizer's `endIds` or one that completes a stop string ends the turn.
  * @example scriptedEngine((turn, ids, step) => (step < 2 ? 'wait' : { token: 65, logprob: Math.log(0.5) }))
  */
 export function scriptedEngine(

@@ -1,7 +1,7 @@
 /**
- * Weights on their way as what has changed of them, in the layout that slime's SGLang takes: a folder `weight_v000012` for each version
- * below one that all see. The first is a whole model; others have, of each tensor whose bytes changed, these xor those of the version
- * before, compressed by zstd, and the Adler-32 of what comes of it. Whoever pulls keeps a whole model of its own, and takes what it has missed.
+ * Weight transfer as deltas, in the layout of slime's SGLang: a shared folder has one folder `weight_v000012` per version. The first has
+ * a whole model. Others have, for each changed tensor, the xor with the previous version's bytes, compressed with zstd, and the
+ * Adler-32 of the result. A reader keeps its own whole model and applies the versions that it missed.
  */
 import zlib from 'node:zlib'
 import { InputError, show } from '../base/errors.ts'
@@ -11,25 +11,25 @@ import { deliverFolder } from '../language/transformer/delivery.ts'
 import { saveTransformer, transformerTensors } from '../language/transformer/folder.ts'
 import type { TransformerModel } from '../language/transformer/model.ts'
 
-/** Deltas after which a whole model comes again: what a server has to read that has seen none of them. */
+/** Number of deltas before the next whole model, which bounds what a new reader must load. */
 const DELTAS_MAX = 16
 const INDEX = 'model.safetensors.index.json'
 const WEIGHTS = 'model.safetensors'
 const STATE = '.weight_sync/state.json'
 
-/** What Node has of zstd; none before 22.15. */
+/** Node's zstd functions; undefined before Node 22.15. */
 const { zstdCompressSync: compress, zstdDecompressSync: decompress } = zlib as unknown as {
   zstdCompressSync?(bytes: Uint8Array): Uint8Array
   zstdDecompressSync?(bytes: Uint8Array): Uint8Array
 }
 
-/** @throws InputError where Node has no zstd. */
+/** @throws InputError if Node has no zstd. */
 export function checkZstd(subject: string): void {
   if (compress !== undefined) return
   throw new InputError(subject, `Node ${process.versions.node}, which has no zstd`, 'Node 22.15 or newer, for deltas')
 }
 
-/** A folder into which versions of a model's weights are put. */
+/** A folder that receives versions of a model's weights. */
 export class WeightsSource {
   readonly #folder: string
   readonly #model: TransformerModel
@@ -43,7 +43,7 @@ export class WeightsSource {
     this.#model = model
   }
 
-  /** Puts weights there, and returns the number that they are pulled by. One that no run before had: it begins with the time. */
+  /** Writes weights and returns their version number. It starts from the current time, so that no earlier run has used it. */
   async publish(weights: Float32Array): Promise<number> {
     const model = this.#model
     const tensors = transformerTensors(model, weights)
@@ -69,9 +69,9 @@ export class WeightsSource {
 }
 
 /**
- * Brings the model in the folder `local` to the version `target` of `source`: from where it is by deltas, or from the last whole one.
- * The folder takes the place of the one before at once and whole.
- * @throws InputError where a version is missing, or what comes of a delta is not what it says, also from the last whole one.
+ * Updates the model in folder `local` to version `target` of `source`, by deltas or from the last whole model. Replaces the
+ * folder atomically.
+ * @throws InputError if a version is missing, or if a checksum fails even from the last whole model.
  */
 export async function pullWeights(local: string, source: string, target: number): Promise<void> {
   const subject = `weights of ${source}`
@@ -86,7 +86,7 @@ export async function pullWeights(local: string, source: string, target: number)
     await pullFrom(isBehind ? local : versionFolder(source, whole), isBehind ? applied : whole)
   } catch (error) {
     if (!(isBehind && error instanceof ChecksumError)) throw error
-    await pullFrom(versionFolder(source, whole), whole) // What is here was not as it should have been.
+    await pullFrom(versionFolder(source, whole), whole) // The local model was damaged.
   }
 
   async function pullFrom(base: string, number: number): Promise<void> {
@@ -162,21 +162,25 @@ async function applyDelta(folder: string, number: number, tensors: readonly Tens
     const bytes = xor(tensor.bytes, difference)
     const checksum = adler32(bytes)
     if (checksum === delta.checksum) return { ...tensor, bytes }
-    throw new ChecksumError(`${folder}, ${tensor.name}`, `Adler-32 ${checksum}`, `${delta.checksum}, as it says`)
+    throw new ChecksumError(
+      `${folder}, ${tensor.name}`,
+      `Adler-32 ${checksum}`,
+      `${delta.checksum}, its recorded checksum`,
+    )
   })
   const [unknown] = deltas.keys()
-  if (unknown !== undefined) throw new InputError(folder, `a tensor ${show(unknown)}`, 'those that the model has')
+  if (unknown !== undefined) throw new InputError(folder, `a tensor ${show(unknown)}`, 'only tensors of the model')
   return next
 }
 
-/** Whether a version is one, and no whole model. @throws InputError where there is no such version. */
+/** Whether a version is a delta, not a whole model. @throws InputError if the version does not exist. */
 async function isDelta(subject: string, folder: string): Promise<boolean> {
   if (await isThere(`${folder}/${INDEX}`)) {
     const { metadata } = await readJsonObject(`${folder}/${INDEX}`)
     return typeof metadata === 'object' && metadata !== null && Object.hasOwn(metadata, 'delta_encoding')
   }
   if (await isThere(`${folder}/${WEIGHTS}`)) return false
-  throw new InputError(subject, `no ${folder}`, 'each version since a whole one')
+  throw new InputError(subject, `no ${folder}`, 'every version since the last whole model')
 }
 
 function versionFolder(folder: string, number: number): string {
@@ -193,11 +197,11 @@ function xor(bytes: Uint8Array, others: Uint8Array): Uint8Array {
   return result
 }
 
-/** RFC 1950, as eight hexadecimal digits. */
+/** Adler-32 (RFC 1950) as eight hexadecimal digits. */
 export function adler32(bytes: Uint8Array): string {
   let [a, b] = [1, 0]
   for (let i = 0; i < bytes.length; ) {
-    // As many as leave both sums below 2^32.
+    // The most bytes that keep both sums below 2^32.
     const end = Math.min(bytes.length, i + 5552)
     for (; i < end; i++) {
       a += bytes[i]!

@@ -108,9 +108,9 @@ test.each([
 
 test('what the optimizer has no use for is refused', () => {
   expect(() => a2c({ optimizer: 'adam', momentum: 0.5 })).toThrow(
-    'a2c.momentum: got 0.5, expected 0: adam takes beta1 and beta2',
+    'a2c.momentum: got 0.5, expected 0: adam accepts beta1 and beta2',
   )
-  expect(() => a2c({ beta1: 0.5 })).toThrow('a2c.beta1: got 0.5, expected 0.9: rmsprop takes momentum')
+  expect(() => a2c({ beta1: 0.5 })).toThrow('a2c.beta1: got 0.5, expected 0.9: rmsprop accepts momentum')
   expect(() => a2c({ clipCoef: 0.2 } as never)).toThrow(
     'a2c setting: got "clipCoef" (did you mean "valueCoef"?), expected one of 20, like valueCoef, ',
   )

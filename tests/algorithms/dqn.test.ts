@@ -282,7 +282,7 @@ test('a state without a legal action may be terminal, and is an error where an e
   }
   expect((await train('terminated')).at(-1)).not.toContain(Number.NaN)
   await expect(train('truncated')).rejects.toThrow(
-    /^action mask: got no legal action in the state in which lane 1 \(episode \d+, step 3\) was truncated/,
+    /^action mask: got no legal action after the truncation of lane 1 \(episode \d+, step 3\)/,
   )
 })
 
@@ -291,9 +291,9 @@ test('what it cannot learn from is refused', async () => {
     const world = await createWorld({ environment: cartPole(), numLanes: 2, ...options } as never)
     return createTrainer(world, dqn())
   }
-  await expect(begin({ policy: mlp() })).rejects.toThrow('dqn policy: got one without values of actions')
+  await expect(begin({ policy: mlp() })).rejects.toThrow('dqn policy: got a policy without action values')
   await expect(begin({ policy: qNetwork(), environment: pendulum() })).rejects.toThrow('qNetwork action space')
   expect(() => dqn({ batchSize: 0 })).toThrow('dqn.batchSize')
   const world = await createWorld({ environment: cartPole(), numLanes: 2, policy: qNetwork() })
-  expect(() => createTrainer(world, ppo())).toThrow('ppo policy: got one that values actions')
+  expect(() => createTrainer(world, ppo())).toThrow('ppo policy: got a policy of action values')
 })

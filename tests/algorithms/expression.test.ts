@@ -228,7 +228,7 @@ describe('a loss as an expression', () => {
     expect(() => trace(({ x }: LossColumns<Name>) => ({ x }))).toThrow(/result of own: got "x"/)
     expect(() => trace(({ x }: LossColumns<Name>) => ({ loss: x }), { results: ['kl'] })).toThrow(/no kl/)
     expect(() => trace(({ x }: LossColumns<Name>) => x.sumOfSequence(), { hasSequences: false })).toThrow(
-      /loss of own: got a sum of a sequence/,
+      /loss of own: got a sum over a sequence/,
     )
   })
 })

@@ -509,7 +509,7 @@ describe('prepareLoss', () => {
     )
     expect(with_({ group: new Int32Array(3) })).toThrow('grpo.group: got 3 rows, expected a column of 12 rows')
     expect(with_({ oldLogprob: new Float32Array(3) })).toThrow('grpo.oldLogprob: got 3 rows')
-    expect(with_({ spans: spansOf(Int32Array.of(0, 3, 2)) })).toThrow('grpo.spans: got 3 to 2, expected a begin from 0')
+    expect(with_({ spans: spansOf(Int32Array.of(0, 3, 2)) })).toThrow('grpo.spans: got 3 to 2, expected a begin ≥ 0')
     expect(with_({ known: new Uint8Array(12).fill(1), reward: new Float64Array(12).fill(Number.NaN) })).toThrow(
       'grpo.reward: got NaN of trajectory 0, expected a finite number, or known = 0',
     )

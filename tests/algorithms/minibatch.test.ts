@@ -51,12 +51,12 @@ describe('cutOf', () => {
     [
       { numSteps: 12, numLanes: 2, numMinibatches: 25 },
       null,
-      'numMinibatches: got 25, expected at most the 24 rows of a rollout',
+      "numMinibatches: got 25, expected at most the rollout's 24 rows",
     ],
     [
       { numSteps: 12, numLanes: 2, numMinibatches: 7 },
       { length: 4, burnIn: 0 },
-      'numMinibatches: got 7, expected at most the 6 sequences of a rollout',
+      "numMinibatches: got 7, expected at most the rollout's 6 sequences",
     ],
     [
       { numSteps: 10, numLanes: 2, numMinibatches: 1 },

@@ -24,7 +24,7 @@ test('masks of actions are refused by a loss that does not say that it obeys the
     const world = await createWorld({ environment: ticTacToe(), policy: qNetwork({ hidden: [4] }), numLanes: 2 })
     return createTrainer(world, defineOffPolicyAlgorithm({ ...options, ...more })())
   }
-  await expect(begin({})).rejects.toThrow('own environment: got one with masks of actions')
+  await expect(begin({})).rejects.toThrow('own environment: got an environment with action masks')
   await begin({ obeysMasks: true })
 })
 
@@ -32,12 +32,12 @@ test('policies that an algorithm cannot learn are refused by name', async () => 
   const begin = async (algorithm: ReturnType<typeof dqn>, policy: PolicyDefinition) =>
     createTrainer(await createWorld({ environment: cartPole(), policy, numLanes: 2 }), algorithm)
   await expect(begin(dqn(), mlp({ hidden: [4] }))).rejects.toThrow(
-    'dqn policy: got one without values of actions, expected one whose outputs they are: qNetwork',
+    'dqn policy: got a policy without action values, expected a policy that outputs them: qNetwork',
   )
   await expect(begin(sac() as never, mlp({ hidden: [4] }))).rejects.toThrow(
-    'sac policy: got one without critics of actions, expected one that has two: sacNetwork',
+    'sac policy: got a policy without action critics, expected a policy with two critics: sacNetwork',
   )
-  await expect(begin(dqn(), recurrent({ units: 4 }))).rejects.toThrow(/dqn policy: got one w/)
+  await expect(begin(dqn(), recurrent({ units: 4 }))).rejects.toThrow(/dqn policy: got a policy with memory/)
 })
 
 test('a loss of one’s own is handed every row of a minibatch once, in blocks', async () => {
@@ -77,7 +77,7 @@ test('settings that are missing, and metrics that are no means, are refused', ()
   const last = { seen: { ...metrics.seen, reduction: 'last' } } as const
   expect(() => defineOffPolicyAlgorithm({ ...options, metrics: last })).toThrow('own metrics seen.reduction')
   const taken = { gradNorm: metrics.seen }
-  expect(() => defineOffPolicyAlgorithm({ ...options, metrics: taken })).toThrow('which come by themselves')
+  expect(() => defineOffPolicyAlgorithm({ ...options, metrics: taken })).toThrow('are added automatically')
   expect(() => defineOffPolicyAlgorithm({ ...options, metrics: { seen: null } as never })).toThrow(
     'own metrics seen: got null, expected { unit, description, reduction }',
   )

@@ -115,10 +115,10 @@ describe('an algorithm by its loss', () => {
   const loss = () => ({ ofRows: () => {} })
 
   test.each([
-    [{ settings: {} }, 'bad settings: got no numSteps, expected those of onPolicySettings, and its own'],
+    [{ settings: {} }, 'bad settings: got no numSteps, expected the settings of onPolicySettings and its own'],
     [
       { metrics: { gradNorm: rowMean } },
-      'bad metrics: got gradNorm, expected none of explainedVariance, gradNorm, learningRate, which come by themselves',
+      'bad metrics: got gradNorm, expected another name: explainedVariance, gradNorm, learningRate are added automatically',
     ],
     [
       { metrics: { norm: { ...rowMean, reduction: 'last' } } },

@@ -243,7 +243,7 @@ describe('policies', () => {
       },
     }))
     await expect(learn(model, settings)).rejects.toThrow(
-      'ppo: got a gradient of norm Infinity, expected a finite one: a smaller learningRate or smaller rewards',
+      'ppo: got a gradient of norm Infinity, expected a finite norm: try a smaller learningRate or smaller rewards',
     )
   })
 })

@@ -66,7 +66,7 @@ describe('settings of ppo', () => {
 
   test.each<[object, string]>([
     [{ optimizer: 'adamw' }, 'ppo.optimizer: got "adamw" (did you mean "adam"?), expected one of adam, sgd, rmsprop'],
-    [{ momentum: 0.9 }, 'ppo.momentum: got 0.9, expected 0: adam takes beta1 and beta2'],
+    [{ momentum: 0.9 }, 'ppo.momentum: got 0.9, expected 0: adam accepts beta1 and beta2'],
     [{ optimizer: 'sgd', momentum: -1 }, 'ppo.momentum: got -1, expected a number ≥ 0 and ≤ 1'],
     [{ learningRateSchedule: 'exponential' }, 'expected one of constant, linear, cosine'],
     [{ clipCoefSchedule: true }, 'ppo.clipCoefSchedule: got true'],

@@ -122,6 +122,6 @@ describe('a loss over rows as an expression equals the kernel', () => {
     expect(() => bind((columns) => (columns as never as { reward: object }).reward, [])).toThrow(
       /column of own: got "reward" \(did you mean "return"\?\), expected one of logprob, entropy, value, oldLogprob, oldValue, advantage, return/,
     )
-    expect(() => bind(({ logprob }) => logprob.sumOfSequence(), [])).toThrow(/sum of a sequence/)
+    expect(() => bind(({ logprob }) => logprob.sumOfSequence(), [])).toThrow(/sum over a sequence/)
   })
 })

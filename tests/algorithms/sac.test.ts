@@ -155,7 +155,7 @@ test('one and three threads leave the same bits, and a checkpoint taken up again
 test('what it cannot learn is refused', async () => {
   const begin = async (options: object) =>
     createTrainer(await createWorld({ environment: pendulum(), numLanes: 2, ...options } as never), sac())
-  await expect(begin({ policy: mlp() })).rejects.toThrow('sac policy: got one without critics of actions')
+  await expect(begin({ policy: mlp() })).rejects.toThrow('sac policy: got a policy without action critics')
   await expect(begin({ policy: sacNetwork(), environment: cartPole() })).rejects.toThrow('sacNetwork action space')
   const open = box({ low: [-1], high: [Number.POSITIVE_INFINITY] })
   expect(() => sacNetwork().build(box({ low: 0, high: 1, shape: [2] }), open)).toThrow('a box with finite bounds')

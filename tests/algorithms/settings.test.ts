@@ -111,10 +111,10 @@ describe('what no range says', () => {
     expect(check({})).not.toThrow()
     expect(check({ optimizer: 'rmsprop' })).not.toThrow()
     expect(check({ optimizer: 'adam', momentum: 0, beta1: 0.5, beta2: 0.5 })).not.toThrow()
-    expect(check({ optimizer: 'adam' })).toThrow('sft.momentum: got 0.9, expected 0: adam takes beta1 and beta2')
-    expect(check({ beta1: 0.8 })).toThrow('sft.beta1: got 0.8, expected 0.9: sgd takes momentum')
+    expect(check({ optimizer: 'adam' })).toThrow('sft.momentum: got 0.9, expected 0: adam accepts beta1 and beta2')
+    expect(check({ beta1: 0.8 })).toThrow('sft.beta1: got 0.8, expected 0.9: sgd accepts momentum')
     expect(check({ optimizer: 'rmsprop', beta2: 0.9 })).toThrow(
-      'sft.beta2: got 0.9, expected 0.999: rmsprop takes momentum',
+      'sft.beta2: got 0.9, expected 0.999: rmsprop accepts momentum',
     )
     expect(() => sft({ optimizer: 'sgd', beta1: 0.5 })).toThrow('sft.beta1')
     expect(() => rl({ momentum: 0.5 })).toThrow('rl.momentum')

@@ -24,7 +24,7 @@ describe('packBatch', () => {
   test('refuses a sequence of which nothing is predicted, and one that no micro-batch has room for', () => {
     const of = (ends: number[]) => () => packBatch({ ...sequences, ...spansOf([0, ...ends]) }, 3)
     expect(of([2, 6])).not.toThrow()
-    expect(of([2, 3])).toThrow('sequence 1: got 1 tokens, expected 2 to 4, the rows of a micro-batch and one')
+    expect(of([2, 3])).toThrow('sequence 1: got 1 tokens, expected 2 to 4, one more than the rows of a micro-batch')
     expect(of([2, 7])).toThrow('sequence 1: got 5 tokens')
   })
 

@@ -251,11 +251,11 @@ describe('a definition of a loss over tokens', () => {
         kernels,
       )
     expect(wrong(() => [1])).toThrow(
-      'advantages of own: got 1 numbers, expected 2 numbers, one for each answer of the group',
+      'advantages of own: got 1 numbers, expected 2 numbers, one per answer of the group',
     )
     expect(wrong(() => undefined as never)).toThrow('advantages of own: got undefined')
     expect(wrong((group) => group.map(() => Number.POSITIVE_INFINITY))).toThrow(/advantages of own: got Infinity/)
-    expect(() => loss({ scale: 'none' })).toThrow(/own.scale: got "none", expected what it was/)
+    expect(() => loss({ scale: 'none' })).toThrow(/own.scale: got "none", expected its default/)
     expect(() => loss({ advantage: 'returns' })).toThrow(/own.advantage: got returns, expected group/)
   })
 

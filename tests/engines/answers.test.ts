@@ -377,7 +377,7 @@ describe('a service of Tinker’s protocol', () => {
     const { asked, url } = await answering(answers)
     const client = clientOf(url)
     await expect(client.service()).rejects.toThrow(
-      `${url}: got supported_models "all", expected a list: a service of Tinker's protocol`,
+      `${url}: got supported_models "all", expected a list, as in Tinker's protocol`,
     )
     Object.assign(answers, models)
     const first = await client.service()
@@ -390,7 +390,7 @@ describe('a service of Tinker’s protocol', () => {
     const { url } = await answering({ '/api/v1/create_session': { session_id: 3 } })
     await expect(clientOf(url).session()).rejects.toThrow(`${url}: got session 3, expected a text`)
     await expect(clientOf(url).ask('x', {})).rejects.toThrow(
-      /status 404, .* \(it has no such model, session, checkpoint or future\)$/,
+      /status 404, .* \(the service has no such model, session, checkpoint or future\)$/,
     )
   })
 
@@ -440,7 +440,7 @@ describe('the engine of a server of completions', () => {
   test.each([
     [{ text: 'ab', finish_reason: 'stop' }, null],
     [{ text: 'ab', finish_reason: 'length' }, null],
-    [{ text: 'ab', finish_reason: 'content_filter' }, 'engine openai: "content_filter" as the reason'],
+    [{ text: 'ab', finish_reason: 'content_filter' }, 'engine openai: finish_reason "content_filter"'],
     [{ text: 3, finish_reason: 'stop' }, 'engine openai: answer, text: got 3, expected a text'],
     [null, 'engine openai: answer, text: got undefined, expected a text'],
   ])('takes %j', async (choice, error) => {

@@ -94,7 +94,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('the engine of a %s serv
     )
     const world = await talkWorld({ engine, numLanes: 4, groupSize: 4 })
     const trainer = createTrainer(world, rl({ groupsPerUpdate: 1, groupSize: 4, updates: 1 }))
-    await expect(trainer.updates({}).next()).rejects.toThrow(/tokenizer: got ids \[1,2,3\] of a probe text/)
+    await expect(trainer.updates({}).next()).rejects.toThrow(/tokenizer: got ids \[1,2,3\] for a probe text/)
     await trainer.close()
     expect(asked.filter(({ path }) => isTurn(path)).length).toBe(0)
   })
@@ -108,7 +108,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('the engine of a %s serv
     )
     const { engine: made, adapter } = (await talkWorld({ engine, policy: talkPolicy({ loraRank: 2 }) })).cohort()
     await expect(deliverWeights(made, { version: 1, weights: adapter!.weights })).rejects.toThrow(
-      /weights of engine .*: got .*load_lora_adapter: status 400, no adapter slot is left, expected a server that takes them/,
+      /weights of engine .*: got .*load_lora_adapter: status 400, no adapter slot is left, expected a server that accepts them/,
     )
     expect(asked.map(({ path }) => path).filter((path) => /resume|continue/.test(path)).length).toBe(1)
   })

@@ -129,8 +129,8 @@ describe('the engine of llama.cpp’s server', () => {
   test.each([
     ['eos', null],
     ['word', null],
-    ['limit', /engine llama-cpp: 1 tokens of \d+, and length as the reason/],
-    ['none', /engine llama-cpp: 1 tokens of \d+, and none as the reason/],
+    ['limit', /engine llama-cpp: finish reason length after 1 of \d+ tokens/],
+    ['none', /engine llama-cpp: finish reason none after 1 of \d+ tokens/],
   ])('takes a turn that the server ends early by %s for what it is', async (stop_type, message) => {
     const { engine } = await llamaServer((path, json) => {
       if (path !== '/completion') return json
@@ -146,14 +146,12 @@ describe('the engine of llama.cpp’s server', () => {
     const { engine, asked } = await llamaServer()
     expect(await errorOf(engine({ adapters: [0], model: 'ours' }))).toBe(null)
     expect(asked[0]).toMatchObject({ lora: [{ id: 0, scale: 1 }] })
-    expect(await errorOf(engine({ adapters: [0, 3] }))).toMatch(/adapters: got 3, expected ids that it has: 0/)
-    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(
-      /model: got "theirs", expected the model that it serves: "ours"/,
-    )
+    expect(await errorOf(engine({ adapters: [0, 3] }))).toMatch(/adapters: got 3, expected ids of its adapters: 0/)
+    expect(await errorOf(engine({ model: 'theirs' }))).toMatch(/model: got "theirs", expected the served model: "ours"/)
     expect(() => engine({ logprobs: 'candidates' })).toThrow('it returns no candidate sets')
     const world = await talkWorld({ engine: engine(), numLanes: 4, groupSize: 4 })
     expect(() => createTrainer(world, rl({ groupSize: 4 }))).toThrow(
-      /got engine llama-cpp at .* takes no weights over HTTP/,
+      /got engine llama-cpp at .* accepts no weights over HTTP/,
     )
   })
 })
@@ -182,6 +180,6 @@ describe('the engine of OpenAI’s completions', () => {
     const world = await talkWorld({ engine, sampling: { topK: 3 } })
     expect(() => world.cohort()).toThrow('engine openai: got topK 3, minP 0, expected 0: the server supports neither')
     const learning = await talkWorld({ engine, numLanes: 4, groupSize: 4 })
-    expect(() => createTrainer(learning, rl({ groupSize: 4 }))).toThrow(/tells no ids of tokens/)
+    expect(() => createTrainer(learning, rl({ groupSize: 4 }))).toThrow(/reports no token ids/)
   })
 })

@@ -292,7 +292,7 @@ test('the local engine refuses to advance over what was not polled', async () =>
   const turn = { slot: 0, ids: Int32Array.of(1), generated: 0, unchanged: 0, maxTokens: 2, key: [0, 0, 0] as const }
   made.engine.submit({ ...turn, ...made.drawing })
   made.engine.advance()
-  expect(() => made.engine.advance()).toThrow('engine local: got tokens that were not polled, expected poll() first')
+  expect(() => made.engine.advance()).toThrow('engine local: got unpolled tokens, expected poll() first')
 })
 
 test('the local engine finds a stop string whose first token was generated before the turn was submitted again', async () => {

@@ -107,7 +107,7 @@ describe('a pool', () => {
       turns[1]!.at(-1)!.end('stop')
       expect(await ends(1)).toEqual([{ slot: slot % 8, reason: 'stop' }])
     }
-    expect(notices).toEqual(['engine member 1 of 2 (kept) is not used before it has proved later weights: no memory'])
+    expect(notices).toEqual(['engine member 1 of 2 (kept) is excluded until it proves later weights: no memory'])
     for (let i = 0; i < 8; i++, slot++) {
       submit(slot % 8, [slot, 0, 0])
       expect(whoHas(slot % 8)).toEqual([1])
@@ -115,7 +115,7 @@ describe('a pool', () => {
       await ends(1)
     }
     await engine.setWeights({ version: 4, weights })
-    expect(notices.at(-1)).toBe('engine member 1 of 2 (kept) is used again, with version 4')
+    expect(notices.at(-1)).toBe('engine member 1 of 2 (kept) is in use again, with version 4')
     for (let i = 0; i < 8; i++) submit(i, [i, 0, 0])
     expect(turns[0]!.some(({ isOpen }) => isOpen)).toBe(true)
   })
@@ -135,10 +135,10 @@ describe('a pool', () => {
     expect(await endBy(() => engine.abort(0))).toBe('aborted')
     expect(notices).toEqual([])
     expect(await fail()).toBe('failed')
-    expect(notices).toEqual([expect.stringMatching('member 1 of 1 .* is not used')])
+    expect(notices).toEqual([expect.stringMatching('member 1 of 1 .* is excluded')])
   })
 
-  test('takes from a member that is not used any more the turns that it has, and no others', async () => {
+  test('takes from a member that is excluded any more the turns that it has, and no others', async () => {
     const { engine, submit, ends, whoHas, turns } = await pooled(2)
     for (let slot = 0; slot < 8; slot++) submit(slot, [slot, 0, 0])
     const had = [0, 1].map((member) =>
@@ -179,7 +179,7 @@ describe('a pool', () => {
   })
 
   test('is of engines of one kind that generate by themselves, at least one', async () => {
-    expect(() => poolEngine([])).toThrow('members of a pool: got [], expected engines, at least one')
+    expect(() => poolEngine([])).toThrow('members of a pool: got [], expected a list of at least one engine')
     expect(() => poolEngine(members(1).definitions, { limit: 0 })).toThrow('limit of a pool: got 0')
     expect(() => poolEngine(members(1).definitions, { most: 2 } as never)).toThrow('"most"')
     const url = 'http://127.0.0.1:1'
@@ -187,13 +187,13 @@ describe('a pool', () => {
     expect([mixed.id, mixed.noTraining]).toEqual(['vllm+sglang', undefined])
     const made = async (engine: EngineDefinition) => (await talkWorld({ engine })).cohort()
     await expect(made(mixed)).rejects.toThrow(
-      'pool, member 2 of 2 (sglang): got log-probabilities of kind "tempered", expected "candidates", as member 1',
+      'pool, member 2 of 2 (sglang): got log-probabilities of kind "tempered", expected "candidates", the kind of member 1',
     )
     const told = defineEngine('told', () => ({ logprobs: 'tempered', advance: () => {} }))
     await expect(made(poolEngine([told]))).rejects.toThrow(
-      'pool, member 1 of 1 (told): got one that generates when it is told to',
+      'pool, member 1 of 1 (told): got an engine that generates in advance()',
     )
-    expect(poolEngine([vllmEngine({ url })]).noTraining).toMatch('has no folder to deliver weights by')
+    expect(poolEngine([vllmEngine({ url })]).noTraining).toMatch('has no folder for weights')
   })
 })
 
@@ -235,7 +235,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('a training by two %s se
     const faulty = await lyingServer(undefined, { settings: { loraRank: 2 } }, rewrite)
     const { told, kl } = await train(faulty.url, { settings: { loraRank: 2 } })
     expect(told[0]![0]).toMatch(
-      /member 1 of 2 .* is not used .*: weights of engine .*: got log-probabilities \S+ nats from the learner's, of version 1, expected at most 0.0001/,
+      /member 1 of 2 .* is excluded .*: weights of engine .*: got log-probabilities \S+ nats from the learner's, at version 1, expected at most 0.0001/,
     )
     expect(Math.max(...kl)).toBeLessThan(1e-9)
   })
@@ -252,7 +252,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('a training by two %s se
     })
     expect(told[2]!.join('\n')).toMatch(/tokens of version "default", expected 2/)
     // It is given the next weights as any other, proves them, and is used again.
-    expect(told[2]!.at(-1)).toMatch(/is used again, with version 3/)
+    expect(told[2]!.at(-1)).toMatch(/is in use again, with version 3/)
     expect(faulty.asked.filter(({ path }) => isTurn(path)).length).toBeGreaterThan(before)
     expect(Math.max(...kl)).toBeLessThan(1e-9)
   })
@@ -282,7 +282,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('a training by two %s se
     // All of that update was sampled anew, by the other one.
     expect(Math.max(...kl)).toBeLessThan(1e-9)
     expect(told[1]![0]).toMatch(
-      /got log-probabilities \S+ nats from what they were when version 1 was delivered, expected at most 0.0001: later samples/,
+      /got log-probabilities \S+ nats from those at the delivery of version 1, expected at most 0.0001: later samples/,
     )
   })
 })

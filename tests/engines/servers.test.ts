@@ -192,10 +192,10 @@ describe('a turn', () => {
 
   test.each<[ServerKind, string, RegExp | null]>([
     ['vllm', 'small', null],
-    ['vllm', 'large', /engine vllm at .*, model: got "large", expected one that it serves: small/],
+    ['vllm', 'large', /engine vllm at .*, model: got "large", expected one of its models: small/],
     ['sglang', 'small', null],
     ['sglang', 'path', null],
-    ['sglang', 'large', /engine sglang at .*, model: got "large", expected the model that it serves: "small"/],
+    ['sglang', 'large', /engine sglang at .*, model: got "large", expected the served model: "small"/],
   ])('is asked of the model that is named, of a %s server: %s', async (kind, model, message) => {
     const { engine } = await liar(
       kind,
@@ -250,7 +250,7 @@ describe('a server', () => {
     [
       'another tokenizer',
       (path) => (path === '/tokenize' ? { json: { tokens: [1, 2, 3] } } : {}),
-      /tokenizer: got ids \[1,2,3\] of a probe text/,
+      /tokenizer: got ids \[1,2,3\] for a probe text/,
     ],
     [
       'another kind of log-probabilities',

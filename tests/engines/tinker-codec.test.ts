@@ -86,14 +86,14 @@ describe('passes and samples in protocol buffers', () => {
     }
     expect(read(record(8, 1, [0, 8]))).toMatchObject({ loss_fn_outputs: [{ logprobs: { data: [0, 0] } }] })
     expect(() => read(record(8, 9, [0, 8]))).toThrow('type 9')
-    expect(() => read(record(7, 1, [0, 7]))).toThrow('got 7 bytes, expected numbers of 4')
+    expect(() => read(record(7, 1, [0, 7]))).toThrow('got 7 bytes, expected a multiple of 4')
     expect(() => read(record(8, 1, [0, 4, 8]))).toThrow('got 3 offsets of logprobs')
     for (const [from, to] of [
       [0, 12],
       [-4, 8],
       [8, 4],
     ] as const) {
-      const message = `got logprobs from byte ${from} to ${to}, expected a part of its 8 bytes`
+      const message = `got logprobs from byte ${from} to ${to}, expected a range within its 8 bytes`
       expect(() => read(record(8, 1, [from, to]))).toThrow(message)
     }
     // A count without numbers takes no memory.

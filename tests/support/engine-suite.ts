@@ -205,7 +205,7 @@ export function engineSuite(name: string, make: () => Promise<EngineUnderTest>):
       const { engine, numSlots, context } = made
       engine.submit(turnOf(made, { slot: 1 }))
       const wrong: [Partial<TurnRequest>, RegExp][] = [
-        [{ slot: 1 }, /slot: got 1, which has a turn, expected one that has none/],
+        [{ slot: 1 }, /slot: got 1, which has a turn, expected a slot without a turn/],
         [{ slot: numSlots }, new RegExp(`slot: got ${numSlots}, expected a whole number from 0 to ${numSlots - 1}`)],
         [{ slot: -1 }, /slot: got -1/],
         [{ ids: new Int32Array(0) }, /ids: got none, expected at least one/],

@@ -462,7 +462,7 @@ describe('what cannot be collected ahead is refused', () => {
     })
     expect(mine({ maxStaleness: 1, correction: 'none' }).staleness?.maxStaleness).toBe(1)
     expect(() => mine({ maxStaleness: 1 })).toThrow(
-      'mine correction: got vtrace for maxStaleness 1, of a learner that takes no advantages',
+      'mine correction: got vtrace for maxStaleness 1, for a learner that accepts no advantages',
     )
     expect(mine().staleness?.maxStaleness).toBe(0)
   })

@@ -320,7 +320,7 @@ describe('of a service that', () => {
       always('create_model', { status: 409, json: {} }),
       /status 409.*another request was made/,
     ],
-    ['forgot the answer', always('retrieve_future', { status: 410, json: {} }), /status 410.*and is gone/],
+    ['forgot the answer', always('retrieve_future', { status: 410, json: {} }), /status 410.*expired/],
     ['has no such future', always('retrieve_future', { status: 404, json: {} }), /status 404.*no such model/],
     ['is refused for the moment', always('create_session', { status: 429, json: {} }), /status 429.*too many requests/],
     ['fails', always('create_session', { status: 500, text: 'oops' }), /status 500, "oops"/],
@@ -605,7 +605,7 @@ describe('a training by a service', () => {
       },
     })
     await expect(train(await trainer(service.url, 'grpo', 2))).rejects.toThrow(
-      /got log-probabilities [\d.]+ nats from the learner.s, of version 1, expected at most 0.0001/,
+      /got log-probabilities [\d.]+ nats from the learner.s, at version 1, expected at most 0.0001/,
     )
   })
 
@@ -619,7 +619,7 @@ describe('a training by a service', () => {
       },
     })
     const trained = train(await trainer(service.url, 'grpo', 1, undefined, { failure: 'throw' }))
-    await expect(trained).rejects.toThrow(/engine tinker: 0 tokens of \d+, and "length" as the reason/)
+    await expect(trained).rejects.toThrow(/engine tinker: stop reason "length" after 0 of \d+ tokens/)
   })
 
   test('ends before it learns from a session whose weights were swapped under their name', async () => {
@@ -637,7 +637,7 @@ describe('a training by a service', () => {
     const made = await trainer(service.url, 'grpo', 2)
     const numSteps = () => service.asked.filter(({ path }) => path === 'optim_step').length
     await expect(made.updates({}).next()).rejects.toThrow(
-      /got log-probabilities [\d.]+ nats from what they were when version 0 was delivered, expected at most 0.0001/,
+      /got log-probabilities [\d.]+ nats from those at the delivery of version 0, expected at most 0.0001/,
     )
     expect(asked).toBe(1 + 32 + 1)
     expect(numSteps()).toBe(2) // Those that asked how losses are added up.

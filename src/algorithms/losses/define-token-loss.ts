@@ -1,4 +1,4 @@
-/** Losses of one's own over tokens: their definition, from which a descriptor is made as from the name of a built-in one. */
+/** Custom losses over tokens. A definition yields the same descriptor as a built-in loss. */
 import { type DefinitionRecord, defineFactory, type Factory } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../../base/settings.ts'
@@ -15,25 +15,25 @@ import {
 } from './loss-settings.ts'
 import { checkSettings, columnsOf, type LossDescriptor } from './losses.ts'
 
-/** A loss of one's own with its settings. */
+/** A custom loss with its settings. */
 export interface TokenLossDefinition extends LossDescriptor, DefinitionRecord {}
 
-/** Makes a loss of one's own from its settings; `id` and `settings` say which. */
+/** Creates a custom loss from its settings. `id` and `settings` describe it. */
 export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLossDefinition>
 
 /**
- * Defines a loss of tokens as arithmetic: its derivatives by `logprob` and `entropy` are worked out. The function is called once
- * for each set of settings, and gives the loss of a token; it is minimized as `aggregation` sums it. Beside the loss it may
- * give `policyLoss`, `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped`, which metrics are made of (the last three
- * count tokens: 1 or 0); a count that it does not give is NaN, and null in files. `advantage` is the token's, `weight` that of the correction, `sequenceTokens` how many tokens of its sequence are learned from.
+ * Defines a token loss as arithmetic; its derivatives by `logprob` and `entropy` are computed automatically. `loss` is called once per
+ * set of settings and returns the loss of a token, which is minimized after reduction by `aggregation`. It may also return
+ * `policyLoss`, `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped` for metrics (the last three count tokens: 1 or 0); a
+ * count that is absent is NaN, and null in files. Inputs include the token's `advantage`, the correction's `weight`, and
+ * `sequenceTokens`, the number of trained tokens of the sequence.
  *
- * Advantages, corrections, aggregation and a critic are those of every loss (`tokenLossSettings`); `advantages`, a function of the
- * answers of one group, takes the place of its baseline and its scale. With
- * `module: import.meta.url`, exported under any name, `rl.loss=` takes the module's path. Threads are sent the arithmetic.
+ * Advantages, corrections, aggregation and a critic work as for every loss (`tokenLossSettings`). `advantages`, a function of the
+ * answers of a group, replaces the group baseline and scale. With `module: import.meta.url` and an export under any name,
+ * `rl.loss=` takes the module's path. Other threads receive the arithmetic only.
  *
- * @throws InputError where a setting of `tokenLossSettings` is missing; when the loss is made, as `traceLoss` does, and where it
- * does not read what its settings ask for: `advantage`, or the `weight` of a correction.
- * @example
+ * @throws InputError for a missing setting of `tokenLossSettings`; on creation, as `traceLoss` does, and if the loss does not read
+ * what its settings enable: `advantage`, or the `weight` of a correction.
  * export const tanhLoss = defineTokenLoss({
  *   id: 'tanh',
  *   module: import.meta.url,
@@ -52,9 +52,9 @@ export function defineTokenLoss<S extends TokenLossSettings & Settings>(options:
   const { id, settings, loss, advantages = null } = options
   for (const name of sharedSettingNames) {
     if (Object.hasOwn(settings ?? {}, name)) continue
-    throw new InputError(`${id} settings`, `no ${name}`, 'those of tokenLossSettings, and its own')
+    throw new InputError(`${id} settings`, `no ${name}`, 'the settings of tokenLossSettings and its own')
   }
-  if (Object.hasOwn(algorithmPresets, id)) throw new InputError('loss id', id, 'one that no loss of Colonnade has')
+  if (Object.hasOwn(algorithmPresets, id)) throw new InputError('loss id', id, 'an id that no built-in loss has')
   return defineFactory('loss', options, (values): LossDescriptor => {
     const own = resolveSettings(id, lossSettings, sharedValues(values as never))
     checkSettings(id, own)
@@ -74,21 +74,13 @@ export function defineTokenLoss<S extends TokenLossSettings & Settings>(options:
   })
 }
 
-/** @throws InputError for a setting of advantages that a loss does not read, which has a function for them. */
+/** @throws InputError for an advantage setting that has no effect because the loss has its own advantage function. */
 function refuseIdle(id: string, settings: LossSettings, declared: Settings): void {
   if (settings.advantage !== 'group') {
-    throw new InputError(
-      `${id}.advantage`,
-      settings.advantage,
-      'group: its advantages are made by a function of groups',
-    )
+    throw new InputError(`${id}.advantage`, settings.advantage, 'group: a function computes its advantages')
   }
   for (const key of ['baseline', 'scale', 'unbiased', 'epsilon', 'lone'] as const) {
     if (settings[key] === declared[key]!.default) continue
-    throw new InputError(
-      `${id}.${key}`,
-      show(settings[key]),
-      'what it was: advantages are made by a function of groups',
-    )
+    throw new InputError(`${id}.${key}`, show(settings[key]), 'its default: a function computes the advantages')
   }
 }

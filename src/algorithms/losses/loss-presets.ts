@@ -1,12 +1,12 @@
 /**
- * How papers and libraries set the losses of `losses.ts`. A loss's settings are the defaults there, then what the project
- * does everywhere, then what makes the loss (`base`), then what the project does with this loss.
+ * Settings of the losses in papers and libraries. A loss's settings are the defaults of `loss-settings.ts`, overridden in order by the
+ * project's general settings, the loss's definition (`base`) and the project's settings for this loss.
  *
- * TRL's are those of version 1.16. Where a paper leaves something open, the default stands.
+ * TRL's are from version 1.16. If a paper leaves a setting open, the default applies.
  */
 import type { LossSettings } from './loss-settings.ts'
 
-/** Whose settings a loss has. */
+/** The source of a preset. */
 export type Preset = 'paper' | 'trl' | 'verl' | 'areal' | 'slime'
 
 export const projectSettings: Readonly<Record<Preset, Partial<LossSettings>>> = {
@@ -23,14 +23,13 @@ export const projectSettings: Readonly<Record<Preset, Partial<LossSettings>>> = 
   slime: { epsilon: 1e-6, aggregation: 'sequence-mean' },
 }
 
-/** A loss and whose settings there are for it. */
+/** A loss and its presets. */
 export interface AlgorithmPresets {
   readonly base: Partial<LossSettings>
-  /** The presets that there are. */
   readonly presets: Readonly<Partial<Record<Preset, Partial<LossSettings>>>>
 }
 
-/** No rewards are compared in a group: discounted returns of each trajectory, whitened over the batch. */
+/** No comparison within a group: discounted returns of each trajectory, whitened over the batch. */
 const reinforce = { advantage: 'returns', whiten: true } as const
 
 export const algorithmPresets = {
@@ -45,7 +44,7 @@ export const algorithmPresets = {
       slime: {},
     },
   },
-  /** Dr. GRPO (arXiv 2503.20783): neither the deviation nor an answer's own length divides. */
+  /** Dr. GRPO (arXiv 2503.20783): no division by the deviation or by an answer's length. */
   'dr-grpo': {
     base: { scale: 'none' },
     presets: {
@@ -54,12 +53,12 @@ export const algorithmPresets = {
       verl: { aggregation: 'constant-length-sum' },
     },
   },
-  /** DAPO, decoupled clip and dynamic sampling; the sampling is the filters'. */
+  /** DAPO, decoupled clip and dynamic sampling. A group filter provides the sampling. */
   dapo: {
     base: { clipHigh: 0.28, aggregation: 'token-mean' },
     presets: { paper: {}, trl: {}, verl: {}, areal: {}, slime: {} },
   },
-  /** REINFORCE leave-one-out (arXiv 2402.14740), of whole answers. */
+  /** REINFORCE leave-one-out (arXiv 2402.14740), over whole answers. */
   rloo: {
     base: { baseline: 'leave-one-out', scale: 'none' },
     presets: {
@@ -74,29 +73,27 @@ export const algorithmPresets = {
     base: reinforce,
     presets: { paper: { rewardKlCoef: 0.01 }, verl: {}, slime: {} },
   },
-  /** REINFORCE++ with the group's mean as baseline, and the KL in the loss. */
+  /** REINFORCE++ with the group's mean as baseline and the KL in the loss. */
   'reinforce++-baseline': {
     base: { scale: 'none', whiten: true, kl: 'k2' },
     presets: { paper: { klCoef: 0.01 }, verl: {}, slime: {} },
   },
-  /** Maximum-likelihood RL, as textpolicy has it: rewards over the mean of the group. */
+  /** Maximum-likelihood RL as in textpolicy: rewards divided by the mean of the group. */
   'max-rl': { base: { scale: 'mean' }, presets: { paper: {} } },
   /** Group sequence policy optimization (arXiv 2507.18071). */
   gspo: {
     base: { ratio: 'sequence', clipLow: 3e-4, clipHigh: 4e-4, dualClip: null, aggregation: 'sequence-mean' },
     presets: { paper: {}, trl: {}, verl: { ratio: 'sequence-token' }, areal: { aggregation: 'token-mean' }, slime: {} },
   },
-  /** Clipped importance-sampling policy optimization (arXiv 2506.13585). TRL's absolute bound of 5 is 1 + clipHigh. */
   cispo: {
     base: { surrogate: 'cispo', clipLow: null, clipHigh: 4, aggregation: 'token-mean' },
     presets: { paper: {}, trl: {}, verl: { clipLow: 0.2, clipHigh: 0.2 }, slime: { aggregation: 'sequence-mean' } },
   },
-  /** Soft adaptive policy optimization (arXiv 2511.20347). */
   sapo: {
     base: { surrogate: 'sapo' },
     presets: { paper: { aggregation: 'sequence-mean' }, trl: { aggregation: 'sequence-mean' }, areal: {} },
   },
-  /** PPO with a critic on tokens (Schulman et al. 2017). */
+  /** Token-level PPO with a critic (Schulman et al. 2017). */
   ppo: {
     base: { advantage: 'critic', whiten: true },
     presets: {
@@ -114,22 +111,20 @@ export const algorithmPresets = {
       slime: { clipValue: 0.2 },
     },
   },
-  /** PPO with proximal and behavior policy apart (AReaL, arXiv 2505.24298). AReaL masks where the paper only weighs. */
+  /** PPO with separate proximal and behavior policies (AReaL, arXiv 2505.24298). AReaL masks tokens that the paper only weights. */
   'decoupled-ppo': {
     base: { correction: 'token-truncate' },
     presets: { paper: {}, areal: { correction: 'token-mask' } },
   },
-  /** Supervised fine-tuning. */
   sft: {
     base: { advantage: 'none', surrogate: 'cross-entropy' },
     presets: { paper: {} },
   },
 } as const satisfies Record<string, AlgorithmPresets>
 
-/** The name of a loss. */
 export type LossId = keyof typeof algorithmPresets
 
-/** Corrections by their names; overrides for any loss. The bounds are ones in common use, to be chosen by the user. */
+/** Named corrections, as overrides for any loss. The bounds are common values; choose your own. */
 export const corrections = {
   tis: { correction: 'token-truncate', correctionLow: 0, correctionHigh: 2 },
   icePop: { correction: 'token-mask', correctionLow: 0.5, correctionHigh: 5 },

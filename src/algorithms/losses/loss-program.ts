@@ -1,7 +1,6 @@
 /**
- * A loss of one's own, traced: the operations that make it and its derivatives, in order, over registers of a few hundred
- * rows. A program goes to other threads as it is; the function that it was made of stays at home. Running a program
- * allocates nothing: each operation is one loop over a register.
+ * A traced custom loss: its operations and those of its derivatives, in order, over registers of a few hundred rows. A program can
+ * be sent to other threads; its source function cannot. Running a program allocates nothing: each operation is one loop over a register.
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { computeStep } from '../../base/expressions/compute.ts'
@@ -15,30 +14,30 @@ import {
 } from '../../base/expressions/expression.ts'
 import { type ExpressionProgram, programOf } from '../../base/expressions/expression-program.ts'
 
-/** The operations of a loss and of its derivatives; made by `traceLoss`. The derivative by a column is `d` and the column's name. */
+/** The operations of a loss and its derivatives, created by `traceLoss`. The derivative by a column is named `d` plus the column's name. */
 export type LossProgram = ExpressionProgram
 
-/** What a loss is of, by name. */
+/** The columns that a loss can read, by name. */
 export type LossColumns<Name extends string> = Readonly<Record<Name, Expression>>
 
-/** What a function of columns gives: the loss of a row, and further figures of it. */
+/** The result of a loss function: the loss of a row, and optional further values. */
 export type LossResult = Expression | (Readonly<Record<string, Operand>> & { readonly loss: Operand })
 
-/** What may go into a loss, and what must come of it. */
+/** The permitted inputs and results of a loss. */
 export interface LossShape<Name extends string> {
   readonly columns: readonly Name[]
-  /** Those by which the loss is differentiated. */
+  /** Columns by which the loss is differentiated. */
   readonly differentiable: readonly Name[]
-  /** Names of further results; they must be there, or may be. */
+  /** Names of further results, and whether they are required. */
   readonly results: readonly string[]
   readonly optional?: readonly string[]
   readonly hasSequences: boolean
 }
 
 /**
- * Calls the function once, and makes a program of what it gives and of its derivatives.
- * @throws InputError where it asks for another column, or gives no expression, a figure too many or too few, or sums of
- * sequences where there are none.
+ * Calls the function once and traces its results and derivatives into a program.
+ * @throws InputError for an unknown column, a result that is not an expression, missing or unknown results, and sums over sequences
+ * if rows have no sequences.
  */
 export function traceLoss<Name extends string>(
   id: string,
@@ -70,22 +69,22 @@ export function traceLoss<Name extends string>(
   if (!hasSequences && program.steps.some(({ operation }) => operation === 'sequenceSum')) {
     throw new InputError(
       `loss of ${id}`,
-      'a sum of a sequence',
-      'arithmetic of each row: only losses of tokens have sequences',
+      'a sum over a sequence',
+      'arithmetic per row: only token losses have sequences',
     )
   }
   return program
 }
 
-/** The result that is the derivative of the loss by a column: `dLogprob` of `logprob`. */
+/** Name of the derivative of the loss by a column: `dLogprob` for `logprob`. */
 export function derivativeName(column: string): string {
   return `d${column[0]!.toUpperCase()}${column.slice(1)}`
 }
 
-/** Rows that a program is run over at once: their registers stay in the cache. */
+/** Rows per run of a program, chosen so that its registers stay in the cache. */
 export const PROGRAM_ROWS = 256
 
-/** A program at work: in one thread, over registers of its own. */
+/** A program with its registers, for one thread. */
 export class LossRun {
   readonly #program: LossProgram
   readonly #registers: Float64Array[]
@@ -97,7 +96,7 @@ export class LossRun {
     this.#makeRoom(PROGRAM_ROWS)
   }
 
-  /** Makes the registers large enough for so many rows: only a sequence longer than all before makes them anew. */
+  /** Grows the registers to this many rows; reallocates only for a sequence longer than all before. */
   #makeRoom(rows: number): void {
     if (rows <= this.#rows) return
     this.#rows = rows
@@ -105,14 +104,14 @@ export class LossRun {
     for (const [register, value] of this.#program.constants) this.#registers[register]!.fill(value)
   }
 
-  /** The register of a column, to be filled before `run`; undefined where the loss does not read it. `rows` are to come. */
+  /** Returns the register of a column for `rows` rows, to fill before `run`; undefined if the loss does not read it. */
   column(name: string, rows: number): Float64Array | undefined {
     this.#makeRoom(rows)
     const register = this.#program.columns[name]
     return register === undefined ? undefined : this.#registers[register]
   }
 
-  /** A result of the last `run`; undefined where the loss does not have it. */
+  /** Returns a result of the last `run`; undefined if the loss does not have it. */
   result(name: string): Float64Array | undefined {
     const register = this.#program.results[name]
     return register === undefined ? undefined : this.#registers[register]

@@ -1,7 +1,6 @@
 /**
- * What losses of tokens can be told. Advantages, corrections and sums are the same for all; the surrogate, its ratio and the
- * KL penalty are of the losses that come with Colonnade (`losses.ts`), and a loss of one's own has settings of its own in
- * their place.
+ * Settings of token losses. Advantages, corrections and reductions are common to all. The surrogate, its ratio and the KL penalty
+ * belong to the built-in losses (`losses.ts`); a custom loss declares its own settings in their place.
  */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import {
@@ -15,13 +14,13 @@ import {
 } from '../../base/settings.ts'
 
 /**
- * How the losses of tokens become one: Σ over the tokens, divided by
+ * How token losses are reduced to one number: Σ over the tokens, divided by
  *
  *     token-mean             all tokens of the batch                                        DAPO
  *     sequence-mean          the tokens of the sequence, then the number of sequences       GRPO
  *     sequence-sum           the number of sequences
  *     constant-length        the number of sequences · maxLength                            Dr. GRPO
- *     constant-length-sum    maxLength                                                      Dr. GRPO as verl has it
+ *     constant-length-sum    maxLength                                                      Dr. GRPO in verl
  */
 export const aggregations = [
   'token-mean',
@@ -32,7 +31,7 @@ export const aggregations = [
 ] as const
 export type Aggregation = (typeof aggregations)[number]
 
-/** What a loss can be told; the defaults are what holds where neither project nor loss says otherwise. */
+/** All settings of a loss, with the defaults that apply unless the project or the loss overrides them. */
 export const lossSettings = {
   advantage: choice(
     'group',
@@ -47,7 +46,7 @@ export const lossSettings = {
   scale: choice(
     'group',
     ['none', 'group', 'batch', 'mean'],
-    'divisor of the difference: a deviation, or the mean of the group',
+    'divisor of the difference between reward and baseline: a deviation, or the mean of the group',
   ),
   unbiased: boolean(true, 'compute deviations with n − 1 in the denominator, not n'),
   epsilon: number(1e-6, 'added to the divisor', { min: 0 }),
@@ -68,7 +67,7 @@ export const lossSettings = {
     },
   ),
   overlongFactor: number(1, 'penalty of an answer of maxLength tokens', { min: 0 }),
-  surrogate: choice('clip', ['clip', 'cispo', 'sapo', 'cross-entropy'], 'the loss of a token'),
+  surrogate: choice('clip', ['clip', 'cispo', 'sapo', 'cross-entropy'], 'loss of a token'),
   ratio: choice(
     'token',
     ['token', 'sequence', 'sequence-token', 'hybrid', 'product'],
@@ -122,10 +121,9 @@ function optionalWhole(description: string) {
   }
 }
 
-/** The settings of a loss. */
 export type LossSettings = SettingValues<typeof lossSettings>
 
-/** The settings that say what advantages are. */
+/** The settings that define advantages. */
 export const advantageSettings = [
   'advantage',
   'baseline',
@@ -138,7 +136,7 @@ export const advantageSettings = [
   'gaeLambda',
 ] as const
 
-/** Those that act in a loss of one's own as in every other one. */
+/** The settings that act in a custom loss as in every other one. */
 const sharedSettings = [
   ...advantageSettings,
   'rewardKlCoef',
@@ -157,13 +155,13 @@ const sharedSettings = [
 
 type SharedName = (typeof sharedSettings)[number]
 
-/** The settings that every loss of tokens declares. */
+/** The settings that every token loss declares. */
 export type TokenLossSettings = Pick<typeof lossSettings, SharedName>
 
 /**
- * The settings that a loss of one's own has beside those that it declares itself: how advantages are taken, what becomes of the
- * ratio to the sampler's probabilities, and what the sum is divided by.
- * @throws InputError for a default that is none of these settings, or out of range.
+ * The common settings of a custom loss: how advantages are computed, how the ratio to the sampler's probabilities is corrected, and
+ * the divisor of the sum.
+ * @throws InputError for a default that is unknown or out of range.
  * @example settings: { ...tokenLossSettings({ aggregation: 'sequence-mean' }), clipCoef: number(0.2, 'how far …') }
  */
 export function tokenLossSettings(defaults: Partial<SettingValues<TokenLossSettings>> = {}): TokenLossSettings {
@@ -178,10 +176,9 @@ export function tokenLossSettings(defaults: Partial<SettingValues<TokenLossSetti
   return declared as unknown as TokenLossSettings
 }
 
-/** Of the values of a loss of one's own those that act in every loss. */
+/** Selects the common settings from the values of a custom loss. */
 export function sharedValues(values: SettingValues<TokenLossSettings>): SettingValues<TokenLossSettings> {
   return Object.fromEntries(sharedSettings.map((key) => [key, values[key]])) as never
 }
 
-/** The names of those settings. */
 export const sharedSettingNames: readonly string[] = sharedSettings

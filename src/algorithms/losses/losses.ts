@@ -1,12 +1,9 @@
 /**
- * Losses of language models as descriptors: what a loss is called, at which level it takes its ratio, which columns it
- * reads, how it sums tokens, and its settings. The formulas are the kernels' (`kernels/advantage/`, `kernels/loss/`); a
- * preset is how a paper or another library sets them (`loss-presets.ts`).
+ * Losses of language models as descriptors: id, ratio level, input columns, reduction and settings. The formulas are in the kernels
+ * (`kernels/advantage/`, `kernels/loss/`). A preset holds the settings of a paper or library (`loss-presets.ts`).
  *
- * A batch is prepared whole: advantages, corrections and the denominator do not depend on how it is then cut into
- * micro-batches, so the micro-batches' losses and gradients add up to the batch's.
- *
- * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
+ * Advantages, corrections and the denominator are computed once for the whole batch, so the losses and gradients of its micro-batches
+ * add up to the batch's. A trajectory with an unknown reward, or alone in its group, is excluded and counted.
  */
 import { assert, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { resolveSettings } from '../../base/settings.ts'
@@ -28,37 +25,37 @@ import { type Aggregation, advantageSettings, type LossSettings, lossSettings } 
 /** A loss over columns of tokens, sequences and groups. */
 export interface LossDescriptor {
   readonly id: string
-  /** Whose settings it has; null of a loss of one's own. */
+  /** The preset; null for a custom loss. */
   readonly preset: Preset | null
-  /** Where ratios and clips are taken. */
+  /** The level of ratios and clips. */
   readonly level: 'token' | 'sequence'
-  /** What it reads of a batch, besides spans and lossMask. */
+  /** The columns that it reads from a batch, besides spans and lossMask. */
   readonly columns: readonly OptionalColumn[]
   readonly aggregation: Aggregation
   readonly settings: LossSettings
-  /** What a loss of one's own computes for each token, in place of surrogate, ratio, KL and entropy; null of all others. */
+  /** The program of a custom loss, in place of surrogate, ratio, KL and entropy; null for built-in losses. */
   readonly program: LossProgram | null
-  /** How a loss of one's own makes advantages of a group's rewards; null where its settings say how. It stays in this thread. */
+  /** A custom function for group advantages; null if the settings define them. It stays in this thread. */
   readonly advantages: GroupAdvantages | null
 }
 
 /**
- * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
- * one row a token in the others, wherever `spans` says that they lie. Token columns are aligned: logprob[t] is that of token t.
+ * Recorded trajectories; the segments of a conversation are one trajectory. `reward`, `known` and `group` have one row per trajectory;
+ * the other columns have one row per token, at the positions in `spans`. Token columns are aligned: logprob[t] belongs to token t.
  */
 export interface LossBatch {
-  /** Where each trajectory's tokens lie; no two overlap. */
+  /** Token range of each trajectory; ranges do not overlap. */
   readonly spans: TokenSpans
-  /** 1 for tokens to learn from: those that the policy chose. */
+  /** 1 for tokens to learn from, which the policy chose. */
   readonly lossMask: Uint8Array
   readonly reward?: Float64Array
-  /** 0 where the reward could not be told. */
+  /** 0 if the reward is unknown. */
   readonly known?: Uint8Array
-  /** Which group a trajectory belongs to, from 0. */
+  /** Group of each trajectory, from 0. */
   readonly group?: Int32Array
-  /** Under the weights before the update, by the trainer. */
+  /** Computed by the trainer with the weights before the update. */
   readonly oldLogprob?: Float32Array
-  /** As recorded when the token was sampled. */
+  /** Recorded when the token was sampled. */
   readonly behaviorLogprob?: Float32Array
   readonly referenceLogprob?: Float32Array
   /** The critic's values before the update. */
@@ -70,10 +67,10 @@ type OptionalColumn = Exclude<keyof LossBatch, 'spans' | 'lossMask'>
 /**
  * Describes a loss.
  *
- * @param id which loss: `grpo`, `gspo`, `sft` …
- * @param preset whose settings: `paper`, or a library's, where it has the loss
+ * @param id the loss: `grpo`, `gspo`, `sft` …
+ * @param preset source of the settings: `paper`, or a library that has the loss
  * @param overrides settings that differ from the preset's
- * @throws InputError if there is no such loss, preset or setting, or a setting is missing that others need
+ * @throws InputError for an unknown loss, preset or setting, and for a missing setting that others require
  * @example describeLoss('dr-grpo', 'trl', { maxLength: 256 })
  */
 export function describeLoss(
@@ -97,7 +94,7 @@ export function describeLoss(
   return { id, preset, level, columns, aggregation, settings, program: null, advantages: null }
 }
 
-/** @throws InputError for settings that do not go together. */
+/** @throws InputError for incompatible settings. */
 export function checkSettings(id: string, settings: LossSettings): void {
   const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = settings
   if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
@@ -112,7 +109,7 @@ export function checkSettings(id: string, settings: LossSettings): void {
   }
 }
 
-/** The columns that a loss reads by these settings, and by its program. */
+/** The columns that a loss reads with these settings, including those of its program. */
 export function columnsOf(settings: LossSettings, program: LossProgram | null): OptionalColumn[] {
   const { advantage, surrogate, correction, klCoef, rewardKlCoef } = settings
   const columns: OptionalColumn[] = []
@@ -126,58 +123,58 @@ export function columnsOf(settings: LossSettings, program: LossProgram | null): 
   return columns
 }
 
-/** How advantages are taken of rewards, apart from the loss that they go into. */
+/** How advantages are computed from rewards, independent of the loss that uses them. */
 export interface AdvantageDescriptor {
   readonly settings: Pick<LossSettings, (typeof advantageSettings)[number]>
 }
 
-/** The advantages of a loss, to go into another. @example describeAdvantages(describeLoss('rloo')) */
+/** The advantage settings of a loss, for use in another. @example describeAdvantages(describeLoss('rloo')) */
 export function describeAdvantages(loss: LossDescriptor): AdvantageDescriptor {
   checkGiven('loss of describeAdvantages', loss, ['settings'])
   return { settings: Object.fromEntries(advantageSettings.map((key) => [key, loss.settings[key]])) as never }
 }
 
-/** The loss with these advantages in place of its own; null: with those that its caller writes into `tokenAdvantage`. */
+/** Replaces the advantages of a loss. Null: the caller writes `tokenAdvantage`. */
 export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescriptor | null): LossDescriptor {
   const none = { advantage: 'none', whiten: false, rewardKlCoef: 0, overlongCache: null } as const
   const settings = { ...loss.settings, ...(advantages === null ? none : advantages.settings) }
   return { ...loss, settings, columns: columnsOf(settings, loss.program), advantages: null }
 }
 
-/** What `prepareLoss` writes. */
+/** The columns that `prepareLoss` writes. */
 export type PreparedLoss = Columns<ReturnType<typeof preparedLossPlan>>
 
-/** Plans the columns of a batch of at most so many trajectories, tokens and groups. */
+/** Plans the columns of a batch with at most these numbers of trajectories, tokens and groups. */
 export function preparedLossPlan(numTrajectories: number, numTokens: number, numGroups: number) {
   return {
-    /** The reward after penalties, one row a trajectory; so are the next two. */
+    /** The reward after penalties; one row per trajectory, like the next two. */
     shapedReward: column('f64', numTrajectories),
     advantage: column('f64', numTrajectories),
-    /** What became of the trajectory: a `Standing`. */
+    /** The trajectory's `Standing`. */
     standing: column('u8', numTrajectories),
-    /** How many known rewards a group has, their mean and deviation. */
+    /** Per group: the number, mean and deviation of its known rewards. */
     groupSize: column('u32', numGroups),
     groupMean: column('f64', numGroups),
     groupDeviation: column('f64', numGroups),
-    /** 1 for tokens that are learned from and counted. One row a token; so are the others. */
+    /** 1 for tokens that are trained and counted. One row per token, like the others. */
     counted: column('u8', numTokens),
     tokenAdvantage: column('f32', numTokens),
-    /** The weight of the correction; only where there is one. */
+    /** The correction's weight; only with a correction. */
     weight: column('f32', numTokens),
-    /** Rewards token by token, and the critic's targets; only for returns and critic. */
+    /** Rewards per token and the critic's targets; only for returns and a critic. */
     tokenReward: column('f32', numTokens),
     returns: column('f32', numTokens),
   }
 }
 
-/** What a batch comes to. */
+/** Totals of a batch. */
 export interface LossTotals {
-  /** What every micro-batch's sum is divided by. */
+  /** The divisor of every micro-batch's sum. */
   readonly denominator: number
-  /** Tokens and sequences that count. */
+  /** Counted tokens and sequences. */
   readonly numTokens: number
   readonly numSequences: number
-  /** Trajectories left out because their reward is unknown, or nobody shares their prompt. */
+  /** Trajectories excluded because the reward is unknown or the group has no other member. */
   readonly numUnknown: number
   readonly numAlone: number
   /** Trajectories without advantage because the rewards of their group are equal. */
@@ -187,9 +184,9 @@ export interface LossTotals {
 }
 
 /**
- * Prepares a whole batch: writes who learns, the tokens' advantages, and the weights of the correction.
- * @throws InputError if a column that the descriptor names is missing or of another length, a known reward is not finite, or
- * a group's number is out of range
+ * Prepares a whole batch: writes the standing of trajectories, the tokens' advantages and the correction's weights.
+ * @throws InputError if a column of the descriptor is missing or has another length, a known reward is not finite, or a group is
+ * out of range
  */
 export function prepareLoss(
   descriptor: LossDescriptor,
@@ -233,8 +230,8 @@ function countAll(counted: Uint8Array, lossMask: Uint8Array, { begin, end }: Tok
 }
 
 /**
- * What the trajectories `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. `spans` are those that
- * the batch was prepared with: the segments of a conversation as one.
+ * Totals of trajectories `from` … `to` − 1 of a prepared batch, for example a minibatch. `spans` are those of `prepareLoss`, with the
+ * segments of a conversation as one.
  */
 export function totalsOf(
   { settings, aggregation }: LossDescriptor,
@@ -259,8 +256,8 @@ export function totalsOf(
 }
 
 /**
- * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `PolicySum`) and writes its derivatives.
- * The inputs are columns of a prepared batch, and its sequences' spans; `totals` are those of the batch.
+ * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`) and writes its derivatives.
+ * The inputs are columns of a prepared batch and its sequences' spans; `totals` are the batch's.
  */
 export function differentiateLoss(
   { settings, aggregation, program }: LossDescriptor,
@@ -297,8 +294,8 @@ function runOf(program: LossProgram): TokenLossRun {
 }
 
 /**
- * Adds the critic's loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `TokenSum`) and writes dValue; 0
- * where the descriptor has no critic. `spans` and `wholeTokens` are those of the batch's sequences.
+ * Adds the critic's loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `TokenSum`) and writes dValue, which
+ * is 0 without a critic. `spans` and `wholeTokens` are those of the batch's sequences.
  */
 export function differentiateCritic(
   { settings, aggregation }: LossDescriptor,
@@ -317,7 +314,7 @@ export function differentiateCritic(
     for (let i = from; i < to; i++) dValue.fill(0, spans.begin[i], spans.end[i])
     return
   }
-  assert(oldValue !== null, 'a critic without its old values')
+  assert(oldValue !== null, 'a critic has no old values')
   const perSequence = aggregation === 'sequence-mean'
   kernels.valueLoss(
     dValue,
@@ -402,7 +399,7 @@ function checkBatch({ id, columns }: LossDescriptor, batch: LossBatch, prepared:
   let numTokens = 0
   for (let i = 0; i < count; i++) {
     if (!(begin[i]! >= 0 && begin[i]! <= end[i]!)) {
-      throw new InputError(`${id}.spans`, `${begin[i]} to ${end[i]}`, 'a begin from 0, and an end that is not less')
+      throw new InputError(`${id}.spans`, `${begin[i]} to ${end[i]}`, 'a begin ≥ 0 and an end ≥ begin')
     }
     numTokens = Math.max(numTokens, end[i]!)
   }
@@ -415,7 +412,7 @@ function checkBatch({ id, columns }: LossDescriptor, batch: LossBatch, prepared:
   }
   assert(prepared.standing.length >= count && prepared.counted.length >= numTokens, 'a batch is larger than planned')
   for (let i = 0; i < count; i++) {
-    for (let t = begin[i]!; t < end[i]!; t++) assert(lossMask[t]! <= 1, 'a loss mask of other than 0 and 1')
+    for (let t = begin[i]!; t < end[i]!; t++) assert(lossMask[t]! <= 1, 'a loss mask has a value other than 0 and 1')
   }
   if (!columns.includes('reward')) return
   const numGroups = prepared.groupSize.length

@@ -1,20 +1,20 @@
-/** Losses over the rows of a rollout as expressions, for algorithms of one's own. */
+/** Losses over the rows of a rollout as expressions, for custom algorithms. */
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import type { LossOfRows } from '../on-policy/on-policy.ts'
 import { type LossColumns, type LossResult, LossRun, PROGRAM_ROWS, traceLoss } from './loss-program.ts'
 
-/** What a loss over rows may read: what the policy says of a row now, and what was recorded of it. */
+/** Columns that a loss over rows may read: the current policy's evaluation and recorded values. */
 const rowColumns = ['logprob', 'entropy', 'value', 'oldLogprob', 'oldValue', 'advantage', 'return'] as const
 
-/** Columns of rows by name: `advantage` with mean 0 and deviation 1 where `normalizeAdvantage` says so. */
+/** Columns of rows by name. `advantage` is normalized to mean 0 and deviation 1 if `normalizeAdvantage` is set. */
 export type RowLossColumns = LossColumns<(typeof rowColumns)[number]>
 
 /**
- * A loss over rows as arithmetic, for `defineOnPolicyAlgorithm`: its derivatives by `logprob`, `entropy` and `value` are worked
- * out. The function is called once; it gives the loss of a row and, beside it, each metric that the algorithm declares. The
- * loss is minimized, as the mean over the rows of a minibatch.
+ * Defines a loss over rows as arithmetic, for `defineOnPolicyAlgorithm`; its derivatives by `logprob`, `entropy` and `value` are computed
+ * automatically. The function is called once and returns the loss of a row and each declared metric. The loss is minimized as the mean
+ * over the rows of a minibatch.
  *
- * @throws InputError, when the algorithm is bound, for a column that there is not, and figures that are not the metrics.
+ * @throws InputError, when the algorithm is bound, for an unknown column and for results that are not the metrics.
  * @example
  * loss: rowLoss(({ logprob, oldLogprob, advantage }, { clipCoef }) => {
  *   const ratio = logprob.minus(oldLogprob).exp()

@@ -31,16 +31,16 @@ const settings = {
 
 /** In the order of `TdSum`. */
 const metrics = {
-  tdLoss: { unit: null, description: "weighted loss of a row's error", reduction: 'rowMean' },
-  tdError: { unit: null, description: "size of a row's error", reduction: 'rowMean' },
+  tdLoss: { unit: null, description: "weighted loss of a row's TD error", reduction: 'rowMean' },
+  tdError: { unit: null, description: 'absolute TD error of a row', reduction: 'rowMean' },
   actionValue: { unit: null, description: "value of a row's action", reduction: 'rowMean' },
 } as const satisfies Metrics
 
 /**
- * Deep Q-learning (Mnih et al. 2015), with double Q-learning (van Hasselt, Guez, Silver 2016), returns of several steps (Sutton
- * 1988, uncorrected as in Rainbow: Hessel et al. 2018) and draws by priority (Schaul et al. 2016), for a policy whose outputs are
- * values of actions: `qNetwork`, whose `dueling` is that of Wang et al. 2016. Where an environment has masks, only legal actions are
- * chosen, and a state is worth what its best legal action is.
+ * Deep Q-learning (Mnih et al. 2015), with double Q-learning (van Hasselt, Guez, Silver 2016), n-step returns (Sutton 1988, uncorrected
+ * as in Rainbow: Hessel et al. 2018) and prioritized replay (Schaul et al. 2016), for a policy that outputs action values:
+ * `qNetwork`, whose `dueling` is that of Wang et al. 2016. With action masks, only legal actions are chosen, and a state's value is
+ * that of its best legal action.
  *
  * @example dqn({ replayRows: 10_000, nStep: 3, priorityExponent: 0.6 })
  */
@@ -52,7 +52,7 @@ export const dqn = defineOffPolicyAlgorithm({
   obeysMasks: true,
   check({ model }) {
     if (model.actionValues !== undefined) return
-    throw new InputError('dqn policy', 'one without values of actions', 'one whose outputs they are: qNetwork')
+    throw new InputError('dqn policy', 'a policy without action values', 'a policy that outputs them: qNetwork')
   },
   loss: (parameters, context) => new DqnLoss(parameters, context),
 })
@@ -63,7 +63,7 @@ class DqnLoss implements OffPolicyLoss {
   readonly #policy: ActionValuePolicy
   readonly #target: ActionValuePolicy
   readonly #huberDelta: number
-  /** The block at work, and where its sums go. */
+  /** The current block, and the position of its sums. */
   #block: ReplayedBlock | undefined
   #sums: Float64Array | undefined
   #sumsFrom = 0

@@ -1,7 +1,7 @@
 /**
- * What algorithms share that learn from a replay, whoever collected its rows: each update takes a rollout in, and makes gradient steps
- * from minibatches that are drawn from all that is kept. The gradient of a minibatch is that of `slots.ts`, by all threads. Each
- * algorithm gives its loss, and may use a second set of weights, the target, which follows the first.
+ * The common part of replay algorithms. Each update stores a rollout, then makes gradient steps on minibatches drawn from the replay.
+ * All threads compute a minibatch's gradient (`slots.ts`). Each algorithm provides its loss and may use a second set of weights, the
+ * target, which follows the first.
  */
 import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
@@ -25,7 +25,7 @@ import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
 import { Slots, slotsPlan } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
 
-/** Defaults in which such algorithms differ. */
+/** Defaults in which these algorithms differ. */
 export interface OffPolicyDefaults {
   readonly learningRate?: number
   readonly learningRateSchedule?: Schedule
@@ -35,7 +35,7 @@ export interface OffPolicyDefaults {
   readonly maxGradNorm?: number
 }
 
-/** The settings that all of them declare. */
+/** The settings of all replay algorithms. */
 export function offPolicySettings(given: OffPolicyDefaults = {}) {
   checkGiven('options of offPolicySettings', given, [])
   const {
@@ -83,11 +83,11 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
 type OffPolicySettings = ReturnType<typeof offPolicySettings>
 type OffPolicyValues = SettingValues<OffPolicySettings>
 
-/** The metrics that all of them tell, beside those of their losses. */
+/** The metrics of all replay algorithms, besides those of their losses. */
 const offPolicyMetrics = {
   gradNorm: {
     unit: null,
-    description: 'global norm of the gradient before it was clipped',
+    description: 'global norm of the gradient before clipping',
     reduction: 'minibatchMean',
   },
   learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
@@ -100,73 +100,73 @@ const OFF_POLICY: LossKind = {
   metrics: offPolicyMetrics,
 }
 
-/** A block of a minibatch, gathered: `count` rows from row 0 on. Written by the learner, but where it says otherwise. */
+/** A gathered block of a minibatch: `count` rows from row 0. Written by the learner unless stated otherwise. */
 export interface ReplayedBlock {
   count: number
-  /** Place of the first row in the minibatch. */
+  /** Position of the first row in the minibatch. */
   first: number
-  /** Gradient steps before this one. */
+  /** Number of gradient steps before this one. */
   step: number
-  /** What the policy is handed to evaluate them. */
+  /** The policy's input for these rows. */
   readonly rows: Rows
-  /** What the lane saw `nStep` steps later, or where its episode was truncated before. */
+  /** The lane's observation `nStep` steps later, or at an earlier truncation of its episode. */
   readonly nextObservation: Float32Array
-  /** What was legal there: a byte an action, 1 = legal; no elements where every action is. */
+  /** Legal actions there: a byte per action, 1 = legal; empty if every action is legal. */
   readonly nextActionMask: Uint8Array
-  /** Sum of the discounted rewards until then, and what the value of `nextObservation` counts: 0 after a terminal state. */
+  /** Sum of discounted rewards until then, and the discount of the value of `nextObservation`: 0 after a terminal state. */
   readonly return: Float32Array
   readonly discount: Float32Array
-  /** One, or where rows are drawn by priority what makes up for that. */
+  /** Importance weight; 1 without prioritized replay. */
   readonly weight: Float32Array
   /** The value of `nextObservation`. Written by the loss. */
   readonly nextValue: Float32Array
-  /** Size of the row's error, by which it is drawn in time to come. Written by the loss. */
+  /** Absolute error of the row, its new priority. Written by the loss. */
   readonly error: Float32Array
-  /** Weight of a row: one over the minibatch's rows. */
+  /** Weight of a row: 1 / rows of the minibatch. */
   scale: number
 }
 
-/** A loss at work in one thread. */
+/** A bound loss, in one thread. */
 export interface OffPolicyLoss {
-  /** Adds the gradient of a block's loss to `gradient`, and the sum of each metric to `sums`, from element `sumsFrom` on. */
+  /** Adds the gradient of a block's loss to `gradient`, and the sum of each metric to `sums` from element `sumsFrom`. */
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void
-  /** Called by one thread after each update, with the part of the training that is done: for what changes by a schedule. */
+  /** Called by one thread after each update with the completed fraction of the training, for schedules. */
   advance?(progress: number): void
 }
 
-/** What a loss works with. */
+/** The inputs of a loss. */
 export interface OffPolicyContext extends LearnerContext {
-  /** The same network over the target's weights. */
+  /** The same network with the target's weights. */
   readonly target: Policy
-  /** Rows of a block, at most. */
+  /** Maximum rows of a block. */
   readonly blockRows: number
-  /** Room for as much as `scratchWidth` numbers a row of a block. */
+  /** Workspace of `scratchWidth` numbers per row of a block. */
   readonly scratch: Float32Array
 }
 
-/** Such an algorithm, to be defined. */
+/** Options of `defineOffPolicyAlgorithm`. */
 export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   readonly id: string
   readonly module?: string
-  /** Those of `offPolicySettings`, and its own. */
+  /** The settings of `offPolicySettings` and its own. */
   readonly settings: S
-  /** What its loss adds up over rows; `gradNorm`, `learningRate` and `drawableRows` come behind by themselves. */
+  /** Metrics that its loss sums over rows. `gradNorm`, `learningRate` and `drawableRows` are added automatically. */
   readonly metrics: M
-  /** Whether its loss obeys `nextActionMask`. Default false: environments with masks of actions are refused. */
+  /** Whether its loss respects `nextActionMask`. Default false: environments with action masks are rejected. */
   readonly obeysMasks?: boolean
-  /** Numbers a row of a block for which its loss needs room. Default 0. */
+  /** Workspace that its loss needs, in numbers per row of a block. Default 0. */
   scratchWidth?(shape: LearnerShape): number
-  /** Refuses what it cannot learn: throws InputError. */
+  /** Rejects an unsupported cohort. @throws InputError */
   check(shape: LearnerShape): void
-  /** Its loss, for one thread. */
+  /** Creates its loss for one thread. */
   loss(parameters: SettingValues<S>, context: OffPolicyContext): OffPolicyLoss
 }
 
 /**
- * Defines an algorithm that learns from a replay by its loss: the replay, draws by priority, returns of several steps, the
- * target, threads, checkpoints and the optimizer are seen to.
+ * Defines a replay algorithm by its loss. Replay, prioritized draws, n-step returns, target, threads, checkpoints and optimizer are
+ * provided.
  *
- * @throws InputError where a setting of `offPolicySettings` is missing, or a metric is no mean over rows.
+ * @throws InputError for a missing setting of `offPolicySettings` and for a metric that is not a mean over rows.
  */
 export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M extends Metrics>(
   options: OffPolicyOptions<S, M>,
@@ -205,13 +205,15 @@ function checkShape(
   { actionMaskWidth, model }: LearnerShape,
 ): void {
   if (actionMaskWidth > 0 && !obeysMasks) {
-    throw new InputError(`${id} environment`, 'one with masks of actions', 'one in which every action is legal')
+    throw new InputError(`${id} environment`, 'an environment with action masks', 'an environment without action masks')
   }
-  if ((model.memoryWidth ?? 0) > 0) throw new InputError(`${id} policy`, 'one with a memory', 'one without')
-  if (model.answersLater) throw new InputError(`${id} policy`, 'one that answers later', 'one that answers at once')
+  if ((model.memoryWidth ?? 0) > 0)
+    throw new InputError(`${id} policy`, 'a policy with memory', 'a policy without memory')
+  if (model.answersLater)
+    throw new InputError(`${id} policy`, 'an asynchronous policy', 'a policy that answers at once')
 }
 
-/** Rows of a block: few, so that threads share a minibatch. */
+/** Rows of a block. Few rows let threads share a minibatch. */
 const REPLAYED_ROWS = BLOCK_ROWS / 4
 
 function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: number, shape: LearnerShape) {
@@ -242,29 +244,28 @@ function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: n
     replay: replayPlan({ ...values, ...shape }),
     target: saved(column('f32', model.numParameters)),
     ...slotsPlan(model.numParameters, Math.ceil(batchSize / blockRows), numSums),
-    /** The rows of a minibatch, what makes up for how often they are drawn, and the sizes of their errors. */
+    /** Rows of a minibatch, their importance weights, and their absolute errors. */
     drawn: column('u32', batchSize),
     weight: column('f32', batchSize),
     error: column('f32', batchSize),
     words: column('u32', 4),
-    /** Gradient steps so far. */
     gradientSteps: saved(column('f64', 1)),
-    /** Whether this update has gradient steps: what thread 0 tells the others. */
+    /** Whether this update makes gradient steps; thread 0 writes it for the others. */
     learns: column('u8', 1),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
 
-/** What an algorithm gives its learner. */
+/** The parts of an algorithm that its learner needs. */
 interface OffPolicyParts {
   readonly id: string
   readonly values: OffPolicyValues
   readonly metrics: Metrics
-  /** The metrics that the loss adds up, in their order. */
+  /** The metrics that the loss sums, in order. */
   readonly sums: readonly string[]
 }
 
-/** What is added to errors, so that a row without one is drawn again. */
+/** Added to errors, so that a row with error 0 can be drawn again. */
 const LEAST_ERROR = 1e-6
 
 class OffPolicyLearner implements Learner {
@@ -307,7 +308,7 @@ class OffPolicyLearner implements Learner {
     const rate = values.learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
     totals.clear()
     if (isFirst) {
-      // What observations are like is no estimate of a policy: the target takes them as the policy does.
+      // The target copies input normalization statistics from the policy at once: they are not learned weights.
       const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
       target.set(weights.subarray(first), first)
       takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
@@ -317,12 +318,12 @@ class OffPolicyLearner implements Learner {
       clock.mark(Work.gather)
       if (learns[0]) this.#draw(update / numUpdates)
     }
-    yield // The replay and the first minibatch are there.
+    yield // The replay and the first minibatch are complete.
     for (let i = 0; i < values.gradientSteps && learns[0]; i++) {
       this.#slots.begin(Math.ceil(values.batchSize / this.#blockRows))
       const pending = this.#slots.differentiate(this.#differentiateBlock)
       if (pending !== undefined) yield pending
-      yield // The gradients of all slots are there.
+      yield // The gradients of all slots are complete.
       const norm = yield* this.#slots.descend(this.#parts.id, values, this.#columns.optimizer, weights, rate)
       if (isFirst) {
         totals.add('gradNorm', norm)
@@ -331,7 +332,7 @@ class OffPolicyLearner implements Learner {
         if (i + 1 < values.gradientSteps) this.#draw(update / numUpdates)
         clock.mark(Work.optimizer)
       }
-      yield // The next weights and the next minibatch are there.
+      yield // The next weights and the next minibatch are complete.
       policy.refresh?.()
       this.#target.refresh?.()
     }
@@ -341,7 +342,6 @@ class OffPolicyLearner implements Learner {
     return totals.values()
   }
 
-  /** Draws a minibatch. */
   #draw(progress: number): void {
     const { kernels, random } = this.#context
     const { drawn, weight, words, replay, gradientSteps } = this.#columns
@@ -353,7 +353,7 @@ class OffPolicyLearner implements Learner {
     kernels.drawByPriority(drawn, weight, replay.tree, words, numRows, correction, batchSize, step, key0, key1)
   }
 
-  /** What comes after an optimizer step: priorities of the rows by their errors, and the target. */
+  /** After an optimizer step, updates the rows' priorities and the target. */
   #follow(): void {
     const { kernels, weights } = this.#context
     const { drawn, error, replay, gradientSteps, target } = this.#columns
@@ -373,7 +373,7 @@ class OffPolicyLearner implements Learner {
     else for (let i = 0; i < target.length; i++) target[i] = target[i]! + targetRate * (weights[i]! - target[i]!)
   }
 
-  /** Gathers a block of the minibatch, and adds its gradient. */
+  /** Gathers a block of the minibatch and adds its gradient. */
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
     const { kernels, clock, numLanes, actionMaskWidth } = this.#context
     const { drawn, weight, error, replay, sums, gradientSteps } = this.#columns

@@ -1,7 +1,7 @@
 /**
- * A replay: what lanes have collected, as columns of a ring of rows. A rollout's rows are copied behind those of the one
- * before, in the same order (numLanes to a step), and take the place of the oldest. Of observations only those are kept twice that
- * no later row shows: what came after an episode that was truncated, with what was legal there. All of it is saved with checkpoints.
+ * A replay: a ring of rows in columns. A rollout's rows are appended in order (numLanes per step) and replace the oldest. An observation
+ * is stored separately only if no later row contains it: the state, with its legal actions, after a truncated episode. Checkpoints
+ * contain the whole replay.
  */
 import { InputError } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
@@ -11,29 +11,27 @@ import type { Kernels } from '../../kernels/kernels.ts'
 
 /** The sizes of a replay. */
 export interface ReplayShape {
-  /** Rows that are kept at least. */
+  /** Minimum number of rows kept. */
   readonly replayRows: number
   readonly numLanes: number
-  /** Steps of a rollout, and those of which a return is made. */
+  /** Steps of a rollout, and steps of a return. */
   readonly numSteps: number
   readonly nStep: number
   readonly observationSpace: Space
   readonly actionSpace: Space
-  /** Bytes a row of the masks of legal actions; 0 where every action is. */
+  /** Bytes per row of the action mask; 0 if every action is legal. */
   readonly actionMaskWidth: number
 }
 
-/** Elements of `counts`. */
 export const ReplayCount = {
-  /** Steps of all lanes that were taken in, of which the last ones are kept. */
+  /** Steps of all lanes stored so far; the last ones are kept. */
   steps: 0,
-  /** Rows that can be drawn. */
+  /** Number of rows that can be drawn. */
   drawable: 1,
-  /** The highest priority that a row was given; those that are new get it. */
+  /** The highest priority so far, which new rows get. */
   highest: 2,
 } as const
 
-/** Plans a replay. */
 export function replayPlan(shape: ReplayShape) {
   const { replayRows, numLanes, numSteps, nStep, observationSpace, actionSpace, actionMaskWidth } = shape
   const numRows = numLanes * Math.max(Math.ceil(replayRows / numLanes), numSteps + nStep)
@@ -51,10 +49,10 @@ export function replayPlan(shape: ReplayShape) {
       truncated: saved(column('u8', numRows)),
       valid: saved(column('u8', numRows)),
     },
-    /** What came after a row whose episode was truncated there. Memory is touched as far as rows do. */
+    /** The observation after a row at which an episode was truncated. Uses memory only as far as rows are filled. */
     finalObservation: saved(column('f32', numRows, width)),
     finalActionMask: saved(column('u8', numRows, actionMaskWidth)),
-    /** Priorities of rows: a sum tree. */
+    /** Sum tree of the rows' priorities. */
     tree: saved(column('f64', 2 * 2 ** Math.ceil(Math.log2(numRows)))),
     counts: saved(column('f64', 3)),
     /** Rows of a step, and their priorities. */
@@ -63,17 +61,16 @@ export function replayPlan(shape: ReplayShape) {
   } satisfies Plan
 }
 
-/** A replay's columns. */
 export type ReplayColumns = Columns<ReturnType<typeof replayPlan>>
 
-/** Sets the columns of a replay that holds nothing; those of zeros are right as they come. */
+/** Initializes an empty replay. Columns that start at zero need no initialization. */
 export function startReplay({ counts }: ReplayColumns): void {
   counts[ReplayCount.highest] = 1
 }
 
 /**
- * Takes a rollout in: the one copy of its rows. Rows become drawable when the steps of their return are there; they have the
- * highest priority at first.
+ * Stores a rollout, the only copy of its rows. Rows become drawable when all steps of their return are stored, at first with the
+ * highest priority.
  */
 export function takeIn(
   replay: ReplayColumns,
@@ -111,14 +108,14 @@ function listStep({ listed }: ReplayColumns, from: number, numLanes: number): vo
   for (let n = 0; n < numLanes; n++) listed[n] = from + n
 }
 
-/** Gives the first `count` listed rows a priority. */
+/** Sets the priority of the first `count` listed rows. */
 function prioritize(replay: ReplayColumns, value: number, count: number, kernels: Kernels): void {
   const { tree, listed, priority, counts } = replay
   priority.fill(value, 0, count)
   counts[ReplayCount.drawable] = counts[ReplayCount.drawable]! + kernels.setPriorities(tree, listed, priority, count)
 }
 
-/** Copies what came after truncated rows; row 0 of the rollout is row `from` of the replay, which begins anew at its end. */
+/** Copies observations after truncated rows. Row 0 of the rollout is row `from` of the replay, which wraps around. */
 function takeFinals(
   { finalObservation, finalActionMask, rows }: ReplayColumns,
   { terminated, truncated, lane, episode, step }: RolloutColumns,
@@ -135,13 +132,17 @@ function takeFinals(
       copyRow(finalActionMask, actionMask, at, i, numRows)
       if (finalActionMask.length === 0 || isAnyLegal(finalActionMask, at, numRows)) continue
       const where = `lane ${lane[ended]} (episode ${episode[ended]}, step ${step[ended]})`
-      const got = `no legal action in the state in which ${where} was truncated`
-      throw new InputError('action mask', got, 'one in the mask that step writes; a table does not keep that mask')
+      const got = `no legal action after the truncation of ${where}`
+      throw new InputError(
+        'action mask',
+        got,
+        'a legal action in the mask written by step (a table does not store this mask)',
+      )
     }
   }
 }
 
-/** Row `at` of `numRows` from row `i` of another column. */
+/** Copies row `i` of another column to row `at` modulo `numRows`. */
 function copyRow(
   into: Float32Array | Uint8Array,
   from: Float32Array | Uint8Array,

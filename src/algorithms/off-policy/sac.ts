@@ -31,28 +31,28 @@ const settings = {
 const metrics = {
   criticLoss: {
     unit: null,
-    description: "weighted half the squared errors of a row's values, of both critics",
+    description: "half the weighted squared errors of both critics' values of a row",
     reduction: 'rowMean',
   },
-  actorLoss: { unit: null, description: 'temperature · log π − value, of an action drawn anew', reduction: 'rowMean' },
-  tdError: { unit: null, description: "size of a row's error, the mean of both critics'", reduction: 'rowMean' },
+  actorLoss: { unit: null, description: 'temperature · log π − value of a newly sampled action', reduction: 'rowMean' },
+  tdError: { unit: null, description: 'absolute TD error of a row, mean of both critics', reduction: 'rowMean' },
   actionValue: {
     unit: null,
-    description: "value of a row's action, the lesser of both critics'",
+    description: "value of a row's action, the minimum of both critics",
     reduction: 'rowMean',
   },
-  entropy: { unit: 'nats', description: '−log π of an action drawn anew, within ±1', reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: '−log π of a newly sampled action within ±1', reduction: 'rowMean' },
   temperature: { unit: null, description: 'weight of the entropy', reduction: 'rowMean' },
 } as const satisfies Metrics
 
 const SacSum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3, entropy: 4, temperature: 5 } as const
 
-/** What normal numbers of a minibatch are for. */
+/** Uses of a minibatch's normal random numbers. */
 const Use = { next: 1, own: 2 } as const
 
 /**
- * Soft actor-critic (Haarnoja et al. 2018, with two critics, a learned temperature and squashed actions), for `sacNetwork`. Actor,
- * critics and temperature take their steps together, from one gradient.
+ * Soft actor-critic (Haarnoja et al. 2018, with two critics, a learned temperature and squashed actions), for `sacNetwork`. One gradient
+ * step updates actor, critics and temperature together.
  *
  * @example sac({ learningRate: 1e-3, gradientSteps: 4 })
  */
@@ -64,7 +64,7 @@ export const sac = defineOffPolicyAlgorithm({
   scratchWidth: ({ model }) => (model.soft?.actionWidth ?? 0) + 2,
   check({ model }) {
     if (model.soft !== undefined) return
-    throw new InputError('sac policy', 'one without critics of actions', 'one that has two: sacNetwork')
+    throw new InputError('sac policy', 'a policy without action critics', 'a policy with two critics: sacNetwork')
   },
   loss: (parameters, context) => new SacLoss(parameters, context),
 })
@@ -119,13 +119,13 @@ class SacLoss implements OffPolicyLoss {
       distance += logprob[row]! + this.#targetEntropy
     }
     this.#policy.differentiateActor(observation, 0, this.#normal, temperature, scale, count, gradient)
-    // Loss of the temperature: −log temperature · (log π + targetEntropy), equation 18 there with its logarithm in place.
+    // Temperature loss: −log temperature · (log π + targetEntropy), equation 18 of the paper with its logarithm in place.
     const dTemperature = gradient[model.soft!.logTemperature]!
     if (this.#parameters.temperature === null) dTemperature[0] = dTemperature[0]! - scale * distance
     sums[sumsFrom + SacSum.temperature] = sums[sumsFrom + SacSum.temperature]! + count * temperature
   }
 
-  /** What comes next is worth the target's lesser value of an action drawn anew, and its entropy. */
+  /** Values the next state: the target's lesser value of a newly sampled action, plus its entropy. */
   #valueNext(block: ReplayedBlock, temperature: number): void {
     const { nextObservation, nextValue, count } = block
     this.#drawNormal(block, Use.next)

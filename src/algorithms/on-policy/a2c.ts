@@ -10,7 +10,7 @@ const settings = {
     numSteps: 5,
     learningRate: 7e-4,
     learningRateSchedule: 'constant',
-    gaeLambda: 1, // Returns of numSteps steps.
+    gaeLambda: 1, // numSteps-step returns.
     normalizeAdvantage: false,
     valueCoef: 1,
     optimizer: 'rmsprop',
@@ -22,13 +22,13 @@ const settings = {
 const metrics = {
   policyLoss: { unit: null, description: '−A log π of a row', reduction: 'rowMean' },
   valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
 } as const satisfies Metrics
 
 /**
- * Advantage actor-critic: A3C (Mnih et al. 2016) in step. One step of the gradient on the whole rollout. The defaults are those
- * of Stable-Baselines3 2.x (RMSprop with α = 0.99, as PyTorch has it), in whose terms `valueCoef` 1 is `vf_coef` 0.5: its value
- * loss is not halved. With `maxStaleness` above 0 it is IMPALA (Espeholt et al. 2018): actors collect while it learns, by V-trace.
+ * Advantage actor-critic: synchronous A3C (Mnih et al. 2016). One gradient step on the whole rollout. The defaults are those of
+ * Stable-Baselines3 2.x (RMSprop with α = 0.99, as in PyTorch); its `vf_coef` 0.5 is `valueCoef` 1 here, since its value loss is not
+ * halved. With `maxStaleness` above 0 it is IMPALA (Espeholt et al. 2018): actors collect during updates, corrected by V-trace.
  *
  * @example a2c({ numSteps: 5, gamma: 0.99, entropyCoef: 0.01 })
  */

@@ -13,16 +13,16 @@ const settings = {
 }
 
 const metrics = {
-  policyLoss: { unit: 'nats', description: '−log π of the recorded action, by its weight', reduction: 'rowMean' },
+  policyLoss: { unit: 'nats', description: '−log π of the recorded action, times its weight', reduction: 'rowMean' },
   valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
   logprob: { unit: 'nats', description: 'log π of the recorded action', reduction: 'rowMean' },
 } as const
 
 /**
- * Behavior cloning: makes the recorded actions more likely, for tables of somebody else's rows (`trainer.learn`). With `beta` above
- * 0 it is advantage-weighted (MARWIL: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data"),
- * and the critic learns the recorded returns beside it.
+ * Behavior cloning: makes recorded actions more likely, for tables of another policy's rows (`trainer.learn`). With `beta` above 0 it
+ * is advantage-weighted (MARWIL: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data"), and the
+ * critic also learns the recorded returns.
  *
  * @example for await (const { logprob } of trainer.learn(await readArrow('expert.arrow'), { epochs: 10 })) console.log(logprob)
  */
@@ -31,7 +31,7 @@ export const bc = defineOnPolicyAlgorithm({
   module: import.meta.url,
   settings,
   metrics,
-  needsTable: true, // Of its own rows there is nothing to imitate.
+  needsTable: true, // Its own rows give it nothing to imitate.
   loss: rowLoss(
     ({ logprob, entropy, value, advantage, return: returns }, { beta, weightMax, valueCoef, entropyCoef }) => {
       const weight = beta === 0 ? 1 : advantage.times(beta).exp().min(weightMax)

@@ -1,10 +1,9 @@
 /**
- * What algorithms share that learn from each rollout with the weights that have just collected it: advantages, minibatches of
- * rows or sequences, the gradient by all threads, and the optimizer's step. Each of them gives its loss.
+ * The common part of algorithms that learn from each new rollout: advantages, minibatches of rows or sequences, the gradient in all
+ * threads, and the optimizer step. Each algorithm provides its loss.
  *
- * A minibatch is prepared whole, then cut into blocks; slots are summed pairwise, so the sum's order is fixed by the
- * data. Without minibatches the rollout is learned from at once, in its own order. `examples/custom-algorithm.ts` is a
- * loss of a user's own.
+ * A minibatch is prepared whole, then divided into blocks. Slots are summed pairwise, so the data alone fixes the order of the sum.
+ * Without minibatches, one step uses the whole rollout in its own order. `examples/custom-algorithm.ts` shows a custom loss.
  */
 import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
@@ -33,7 +32,7 @@ import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
 import { Slots, slotsPlan } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
 
-/** Defaults in which such algorithms differ. */
+/** Defaults in which these algorithms differ. */
 export interface OnPolicyDefaults {
   readonly numSteps?: number
   readonly learningRate?: number
@@ -44,7 +43,7 @@ export interface OnPolicyDefaults {
   readonly optimizer?: string
 }
 
-/** The settings that all of them declare. Defaults that are not given are those of `ppo`. */
+/** The settings of all on-policy algorithms. Omitted defaults are those of `ppo`. */
 export function onPolicySettings(given: OnPolicyDefaults = {}) {
   checkGiven('options of onPolicySettings', given, [])
   const {
@@ -74,32 +73,29 @@ export function onPolicySettings(given: OnPolicyDefaults = {}) {
     entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
     valueCoef: number(valueCoef, 'weight of the value loss', { min: 0 }),
     maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),
-    ...optimizerSettings(1e-5, optimizer), // As in openai/baselines, and Stable-Baselines3's A2C.
+    ...optimizerSettings(1e-5, optimizer), // As in openai/baselines and Stable-Baselines3's A2C.
   }
 }
 
 type OnPolicySettings = ReturnType<typeof onPolicySettings>
 
-/**
- * Values of those settings, of the two that an algorithm declares where it learns from more than the whole rollout once, and of
- * those where it learns from stale rollouts.
- */
+/** Values of those settings and of the optional ones: `updateEpochs`, `numMinibatches`, and the staleness settings. */
 type OnPolicyValues = SettingValues<OnPolicySettings> &
   Partial<Staleness> & {
     readonly updateEpochs?: number
     readonly numMinibatches?: number
   }
 
-/** The metrics that all of them tell, beside those of their losses. */
+/** The metrics of all on-policy algorithms, besides those of their losses. */
 const onPolicyMetrics = {
   explainedVariance: {
     unit: null,
-    description: 'of the returns, by the values before the update; NaN where the returns do not vary',
+    description: 'explained variance of the returns by the values before the update; NaN for constant returns',
     reduction: 'last',
   },
   gradNorm: {
     unit: null,
-    description: 'global norm of the gradient before it was clipped',
+    description: 'global norm of the gradient before clipping',
     reduction: 'minibatchMean',
   },
   learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
@@ -107,24 +103,24 @@ const onPolicyMetrics = {
 
 const ON_POLICY: LossKind = { settingsOf: 'onPolicySettings', settings: onPolicySettings(), metrics: onPolicyMetrics }
 
-/** What holds for all rows of a minibatch. */
+/** Numbers that are common to all rows of a minibatch. */
 export interface MinibatchNumbers {
-  /** Mean of the advantages, which is to be taken from each; 0 where they are left as they are. */
+  /** Mean to subtract from each advantage; 0 without normalization. */
   readonly advantageMean: number
-  /** One over their deviation, by which the rest is to be multiplied; 1 where they are left as they are. */
+  /** 1 / deviation, to multiply after the subtraction; 1 without normalization. */
   readonly advantageScale: number
-  /** Weight of a row: one over the minibatch's rows. */
+  /** Weight of a row: 1 / rows of the minibatch. */
   readonly weight: number
 }
 
-/** A loss at work in one thread. */
+/** A bound loss, in one thread. */
 export interface OnPolicyLoss {
-  /** Called before each update: what a schedule decides. `update` counts from 0 and is below `numUpdates`. */
+  /** Called before each update to apply schedules. `update` counts from 0 and is below `numUpdates`. */
   begin?(update: number, numUpdates: number): void
   /**
-   * The loss of `numRows` rows: a sum over rows, each times `minibatch.weight`. Writes its derivatives by what the policy
-   * says of row 0 … numRows, from `evaluated`; the recorded columns of these rows begin at row `from`. Adds the sum of each
-   * metric to `sums`, from element `sumsFrom` on, in the order in which they are declared.
+   * Computes the loss of `numRows` rows, a sum of row losses times `minibatch.weight`. Writes its derivatives by the values in `evaluated`
+   * for rows 0 … numRows − 1; the recorded columns of these rows begin at row `from`. Adds the sum of each metric to `sums` from element
+   * `sumsFrom`, in the declared order.
    */
   ofRows(
     derivatives: Derivatives,
@@ -136,31 +132,31 @@ export interface OnPolicyLoss {
     from: number,
     sumsFrom: number,
   ): void
-  /** Whether the update ends here, after a pass over the rollout with these sums of the metrics over so many rows. */
+  /** Whether to end the update after a pass over the rollout, given the sums of the metrics over `numRows` rows. */
   stopsAfter?(sums: Float64Array, numRows: number): boolean
 }
 
-/** Such an algorithm, to be defined. */
+/** Options of `defineOnPolicyAlgorithm`. */
 export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly id: string
   readonly module?: string
   /**
-   * Those of `onPolicySettings`, and its own. It may declare `updateEpochs` (passes over each rollout) and `numMinibatches`
-   * (minibatches a pass, shuffled anew in each); without them it learns from the whole rollout at once, and once. With those of
-   * `stalenessSettings` rollouts can be collected while it learns from others.
+   * The settings of `onPolicySettings` and its own. It may declare `updateEpochs` (passes over each rollout) and `numMinibatches`
+   * (minibatches per pass, shuffled in each); without them it makes one step on the whole rollout. With `stalenessSettings`,
+   * rollouts can be collected during updates.
    */
   readonly settings: S
-  /** What its loss adds up over rows; `explainedVariance`, `gradNorm` and `learningRate` come behind by themselves. */
+  /** Metrics that its loss sums over rows. `explainedVariance`, `gradNorm` and `learningRate` are added automatically. */
   readonly metrics: M
-  /** Its loss, for one thread: derivatives by hand, or `rowLoss(…)`. */
+  /** Creates its loss for one thread: derivatives by hand, or `rowLoss(…)`. */
   readonly loss: LossOfRows<S>
   /** Whether it learns only from tables (`trainer.learn`). Default false. */
   readonly needsTable?: boolean
-  /** Makes the advantages from its settings; default generalized advantage estimation. */
+  /** Creates the advantage estimator from the settings; default: generalized advantage estimation. */
   advantages?(parameters: SettingValues<S>): EstimateAdvantages
 }
 
-/** Makes a loss for one thread; told for whom: the algorithm's id, and the metrics that the loss adds up, in their order. */
+/** Creates a loss for one thread, given the algorithm's id and the metrics that the loss sums, in order. */
 export type LossOfRows<S extends Settings> = (
   parameters: SettingValues<S>,
   kernels: Kernels,
@@ -168,10 +164,10 @@ export type LossOfRows<S extends Settings> = (
 ) => OnPolicyLoss
 
 /**
- * Defines an algorithm by its loss: advantages by generalized advantage estimation (Schulman et al. 2016), minibatches,
- * threads, memories, masks, checkpoints and the optimizer are seen to.
+ * Defines an algorithm by its loss. Generalized advantage estimation (Schulman et al. 2016), minibatches, threads, memories, masks,
+ * checkpoints and the optimizer are provided.
  *
- * @throws InputError where a setting of `onPolicySettings` is missing, or a metric is no mean over rows.
+ * @throws InputError for a missing setting of `onPolicySettings` and for a metric that is not a mean over rows.
  * @example
  * export const reinforce = defineOnPolicyAlgorithm({
  *   id: 'reinforce',
@@ -215,7 +211,11 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         staleness: stalenessOf(values),
         plan(shape: LearnerShape): Plan {
           if (shape.model.actionValues !== undefined || shape.model.soft !== undefined) {
-            throw new InputError(`${id} policy`, 'one that values actions', 'one of probabilities, like mlp')
+            throw new InputError(
+              `${id} policy`,
+              'a policy of action values',
+              'a policy of action probabilities, like mlp',
+            )
           }
           return onPolicyPlan(values, sums.length, shape)
         },
@@ -229,7 +229,6 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
   })
 }
 
-/** Generalized advantage estimation. */
 const estimateGae: EstimateAdvantages = (rollout, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) =>
   kernels.gae(rollout, carry, gamma, gaeLambda, numSteps, numLanes)
 
@@ -241,19 +240,19 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
   const learnedRows = isolated ? 0 : blockRows
   const threadPlan = () => ({
     cut: cutPlan(cut),
-    /** The block at work, gathered: what the policy is handed, … */
+    /** The policy's input for the current block. */
     rows: {
       observation: column('f32', seenRows, spaceWidth(observationSpace)),
       action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
       actionMask: column('u8', blockRows, actionMaskWidth),
       memory: column('f32', isolated ? 0 : seenRows, model.memoryWidth ?? 0),
     },
-    /** … and of the rows of which it learns, what the loss needs. */
+    /** Inputs of the loss for the block's trained rows. */
     logprob: column('f32', blockRows),
     value: column('f32', blockRows),
     advantage: column('f32', blockRows),
     return: column('f32', blockRows),
-    /** What the policy says of these rows, and the loss of that, where it evaluates other rows too. */
+    /** Evaluation and loss derivatives of the trained rows, if the policy evaluates other rows too. */
     learned: {
       logprob: column('f32', learnedRows),
       entropy: column('f32', learnedRows),
@@ -262,34 +261,33 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
       dEntropy: column('f32', learnedRows),
       dValue: column('f32', learnedRows),
     },
-    /** The whole minibatch's advantages, and their mean and deviation. */
+    /** Advantages of the whole minibatch, with their mean and deviation. */
     advantages: column('f32', minibatchRows),
     moments: column('f64', 2),
   })
   return {
     optimizer: optimizerPlan(values, model.numParameters),
-    /** numLanes sums of the advantage kernel. */
+    /** Workspace of the advantage kernel, one number per lane. */
     carry: column('f32', numLanes),
-    /** The rollout's units (valid rows, or sequences), in the order of this epoch. */
+    /** The rollout's units (valid rows, or sequences) in the order of this epoch. */
     order: column('u32', numUnits),
     words: column('u32', 4),
-    /** Gradients and loss sums of the slots. */
     ...slotsPlan(model.numParameters, numBlocks, numSums),
-    /** What thread 0 tells the others: see `Told`. */
+    /** Words from thread 0 to the others: see `Told`. */
     told: column('u32', 2),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
 
-/** Words of the `told` column: how many units there are, and whether the update stops early. */
+/** Words of the `told` column: the number of units, and whether the update stops early. */
 const Told = { numUnits: 0, stops: 1 } as const
 
-/** What an algorithm gives its learner. */
+/** The parts of an algorithm that its learner needs. */
 interface OnPolicyParts {
   readonly id: string
   readonly values: OnPolicyValues
   readonly metrics: Metrics
-  /** The metrics that the loss adds up, in their order. */
+  /** The metrics that the loss sums, in order. */
   readonly sums: readonly string[]
   readonly loss: OnPolicyLoss
   readonly estimate: EstimateAdvantages
@@ -300,7 +298,6 @@ class OnPolicyLearner implements Learner {
   readonly #values: OnPolicyValues
   readonly #loss: OnPolicyLoss
   readonly #estimate: EstimateAdvantages
-  /** What advantages are made of. */
   readonly #advantageContext: AdvantageContext
   readonly #sums: readonly string[]
   readonly #totals: MetricTotals<Metrics>
@@ -308,22 +305,22 @@ class OnPolicyLearner implements Learner {
   readonly #columns: Columns<ReturnType<typeof onPolicyPlan>>
   readonly #own: Columns<ReturnType<typeof onPolicyPlan>['threads'][string]>
   readonly #cut: Cut
-  /** The block at work, as the policy is handed it. */
+  /** The policy's input for the current block. */
   readonly #rows: Rows
   readonly #slots: Slots
   readonly #observationWidth: number
   readonly #actionWidth: number
-  /** The minibatch at work: its units order[first … first + count). */
+  /** The current minibatch: units order[first … first + count). */
   readonly #minibatch = { first: 0, count: 0 }
-  /** What its loss needs. */
+  /** The inputs of its loss. */
   readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
     advantageMean: 0,
     advantageScale: 1,
     weight: 0,
   }
-  /** The block at work: how many of its rows are learned from, and where its sums go. */
+  /** The current block: its number of trained rows, and the position of its sums. */
   readonly #block = { numRows: 0, sumsFrom: 0 }
-  /** What the loss has added up in the pass at work, over how many rows. */
+  /** The loss sums of the current pass and their number of rows. */
   readonly #pass: { readonly sums: Float64Array; numRows: number }
 
   constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
@@ -375,7 +372,7 @@ class OnPolicyLearner implements Learner {
         kernels.shuffleRows(order, words, told[Told.numUnits]!, update, epoch, random.key0, random.key1)
         clock.mark(Work.shuffle)
       }
-      yield // The order of this epoch is there.
+      yield // The order of this epoch is complete.
       if (told[Told.stops]) break
       const numUnits = told[Told.numUnits]!
       const parts = numMinibatches ?? 1
@@ -388,14 +385,14 @@ class OnPolicyLearner implements Learner {
         if (numRows === 0) continue // Fewer valid rows than minibatches.
         const pending = this.#slots.differentiate(this.#differentiateBlock)
         if (pending !== undefined) yield pending
-        yield // The gradients of all slots are there.
+        yield // The gradients of all slots are complete.
         const norm = yield* this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate)
         if (isFirst) {
           totals.add('gradNorm', norm)
           this.#account(numRows)
           clock.mark(Work.optimizer)
         }
-        yield // The weights of the next minibatch are there.
+        yield // The weights of the next minibatch are complete.
         policy.refresh?.()
       }
       if (isFirst && this.#loss.stopsAfter?.(pass.sums, pass.numRows)) told[Told.stops] = 1
@@ -408,7 +405,7 @@ class OnPolicyLearner implements Learner {
     return totals.values()
   }
 
-  /** Takes in what the loss added up over a minibatch, which is in slot 0 of `sums`. */
+  /** Adds the loss sums of a minibatch, in slot 0 of `sums`, to the pass. */
   #account(numRows: number): void {
     const { sums } = this.#columns
     const pass = this.#pass
@@ -419,7 +416,7 @@ class OnPolicyLearner implements Learner {
     pass.numRows += numRows
   }
 
-  /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */
+  /** Prepares the minibatch of units order[first … first + count). Returns its number of trained rows. */
   #openMinibatch(first: number, count: number): number {
     const { kernels, rollout, numLanes } = this.#context
     const { order } = this.#columns
@@ -455,7 +452,7 @@ class OnPolicyLearner implements Learner {
     return policy.differentiate(this.#rows, 0, numRows, this.#lossOf, gradient) // The loss marks the forward pass.
   }
 
-  /** Gathers the units order[first … first + count) into this thread's block. Returns how many rows are evaluated. */
+  /** Gathers units order[first … first + count) into this thread's block. Returns the number of evaluated rows. */
   #gather(first: number, count: number): number {
     const { kernels, numLanes, rollout, model } = this.#context
     const { order } = this.#columns
@@ -484,7 +481,7 @@ class OnPolicyLearner implements Learner {
     kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
   }
 
-  /** Gathers what the loss needs of the rows of which the policy learns. */
+  /** Gathers the inputs of the loss for the trained rows. */
   #gatherLearned(list: Uint32Array, first: number, count: number): void {
     const { kernels, rollout } = this.#context
     const { logprob, value, advantage, return: returns } = this.#own
@@ -515,7 +512,7 @@ class OnPolicyLearner implements Learner {
     clock.mark(Work.loss)
   }
 
-  /** The loss of the rows of which the policy learns, which begin at row `from` of this thread's columns. */
+  /** The loss of the trained rows, which begin at row `from` of this thread's columns. */
   #lossOfLearned(evaluated: Evaluated, derivatives: Derivatives, from: number): void {
     const { numRows, sumsFrom } = this.#block
     const { sums } = this.#columns

@@ -23,16 +23,20 @@ const settings = {
 const metrics = {
   policyLoss: { unit: null, description: 'clipped surrogate of a row', reduction: 'rowMean' },
   valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
   approxKl: { unit: 'nats', description: "KL(old ‖ new) by Schulman's k3", reduction: 'rowMean' },
-  clipFraction: { unit: null, description: 'part of the rows whose ratio was beyond the clip', reduction: 'rowMean' },
+  clipFraction: {
+    unit: null,
+    description: 'fraction of the rows whose ratio was outside the clip range',
+    reduction: 'rowMean',
+  },
 } as const satisfies Metrics
 
 /**
  * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
- * minibatches in keyed order and Adam (or another optimizer); the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
- * With `maxStaleness` above 0 it is the decoupled PPO (Hilton et al. 2021): the clip is around the weights as they are before the
- * update, and advantages are weighed by how likely these would have chosen the same as the older ones.
+ * minibatches in keyed order and Adam (or another optimizer). Details follow Huang et al., "The 37 Implementation Details of PPO"
+ * (2022). With `maxStaleness` above 0 it is decoupled PPO (Hilton et al. 2021): the clip is relative to the weights before the
+ * update, and advantages are weighted by the ratio of these weights' probabilities to the older ones'.
  *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */

@@ -1,6 +1,6 @@
 import { defineOptimizer } from './define-optimizer.ts'
 
-/** Adam (Kingma and Ba 2015); with weight decay it is AdamW (Loshchilov and Hutter 2019). */
+/** Adam (Kingma and Ba 2015). With weight decay it is AdamW (Loshchilov and Hutter 2019). */
 export const adam = defineOptimizer({
   id: 'adam',
   takes: ['beta1', 'beta2'],

@@ -1,9 +1,9 @@
-/** The contract of an optimizer, and how one is defined: in one file, here or in a module of your own. */
+/** The contract of optimizers. An optimizer is one file, built in or in a user's module. */
 import type { Part } from '../../base/definition.ts'
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 
-/** The settings that some optimizers take and others refuse. */
+/** The settings that only some optimizers accept. */
 export interface OptimizerNumbers {
   readonly momentum: number
   readonly beta1: number
@@ -12,47 +12,47 @@ export interface OptimizerNumbers {
 
 const NUMBERS: readonly (keyof OptimizerNumbers)[] = ['momentum', 'beta1', 'beta2']
 
-/** What a step is told. */
+/** The inputs of a step. */
 export interface OptimizerStep {
-  /** The weights, which the step writes. All columns have `length` elements. */
+  /** The weights, updated in place. All columns have `length` elements. */
   readonly weights: Float32Array
-  /** Its first column of moments; no elements where it keeps none. */
+  /** First moment; empty if the optimizer keeps none. */
   readonly moment: Float32Array
-  /** Its second one. */
+  /** Second moment; empty if the optimizer keeps fewer than two. */
   readonly squareMoment: Float32Array
   readonly gradient: Float32Array
-  /** What the gradient is multiplied by: 1, or less where its norm was too large. */
+  /** Factor of the gradient: 1, or less if its norm is clipped. */
   readonly gradientScale: number
   readonly learningRate: number
-  /** `momentum`, `beta1`, `beta2`, `epsilon`, and `weightDecay`, which is 0 for weights that do not decay. */
+  /** `momentum`, `beta1`, `beta2`, `epsilon` and `weightDecay`, which is 0 for weights that do not decay. */
   readonly settings: OptimizerNumbers & { readonly epsilon: number; readonly weightDecay: number }
-  /** The settings of `powersOf`, to the power of the number of steps with this one. */
+  /** The settings of `powersOf`, each raised to the number of steps, this one included. */
   readonly powers: readonly number[]
   readonly kernels: Kernels
   readonly length: number
 }
 
-/** An optimizer. It works on each weight alone: threads share the weights, and each steps a part of them. */
+/** An optimizer. Each weight is independent: threads share the weights, and each updates a part. */
 export interface Optimizer {
   readonly id: string
-  /** Which of the settings it takes; others are refused unless they have their defaults. */
+  /** The settings that it accepts. Other settings must keep their defaults. */
   readonly takes: readonly (keyof OptimizerNumbers)[]
-  /** Columns that it keeps, of one number for each weight: 0, 1 (`moment`) or 2 (`squareMoment` too). */
+  /** Number of moment columns, with one number per weight: 0, 1 (`moment`) or 2 (`squareMoment` too). */
   readonly moments: 0 | 1 | 2
-  /** Settings whose powers by the number of steps it reads. */
+  /** Settings whose powers it reads. */
   readonly powersOf: readonly (keyof OptimizerNumbers)[]
   step(given: OptimizerStep): void
 }
 
-/** An optimizer as the setting `optimizer` takes it. */
+/** An optimizer as a value of the setting `optimizer`. */
 export interface OptimizerPart extends Part {
   (): Optimizer
 }
 
 /**
- * Defines an optimizer: the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the
- * path of its module, and other threads and later runs find it there.
- * @throws InputError for an id, a step or a number of moments that is none, and for settings that no optimizer has.
+ * Defines an optimizer, the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the
+ * path of its module, where other threads and later runs load it.
+ * @throws InputError for an invalid id, step or number of moments, and for unknown settings.
  * @example
  * export const signSgd = defineOptimizer({
  *   id: 'sign-sgd',

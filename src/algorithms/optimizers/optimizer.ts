@@ -1,4 +1,4 @@
-/** What algorithms share of optimizers: their settings, the columns that they keep beside the weights, and the step. */
+/** The settings, state columns and step that optimizers have in common. */
 import type { Part, Parts } from '../../base/definition.ts'
 import { InputError, unknownWord } from '../../base/errors.ts'
 import { number, optionalNumber, part, type SettingValues } from '../../base/settings.ts'
@@ -13,19 +13,19 @@ import { sgd } from './sgd.ts'
 const BETA_1 = 0.9
 const BETA_2 = 0.999
 
-/** Optimizers by their ids: those that come with Colonnade, and parts that algorithms were given. */
+/** Optimizers by id: built-in ones and parts given to algorithms. */
 const known = new Map([adam, sgd, rmsprop].map((part) => [part.id, part()]))
 const builtIn = [...known.keys()]
 const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
 
-/** The optimizer of that id. @throws InputError that names the nearest one. */
+/** Returns the optimizer with that id. @throws InputError with the nearest id. */
 function optimizerOf(id: string, subject = 'optimizer'): Optimizer {
   const optimizer = known.get(id)
   if (optimizer !== undefined) return optimizer
   throw unknownWord(subject, id, [...known.keys()])
 }
 
-/** Keeps a part by its id. @throws InputError if `defineOptimizer` did not make it, or another optimizer has its id. */
+/** Registers a part by id. @throws InputError if `defineOptimizer` did not create it, or another optimizer has its id. */
 function admit(subject: string, part: Part): void {
   const made: unknown = (part as OptimizerPart)()
   if (typeof (made as Optimizer)?.step !== 'function') {
@@ -34,12 +34,12 @@ function admit(subject: string, part: Part): void {
   const optimizer = made as Optimizer
   const former = known.get(optimizer.id)
   if (former !== undefined && former !== optimizer) {
-    throw new InputError(`${subject}.optimizer`, `a second ${optimizer.id}`, 'the first one, or an id of its own')
+    throw new InputError(`${subject}.optimizer`, `a second ${optimizer.id}`, 'the first one, or another id')
   }
   known.set(optimizer.id, optimizer)
 }
 
-/** What an algorithm that descends a gradient declares among its settings; epsilon has the field's value for it. */
+/** The optimizer settings of an algorithm. `epsilon` is the default: 1e-5 in control, 1e-8 for language models. */
 export function optimizerSettings(epsilon: number, optimizer = adam.id) {
   return {
     optimizer: { ...part('optimizer', optimizer, OPTIMIZER), words: builtIn },
@@ -49,7 +49,7 @@ export function optimizerSettings(epsilon: number, optimizer = adam.id) {
       min: 0,
       below: 1,
     }),
-    epsilon: number(epsilon, 'added to the square root by which adam and rmsprop divide', { above: 0 }),
+    epsilon: number(epsilon, 'added to the divisor (a square root) of adam and rmsprop', { above: 0 }),
     weightDecay: number(
       0,
       'decoupled weight decay, as in AdamW: each step shrinks weights by learningRate × weightDecay',
@@ -60,20 +60,20 @@ export function optimizerSettings(epsilon: number, optimizer = adam.id) {
   }
 }
 
-/** Learning rates where none is given: of a model made from nothing, of one that was loaded, and of adapters of such a one. */
+/** Default learning rates: of a new model, of a loaded model, and of adapters of a loaded model. */
 export interface DefaultRates {
   readonly made: number
   readonly loaded: number
   readonly adapter: number
 }
 
-/** The setting of a learning rate whose default depends on what is trained. */
+/** A learning-rate setting whose default depends on the trained weights. */
 export function learningRateSetting({ made, loaded, adapter }: DefaultRates) {
-  const rates = `${made} of a new model, ${loaded} of one that was loaded, ${adapter} of adapters of such a one`
+  const rates = `${made} for a new model, ${loaded} for a loaded model, ${adapter} for its adapters`
   return optionalNumber(null, `learning rate before the schedule; null: ${rates}`, { above: 0 })
 }
 
-/** The learning rate that was given, or the default of what is trained. */
+/** Returns the given learning rate, or the default for the trained weights. */
 export function learningRateOf(
   given: number | null,
   rates: DefaultRates,
@@ -84,12 +84,11 @@ export function learningRateOf(
   return adapter === null ? rates.loaded : rates.adapter
 }
 
-/** The values of `optimizerSettings`. */
 export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSettings>>
 
 /**
- * Refuses an unknown optimizer, and settings that the optimizer does not take. Keeps `parts.optimizer` by its id.
- * @throws InputError for these, like a momentum of Adam, whose momentum is β₁.
+ * Checks the optimizer and its settings, and registers `parts.optimizer` by id.
+ * @throws InputError for an unknown optimizer and for settings that it does not accept, like a momentum for Adam, which uses beta1.
  */
 export function checkOptimizer(subject: string, given: OptimizerSettings, parts: Parts = {}): void {
   const { optimizer, ...numbers } = given
@@ -101,42 +100,38 @@ export function checkOptimizer(subject: string, given: OptimizerSettings, parts:
     throw new InputError(
       `${subject}.${name}`,
       String(numbers[key]),
-      `${expected}: ${optimizer} takes ${takes.join(' and ') || 'none'}`,
+      `${expected}: ${optimizer} accepts ${takes.join(' and ') || 'none of them'}`,
     )
   }
 }
 
-/** The columns of an optimizer: empty where it keeps none. */
+/** The state columns of an optimizer; empty if it keeps none. */
 export function optimizerPlan({ optimizer }: Pick<OptimizerSettings, 'optimizer'>, numParameters: number) {
   const { moments, powersOf } = optimizerOf(optimizer)
   return {
-    /** First moment of the gradient, or what momentum has gathered. */
+    /** First moment of the gradient, or the accumulated momentum. */
     moment: saved(column('f32', moments > 0 ? numParameters : 0)),
     squareMoment: saved(column('f32', moments > 1 ? numParameters : 0)),
-    /** β₁ and β₂ to the power of the steps taken. */
+    /** β₁ and β₂ raised to the number of steps. */
     betaPowers: saved(column('f64', powersOf.length)),
   } satisfies Plan
 }
 
-/** An optimizer's columns. */
 export type OptimizerColumns = Columns<ReturnType<typeof optimizerPlan>>
 
-/** Sets the columns of an optimizer that has taken no step; those of zeros are right as they come. */
+/** Initializes the state before the first step. Columns that start at zero need no initialization. */
 export function startOptimizer({ betaPowers }: OptimizerColumns): void {
   betaPowers.fill(1)
 }
 
-/** Elements of what is trained that stand together, and whether weight decay shrinks them. */
+/** A range of the trained elements, and whether weight decay applies to it. */
 export interface TrainedPart {
   readonly from: number
   readonly to: number
   readonly decays: boolean
 }
 
-/**
- * The parts of parameters of which only matrices decay: norms and biases, which have one side, do not. As transformers'
- * trainer has it (`get_decay_parameter_names`).
- */
+/** Splits parameters by weight decay: only matrices decay, not norms and biases (transformers' `get_decay_parameter_names`). */
 export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
   const parts: TrainedPart[] = []
   for (const { offset, shape } of parameters) {
@@ -149,14 +144,14 @@ export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
   return parts
 }
 
-/** The settings of `powersOf` to the power of the steps taken, the one that comes next included: `betaPowers` once it is done. */
+/** The settings of `powersOf` raised to the number of steps, the next one included: the new `betaPowers`. */
 export function powersAfter(settings: OptimizerSettings, { betaPowers }: OptimizerColumns): number[] {
   return optimizerOf(settings.optimizer).powersOf.map((name, i) => betaPowers[i]! * settings[name])
 }
 
 /**
- * One step of `weights` against `gradientScale` times the first weights.length elements of `gradient`, by the powers after it.
- * `parts` cover them; without any, all of them decay.
+ * Makes one step on `weights` with `gradientScale` times the first weights.length elements of `gradient` and the given powers. `parts`
+ * cover the weights; without parts, all of them decay.
  */
 export function optimizerStep(
   settings: OptimizerSettings,

@@ -1,9 +1,9 @@
 import { defineOptimizer } from './define-optimizer.ts'
 
-/** What it keeps of its running mean of the squared gradient in a step. */
+/** Decay of the running mean of the squared gradient. */
 const ALPHA = 0.99
 
-/** RMSprop (Tieleman and Hinton 2012), with momentum if it is given. */
+/** RMSprop (Tieleman and Hinton 2012), with optional momentum. */
 export const rmsprop = defineOptimizer({
   id: 'rmsprop',
   takes: ['momentum'],

@@ -1,6 +1,6 @@
 import { defineOptimizer } from './define-optimizer.ts'
 
-/** Stochastic gradient descent, with momentum if it is given. */
+/** Stochastic gradient descent, with optional momentum. */
 export const sgd = defineOptimizer({
   id: 'sgd',
   takes: ['momentum'],

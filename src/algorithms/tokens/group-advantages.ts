@@ -1,19 +1,19 @@
-/** Advantages of one's own: a function of a group's answers in place of the kernel `groupAdvantage`. */
+/** Custom advantages: a function of a group's answers in place of the kernel `groupAdvantage`. */
 import { InputError, show } from '../../base/errors.ts'
 import { Standing, type TokenSpans } from '../../kernels/bind.ts'
 
-/** An answer whose reward is known. */
+/** An answer with a known reward. */
 export interface RewardedAnswer {
-  /** After the penalties that the loss's settings ask for. */
+  /** After the penalties of the loss's settings. */
   readonly reward: number
-  /** Tokens of it that are learned from. */
+  /** Number of its trained tokens. */
   readonly numTokens: number
 }
 
-/** The advantages of a group's answers, a number for each; NaN where one is not to be learned from. */
+/** Returns one advantage per answer of a group; NaN excludes an answer. */
 export type GroupAdvantages = (group: readonly RewardedAnswer[]) => ArrayLike<number>
 
-/** Columns of trajectories, and which tokens are theirs. */
+/** Columns of trajectories and their token spans. */
 interface Trajectories {
   readonly shapedReward: Float64Array
   readonly known: Uint8Array
@@ -23,9 +23,9 @@ interface Trajectories {
 }
 
 /**
- * Writes the advantages of all groups, and who is left out: as one that is alone. Those whose reward is unknown are left as they
- * are.
- * @throws InputError where the function gives another number of advantages, or one that is not finite.
+ * Writes the advantages of all groups and the standing of their members; an excluded member counts as alone. Members with an unknown
+ * reward are not changed.
+ * @throws InputError for another number of advantages and for one that is infinite.
  */
 export function writeGroupAdvantages(
   id: string,
@@ -45,13 +45,13 @@ export function writeGroupAdvantages(
     const values = advantagesOf(answers)
     if (values?.length !== members.length) {
       const got = typeof values?.length === 'number' ? `${values.length} numbers` : show(values)
-      throw new InputError(`advantages of ${id}`, got, `${members.length} numbers, one for each answer of the group`)
+      throw new InputError(`advantages of ${id}`, got, `${members.length} numbers, one per answer of the group`)
     }
     for (const [k, i] of members.entries()) {
       const value = values[k]!
       const isLeftOut = Number.isNaN(value)
       if (!isLeftOut && !Number.isFinite(value)) {
-        throw new InputError(`advantages of ${id}`, show(value), 'finite numbers, or NaN for what is not learned from')
+        throw new InputError(`advantages of ${id}`, show(value), 'finite numbers, or NaN to exclude an answer')
       }
       advantage[i] = isLeftOut ? 0 : value
       standing[i] = isLeftOut ? Standing.alone : Standing.learns

@@ -1,6 +1,6 @@
 /**
- * Reinforcement learning of a language model: groups of conversations are sampled, their rewards compared, and the model is
- * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
+ * Reinforcement learning of a language model: samples groups of conversations, compares their rewards, and makes better answers more
+ * likely. A descriptor selects the loss and its settings.
  */
 import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../../base/definition.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
@@ -26,7 +26,7 @@ import { rlMetrics } from './text-metrics.ts'
 
 const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
 
-/** That of a loaded model is TRL's, of adapters what PEFT's guides have. */
+/** The rate of a loaded model is TRL's; the rate of adapters is from PEFT's guides. */
 export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
 
 export const rlSettings = {
@@ -34,7 +34,7 @@ export const rlSettings = {
   preset: choice(
     'paper',
     Object.keys(projectSettings) as Preset[],
-    "preset of the loss's settings; your own loss has the settings of its module",
+    "preset of the loss's settings; a custom loss has the settings of its module",
   ),
   updates: integer(100, 'updates', { min: 0 }),
   groupsPerUpdate: integer(16, 'groups per update', { min: 1 }),
@@ -64,7 +64,7 @@ export const rlSettings = {
   weightSwap: choice(
     'in-place',
     ['in-place', 'interrupt'],
-    'how running turns get new weights: from their next token on, or after a stop, from which they continue behind their tokens',
+    'how running turns get new weights: from their next token on, or after an abort, after which they continue from their tokens',
   ),
   staleLoss: choice(
     'bounded',
@@ -87,27 +87,25 @@ export const rlSettings = {
   topK: integer(0, 'sample from this many most probable tokens; 0: from all', { min: 0 }),
   topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
   minP: number(0, 'sample from tokens with at least this fraction of the highest probability', { min: 0, max: 1 }),
-  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
+  ...optimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
-/** The values of `rlSettings`. */
 export type RlSettings = SettingValues<typeof rlSettings>
 
-/** Reinforcement learning with its settings. */
 export interface RlDefinition extends DefinitionRecord {
   readonly settings: RlSettings
   readonly loss: LossDescriptor
-  /** What it tells of each update. */
+  /** The metrics of each update. */
   readonly metrics: Metrics
-  /** Null where all groups are learned from. */
+  /** Null if no group is dropped. */
   readonly filter: GroupFilter | null
-  /** The loss and the filter that were given, as parts. */
+  /** A custom loss and filter, if given. */
   readonly parts: Parts
 }
 
 /**
- * Reinforcement learning of a language model. A loss or a filter of one's own is given as a part.
- * @throws InputError for a setting or a filter that is unknown, a setting that is out of range, and a loss that compares rewards in groups of one.
+ * Reinforcement learning of a language model. A custom loss or filter is given as a part.
+ * @throws InputError for an unknown setting or filter, a setting out of range, and groups of one with a loss that compares rewards.
  * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
  * @example rl({}, { filter: defineGroupFilter('two', (group) => group.filter(({ reward }) => reward === 1).length >= 2) })
  */
@@ -141,7 +139,7 @@ export function rl(
 
 rl.metrics = rlMetrics
 
-/** Settings that older runs do not have: a definition says them where they are not the default. */
+/** Settings that older runs lack: a definition contains them only if they differ from the default. */
 const NEWER = ['filterSettings', 'maxStaleness', 'overSampling', 'order', 'failure', 'weightSwap', 'staleLoss'] as const
 
 function saidOf(settings: RlSettings): Partial<RlSettings> {
@@ -150,17 +148,17 @@ function saidOf(settings: RlSettings): Partial<RlSettings> {
   return Object.fromEntries(Object.entries(settings).filter(([key]) => !left.has(key)))
 }
 
-/** Refuses to learn from tokens of older weights by a loss whose ratio may be anything. */
+/** Rejects stale tokens for a loss with an unbounded ratio. */
 function checkStaleLoss({ maxStaleness, staleLoss }: RlSettings, { id, program, settings }: LossDescriptor): void {
   if (maxStaleness === 0 || staleLoss === 'any' || settings.correction !== 'none') return
   const { surrogate, clipHigh } = settings
   const isClipped = program === null && (surrogate === 'sapo' || (surrogate !== 'cross-entropy' && clipHigh !== null))
   if (isClipped) return
-  const got = `${maxStaleness}, with loss ${id}, ${program === null ? 'whose ratio is not clipped' : 'which may clip nothing'}`
-  throw new InputError('rl.maxStaleness', got, 'a loss that is clipped, a correction of it, or rl.staleLoss any')
+  const got = `${maxStaleness}, with loss ${id}, ${program === null ? 'whose ratio is not clipped' : 'which may not clip its ratio'}`
+  throw new InputError('rl.maxStaleness', got, 'a clipped loss, a correction, or rl.staleLoss any')
 }
 
-/** The loss among the parts, if one is given. @throws InputError where it was not made by `defineTokenLoss`. */
+/** Returns the custom loss, if one is given. @throws InputError if `defineTokenLoss` did not create it. */
 export function ownLoss(parts: Parts): TokenLossFactory | undefined {
   const { loss } = parts as { readonly loss?: Parts[string] & Partial<TokenLossFactory> }
   if (loss === undefined || Object.hasOwn(loss, 'settings')) return loss as TokenLossFactory | undefined
@@ -173,5 +171,5 @@ function lossOf({ loss, preset }: RlSettings, lossSettings: object, own: TokenLo
     return describeLoss(loss as LossId, preset, lossSettings)
   }
   if (preset === 'paper') return own(lossSettings)
-  throw new InputError('rl.preset', preset, `none: ${loss} has the settings of its module`)
+  throw new InputError('rl.preset', preset, `no preset: ${loss} has the settings of its module`)
 }

@@ -1,4 +1,4 @@
-/** Supervised fine-tuning: cross-entropy of the answers' tokens, the examples in an order of each epoch's own. */
+/** Supervised fine-tuning: cross-entropy of the answers' tokens, with the examples in a new order per epoch. */
 import { type DefinitionRecord, defineFactory, type Factory } from '../../base/definition.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { choice, integer, number, type SettingValues } from '../../base/settings.ts'
@@ -7,7 +7,7 @@ import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optim
 import { schedules } from '../schedule.ts'
 import { sftMetrics } from './text-metrics.ts'
 
-/** That of a loaded model is TRL's, of adapters what TRL's guides have. */
+/** The rate of a loaded model is TRL's; the rate of adapters is from TRL's guides. */
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
 export const sftSettings = {
@@ -17,14 +17,13 @@ export const sftSettings = {
   learningRateSchedule: choice('constant', schedules, 'schedule of the learning rate after its warm-up'),
   warmupFraction: number(0, 'warm-up: fraction of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'global norm to which the gradient is clipped', { above: 0 }),
-  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
+  ...optimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
-/** Supervised fine-tuning with its settings. */
 export interface SftDefinition extends DefinitionRecord {
   readonly settings: SettingValues<typeof sftSettings>
   readonly loss: LossDescriptor
-  /** What it tells of each step. */
+  /** The metrics of each step. */
   readonly metrics: Metrics
 }
 

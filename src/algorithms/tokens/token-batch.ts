@@ -1,47 +1,45 @@
 /**
- * Batches of ragged sequences, cut into micro-batches of a bounded number of rows. A sequence of n tokens takes n − 1 rows,
- * each of which predicts the token after it; a token of the batch is the target of the row before it.
- *
- * A batch says where its sequences lie. Their tokens stay where they are, and what is worked out of each token has the
- * token's own place in other columns.
+ * Batches of ragged sequences, divided into micro-batches of bounded size. A sequence of n tokens has n − 1 rows, each of which
+ * predicts the next token; a token is the target of the row before it. A batch only records where its sequences lie: their tokens are
+ * not moved, and results per token use the same positions in other columns.
  */
 import { InputError } from '../../base/errors.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
 import type { TokenCandidates } from '../../language/transformer/packed.ts'
 
-/** Sequences as tables have them: those of sequence i are tokens begin[i] … end[i] − 1. */
+/** Sequences as in tables: sequence i has tokens begin[i] … end[i] − 1. */
 export interface TokenSequences extends TokenSpans {
   readonly token: ArrayLike<number>
   /** 1 for tokens to learn from. */
   readonly lossMask: ArrayLike<number>
-  /** From how many tokens each was drawn, where a filter had left some out; 0 where none had, −1 where nobody knows. */
+  /** Number of candidates from which each token was sampled, if a filter removed tokens; 0: no filter, −1: unknown. */
   readonly candidateCount?: ArrayLike<number>
-  /** Their ids, those of a sequence's tokens one after another, and where each sequence's begin. */
+  /** Candidate ids, concatenated over a sequence's tokens, and the begin of each sequence. */
   readonly candidateIds?: Int32Array
   readonly candidateBegin?: ArrayLike<number>
 }
 
 /** Sequences in the order of their micro-batches. */
 export interface TokenBatch {
-  /** The sequences' places in what the batch was made of. */
+  /** Positions of the sequences in the source. */
   readonly order: readonly number[]
-  /** Micro-batch b has the sequences parts[b] … parts[b + 1] − 1 of the batch. */
+  /** Micro-batch b has sequences parts[b] … parts[b + 1] − 1 of the batch. */
   readonly parts: readonly number[]
-  /** Minibatch m has the micro-batches cuts[m] … cuts[m + 1] − 1. */
+  /** Minibatch m has micro-batches cuts[m] … cuts[m + 1] − 1. */
   readonly cuts: readonly number[]
-  /** Where the tokens of each sequence of the batch lie in the columns. */
+  /** Token range of each sequence of the batch. */
   readonly spans: TokenSpans
   readonly token: ArrayLike<number>
   readonly lossMask: ArrayLike<number>
-  /** Null where no token was drawn from a part of the vocabulary only. */
+  /** Null if every token was sampled from the whole vocabulary. */
   readonly candidates: TokenCandidates | null
 }
 
 /**
- * Orders sequences into micro-batches of at most `maxRows` rows, by first-fit decreasing: the longest first, each into the
- * first micro-batch that has room. The same sequences always give the same micro-batches.
- * `minibatches` are the sequences of each, all of them once; default one of all.
- * @throws InputError for a sequence that is too long for any, or that has no token to predict.
+ * Packs sequences into micro-batches of at most `maxRows` rows by first-fit decreasing: the longest first, each into the first
+ * micro-batch with room. The result is deterministic. `minibatches` lists the sequences of each minibatch, every sequence once; default:
+ * one minibatch.
+ * @throws InputError for a sequence that is too long for a micro-batch or has no token to predict.
  */
 export function packBatch(
   sequences: TokenSequences,
@@ -55,7 +53,7 @@ export function packBatch(
     throw new InputError(
       `sequence ${i}`,
       `${length + 1} tokens`,
-      `2 to ${maxRows + 1}, the rows of a micro-batch and one`,
+      `2 to ${maxRows + 1}, one more than the rows of a micro-batch`,
     )
   })
   const bins: number[][] = []
@@ -71,7 +69,7 @@ export function packBatch(
   return { order, parts, cuts, spans, token, lossMask, candidates: candidatesOf(sequences, order) }
 }
 
-/** Some of the sequences, by how many rows each takes, in micro-batches. */
+/** Packs some of the sequences into micro-batches by their numbers of rows. */
 function fill(rows: readonly number[], some: readonly number[], maxRows: number): number[][] {
   const bins: { room: number; members: number[] }[] = []
   const longestFirst = some.toSorted((a, b) => rows[b]! - rows[a]! || a - b)
@@ -87,15 +85,15 @@ function fill(rows: readonly number[], some: readonly number[], maxRows: number)
   return bins.map(({ members }) => members)
 }
 
-/** A minibatch of the batch: the same tokens, of which its micro-batches alone are worked on. */
+/** A minibatch of the batch: the same tokens, restricted to its micro-batches. */
 export function minibatchOf(batch: TokenBatch, index: number): TokenBatch {
   const [from, to] = [batch.cuts[index]!, batch.cuts[index + 1]!]
   return { ...batch, parts: batch.parts.slice(from, to + 1), cuts: [0, to - from] }
 }
 
 /**
- * The conversations of a batch, each as its sequences' places in the batch, by segment; in the order of their first ones.
- * `segment` is a row a sequence of what the batch was made of, where the segments of a conversation follow each other.
+ * Groups the batch's sequences into conversations, each a list of batch positions ordered by segment. Conversations are in the order of
+ * their first sequences. `segment` has one row per source sequence; the segments of a conversation are adjacent.
  */
 export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number>): number[][] {
   const place = new Int32Array(order.length)
@@ -124,8 +122,8 @@ function candidatesOf(
 }
 
 /**
- * Writes which tokens of the batch are learned from: those of its loss mask, but each sequence's first, which follows nothing,
- * so that nobody predicted it. Other elements stay as they are.
+ * Writes which tokens of the batch are trained: those of its loss mask, except each sequence's first token, which no row predicts.
+ * Other elements do not change.
  */
 export function markLearned(learned: Uint8Array, { spans: { begin, end }, lossMask }: TokenBatch): void {
   for (let i = 0; i < begin.length; i++) {

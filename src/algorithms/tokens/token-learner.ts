@@ -1,12 +1,10 @@
 /**
- * What learns from tokens: evaluates batches of sequences under a transformer's weights, gathers a loss's gradient micro-batch
- * by micro-batch, and makes one optimizer step of it. However a batch is cut, its loss and gradient are those of the whole;
- * and whatever the number of threads that share the micro-batches, they are the same bits.
+ * The learner over tokens. It evaluates batches of sequences with a transformer's weights, accumulates a loss's gradient by micro-batch,
+ * and makes one optimizer step. Loss and gradient are those of the whole batch for any division, and bit-identical for any number of
+ * threads. Advantages, corrections and denominators are computed for the whole batch.
  *
- * Sequences are packed into micro-batches by first-fit decreasing; advantages, corrections and denominators are the
- * whole batch's. A log-probability that nobody recorded is NaN (null in files), and 0 only where a token was certain:
- * what is unknown is evaluated with the weights before the update and counted, or refused where a correction would
- * compare it with what was sampled from.
+ * An unrecorded log-probability is NaN (null in files); 0 only means a certain token. Unknown values are evaluated with the weights before
+ * the update and counted, or rejected if a correction would compare them with the sampler's.
  */
 import { Clock } from '../../base/clock.ts'
 import { InputError } from '../../base/errors.ts'
@@ -32,24 +30,18 @@ import {
   tokensToRows,
 } from './token-thread.ts'
 
-/**
- * Rows of a micro-batch, where no sequence is longer: so few that there are some for every thread. Twice or four times as many
- * are at most 6 % faster.
- */
+/** Rows of a micro-batch unless a sequence is longer: few, so that every thread has some. Two or four times as many gain at most 6 %. */
 export const MICRO_BATCH_ROWS = 128
 
-/** Elements of all gradient slots together, where two slots do not need more: 128 MiB. */
+/** Maximum elements of all gradient slots together, if two slots do not need more: 128 MiB. */
 const SLOT_ELEMENTS = 2 ** 25
 
-/** Gradient slots of so many parameters: 2 to 16. The number of threads has no part in it, so that it has none in the bits. */
+/** Gradient slots for so many parameters: 2 to 16. Independent of the number of threads, so that the bits are too. */
 function numSlotsOf(numParameters: number): number {
   return Math.min(NUM_SLOTS, Math.max(2, Math.floor(SLOT_ELEMENTS / numParameters)))
 }
 
-/**
- * The columns of a learner of tokens, of the model or of its adapter, for micro-batches of at most `rows` rows, which so many
- * threads share.
- */
+/** The columns of a token learner, for the model or its adapter, with micro-batches of at most `rows` rows, shared by `threads` threads. */
 export function tokenLearnerPlan(
   model: TransformerModel,
   rows: number,
@@ -63,40 +55,39 @@ export function tokenLearnerPlan(
   const { numParameters } = lora ?? model
   const packed = () => packedPlan(model, rows, context, lora, weightBits)
   return {
-    /** Of each thread. */
+    /** Per thread. */
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
-    /** The slots, one after another; in the first the gradient is gathered. */
+    /** The slots, one after another. The first accumulates the gradient. */
     gradient: column('f32', numSlotsOf(numParameters), numParameters),
     optimizer: optimizerPlan(settings, numParameters),
-    /** What is trained, as the reference policy has it; no elements where there is none. */
+    /** The reference policy's trained weights; empty without a reference. */
     reference: saved(column('f32', hasReference ? numParameters : 0)),
   } satisfies Plan
 }
 
-/** The columns of a learner of tokens. */
 export type TokenLearnerColumns = Columns<ReturnType<typeof tokenLearnerPlan>>
 
-/** What a batch's loss comes to. */
+/** Sums of a batch's loss. */
 export interface TokenLossSums {
-  /** In the order of `PolicySum`; of cross-entropy only the first two are there. */
+  /** In the order of `PolicySum`; for cross-entropy only the first two. */
   readonly policy: Float64Array
-  /** In the order of `TokenSum`: the critic's. */
+  /** The critic's, in the order of `TokenSum`. */
   readonly value: Float64Array
-  /** What the forward pass said of each token of the batch, at its place; 0 for each sequence's first. */
+  /** Log-probability of each token of the batch in the forward pass, at its position; 0 for each sequence's first. */
   readonly logprob: Float32Array
   readonly entropy: Float32Array
 }
 
-/** A loss of one's own over a whole batch: reads what the model says of each token, and writes the loss's derivatives. */
+/** A custom loss over a whole batch: reads the model's evaluation of each token and writes the loss's derivatives. */
 export type BatchLoss = (
   evaluated: { readonly logprob: Float32Array; readonly entropy: Float32Array },
   derivatives: { readonly dLogprob: Float32Array; readonly dEntropy: Float32Array },
 ) => void
 
-/** What threads do together: at each `yield` they meet. */
+/** Work of several threads, which synchronize at each `yield`. */
 export type Together<T> = Generator<void, T>
 
-/** Goes through it with one thread, which meets nobody. */
+/** Runs the work in one thread, without synchronization. */
 export function alone<T>(steps: Together<T>): T {
   for (;;) {
     const { done, value } = steps.next()
@@ -104,16 +95,16 @@ export function alone<T>(steps: Together<T>): T {
   }
 }
 
-/** Learns from tokens: the part of thread 0, which tells the others what to work on. */
+/** The learner over tokens in thread 0, which assigns work to the others. */
 export class TokenLearner {
   readonly columns: TokenLearnerColumns
-  /** What is trained: the model's weights, or the adapter's. Norms and biases do not decay. */
+  /** The trained weights: the model's or the adapter's. Norms and biases do not decay. */
   readonly trained: TrainedArray
   readonly #kernels: Kernels
   readonly #thread: TokenThread
   readonly #post: ((work: TokenWork) => void) | null
 
-  /** `post` tells the other threads what to work on, if there are any; `clock` is charged with what this one does. */
+  /** `post` sends work to the other threads, if there are any. `clock` measures this thread. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -132,8 +123,8 @@ export class TokenLearner {
   }
 
   /**
-   * Writes the log-probabilities of the batch's tokens and their entropies, in nats, and the critic's values into `said`, each at
-   * its token's place; under the reference's weights if asked. `taken` is the update's.
+   * Writes the log-probabilities and entropies of the batch's tokens, in nats, and the critic's values into `said`, each at its token's
+   * position; optionally with the reference's weights. `taken` is the update's column.
    */
   *evaluate(
     batch: TokenBatch,
@@ -146,9 +137,8 @@ export class TokenLearner {
   }
 
   /**
-   * Makes the gradient of a prepared batch's loss, the critic's included where there is one. `update` has what the loss was
-   * prepared into, and gets what the forward pass says. Returns the loss's sums. `step`, the optimizer's, keys an adapter's
-   * dropout.
+   * Computes the gradient of a prepared batch's loss, including the critic's. `update` holds the prepared loss and receives the forward
+   * pass. Returns the loss's sums. `step`, the optimizer's, keys an adapter's dropout.
    */
   *differentiate(
     batch: TokenBatch,
@@ -160,7 +150,7 @@ export class TokenLearner {
     step = 0,
   ): Together<TokenLossSums> {
     const { taken, sums, logprob, entropy } = update
-    const sent = { ...loss, advantages: null } // A function stays in this thread; it has done its part.
+    const sent = { ...loss, advantages: null } // A function cannot be sent; it has already been applied.
     yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss: sent, totals, given, update })
     this.#sumSlots(batch)
     const whole = new Float64Array(SUMS)
@@ -169,22 +159,21 @@ export class TokenLearner {
     return { policy: whole.subarray(0, PolicySum.length), value: whole.subarray(PolicySum.length), logprob, entropy }
   }
 
-  /** Works together with the others, where there are others and something for them. */
+  /** Runs the work with the other threads, if there are any and the batch has work for them. */
   *#share(work: TokenWork): Together<void> {
     const isShared = this.#post !== null && work.batch.parts.length > 2
     work.taken[0] = 0
     if (isShared) {
       this.#post!(work)
-      yield // They know.
+      yield // The other threads have the work.
     }
     this.#thread.run(work)
-    if (isShared) yield // All is done.
+    if (isShared) yield // All threads are done.
   }
 
   /**
-   * Makes the gradient of a loss of one's own, which is called once with all tokens of the batch: so there is a forward pass
-   * before the one that is differentiated, which alone has an adapter's dropout. Where there is a critic, its gradient is 0.
-   * `step` as in `differentiate`. In one thread.
+   * Computes the gradient of a custom loss in one thread. The loss is called once with all tokens of the batch, so a forward pass without
+   * dropout precedes the differentiated one. The critic's gradient is 0. `step` as in `differentiate`.
    */
   differentiateBy(
     batch: TokenBatch,
@@ -200,7 +189,7 @@ export class TokenLearner {
     this.backward(batch, update, update, temperature, step)
   }
 
-  /** Makes the gradient that these derivatives of a loss, each at its token's place, come to; as in `differentiateBy`. */
+  /** Computes the gradient from the given derivatives of a loss, each at its token's position; as in `differentiateBy`. */
   backward(
     batch: TokenBatch,
     { dLogprob, dEntropy }: Parameters<BatchLoss>[1],
@@ -231,9 +220,9 @@ export class TokenLearner {
   }
 }
 
-/** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 or 4 bits without an adapter. */
+/** Returns the trained weights: the adapter's or the model's. @throws InputError for quantized weights without an adapter. */
 export function trainedOf(weights: BaseWeights, adapter: { readonly weights: Float32Array } | null): Float32Array {
   if (adapter !== null) return adapter.weights
   if (weights instanceof Float32Array) return weights
-  throw new InputError('weights', `a model in ${bitsOf(weights)} bits`, 'an adapter to train, or whole weights')
+  throw new InputError('weights', `a model in ${bitsOf(weights)} bits`, 'an adapter to train, or weights in f32')
 }

@@ -1,4 +1,4 @@
-/** Losses over tokens as expressions: what they may read, and how their programs run over whole sequences. */
+/** Losses over tokens as expressions: their inputs, and how their programs run over whole sequences. */
 import { type PolicyLossInputs, type PolicyLossOutputs, PolicySum } from '../../kernels/bind.ts'
 import {
   type LossColumns,
@@ -22,10 +22,10 @@ const tokenColumnNames = [
 /** Columns of tokens by name. */
 export type NamedTokenColumns = LossColumns<(typeof tokenColumnNames)[number]>
 
-/** Parts and counts that are summed where a loss tells them; its ratio is a token's, and `policyLoss` the loss, where it does not. */
+/** Optional results that are summed for metrics. Without `ratio` the token's ratio is used; without `policyLoss`, the loss. */
 const told = ['policyLoss', 'klPenalty', 'ratio', 'clippedLow', 'clippedHigh', 'capped'] as const
 
-/** The program of a loss of tokens. @throws InputError as `traceLoss` does. */
+/** Traces a token loss into a program. @throws InputError as `traceLoss` does. */
 export function traceTokenLoss(id: string, loss: (columns: NamedTokenColumns) => LossResult): LossProgram {
   const differentiable = ['logprob', 'entropy'] as const
   return traceLoss(id, loss, {
@@ -37,10 +37,10 @@ export function traceTokenLoss(id: string, loss: (columns: NamedTokenColumns) =>
   })
 }
 
-/** Such a program at work in one thread: what `policyLoss` of the kernels is to a loss that comes with Colonnade. */
+/** A program with its registers, in one thread. It replaces the kernel `policyLoss` for a custom loss. */
 export class TokenLossRun {
   readonly #run: LossRun
-  /** The tokens that are learned from of the sequences at work, and where among them each sequence ends. */
+  /** The trained tokens of the current sequences, and the end of each sequence among them. */
   #tokens = new Int32Array(PROGRAM_ROWS)
   readonly #ends = new Int32Array(PROGRAM_ROWS)
 
@@ -49,8 +49,8 @@ export class TokenLossRun {
   }
 
   /**
-   * Writes dLogprob and dEntropy of the tokens of sequences `from` … `to` − 1, and adds to the sums; inputs, sums and
-   * denominator are those of the kernel `policyLoss`. How many tokens were clipped is NaN where the loss does not tell it.
+   * Writes dLogprob and dEntropy of the tokens of sequences `from` … `to` − 1 and adds to the sums. Inputs, sums and denominator are those
+   * of the kernel `policyLoss`. The number of clipped tokens is NaN if the loss does not return it.
    */
   differentiate(
     outputs: PolicyLossOutputs,
@@ -80,7 +80,7 @@ export class TokenLossRun {
     this.#differentiate(outputs, inputs, perSequence, denominator, first, size, count)
   }
 
-  /** The sequences `first` … `first + size − 1`, whose tokens are listed. */
+  /** Differentiates sequences `first` … `first + size − 1`, whose tokens are listed. */
   #differentiate(
     { dLogprob, dEntropy, sums }: PolicyLossOutputs,
     inputs: PolicyLossInputs,
@@ -132,7 +132,7 @@ export class TokenLossRun {
   }
 }
 
-/** Adds what is told of tokens whatever their loss is. Returns the sum of their ratios. */
+/** Adds the metrics that do not depend on the loss. Returns the sum of the tokens' ratios. */
 function addFigures(
   sums: Float64Array,
   logprob: Float32Array,
@@ -160,7 +160,7 @@ function addFigures(
   return ratio
 }
 
-/** Fills the register of a column, if the loss reads it. */
+/** Fills the register of a column if the loss reads it. */
 function load(register: Float64Array | undefined, column: Float32Array, tokens: Int32Array, count: number): void {
   if (register === undefined) return
   for (let row = 0; row < count; row++) register[row] = column[tokens[row]!]!

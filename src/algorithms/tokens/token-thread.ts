@@ -1,11 +1,9 @@
 /**
- * One thread of a learner of tokens: it takes micro-batches of a batch that all threads were told, evaluates or differentiates
- * them, and writes into columns that all share. What comes of it does not depend on which thread took which: micro-batch p
- * adds to gradient slot p mod (number of slots), a slot belongs to one thread from its first micro-batch to its last, and
- * every token has a place of its own.
+ * One thread of a token learner. It takes micro-batches of a shared batch, evaluates or differentiates them, and writes into shared
+ * columns. The result does not depend on which thread takes which: micro-batch p adds to gradient slot p mod (number of slots), one
+ * thread fills a whole slot in order, and every token has its own position.
  *
- * There are 2 to 16 slots, by what is trained and never by the number of threads; a micro-batch has 128 rows or the
- * longest conversation, so that there are some for each.
+ * There are 2 to 16 slots, depending on the trained weights but not on the number of threads.
  */
 import { type Clock, Work } from '../../base/clock.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
@@ -31,64 +29,64 @@ import {
 } from '../losses/losses.ts'
 import type { TokenBatch } from './token-batch.ts'
 
-/** What a loss reads of each token beside what the batch says. */
+/** Inputs of a loss per token, besides the batch. */
 export interface TokenLossColumns {
   readonly oldLogprob: Float32Array
   readonly referenceLogprob: Float32Array | null
-  /** The critic's before the update; null where there is none. */
+  /** The critic's values before the update; null without a critic. */
   readonly oldValue: Float32Array | null
-  /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
+  /** Per sequence: the counted tokens of its conversation; null if every sequence is a whole conversation. */
   readonly wholeTokens: Int32Array | null
 }
 
-/** What a forward pass says of each token; the critic's has no elements without one. */
+/** Results of a forward pass per token. `value` is empty without a critic. */
 export interface TokensSaid {
   readonly logprob: Float32Array
   readonly entropy: Float32Array
   readonly value: Float32Array
 }
 
-/** Of how many rows and tokens an update may be. */
+/** Maximum rows (sequences) and tokens of an update. */
 export interface UpdateSize {
   readonly rows: number
   readonly tokens: number
 }
 
 /**
- * Plans what an update works out of a batch: a row a token, at the place of the token in the columns that the batch was made of,
- * or a row a sequence. All threads write there.
+ * Plans the per-batch results that all threads write: one row per token, at the token's position in the batch's source columns, or
+ * one row per sequence.
  */
 export function tokenUpdatePlan({ rows, tokens }: UpdateSize, hasCritic: boolean) {
   const each = () => column('f32', tokens)
   const critics = () => column('f32', hasCritic ? tokens : 0)
   return {
-    /** What the forward pass says, and the loss's derivatives by it. */
+    /** The forward pass, and the loss's derivatives by it. */
     logprob: each(),
     entropy: each(),
     value: critics(),
     dLogprob: each(),
     dEntropy: each(),
     dValue: critics(),
-    /** Under the weights before the update, and under the reference's. */
+    /** With the weights before the update, and with the reference's. */
     oldLogprob: each(),
     oldValue: critics(),
     referenceLogprob: each(),
-    /** 1 for tokens to learn from, before it is known which rewards are. */
+    /** 1 for tokens to learn from, before rewards exclude some. */
     learned: column('u8', tokens),
     prepared: preparedLossPlan(rows, tokens, rows),
-    /** A row a sequence: the counted tokens of its conversation. */
+    /** Per sequence: the counted tokens of its conversation. */
     wholeTokens: column('i32', rows),
     /** Sums of each micro-batch: those of `PolicySum`, then those of `TokenSum`. */
     sums: column('f64', rows, SUMS),
-    /** How many slots, or micro-batches, threads have taken. */
+    /** Number of slots or micro-batches that threads have taken. */
     taken: column('i32', 1),
   } satisfies Plan
 }
 
-/** Such columns: those of a trainer in its arena, those of a batch from elsewhere in the heap. */
+/** The update columns: in the trainer's arena, or on the heap for an external batch. */
 export type TokenUpdateColumns = Columns<ReturnType<typeof tokenUpdatePlan>>
 
-/** What all threads work on at once. It travels as a message: what threads read and write lies in shared memory. */
+/** The shared work of all threads. It is sent as a message; its columns lie in shared memory. */
 export type TokenWork = {
   readonly batch: TokenBatch
   readonly temperature: number
@@ -106,29 +104,28 @@ export type TokenWork = {
     }
 )
 
-/** Sums of a micro-batch. */
+/** Number of sums of a micro-batch. */
 export const SUMS = PolicySum.length + TokenSum.length
 
-/** Makes the derivatives of micro-batch `part`'s loss. */
+/** Computes the derivatives of micro-batch `part`'s loss. */
 export type PartLoss = (part: number, evaluated: TokensEvaluated, derivatives: TokenDerivatives) => void
 
-/** The columns of a learner that a thread works in. */
+/** The columns in which a thread works. */
 export interface TokenThreadColumns {
-  /** Its own. */
+  /** The thread's own columns. */
   readonly packed: Columns<ReturnType<typeof packedPlan>>
-  /** Shared: the gradient slots, one after another, and what is trained as the reference has it. */
+  /** Shared: the gradient slots, one after another, and the reference's trained weights. */
   readonly gradient: Float32Array
   readonly reference: Float32Array
 }
 
-/** One thread's part of a learner of tokens. */
 export class TokenThread {
   readonly #kernels: Kernels
   readonly #clock: Clock
   readonly #policy: PackedTransformer
   readonly #reference: PackedTransformer | null
   readonly #slots: readonly { readonly column: Float32Array; readonly views: ParameterViews }[]
-  /** The micro-batch under way, its loss and that loss's sums: kept here, so that nothing is made for each. */
+  /** The current micro-batch, its loss and sums; fields, so that nothing is allocated per micro-batch. */
   #part = 0
   #partLoss: PartLoss = () => {}
   readonly #derive: TokenLossOf = (evaluated, derivatives) => {
@@ -160,12 +157,12 @@ export class TokenThread {
     })
   }
 
-  /** How many gradient slots a batch uses. */
+  /** Number of gradient slots that a batch uses. */
   slotsOf({ parts }: TokenBatch): number {
     return Math.min(this.#slots.length, parts.length - 1)
   }
 
-  /** Does of the work what no other thread has taken. */
+  /** Does the work that no other thread has taken. */
   run(work: TokenWork): void {
     if (work.kind === 'evaluate') this.#evaluate(work, work.whose === 'policy' ? this.#policy : this.#reference!)
     else this.differentiate(work, this.#lossOf(work), work.step)
@@ -187,7 +184,7 @@ export class TokenThread {
     }
   }
 
-  /** Takes gradient slots, one after another, and fills each with the gradients of its micro-batches. */
+  /** Takes gradient slots one by one and fills each with the gradients of its micro-batches. */
   differentiate(
     { batch, temperature, taken }: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>,
     lossOf: PartLoss,
@@ -249,7 +246,7 @@ function take(taken: Int32Array): number {
   return Atomics.add(taken, 0, 1)
 }
 
-/** Rows of packed sequences `from` to `to` go to the tokens that they predict. */
+/** Copies rows of packed sequences `from` to `to` to the tokens that they predict. */
 function rowsToTokens(
   tokens: Float32Array,
   rows: Float32Array,
@@ -264,7 +261,7 @@ function rowsToTokens(
   }
 }
 
-/** What stands at the tokens of sequences `from` to `to` goes to the packed rows that predict them. */
+/** Copies values at the tokens of sequences `from` to `to` to the packed rows that predict them. */
 export function tokensToRows(
   rows: Float32Array,
   tokens: Float32Array,

@@ -1,34 +1,34 @@
-/** The columns of the engine that decodes in this process, and those of them in which one thread decodes. */
+/** The columns of the local engine: shared columns and each thread's decoder. */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { type DecoderColumns, decoderPlan, decoderShare } from '../../language/transformer/decoder.ts'
 import type { EngineShape } from '../engine-shape.ts'
 
-/** The columns of a local engine for so many threads. */
+/** The columns of a local engine for `threads` threads. */
 export function localEnginePlan({ model, adapter, weightBits, numSlots, context, threads }: EngineShape) {
   const shareSlots = Math.max(2 * SHARE_SLOTS, Math.ceil(numSlots / threads))
   return {
     turns: {
-      /** 1 where the slot has a turn. */
+      /** 1 if the slot has a turn. */
       active: column('u8', numSlots),
-      /** Ids that stand. */
+      /** Current number of ids. */
       length: column('i32', numSlots),
-      /** Ids whose keys and values are in the cache. */
+      /** Number of ids whose keys and values are in the cache. */
       cached: column('i32', numSlots),
-      /** What keys a turn's random numbers, and the number of tokens before its ids. */
+      /** The key of the turn's random numbers: group, member and number of tokens before the ids. */
       group: column('i32', numSlots),
       member: column('i32', numSlots),
       tokensBefore: column('i32', numSlots),
-      /** 1 where the turn draws its tokens in a way of its own, by the columns below; 0 where it draws as the engine was made. */
+      /** 1 if the turn has its own sampling, in the columns below; 0 for the engine's default. */
       ownDrawing: column('u8', numSlots),
       temperature: column('f64', numSlots),
       topK: column('i32', numSlots),
       topP: column('f64', numSlots),
       minP: column('f64', numSlots),
-      /** 1 where it draws by chance, 0 where it takes the most probable token. */
+      /** 1 to sample, 0 to choose the most probable token. */
       explore: column('u8', numSlots),
     },
     decoder: decoderPlan(model, numSlots, context, adapter, weightBits),
-    /** Of each thread but the first, which can take all slots if need be. */
+    /** Decoders of the other threads. The first thread's decoder has room for all slots. */
     decoders: Object.fromEntries(
       Array.from({ length: threads - 1 }, (_, i) => [
         i + 1,
@@ -40,13 +40,12 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
 
 export type LocalColumns = Columns<ReturnType<typeof localEnginePlan>>
 
-/** The columns in which a thread decodes: its own, and those that all share. */
+/** The columns in which a thread decodes: its own decoder and the shared columns. */
 export interface DecodingColumns {
   readonly turns: LocalColumns['turns']
-  /** slots × context. */
   readonly ids: Int32Array
   readonly decoder: DecoderColumns
 }
 
-/** Slots that a thread decodes, at least, where it shares them with others. */
+/** Minimum number of slots per thread. */
 export const SHARE_SLOTS = 4

@@ -1,7 +1,7 @@
 /**
- * The engine that computes in this process: a transformer over the world's memory. It reads ids in the cohort's columns, appends each
- * chosen token there, and shows the decoder's columns without a copy. Each step advances all slots with a turn by one token. Other threads
- * of the trainer take shares of the slots; the tokens are the same for any number of threads.
+ * The engine in this process: a transformer over the world's memory. It reads ids in the cohort's columns, appends each token there,
+ * and returns the decoder's columns without a copy. Each step adds one token to every slot with a turn. Other trainer threads take
+ * shares of the slots; the tokens do not depend on the number of threads.
  */
 import { InputError } from '../../base/errors.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
@@ -23,21 +23,21 @@ import {
 } from '../engine.ts'
 import { type DecodingColumns, type LocalColumns, localEnginePlan, SHARE_SLOTS } from './local-columns.ts'
 
-/** What a thread decodes with. */
+/** The state with which a thread decodes. */
 export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
   readonly decoder: TransformerDecoder
   readonly context: number
   readonly sampling: Sampling
   readonly explore: boolean
-  /** Room for a list of slots. */
+  /** Buffer for a list of slots. */
   readonly slots: Int32Array
-  /** Of each slot with a turn: the slot whose keys and values it takes, since both have the same ids; -1 for none. */
+  /** Per slot with a turn: the slot with the same ids from which it copies keys and values; −1: none. */
   readonly source: Int32Array
-  /** Of each slot, the last distribution of a turn's own that this thread drew from; none before the first. */
+  /** Per slot: the last custom sampling that this thread used; empty before the first. */
   readonly samplings: Sampling[]
 }
 
-/** Feeds what is not in the cache, and chooses a token, in the slots of share `index` of `numShares`, if there is one. */
+/** Feeds uncached ids and chooses a token for the slots of share `index` of `numShares`. Does nothing for an empty share. */
 export function decodeShare(thread: DecodingThread, index: number, numShares: number): void {
   const { turns, ids, decoder, slots, context, sampling, explore } = thread
   const { slot, lane, episode, draw, forward } = decoder.columns
@@ -50,7 +50,7 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
     const n = slots[i]!
     const last = turns.length[n]! - 1
     slot[row] = n
-    // Random numbers are keyed by the conversation, so that it does not matter which slot takes it.
+    // Random numbers depend on the conversation, not on its slot.
     lane[row] = turns.group[n]!
     episode[row] = turns.member[n]!
     draw[row] = turns.tokensBefore[n]! + last
@@ -63,7 +63,7 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
   else decoder.advance(to - from, sampling, explore)
 }
 
-/** Chooses the tokens of the first rows, each as its turn asks: rows beside each other that draw alike are drawn together. */
+/** Chooses the tokens of the first `count` rows. Adjacent rows with the same sampling are sampled together. */
 function drawEach(thread: DecodingThread, count: number): void {
   const { turns, decoder, sampling, explore } = thread
   const { slot } = decoder.columns
@@ -77,7 +77,7 @@ function drawEach(thread: DecodingThread, count: number): void {
   }
 }
 
-/** Whether the turns of two slots are drawn alike. */
+/** Whether the turns of two slots have the same sampling. */
 function drawAlike(turns: LocalColumns['turns'], a: number, b: number): boolean {
   const { ownDrawing, temperature, topK, topP, minP, explore } = turns
   if (ownDrawing[a] === 0 || ownDrawing[b] === 0) return ownDrawing[a] === ownDrawing[b]
@@ -85,7 +85,7 @@ function drawAlike(turns: LocalColumns['turns'], a: number, b: number): boolean 
   return isSameFilter && temperature[a] === temperature[b] && explore[a] === explore[b]
 }
 
-/** The distribution of its own that slot n draws from: the same object while its numbers stay, since a decoder is bound to it. */
+/** The custom sampling of slot n. Returns the same object while its values do not change, since a decoder is bound to it. */
 function samplingOf({ turns, samplings }: DecodingThread, n: number): Sampling {
   const [temperature, topK, topP, minP] = [turns.temperature[n]!, turns.topK[n]!, turns.topP[n]!, turns.minP[n]!]
   const last = samplings[n]
@@ -95,7 +95,7 @@ function samplingOf({ turns, samplings }: DecodingThread, n: number): Sampling {
   return samplings[n]
 }
 
-/** Writes the slots that have a turn into `slots`; returns how many there are. */
+/** Writes the slots that have a turn into `slots` and returns their number. */
 function listActive({ turns, slots }: Pick<DecodingThread, 'turns' | 'slots'>): number {
   let count = 0
   for (let n = 0; n < slots.length; n++) if (turns.active[n] === 1) slots[count++] = n
@@ -108,8 +108,8 @@ function shareBegin(count: number, index: number, numShares: number): number {
 }
 
 /**
- * Feeds what of the slots in places `from` to `to` is not in the cache, but for their last ids. One that has the ids of a slot before
- * it, as the answers to one prompt have, takes that one's keys and values: they are the same to the bit.
+ * Feeds the uncached ids of the slots at places `from` to `to`, except their last ids. A slot with the same ids as an earlier slot, as
+ * for answers to one prompt, copies its keys and values, which are equal to the bit.
  */
 function feed({ turns, ids, decoder, context, slots, source }: DecodingThread, from: number, to: number): void {
   const { cached, length } = turns
@@ -133,7 +133,7 @@ function feed({ turns, ids, decoder, context, slots, source }: DecodingThread, f
   }
 }
 
-/** Whether the ids of two slots are the same. */
+/** Whether two slots have the same ids. */
 function hasSameIds(
   { length }: LocalColumns['turns'],
   ids: Int32Array,
@@ -146,32 +146,31 @@ function hasSameIds(
   return true
 }
 
-/** A block of tokens as a thread's decoder wrote them. */
+/** A block of tokens as a thread's decoder wrote it. */
 type Block = { -readonly [K in keyof GeneratedTokens]: GeneratedTokens[K] }
 
 const NONE: readonly GeneratedTokens[] = []
 
-/** The engine of a transformer in this process. */
 export class LocalEngine implements Engine, EngineThreads {
   readonly id = 'local'
   readonly logprobs = 'candidates'
   readonly arrival = null
   readonly threads = this
-  /** Null where this thread decodes alone: always, unless a trainer has workers that are ready. */
+  /** Null if this thread decodes alone, which is always so outside a trainer with ready workers. */
   workers: DecodingWorkers | null = null
   readonly decoder: TransformerDecoder
   readonly turns: LocalColumns['turns']
   readonly #context: Omit<EngineContext, 'tell'>
-  /** The columns of each thread's decoder, this one's first: all over one cache. */
+  /** The decoder columns of each thread, this thread first. All share one cache. */
   readonly #decoders: readonly DecoderColumns[]
   readonly #thread: DecodingThread
   readonly #blocks: readonly Block[]
-  /** Of each slot: tokens that its turn may still have, and what looks for stop strings in it. */
+  /** Per slot: tokens that its turn may still generate, and its stop-string matcher. */
   readonly #left: Int32Array
   readonly #stops: StopStrings[]
   readonly #ownStops: readonly StopStrings[]
   #version = 0
-  /** Settles when turns are held no longer; null while they are not. */
+  /** Settles when turns are resumed; null if they are not paused. */
   #held: Promise<void> | null = null
   #holders = 0
   #letGo = () => {}
@@ -179,7 +178,7 @@ export class LocalEngine implements Engine, EngineThreads {
   #together: Promise<void> | null = null
   #polled: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
   #next: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
-  /** The first blocks, as many as there are shares: made once, since a tick's list would be garbage. */
+  /** The first k blocks for each number of shares k, created once so that a tick allocates no list. */
   readonly #blocksOf: readonly (readonly GeneratedTokens[])[]
 
   constructor(context: Omit<EngineContext, 'tell'>) {
@@ -236,7 +235,7 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
-  /** Notes how a turn draws, where all threads see it, and what ends it. */
+  /** Writes a turn's sampling to the shared columns and sets up its stop strings. */
   #takeDrawing({ slot, sampling, explore, stopStrings }: TurnRequest): void {
     const own = this.#context
     const isAlike = (a: object, b: object) => a === b || JSON.stringify(a) === JSON.stringify(b)
@@ -256,8 +255,7 @@ export class LocalEngine implements Engine, EngineThreads {
 
   advance(): void | Promise<void> {
     if (this.#held !== null) return this.#held.then(() => this.advance())
-    if (this.#next.tokens.length > 0)
-      throw new InputError('engine local', 'tokens that were not polled', 'poll() first')
+    if (this.#next.tokens.length > 0) throw new InputError('engine local', 'unpolled tokens', 'poll() first')
     const count = listActive(this.#thread)
     if (count === 0) return
     const numShares = this.workers === null ? 1 : this.#numSharesOf(count)
@@ -293,15 +291,15 @@ export class LocalEngine implements Engine, EngineThreads {
   }
 
   /**
-   * Among how many threads `count` slots are shared; the tokens are the same whatever it is. A pass over two rows takes as long
-   * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
+   * The number of threads that share `count` slots; it does not change the tokens. A pass over two rows takes as long as one over
+   * four, since both read all weights once; synchronizing the threads takes about 50 µs.
    */
   #numSharesOf(count: number): number {
     if (count * this.#context.model.numParameters < 2 ** 21) return 1
     return Math.min(this.#decoders.length, Math.floor(count / SHARE_SLOTS))
   }
 
-  /** Takes in what all shares of the `count` slots have chosen. */
+  /** Collects the tokens of all shares of the `count` slots. */
   #conclude(count: number, numShares: number): void {
     const { ends } = this.#next
     this.#next.tokens = this.#blocksOf[numShares - 1]!
@@ -315,7 +313,7 @@ export class LocalEngine implements Engine, EngineThreads {
     }
   }
 
-  /** Puts a token behind slot n's ids. Why its turn ends with it; null where it does not. */
+  /** Appends a token to slot n's ids. Returns why the turn ends, or null if it continues. */
   #take(n: number, token: number): 'stop' | 'length' | null {
     const { context, tokenizer, ids } = this.#context
     const { length, active } = this.turns
@@ -343,15 +341,23 @@ export class LocalEngine implements Engine, EngineThreads {
     this.#next.ends.push({ slot, reason: 'aborted' })
   }
 
-  /** The learner has changed the weights in place, or they are copied; what the cache holds was made by others. */
+  /** Copies weights unless the learner has changed them in place. The cache is invalid because other weights computed it. */
   setWeights({ version, weights }: WeightsDelivery): number {
     const { adapter } = this.#context
     const own = adapter?.weights ?? this.#context.weights
     if (!(own instanceof Float32Array)) {
-      throw new InputError('weights of engine local', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
+      throw new InputError(
+        'weights of engine local',
+        `a model in ${bitsOf(own)} bits`,
+        'an adapter or an unquantized model',
+      )
     }
     if (weights.length !== own.length) {
-      throw new InputError('weights of engine local', `${weights.length} numbers`, `${own.length}, as the model has`)
+      throw new InputError(
+        'weights of engine local',
+        `${weights.length} numbers`,
+        `${own.length} numbers, the model's size`,
+      )
     }
     if (weights.buffer !== own.buffer || weights.byteOffset !== own.byteOffset) own.set(weights)
     this.turns.cached.fill(0)

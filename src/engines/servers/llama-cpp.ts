@@ -1,6 +1,6 @@
 /**
- * llama.cpp's server, by `/completion`. It takes no weights over HTTP, so no policy is trained by it: it is for baselines, and for
- * whoever compares. A token in the middle of a character has no log-probability there; then those of the whole turn are unknown.
+ * llama.cpp's server, through `/completion`, for baselines and comparisons. It accepts no weights over HTTP, so it cannot train a policy.
+ * It reports no log-probability for a token inside a character; then those of the whole turn are unknown.
  */
 import { InputError, show } from '../../base/errors.ts'
 import type { JsonClient } from '../../base/http/json-client.ts'
@@ -21,13 +21,13 @@ const settings = {
   adapters: integers([], "ids (of /lora-adapters) of the server's adapters to apply", 0),
 }
 
-/** What `llamaCppEngine` is told. */
+/** Options of `llamaCppEngine`. */
 export type LlamaCppOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that asks llama.cpp's server. Log-probabilities are those at temperature 1 (`raw`), or those after temperature and
- * filters (`tempered`).
- * @throws InputError for an address that is none, and settings out of range.
+ * An engine that uses llama.cpp's server. Log-probabilities are at temperature 1 (`raw`), or after temperature and filters
+ * (`tempered`).
+ * @throws InputError for an invalid address and settings out of range.
  * @example createWorld({ environment, policy, engine: llamaCppEngine({ url: 'http://127.0.0.1:8080' }) })
  */
 export const llamaCppEngine = defineEngineFactory({
@@ -41,12 +41,12 @@ export const llamaCppEngine = defineEngineFactory({
         'raw, tempered or none: it returns no candidate sets',
       )
     }
-    const noTraining = `engine llama-cpp at ${given.url} takes no weights over HTTP`
+    const noTraining = `engine llama-cpp at ${given.url} accepts no weights over HTTP`
     return serverEngine('llama-cpp', given, (client) => new LlamaCppShapes(client, given), noTraining)
   },
 })
 
-/** Seeds are of 32 bits there, and the largest means any. */
+/** Seeds have 32 bits; the largest means a random seed. */
 const SEEDS = 2 ** 32 - 1
 
 class LlamaCppShapes implements ServerShapes {
@@ -70,7 +70,7 @@ class LlamaCppShapes implements ServerShapes {
       model_path: path,
     } = await this.#client.ask('/props', null)
     if (this.#model !== '' && this.#model !== alias && this.#model !== path) {
-      throw new InputError(`${subject}, model`, show(this.#model), `the model that it serves: ${show(alias ?? path)}`)
+      throw new InputError(`${subject}, model`, show(this.#model), `the served model: ${show(alias ?? path)}`)
     }
     if (this.#adapters.length > 0) await this.#checkAdapters(subject)
     const { n_ctx: room } = (slot ?? {}) as { n_ctx?: unknown }
@@ -82,7 +82,7 @@ class LlamaCppShapes implements ServerShapes {
     const ids = (Array.isArray(listed) ? listed : []).map((each) => (each as { id?: unknown } | null)?.id)
     const absent = this.#adapters.find((id) => !ids.includes(id))
     if (absent === undefined) return
-    throw new InputError(`${subject}, adapters`, String(absent), `ids that it has: ${ids.join(', ') || 'none'}`)
+    throw new InputError(`${subject}, adapters`, String(absent), `ids of its adapters: ${ids.join(', ') || 'none'}`)
   }
 
   async tokenize(content: string): Promise<unknown> {
@@ -95,7 +95,7 @@ class LlamaCppShapes implements ServerShapes {
       '/completion',
       {
         ...{ prompt: ids, n_predict: maxTokens, stop, seed: seed % SEEDS, return_tokens: true, cache_prompt: true },
-        // Its own defaults (penalties, top-k 40, min-p 0.05) are not ours: all that draws is named.
+        // Its defaults (penalties, top-k 40, min-p 0.05) differ from ours, so every sampler is named.
         ...{ samplers: ['temperature', 'top_k', 'top_p', 'min_p'] },
         ...{ temperature, top_k: topK, top_p: topP, min_p: minP, repeat_penalty: 1 },
         ...(constraint === null ? {} : structured(constraint)),
@@ -105,7 +105,7 @@ class LlamaCppShapes implements ServerShapes {
       signal,
     )
     const { tokens, completion_probabilities: entries, stop_type: reason } = answer
-    // Of tokens in the middle of a character it tells nothing, and which those are neither.
+    // The server omits tokens inside a character without saying which ones.
     const isShort = Array.isArray(tokens) && Array.isArray(entries) && entries.length < tokens.length
     const each = (key: string): unknown => {
       if (isShort) return tokens.map(() => (key === 'id' ? null : Number.NaN))
@@ -120,10 +120,10 @@ class LlamaCppShapes implements ServerShapes {
     }
   }
 
-  /** It breaks a request off whose connection is closed. */
+  /** The server aborts a request when its connection closes. */
   async abort(): Promise<void> {}
 
-  /** Its weights have no name. */
+  /** Its weights have no version name. */
   async readVersion(): Promise<null> {
     return null
   }

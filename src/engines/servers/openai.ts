@@ -1,6 +1,6 @@
 /**
- * Any server of OpenAI's `/v1/completions`, for baselines: text goes in and text comes out, and its ids are those that the policy's
- * tokenizer has for it. Which tokens the server chose nobody knows, so there are no log-probabilities, and nothing is trained by it.
+ * Any server with OpenAI's `/v1/completions`, for baselines. It exchanges text; the policy's tokenizer encodes the answer. The server's
+ * own tokens are unknown, so there are no log-probabilities and no training.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { text } from '../../base/settings.ts'
@@ -13,8 +13,8 @@ const { logprobs: _, ...shared } = serverSettings('none')
 const settings = { ...shared, model: text('', 'name of the model in requests') }
 
 /**
- * An engine that asks a server of OpenAI's completions, as a baseline beside a policy of ours.
- * @throws InputError for an address that is none, no model, and settings out of range.
+ * An engine that uses an OpenAI-compatible completions server as a baseline.
+ * @throws InputError for an invalid address, a missing model, and settings out of range.
  * @example createWorld({ environment, policy, engine: openaiEngine({ url: 'http://127.0.0.1:8000', model: 'small' }) })
  */
 export const openaiEngine = defineEngineFactory({
@@ -22,7 +22,7 @@ export const openaiEngine = defineEngineFactory({
   settings,
   make(given) {
     const { model, url } = given
-    if (model === '') throw new InputError('openai.model', show(model), "the server's name of a model")
+    if (model === '') throw new InputError('openai.model', show(model), 'the name of a model of the server')
     const client = serverClient('openai', given)
     const generate = async (turn: OpenTurn, { tokenizer }: EngineContext): Promise<void> => {
       const { request, signal } = turn
@@ -41,9 +41,9 @@ export const openaiEngine = defineEngineFactory({
       if (typeof said !== 'string') throw new Error(`answer, text: got ${show(said)}, expected a text`)
       for (const id of tokenizer.encode(said)) turn.add(id, Number.NaN)
       if (!turn.isOpen) return
-      // Its tokens are others than ours: what it had room for may be less here.
+      // The server's tokenizer differs: an answer that fits there may exceed the room here.
       if (reason === 'stop' || reason === 'length') turn.end('stop')
-      else turn.fail(`${show(reason)} as the reason`)
+      else turn.fail(`finish_reason ${show(reason)}`)
     }
     return {
       ...defineEngine('openai', (context) => {
@@ -52,7 +52,7 @@ export const openaiEngine = defineEngineFactory({
           throw new InputError('engine openai', `topK ${topK}, minP ${minP}`, '0: the server supports neither')
         return { logprobs: 'none', begin: (turn) => generate(turn, context) }
       }),
-      noTraining: `engine openai at ${url} tells no ids of tokens, and no log-probabilities of them`,
+      noTraining: `engine openai at ${url} reports no token ids and no log-probabilities`,
     }
   },
 })

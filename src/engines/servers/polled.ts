@@ -1,29 +1,29 @@
-/** What an engine has to show that gets its tokens one by one, from a script or from elsewhere: columns that grow. */
+/** Growing columns for engines that receive tokens one at a time. */
 import type { GeneratedTokens, Polled, TurnEnd } from '../engine.ts'
 
-/** Tokens and ends that wait for the next poll, and those of the last one, whose columns are used again after it. */
+/** Tokens and ends for the next poll, and those of the last poll, whose columns are reused after it. */
 export class PolledColumns {
   #next: GrowingTokens
   #polled: GrowingTokens
   #ends: TurnEnd[] = []
 
-  /** Without `tellsCandidates` nobody is told from which tokens each was drawn. */
+  /** Without `tellsCandidates`, polled blocks have no candidate sets. */
   constructor(tellsCandidates: boolean) {
     this.#next = new GrowingTokens(tellsCandidates)
     this.#polled = new GrowingTokens(tellsCandidates)
   }
 
-  /** Adds a token, with its candidate set, which is empty where every token could be chosen. */
+  /** Adds a token with its candidate set; an empty set means that every token was possible. */
   add(slot: number, token: number, logprob: number, version: number, candidates: readonly number[]): void {
     this.#next.add(slot, token, logprob, version, candidates)
   }
 
-  /** Adds the end of a turn, whose last token was added before. */
+  /** Adds the end of a turn. Add its last token first. */
   end(end: TurnEnd): void {
     this.#ends.push(end)
   }
 
-  /** What was added since the last call. */
+  /** Returns what was added since the last call. */
   take(): Polled {
     const [tokens, ends] = [this.#next, this.#ends]
     this.#next = this.#polled
@@ -34,7 +34,7 @@ export class PolledColumns {
   }
 }
 
-/** Columns of tokens that double where they are full. */
+/** Columns of tokens that double when full. */
 class GrowingTokens implements GeneratedTokens {
   count = 0
   slot = new Int32Array(64)
@@ -73,7 +73,6 @@ class GrowingTokens implements GeneratedTokens {
   }
 }
 
-/** A copy with twice the room. */
 function doubled<C extends Int32Array | Float32Array>(column: C): C {
   const larger = new (column.constructor as new (length: number) => C)(2 * column.length)
   larger.set(column)

@@ -1,41 +1,41 @@
-/** How an engine that is elsewhere is held to weights that it was given: by its log-probabilities after a fixed prompt. */
+/** Verifies the weights of a remote engine through its log-probabilities after a fixed prompt. */
 import { type DecoderColumns, TransformerDecoder } from '../../language/transformer/decoder.ts'
 import type { EngineContext } from '../engine.ts'
 
-/** Ids of the prompt, and of what is generated behind it. */
+/** Number of ids of the prompt, and of tokens generated after it. */
 const PROBE_PROMPT = 8
 export const PROBE_TOKENS = 8
-/** Tokens that the columns of a decoder have to have room for. */
+/** Context that a probing decoder needs, in tokens. */
 export const PROBE_CONTEXT = PROBE_PROMPT + PROBE_TOKENS
 
-/** The prompt, of ids that every tokenizer of so many has. */
+/** The prompt. Its ids exist in every vocabulary of this size. */
 export function probePrompt(vocabularySize: number): number[] {
   return Array.from({ length: PROBE_PROMPT }, (_, i) => (7 + 31 * i) % vocabularySize)
 }
 
-/** A token that was chosen after the prompt, and its log-probability in nats. */
+/** A token chosen after the prompt, with its log-probability in nats. */
 export interface ProbedToken {
   readonly token: number
   readonly logprob: number
 }
 
 /**
- * How far apart, in nats at most, the log-probabilities of two answers to the prompt are, up to the first token in which they differ;
- * NaN where `now` ends before, or tells no number.
+ * The largest difference in nats between the log-probabilities of two answers to the prompt, up to the first token that differs. NaN if
+ * `now` ends earlier or has a value that is not a number.
  */
 export function probeDistance(before: readonly ProbedToken[], now: readonly ProbedToken[]): number {
   let most = 0
   for (const [i, { token, logprob }] of before.entries()) {
     const said = now[i]
     most = Math.max(most, Math.abs(logprob - (said?.logprob ?? Number.NaN)))
-    if (said?.token !== token) break // What follows is of other tokens.
+    if (said?.token !== token) break // Later log-probabilities follow different tokens.
   }
   return most
 }
 
 /**
- * How far log-probabilities of the most probable tokens behind the prompt are from those of the weights in this process, in nats at most;
- * NaN where there is no token. The columns of `context` have those of a decoder as `probe`.
+ * The largest difference in nats between the given log-probabilities after the prompt and those of the weights in this process. NaN
+ * if there is no token. `context.columns.probe` holds a decoder's columns.
  */
 export function learnerDistance(context: EngineContext, said: readonly ProbedToken[]): number {
   const { probe } = context.columns as { probe: DecoderColumns }
@@ -47,7 +47,7 @@ export function learnerDistance(context: EngineContext, said: readonly ProbedTok
   return said.length === 0 ? Number.NaN : Math.max(...said.map(({ logprob }, i) => Math.abs(logprob - own[i]!)))
 }
 
-/** What the weights in this process say of tokens that follow each other behind the prompt, in nats. */
+/** The log-probabilities in nats of consecutive tokens after the prompt, by the weights in this process. */
 function probeLogprobs(context: EngineContext, columns: DecoderColumns, tokens: readonly number[]): number[] {
   const { model, weights, kernels, random, adapter } = context
   const decoder = new TransformerDecoder(model, weights, columns, kernels, random, adapter)

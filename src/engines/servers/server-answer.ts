@@ -1,44 +1,44 @@
-/** What a server says of a turn, in the same words whatever its kind; and the checks without which nothing of it is used. */
+/** A server's answer to a turn in one format for all kinds of servers, with the checks that it must pass before use. */
 import { show } from '../../base/errors.ts'
 import type { LogprobKind } from '../engine.ts'
 
-/** An answer as it came, unchecked: lists with an entry a token. Null: the server does not tell. */
+/** An unchecked answer: lists with one entry per token. Null: not reported. */
 export interface ClaimedTurn {
   readonly tokens: unknown
-  /** In nats; NaN, which no JSON has, where it is known that the server tells none. */
+  /** In nats. NaN, which JSON cannot express, if the server is known to report none. */
   readonly logprobs: unknown
-  /** Of which token each log-probability is said to be, for those that say so. */
+  /** The token id of each log-probability, for servers that report it. */
   readonly logprobTokens: unknown
-  /** The ids that each token was drawn from. */
+  /** The candidate ids of each token. */
   readonly candidates: unknown
   /** Runs of one version: `{ version, start, end }`, from the first token to the last. */
   readonly versions: unknown
-  /** Why the turn ended: `stop`, `length` and `abort` are known. */
+  /** Why the turn ended; known values are `stop`, `length` and `abort`. */
   readonly reason: unknown
 }
 
-/** What a server says of a token. */
+/** A checked token of an answer. */
 export interface SaidToken {
   readonly token: number
   readonly logprob: number
-  /** In rising order; none where every token could be chosen. */
+  /** In ascending order; empty if every token was possible. */
   readonly candidates: readonly number[]
-  /** What the server calls the weights that chose it; null where it does not say. */
+  /** The server's name of the weights that chose it; null if not reported. */
   readonly version: string | null
 }
 
-/** An answer that can be what the server chose. */
+/** A checked answer. */
 export interface SaidTurn {
   readonly tokens: readonly SaidToken[]
   readonly reason: string
-  /** Whether it tells the version of each token. */
+  /** Whether it reports the version of each token. */
   readonly hasVersions: boolean
 }
 
-/** How far above 0 a log-probability may be: servers compute in single precision, or less. */
+/** How far above 0 a log-probability may be: servers compute in single precision or less. */
 const ABOVE_ZERO = 1e-5
 
-/** Checks an answer. @throws Error that says what cannot be, and what came. */
+/** Checks an answer. @throws Error with the invalid field. */
 export function readTurn(claimed: ClaimedTurn, vocabularySize: number, kind: LogprobKind): SaidTurn {
   const { tokens, logprobs, logprobTokens, candidates, versions, reason } = claimed
   const isId = (id: unknown) => Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) < vocabularySize
@@ -82,7 +82,7 @@ function candidatesOf(i: number, token: number, set: unknown, vocabularySize: nu
   return set.length === vocabularySize ? [] : set.toSorted((a, b) => a - b)
 }
 
-/** What each token's version is called, by runs of them; null where there are none, undefined where they do not fit. */
+/** The version of each token, from runs of versions; null if there are none, undefined if they are invalid. */
 function versionsOf(spans: unknown, length: number): string[] | null | undefined {
   if (spans === null) return null
   if (!Array.isArray(spans)) return undefined

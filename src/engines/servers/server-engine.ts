@@ -1,14 +1,14 @@
 /**
- * Engines that are servers. What they have in common is here: the server is looked at once, seeds and names of requests are hashes of
- * what keys a turn, answers are checked, and weights are delivered and proved. A kind of server adds its routes and its shapes.
+ * Engines that are servers. The common code checks the server once, derives seeds and request ids by hashing a turn's key, checks
+ * answers, and delivers and proves weights. A kind of server adds its routes and formats.
  *
- * Versions: a server that names the version of each token is believed. Of one that does not, the version is read before a turn and
- * behind it, and a turn during which it changed is broken off and asked for again. Once weights have been delivered, tokens of
- * others end that: the server is not used until it has proved the next delivery.
+ * Versions: if a server reports the version of each token, that version is used. Otherwise the version is read before and after a turn,
+ * and a turn during which it changed is aborted and requested again. After the first delivery, a token of another version excludes
+ * the server until it proves the next delivery.
  *
- * Weights go through a folder that both see. They are not used before the server has named their version and its log-probabilities
- * after a fixed prompt are the learner's own. Before anything is learned from what it chose, and before the next delivery, it is asked
- * the same again: so nothing is learned from a server whose weights changed meanwhile, under the same name, be it in the middle of an answer.
+ * Weights go through a folder that both sides see. They are used only after the server reports their version and its
+ * log-probabilities after a fixed prompt equal the learner's. The same probe is repeated before learning from its tokens and before the
+ * next delivery, so a server whose weights changed under the same name, even within an answer, is detected.
  */
 import { namedVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -31,7 +31,7 @@ import {
 import { learnerDistance, PROBE_CONTEXT, PROBE_TOKENS, probeDistance, probePrompt } from './probe.ts'
 import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 
-/** What every kind of server is told by. */
+/** Settings of every kind of server. */
 export function serverSettings(logprobs: LogprobKind) {
   return {
     url: text('', 'address of the server, like http://127.0.0.1:8000'),
@@ -49,7 +49,7 @@ export function serverSettings(logprobs: LogprobKind) {
   }
 }
 
-/** And by those that weights are delivered to. */
+/** Settings of servers that accept weights. */
 export function learningServerSettings(logprobs: LogprobKind) {
   return {
     ...serverSettings(logprobs),
@@ -58,16 +58,16 @@ export function learningServerSettings(logprobs: LogprobKind) {
   }
 }
 
-/** What a server is told by. */
+/** Values of the server settings. */
 export type ServerSettings = SettingValues<ReturnType<typeof serverSettings>>
 
-/** A turn as a server is asked for it. */
+/** A turn as a request to a server. */
 export interface ServerTurn {
-  /** The request's name: the same for each attempt. */
+  /** The request id, the same for each attempt. */
   readonly id: string
   readonly ids: readonly number[]
   readonly maxTokens: number
-  /** Temperature 0 takes the most probable token; top-k 0 leaves all. */
+  /** 0 chooses the most probable token; top-k 0 keeps all tokens. */
   readonly temperature: number
   readonly topP: number
   readonly topK: number
@@ -75,50 +75,50 @@ export interface ServerTurn {
   /** A whole number below 2^53. */
   readonly seed: number
   readonly stop: readonly string[]
-  /** What the answer has to be; null: anything. */
+  /** Constraint on the answer; null: none. */
   readonly constraint: Constraint | null
-  /** Names its weights, of this engine alone: another may have called others so, and what is cached under those is of no use. */
+  /** Cache salt for this engine's weights, so that the server reuses no cache of weights that another engine gave the same name. */
   readonly salt: string
 }
 
-/** What a server says of itself. Null: it does not say. */
+/** A server's description of itself. Null: not reported. */
 export interface ServerDescription {
-  /** Tokens of a prompt and its answer. */
+  /** Maximum tokens of a prompt and its answer together. */
   readonly context: number | null
   readonly logprobs: LogprobKind | null
 }
 
-/** Weights that lie in a folder. */
+/** Weights in a folder. */
 export interface DeliveredFolder {
-  /** Of deltas the folder that has all versions. */
+  /** For deltas, the folder with all versions. */
   readonly path: string
-  /** The version that is to be pulled from there; null: the folder has these weights alone. */
+  /** The version number to pull from the folder; null: the folder has only these weights. */
   readonly number: number | null
-  /** What the server is to call them. */
+  /** The server's name for these weights. */
   readonly label: string
   readonly isAdapter: boolean
 }
 
-/** The routes and shapes of a kind of server. Whatever fails, fails with the server's words. */
+/** The routes and formats of a kind of server. Every method rejects with the server's message. */
 export interface ServerShapes {
-  /** Asks the server who it is. @throws InputError for a model that it does not serve. */
+  /** Asks the server for its description. @throws InputError for a model that it does not serve. */
   describe(): Promise<ServerDescription>
-  /** The ids of a text, without any that a template adds. */
+  /** Returns the ids of a text, without ids that a template adds. */
   tokenize(text: string): Promise<unknown>
   generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn>
-  /** Breaks a request off; settles when the server has said that it heard it. `signal` gives that up. */
+  /** Aborts a request; settles when the server confirms. `signal` stops waiting. */
   abort(id: string, signal: AbortSignal): Promise<void>
-  /** What the server calls its weights now; null where it calls them nothing. */
+  /** Returns the server's name of its current weights, or null if they have none. */
   readVersion(): Promise<string | null>
-  /** Gives it weights. Only where weights can be delivered. */
+  /** Loads weights; absent if the server accepts none. */
   deliver?(folder: DeliveredFolder): Promise<void>
 }
 
-/** Milliseconds within which a server has to say that a request is broken off. */
+/** Milliseconds within which a server must confirm an abort. */
 const ABORT_MS = 30_000
 /**
- * An engine that asks a server of a kind for its turns.
- * @throws InputError for an address that is none, and an environment variable that is not there.
+ * An engine that requests its turns from a server.
+ * @throws InputError for an invalid address and an environment variable that is not set.
  */
 export function serverEngine(
   id: string,
@@ -146,8 +146,7 @@ export function serverEngine(
     ...(noTraining === undefined && weights !== ''
       ? {}
       : {
-          noTraining:
-            noTraining ?? `engine ${id} at ${client.url} has no folder to deliver weights by (the option weights)`,
+          noTraining: noTraining ?? `engine ${id} at ${client.url} has no folder for weights (option weights)`,
         }),
     plan: ({ model, adapter, weightBits }) => ({
       probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, weightBits),
@@ -156,8 +155,8 @@ export function serverEngine(
 }
 
 /**
- * What asks the server of these settings.
- * @throws InputError for an address that is none, and an environment variable that is not there.
+ * The HTTP client for these settings.
+ * @throws InputError for an invalid address and an environment variable that is not set.
  */
 export function serverClient(
   id: string,
@@ -172,12 +171,12 @@ export function serverClient(
 interface ServerClientOptions {
   readonly logprobs: LogprobKind
   readonly weights: string
-  /** Whether weights are delivered as what has changed of them. */
+  /** Whether weights are delivered as deltas. */
   readonly hasDeltas: boolean
   readonly tolerance: number
 }
 
-/** What a server said when its weights were proved. */
+/** The server's answer to the probe when its weights were proved. */
 interface Proof {
   readonly version: number
   readonly turn: SaidTurn
@@ -190,29 +189,28 @@ class ServerClient {
   readonly #context: EngineContext
   readonly #options: ServerClientOptions
   #ready: Promise<void> | null = null
-  /** Versions that were sent, in their order. */
+  /** Delivered versions in order. */
   readonly #sent: number[] = []
-  /** How many of them had been sent when the newest that was confirmed had been; 0 before the first. */
+  /** Length of `#sent` at the newest confirmed delivery; 0 before the first. */
   #confirmed = 0
   #delivering: Promise<unknown> | null = null
-  /** Folders of weights that were delivered. */
+  /** Folders of delivered weights. */
   readonly #folders: string[] = []
   #proof: Proof | null = null
-  /** Probes that were begun: each has a name of its own. */
+  /** Number of probes so far; makes their ids unique. */
   #numProbes = 0
-  /** Whether it has chosen tokens since it was last held to its weights. */
+  /** Whether it has generated tokens since the last proof. */
   #isUnproved = false
-  /** Whether tokens that were not proved before the proof was lost can never be: what it has now says nothing of them. */
+  /** Whether the proof was lost before some tokens were proved: its current weights say nothing about them. */
   #isLost = false
-  /** Why what the server chooses is not used; null where it is. */
+  /** Why the server is excluded; null if it is in use. */
   #distrust: string | null = null
-  /** Whether the server names the version of each token; null before its first answer. */
+  /** Whether the server reports the version of each token; null before its first answer. */
   #hasVersions: boolean | null = null
-  /** Requests that are being broken off. */
+  /** Requests that are being aborted. */
   readonly #aborting = new Map<string, Promise<void>>()
-  /** Aborts when the engine is closed. */
   readonly #closing = new AbortController()
-  /** What this engine's requests begin with: others may ask the same server with the same seeds. */
+  /** Prefix of this engine's request ids: another engine may use the same server with the same seeds. */
   readonly #name = crypto.randomUUID().slice(0, 8)
   readonly #words = new Uint32Array(4)
 
@@ -230,10 +228,10 @@ class ServerClient {
     this.#options = options
   }
 
-  /** Asks for a turn, and adds what came of it. What the server does wrong is the turn's failure. */
+  /** Requests a turn and adds its tokens. A server error fails the turn. */
   async generate(turn: OpenTurn): Promise<void> {
     const { request, signal } = turn
-    await this.#delivering?.catch(() => {}) // Who delivers is told.
+    await this.#delivering?.catch(() => {}) // The caller of deliver gets the error.
     await this.#checked()
     const asked = this.#turnOf(request)
     await this.#aborting.get(asked.id)
@@ -241,65 +239,65 @@ class ServerClient {
     if (this.#distrust !== null) throw new Error(this.#distrust)
     const since = this.#confirmed
     const abort = () => this.#abort(asked.id)
-    signal.addEventListener('abort', abort) // At once: the same turn may be submitted again right after.
+    signal.addEventListener('abort', abort) // Abort at once: the same turn may be submitted again immediately.
     const said = await this.#ask(asked, signal).finally(() => signal.removeEventListener('abort', abort))
     if (said === null) return turn.end('aborted')
-    if (this.#distrust !== null) throw new Error(this.#distrust) // It has lost its weights since it was asked.
-    // What was confirmed when it was asked, and all that was sent since.
+    if (this.#distrust !== null) throw new Error(this.#distrust) // The proof was lost during the request.
+    // The version confirmed at the time of the request, and all versions sent since.
     const allowed = this.#sent.slice(Math.max(0, since - 1)).map(String)
     for (const { token, logprob, candidates, version } of said.tokens) {
       if (since > 0 && !(version !== null && allowed.includes(version))) {
         throw this.#distrusted(`got tokens of version ${show(version)}, expected ${allowed.join(' or ')}, as delivered`)
       }
       if (since > 0) this.#isUnproved = true
-      // Of which distribution a server's are under a grammar is not known.
+      // Under a grammar, the distribution of a server's log-probabilities is unknown.
       const isFree = asked.constraint === null
       turn.add(token, isFree ? logprob : Number.NaN, isFree ? candidates : [], numberOf(version))
     }
     if (!turn.isOpen) return
     if (said.reason === 'stop') turn.end('stop')
     else if (said.reason === 'abort') turn.end('aborted')
-    else turn.fail(`${said.tokens.length} tokens of ${request.maxTokens}, and ${said.reason} as the reason`)
+    else turn.fail(`finish reason ${said.reason} after ${said.tokens.length} of ${request.maxTokens} tokens`)
   }
 
-  /** Uses nothing of the server any more, until it has proved other weights. */
+  /** Excludes the server until it proves other weights. */
   #distrusted(why: string): Error {
     this.#distrust = why
     this.#loseProof()
-    this.#context.tell(`engine ${this.#id} at ${this.#client.url} is not used before it has other weights: ${why}`)
+    this.#context.tell(`engine ${this.#id} at ${this.#client.url} is excluded until it proves other weights: ${why}`)
     return new Error(why)
   }
 
   /**
-   * Holds what the server chose since it was last held to its weights to them, by what it says of the prompt now.
-   * @throws InputError where it says something else, or nothing.
+   * Repeats the probe, to prove the tokens generated since the last proof.
+   * @throws InputError if the answer differs or is missing.
    */
   async prove(): Promise<boolean> {
-    await this.#delivering?.catch(() => {}) // Who delivers is told.
+    await this.#delivering?.catch(() => {}) // The caller of deliver gets the error.
     const isLost = this.#isLost
     this.#isLost = false
     if (!this.#isUnproved && !isLost) return true
     const subject = `weights of engine ${this.#id} at ${this.#client.url}`
     try {
-      if (this.#proof === null) throw new InputError(subject, this.#distrust!, 'those that were delivered')
+      if (this.#proof === null) throw new InputError(subject, this.#distrust!, 'the delivered weights')
       if (this.#isUnproved) await this.#proveChosen(subject, this.#proof)
       return !isLost
     } catch (error) {
       this.#proof = null
-      this.#isUnproved = false // Whoever is told uses nothing of it.
+      this.#isUnproved = false // The caller discards these tokens.
       this.#distrust ??= (error as Error).message
       throw error instanceof InputError ? error : new InputError(subject, (error as Error).message, 'an answer')
     }
   }
 
-  /** The server is no longer held to the weights that it was given, nor can be what it chose by them and was not proved. */
+  /** Drops the proof. Unproved tokens of the dropped weights can no longer be proved. */
   #loseProof(): void {
     this.#proof = null
     if (this.#isUnproved) this.#isLost = true
     this.#isUnproved = false
   }
 
-  /** Gives the server weights, and proves that it has them. @throws InputError where it does not. */
+  /** Delivers weights and proves that the server uses them. @throws InputError if it does not. */
   async deliver(delivery: WeightsDelivery): Promise<number> {
     const subject = `weights of engine ${this.#id} at ${this.#client.url}`
     const work = this.#deliver(subject, delivery)
@@ -308,10 +306,10 @@ class ServerClient {
       return await work
     } catch (error) {
       this.#loseProof()
-      if (this.#sent.length > this.#confirmed) this.#sent.pop() // Its tokens are not believed, also in answers that come later.
+      if (this.#sent.length > this.#confirmed) this.#sent.pop() // Rejects tokens of this version, also in later answers.
       this.#distrust = (error as Error).message
       if (error instanceof InputError) throw error
-      throw new InputError(subject, (error as Error).message, 'a server that takes them', { cause: error })
+      throw new InputError(subject, (error as Error).message, 'a server that accepts them', { cause: error })
     }
   }
 
@@ -319,7 +317,7 @@ class ServerClient {
     const { version } = delivery
     const { weights: folder } = this.#options
     if (folder === '' || this.#shapes.deliver === undefined) {
-      const expected = 'the option weights, a folder that the server sees too'
+      const expected = 'option weights, a folder shared with the server'
       throw new InputError(subject, 'no folder for weights', expected)
     }
     await this.#checked()
@@ -337,15 +335,15 @@ class ServerClient {
     this.#confirmed = this.#sent.length
     this.#distrust = null
     if (!hasDeltas && !this.#folders.includes(path)) this.#folders.push(path)
-    // The last one stays, since some servers read it again, and the one before it for who wants to look.
+    // Keep the last folder, which some servers read again, and the one before it for inspection.
     if (this.#folders.length > 2) await removeWhole(this.#folders.shift()!)
     return version
   }
 
-  /** The most probable tokens after a fixed prompt. */
+  /** Requests the most probable tokens after the fixed prompt. */
   async #probe(version: number): Promise<SaidTurn> {
     const prompt = probePrompt(this.#context.model.shape.vocabularySize)
-    const id = `${this.#name}probe-${version}-${this.#numProbes++}` // Else an answer of before would do.
+    const id = `${this.#name}probe-${version}-${this.#numProbes++}` // A repeated id could return a cached answer.
     const asked = {
       id,
       ids: prompt,
@@ -356,11 +354,12 @@ class ServerClient {
       salt: this.#saltOf(version),
     }
     const turn = await this.#ask(asked)
-    if (turn === null) throw new InputError(`probe of ${this.#client.url}`, 'a version that changed', 'one that stays')
+    if (turn === null)
+      throw new InputError(`probe of ${this.#client.url}`, 'a version that changed during the probe', 'a fixed version')
     return turn
   }
 
-  /** Holds the server's log-probabilities of the most probable tokens after a prompt to the learner's own. */
+  /** Compares the server's probe with the learner's log-probabilities. */
   async #prove(subject: string, version: number): Promise<void> {
     const turn = await this.#probe(version)
     const other = turn.tokens.find((said) => said.version !== String(version))
@@ -370,36 +369,36 @@ class ServerClient {
     const most = learnerDistance(this.#context, turn.tokens)
     const { tolerance } = this.#options
     if (!(most <= tolerance)) {
-      const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
+      const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, at version ${version}`
       throw new InputError(subject, got, `at most ${tolerance}`)
     }
     this.#proof = { version, turn }
   }
 
-  /** Holds what the server chose so far to its proof. */
+  /** Proves the tokens generated so far. */
   async #proveChosen(subject: string, proof: Proof): Promise<void> {
     const isUnproved = this.#isUnproved
-    this.#isUnproved = false // Of what it chooses from now on nothing is known.
+    this.#isUnproved = false // Tokens generated from now on need a new proof.
     await this.#proveAgain(subject, proof).catch((error) => {
       this.#isUnproved = isUnproved
       throw error
     })
   }
 
-  /** Holds the server to what it said when it was given the weights that it should still have. */
+  /** Compares a new probe with the one at delivery. */
   async #proveAgain(subject: string, proof: Proof): Promise<void> {
     const turn = await this.#probe(proof.version)
     const most = probeDistance(proof.turn.tokens, turn.tokens)
     const { tolerance } = this.#options
     if (most <= tolerance) return
-    const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${proof.version} was delivered`
+    const got = `log-probabilities ${most.toPrecision(3)} nats from those at the delivery of version ${proof.version}`
     throw new InputError(subject, got, `at most ${tolerance}: later samples may come from other weights`)
   }
 
-  /** Looks once whether the server is the one that was meant. */
+  /** Checks once whether the server fits the policy. */
   #checked(): Promise<void> {
     this.#ready ??= this.#check().catch((error) => {
-      this.#ready = null // It may come up later.
+      this.#ready = null // Allows a retry when the server starts later.
       throw error
     })
     return this.#ready
@@ -410,11 +409,11 @@ class ServerClient {
     const subject = `engine ${this.#id} at ${this.#client.url}`
     const { context: room, logprobs: kind } = await this.#shapes.describe()
     if (room !== null && room < context) {
-      throw new InputError(`${subject}, context`, `${room} tokens`, `at least ${context}, as the policy has`)
+      throw new InputError(`${subject}, context`, `${room} tokens`, `at least ${context}, the policy's context`)
     }
     const { logprobs } = this.#options
     if (kind !== null && kind !== logprobs) {
-      const expected = `a server whose are ${show(logprobs)}, or the option logprobs`
+      const expected = `${show(logprobs)}, or another option logprobs`
       throw new InputError(`${subject}, logprobs`, show(kind), expected)
     }
     const letters = Array.from({ length: Math.min(256, tokenizer.vocabularySize) }, (_, id) => id)
@@ -422,11 +421,11 @@ class ServerClient {
     const own = tokenizer.encode(prompt)
     const ids = await this.#shapes.tokenize(prompt)
     if (JSON.stringify(ids) === JSON.stringify(own)) return
-    const expected = `${show(own)}, as the policy has`
-    throw new InputError(`${subject}, tokenizer`, `ids ${show(ids)} of a probe text`, expected)
+    const expected = `${show(own)}, the policy's ids`
+    throw new InputError(`${subject}, tokenizer`, `ids ${show(ids)} for a probe text`, expected)
   }
 
-  /** What a turn comes to, with the version of each token; null where the version changed and the server does not say where. */
+  /** Requests a turn, with the version of each token. Null if the version changed and the server does not report where. */
   async #ask(asked: ServerTurn, signal?: AbortSignal): Promise<SaidTurn | null> {
     const before = this.#hasVersions === true ? null : await this.#shapes.readVersion()
     const claimed = await this.#shapes.generate(asked, signal)
@@ -462,23 +461,23 @@ class ServerClient {
     return `${this.#name}${version}`
   }
 
-  /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */
+  /** A hash of a turn's key. Turns have distinct seeds; a turn that is submitted again has the same seed. */
   #seedOf([group, member, tokensBefore]: TurnRequest['key']): number {
     const { key0, key1 } = this.#context.random
     philox4x32(this.#words, group, member, tokensBefore, 0, key0, key1)
     return this.#words[0]! * 2 ** 21 + (this.#words[1]! >>> 11)
   }
 
-  /** Breaks a request off, whose connection is closed too; the same request is not made again before the server has heard it. */
+  /** Aborts a request in addition to closing its connection. The same request waits until the server confirms. */
   #abort(id: string): void {
     const { signal } = this.#closing
     const heard = this.#shapes
       .abort(id, AbortSignal.any([signal, AbortSignal.timeout(ABORT_MS)]))
       .catch((error: Error) => {
-        if (error instanceof AnswerError && error.status === 404) return // It has no such route: the connection has to do.
+        if (error instanceof AnswerError && error.status === 404) return // Without an abort route, closing the connection must do.
         const { url } = this.#client
         if (!signal.aborted)
-          this.#context.tell(`engine ${this.#id} at ${url}: request ${id} is not broken off (${error.message})`)
+          this.#context.tell(`engine ${this.#id} at ${url}: request ${id} was not aborted (${error.message})`)
       })
       .finally(() => this.#aborting.delete(id))
     this.#aborting.set(id, heard)
@@ -489,10 +488,10 @@ class ServerClient {
   }
 }
 
-/** The most probable token, at temperature 1 over all of them. */
+/** The most probable token, with log-probabilities at temperature 1 over the whole vocabulary. */
 const GREEDY = { temperature: 0, topP: 1, topK: 0, minP: 0 }
 
-/** A version's number, −1 where the server calls it something else. */
+/** The number of a version; −1 for another name. */
 function numberOf(version: string | null): number {
   return version !== null && /^\d+$/.test(version) ? Number(version) : -1
 }

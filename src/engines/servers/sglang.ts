@@ -1,4 +1,4 @@
-/** SGLang, or `colonnade serve`, by SGLang's token routes. */
+/** The engine for SGLang or `colonnade serve`, through SGLang's token routes. */
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import { type SettingValues, text } from '../../base/settings.ts'
@@ -23,13 +23,13 @@ const settings = {
   ),
 }
 
-/** What `sglangEngine` is told. */
+/** Options of `sglangEngine`. */
 export type SglangOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that asks SGLang or `colonnade serve`. Log-probabilities are those after temperature (`tempered`); with
- * `logprobs: 'candidates'` the server is asked for the candidate sets of top-k, top-p and min-p too, and for those among them.
- * @throws InputError for an address that is none, and settings out of range.
+ * An engine that uses SGLang or `colonnade serve`. Log-probabilities are after temperature (`tempered`). With
+ * `logprobs: 'candidates'` they are renormalized over the candidate sets of top-k, top-p and min-p, which the server returns too.
+ * @throws InputError for an invalid address and settings out of range.
  * @example createWorld({ environment, policy, engine: sglangEngine({ url: 'http://127.0.0.1:30000' }) })
  */
 export const sglangEngine = defineEngineFactory({
@@ -39,17 +39,17 @@ export const sglangEngine = defineEngineFactory({
     const { model, logprobs, deltas, weights } = given
     if (deltas !== '') {
       checkZstd('sglang.deltas')
-      if (weights === '') throw new InputError('sglang.weights', "''", 'the folder that deltas are put into')
+      if (weights === '') throw new InputError('sglang.weights', "''", 'the folder that receives deltas')
     }
     if (logprobs !== 'raw') {
       return serverEngine('sglang', given, (client) => new SglangShapes(client, { model, logprobs, deltas }))
     }
-    const expected = 'tempered, candidates or none: SGLang has those after temperature'
+    const expected = 'tempered, candidates or none: SGLang reports log-probabilities after temperature'
     throw new InputError('sglang.logprobs', show(logprobs), expected)
   },
 })
 
-/** What an adapter is called that was delivered; its version comes behind. */
+/** Prefix of a delivered adapter's name, before its version. */
 const ADAPTER = 'colonnade-'
 
 class SglangShapes implements ServerShapes {
@@ -58,7 +58,7 @@ class SglangShapes implements ServerShapes {
   readonly #kind: LogprobKind
   /** The server's own folder for a whole model. */
   readonly #local: string
-  /** The adapter that requests name; null before the first. */
+  /** The adapter named in requests; null before the first. */
   #adapter: string | null = null
 
   constructor(
@@ -71,14 +71,14 @@ class SglangShapes implements ServerShapes {
     this.#local = deltas
   }
 
-  /** Requests name no model: where one is given, the server has to have it. */
+  /** Requests name no model, so a configured model must be the served one. */
   async describe(): Promise<ServerDescription> {
     const { served_model_name: name, model_path: path } = await this.#info()
     if (this.#model !== '' && this.#model !== name && this.#model !== path) {
       throw new InputError(
         `engine sglang at ${this.#client.url}, model`,
         show(this.#model),
-        `the model that it serves: ${show(name ?? path)}`,
+        `the served model: ${show(name ?? path)}`,
       )
     }
     const { max_model_len: room } = await this.#client.ask('/tokenize', { prompt: 'a', add_special_tokens: false })
@@ -138,20 +138,20 @@ class SglangShapes implements ServerShapes {
     return typeof version === 'string' ? version : null
   }
 
-  /** What it says of itself, by the route of today or the one before. */
+  /** The server's description, from the current route or its predecessor. */
   async #info(): Promise<Record<string, unknown>> {
     return (await this.#client.askIfThere('/model_info')) ?? this.#client.ask('/get_model_info', null)
   }
 
   async deliver({ path, number, label, isAdapter }: DeliveredFolder): Promise<void> {
     if (number !== null) {
-      // Its tokens go on meanwhile.
+      // Generation continues during the pull.
       const pulled = { local_checkpoint_dir: this.#local, source_dir: path, target_version: number }
       await this.#client.tell('/pull_weights', pulled)
     }
     const folder = number === null ? path : this.#local
-    // Turns under way go on with the new weights, their keys and values made anew. An adapter that a request began with stays
-    // its own: such turns are broken off, and come again by the new one's name.
+    // Open turns continue with new whole weights and recompute their keys and values. A request keeps the adapter that it began with,
+    // so such turns are aborted and requested again with the new adapter.
     await this.#client.tell('/pause_generation', { mode: isAdapter ? 'abort' : 'retract' })
     const former = this.#adapter
     try {
@@ -162,7 +162,7 @@ class SglangShapes implements ServerShapes {
     }
     await this.#client.tell('/continue_generation', {})
     if (former === null || former === this.#adapter) return
-    // `colonnade serve` has one adapter: the new one took its place already.
+    // `colonnade serve` has one adapter, and the new one has already replaced it.
     await this.#client.tell('/unload_lora_adapter', { lora_name: former }).catch((error) => {
       if ((error as { status?: number }).status !== 404) throw error
     })
@@ -172,7 +172,7 @@ class SglangShapes implements ServerShapes {
     const name = `${ADAPTER}${label}`
     const load = () => this.#succeed('/load_lora_adapter', { lora_name: name, lora_path: path })
     await load().catch(async (error: Error) => {
-      // One of this name may be there from a run before.
+      // An earlier run may have left an adapter with this name.
       await this.#client.tell('/unload_lora_adapter', { lora_name: name }).then(load, () => {
         throw error
       })
@@ -181,7 +181,7 @@ class SglangShapes implements ServerShapes {
     this.#adapter = name
   }
 
-  /** Asks for what the server may refuse in its answer's words. */
+  /** Posts a request whose failure is reported in the body of the answer. */
   async #succeed(path: string, body: object): Promise<void> {
     const { success, message, error_message: reason = message } = await this.#client.ask(path, body)
     if (success !== true) throw new Error(`${this.#client.url}${path}: success ${show(success)}, ${show(reason)}`)

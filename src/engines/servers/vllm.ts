@@ -1,4 +1,4 @@
-/** vLLM, or `colonnade serve`, by vLLM's token routes: ids go in; ids, log-probabilities, candidate sets and versions come out. */
+/** The engine for vLLM or `colonnade serve`, through vLLM's token routes. */
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import type { SettingValues } from '../../base/settings.ts'
@@ -16,12 +16,12 @@ import {
 
 const settings = learningServerSettings('candidates')
 
-/** What `vllmEngine` is told. */
+/** Options of `vllmEngine`. */
 export type VllmOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that asks vLLM, begun with `--logprobs-mode processed_logprobs`, or `colonnade serve`.
- * @throws InputError for an address that is none, and settings out of range.
+ * An engine that uses vLLM started with `--logprobs-mode processed_logprobs`, or `colonnade serve`.
+ * @throws InputError for an invalid address and settings out of range.
  * @example createWorld({ environment, policy, engine: vllmEngine({ url: 'http://127.0.0.1:8000' }) })
  */
 export const vllmEngine = defineEngineFactory({
@@ -30,9 +30,9 @@ export const vllmEngine = defineEngineFactory({
   make: (given) => serverEngine('vllm', given, (client) => new VllmShapes(client, given.model)),
 })
 
-/** What vLLM's `--logprobs-mode` is in our words. */
+/** The log-probability kinds of vLLM's `--logprobs-mode`. */
 const MODES: Readonly<Record<string, LogprobKind>> = { processed_logprobs: 'candidates', raw_logprobs: 'raw' }
-/** What an adapter is called that was delivered. */
+/** Name of the delivered adapter. */
 const ADAPTER = 'colonnade'
 
 class VllmShapes implements ServerShapes {
@@ -52,7 +52,7 @@ class VllmShapes implements ServerShapes {
     if (this.#model === '' && names.length > 0) this.#model = names[0]!
     const listed = models.find(({ id }) => id === this.#model)
     if (listed === undefined) {
-      throw new InputError(`${subject}, model`, show(this.#model), `one that it serves: ${names.join(', ')}`)
+      throw new InputError(`${subject}, model`, show(this.#model), `one of its models: ${names.join(', ')}`)
     }
     const { max_model_len: room } = listed
     return { context: typeof room === 'number' ? room : null, logprobs: await this.#readKind(subject) }
@@ -60,7 +60,7 @@ class VllmShapes implements ServerShapes {
 
   async #readKind(subject: string): Promise<LogprobKind | null> {
     const said = (await this.#client.askIfThere('/server_info?config_format=json')) ?? {}
-    // vLLM tells its whole configuration, `colonnade serve` this of it.
+    // vLLM reports its whole configuration; `colonnade serve` reports this part.
     const { model_config: config } = (said.vllm_config ?? {}) as { model_config?: { logprobs_mode?: unknown } }
     const mode = said.logprobs_mode ?? config?.logprobs_mode ?? null
     if (mode === null) return null
@@ -79,7 +79,7 @@ class VllmShapes implements ServerShapes {
       '/inference/v1/generate',
       {
         ...{ request_id: id, token_ids: ids, model: this.#model, output_mode: 'tokens', cache_salt: salt },
-        // vLLM's own defaults are not ours: all are named.
+        // vLLM's defaults differ from ours, so every parameter is given.
         sampling_params: {
           ...{ temperature, top_p: topP, top_k: topK, min_p: minP, max_tokens: maxTokens, seed, stop },
           ...{ n: 1, logprobs: 0, repetition_penalty: 1, min_tokens: 0 },
@@ -90,7 +90,9 @@ class VllmShapes implements ServerShapes {
       signal,
     )
     if (answer.output_mode !== 'tokens') {
-      throw new Error(`answer, output_mode: got ${show(answer.output_mode)}, expected "tokens": a server that knows it`)
+      throw new Error(
+        `answer, output_mode: got ${show(answer.output_mode)}, expected "tokens" from a server that supports it`,
+      )
     }
     const { request_id: named = null, prompt_token_ids: told = null } = answer
     const isOwn = named === null || String(named).endsWith(id)
@@ -117,7 +119,7 @@ class VllmShapes implements ServerShapes {
   }
 
   async deliver({ path, label, isAdapter }: DeliveredFolder): Promise<void> {
-    await this.#client.tell('/pause?mode=keep', {}) // Turns under way wait, and go on with the new weights.
+    await this.#client.tell('/pause?mode=keep', {}) // Open turns wait, then continue with the new weights.
     try {
       if (isAdapter) await this.#takeAdapter(path, label)
       else await this.#takeModel(path, label)
@@ -130,13 +132,13 @@ class VllmShapes implements ServerShapes {
   async #takeModel(path: string, label: string): Promise<void> {
     const start = () => this.#client.tell('/start_weight_update', {})
     const finish = () => this.#client.tell('/finish_weight_update', {})
-    // An update that failed may be under way still, where its end was refused as well.
+    // An earlier update may be unfinished because its end was refused too.
     await start().catch((error) => finish().then(start, () => Promise.reject(error)))
     try {
       await this.#client.tell('/update_weights', { update_info: { path } })
       await this.#client.tell('/finish_weight_update', { weight_version: label })
     } catch (error) {
-      // Else the server would refuse the next update.
+      // Without this, the server would refuse the next update.
       throw await bothErrors(error as Error, finish)
     }
   }

@@ -1,9 +1,9 @@
 /**
- * The protocol of Tinker, a training service, over HTTP: sessions that are kept alive by heartbeats, models whose requests
- * have numbers, and futures. A heavy request is answered at once by the name of a future, which is then asked for until it is done.
+ * The HTTP protocol of Tinker, a training service: sessions with heartbeats, models with numbered requests, and futures. A long
+ * request returns a future at once, which the client polls until it is done.
  *
- * A service that publishes the schema of its requests (`/openapi.json`, as servers on FastAPI do) is held to it: what it would leave
- * out without a word is known before it is sent. One that publishes none is taken to know the whole protocol.
+ * If a service publishes its request schema (`/openapi.json`, as FastAPI servers do), the client checks fields against it, because
+ * the service would silently ignore unknown ones. Without a schema, the service is assumed to support the whole protocol.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { namedVariable } from '../../base/environment-variables.ts'
@@ -14,14 +14,14 @@ import { choice, integer, number, text } from '../../base/settings.ts'
 import { VERSION } from '../../base/version.ts'
 import { answerReader, encodeRequest, PROTOBUF } from './tinker-codec.ts'
 
-/** How a service is reached; of its engine and of its training backend. */
+/** Settings of the service, shared by its engine and its training backend. */
 export const tinkerSettings = {
   url: text('', 'address of the service, like http://127.0.0.1:8000'),
   apiKeyVariable: text('', 'name of the environment variable that has the key; no file contains the key itself'),
   codec: choice(
     'json',
     ['json', 'protobuf'],
-    'encoding of passes, and of answers to passes and samples; Tinker itself uses protobuf, self-hosted servers JSON',
+    'encoding of passes and of answers to passes and samples; Tinker uses protobuf, self-hosted servers JSON',
   ),
   deadline: number(600, 'seconds after which a request counts as failed', { above: 0, below: 2 ** 31 / 1000 }),
   retries: integer(3, 'retries of a temporarily refused request, with the same number', {
@@ -29,7 +29,7 @@ export const tinkerSettings = {
   }),
 }
 
-/** What `tinkerSettings` come to. */
+/** Values of `tinkerSettings`. */
 export interface TinkerAddress {
   readonly url: string
   readonly apiKeyVariable: string
@@ -38,55 +38,53 @@ export interface TinkerAddress {
   readonly retries: number
 }
 
-/** What a service can do, as it says. */
+/** Capabilities of a service. */
 export interface TinkerService {
-  /** Names of base models. */
   readonly models: readonly string[]
-  /** Losses that it takes by name. */
+  /** Losses that it accepts by name. */
   readonly losses: readonly string[]
-  /** Whether it brings gradients down to a norm. */
+  /** Whether it clips gradients to a norm. */
   readonly clipsGradients: boolean
-  /** Whether a request that is made again under its number is done once. */
+  /** Whether a repeated request with the same number runs only once. */
   readonly numbersRequests: boolean
-  /** Whether weights can be loaded without the optimizer's state. */
   readonly loadsWeightsAlone: boolean
-  /** Datums of a request, and bytes of its body, at most. */
+  /** Maximum datums per request and maximum bytes of its body. */
   readonly chunk: { readonly datums: number; readonly bytes: number }
 }
 
-/** The losses of the protocol that a loss of ours can be. */
+/** The protocol's losses that a loss of this library can map to. */
 const PROTOCOL_LOSSES = ['cross_entropy', 'importance_sampling', 'ppo']
 const CHUNK = { datums: 1024, bytes: 5_000_000 }
 const HEARTBEAT_MS = 10_000
-/** Seconds that a service may take to answer whether a future is done. */
+/** Seconds that a service may hold a poll of a future. */
 const POLL_SECONDS = 45
-/** Seconds after which a service is asked again that waits to be paid. */
+/** Milliseconds between polls of a service that waits for payment. */
 const BILLING_MS = 5000
 
-/** How often a service may send on who asks for a file. */
+/** Maximum redirects of a file download. */
 const HOPS_MAX = 5
 
-/** What a status means, beside the service's words. */
+/** Explanations of status codes, added to the service's message. */
 const MEANINGS: Readonly<Record<number, string>> = {
-  401: 'the API key is missing or not known',
-  402: 'the service waits to be paid',
-  404: 'it has no such model, session, checkpoint or future',
+  401: 'the API key is missing or unknown',
+  402: 'the service waits for payment',
+  404: 'the service has no such model, session, checkpoint or future',
   409: 'another request was made under the same number or name',
-  410: 'the answer was not asked for in time, and is gone',
-  415: 'it takes passes in another form: codec=protobuf, or codec=json',
+  410: 'the answer expired before it was requested',
+  415: 'the service uses another encoding of passes: try codec=protobuf or codec=json',
   429: 'too many requests',
 }
 
-/** The key that a variable of the environment has. @throws InputError where it is not set. */
+/** Returns the API key in an environment variable. @throws InputError if it is not set. */
 function keyOf(variable: string): string {
   const key = variable === '' ? '' : namedVariable(variable)
   if (key !== undefined) return key
   throw new InputError('tinker.apiKeyVariable', `${variable}, which is not set`, 'the name of an environment variable')
 }
 
-/** Asks one service, in a session of its own that begins with the first call that needs one. */
+/** A client of one service. Its session starts with the first call that needs one. */
 export class TinkerClient {
-  /** Without an end slash. */
+  /** Without a trailing slash. */
   readonly url: string
   readonly #deadline: number
   readonly #retries: number
@@ -98,10 +96,10 @@ export class TinkerClient {
   #service: Promise<TinkerService> | null = null
   #session: Promise<string> | null = null
   #heart: NodeJS.Timeout | null = null
-  /** Why the session is no longer there. */
+  /** Why the session ended. */
   #lost: string | null = null
 
-  /** @throws InputError for an address that is none, and an environment variable that is not set. */
+  /** @throws InputError for an invalid address and an environment variable that is not set. */
   constructor({ url, apiKeyVariable, codec, deadline, retries }: TinkerAddress) {
     const key = keyOf(apiKeyVariable)
     const options = { deadline, retries, apiKey: key, apiKeyHeader: 'x-api-key' }
@@ -115,16 +113,16 @@ export class TinkerClient {
     this.#codec = codec
   }
 
-  /** What the service can do; asked once. */
+  /** Capabilities of the service, requested once. */
   service(): Promise<TinkerService> {
     this.#service ??= this.#describe().catch((error) => {
-      this.#service = null // It may come up later.
+      this.#service = null // Allows a retry when the service starts later.
       throw error
     })
     return this.#service
   }
 
-  /** The session's name. From now on the service is told every ten seconds that it is still needed. */
+  /** Returns the session's id and starts heartbeats, one every ten seconds. */
   session(): Promise<string> {
     this.#session ??= this.#begin().catch((error) => {
       this.#session = null
@@ -133,20 +131,20 @@ export class TinkerClient {
     return this.#session
   }
 
-  /** Posts a request that is answered at once. @throws AnswerError with the service's words. */
+  /** Posts a request that is answered at once. @throws AnswerError with the service's message. */
   async ask(path: string, body: object, signal?: AbortSignal): Promise<Record<string, unknown>> {
     return explained(this.#again.ask(`/api/v1/${path}`, body, signal))
   }
 
   /**
-   * Posts a request for a future, and waits until it is done. One that `isRepeatable` may be made again where nobody knows whether it
-   * arrived. @throws AnswerError with the service's words, and where it is not done in time.
+   * Posts a request for a future and waits until it is done. If `isRepeatable`, the request is repeated when its arrival is uncertain.
+   * @throws AnswerError with the service's message, and after the deadline.
    */
   async run(path: string, body: object, isRepeatable: boolean, signal?: AbortSignal): Promise<Record<string, unknown>> {
     return (await this.submit(path, body, isRepeatable, signal))()
   }
 
-  /** Posts a request for a future; settles when the service has it, with what waits until it is done. */
+  /** Posts a request for a future. Settles when the service has accepted it, with a function that waits until it is done. */
   async submit(
     path: string,
     body: object,
@@ -165,13 +163,13 @@ export class TinkerClient {
     return () => this.#wait(path, id, until, signal)
   }
 
-  /** Gets a file of the service. @throws AnswerError where there is none. */
+  /** Downloads a file of the service. @throws AnswerError if there is none. */
   async download(path: string): Promise<Uint8Array> {
     const where = `${this.url}/api/v1/${path}`
     return this.#again.retry(() => this.#fetchFile(where))
   }
 
-  /** Ends the heartbeats: the service ends the session when it misses them. */
+  /** Stops the heartbeats; the service then ends the session. */
   close(): void {
     if (this.#heart !== null) clearInterval(this.#heart)
     this.#heart = null
@@ -181,7 +179,7 @@ export class TinkerClient {
     const signal = AbortSignal.timeout(Math.ceil(1000 * this.#deadline))
     const headers: Record<string, string> = this.#key === '' ? {} : { 'x-api-key': this.#key }
     try {
-      // The service says where its files are. A key is sent no further than to the service itself.
+      // The service redirects to its files. The key is sent only to the service itself.
       let [at, hops] = [where, 0]
       let answer = await requestHttp(at, { method: 'GET', headers, signal })
       for (; isSentOn(answer) && hops < HOPS_MAX; hops++) {
@@ -203,7 +201,7 @@ export class TinkerClient {
     const { supported_models: listed } = await explained(this.#again.ask('/api/v1/get_server_capabilities', null))
     if (!Array.isArray(listed)) {
       const got = `supported_models ${show(listed)}`
-      throw new AnswerError(`${this.url}: got ${got}, expected a list: a service of Tinker's protocol`, 200, false)
+      throw new AnswerError(`${this.url}: got ${got}, expected a list, as in Tinker's protocol`, 200, false)
     }
     const { fwdbwd_max_chunk_len: datums, fwdbwd_max_chunk_bytes_count: bytes } = await this.ask('client/config', {
       sdk_version: VERSION,
@@ -227,7 +225,7 @@ export class TinkerClient {
     }
   }
 
-  /** The schemas that the service publishes, by name; null where it publishes none. */
+  /** The published schemas by name; null if there are none. */
   async #schema(): Promise<Readonly<Record<string, Schema>> | null> {
     const published = await this.#again.ask('/openapi.json', null).catch((error: unknown) => {
       if (error instanceof AnswerError && error.status !== 0) return {} as Record<string, unknown>
@@ -250,9 +248,9 @@ export class TinkerClient {
     try {
       await this.#once.ask('/api/v1/session_heartbeat', { session_id: id, type: 'session_heartbeat' })
     } catch (error) {
-      // One that is missed does no harm; a session that is gone has taken its models along.
+      // A missed heartbeat is harmless. The end of a session also removes its models.
       if (error instanceof AnswerError && (error.status === 404 || error.status === 410)) {
-        this.#lost = `session ${id} is gone: the service heard nothing of it for too long`
+        this.#lost = `session ${id} is gone: the service received no heartbeat for too long`
         this.close()
       }
     }
@@ -275,7 +273,7 @@ export class TinkerClient {
       } catch (error) {
         if (!(error instanceof AnswerError) || signal?.aborted) throw error
         const { status, mayPass } = error
-        if (status === 408 || (status === 0 && !mayPass)) continue // It takes longer than one answer may.
+        if (status === 408 || (status === 0 && !mayPass)) continue // The future takes longer than one poll.
         if (status === 402) await after(BILLING_MS, signal)
         else if (!mayPass || ++broken > this.#retries) throw withMeaning(error, where)
         else await after(100 * 2 ** broken, signal)
@@ -318,7 +316,7 @@ function isSize(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0
 }
 
-/** The answer, or the error with what its status means. */
+/** Returns the answer, or adds the explanation of its status to the error. */
 async function explained<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer
@@ -333,7 +331,7 @@ function withMeaning({ message, status, mayPass }: AnswerError, where: string): 
   return new AnswerError(where === '' ? told : `${where}: ${told}`, status, mayPass)
 }
 
-/** Waits, unless the signal ends it. */
+/** Waits; the signal ends the wait early. */
 async function after(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   await wait(milliseconds, undefined, signal ? { signal } : {}).catch((cause) => {
     throw signal?.reason ?? cause

@@ -1,6 +1,6 @@
 /**
- * Tinker's passes and samples as protocol buffers, for services that take no JSON there: field numbers are those of the SDK's 0.38.
- * Either way the rest of the house sees the objects that JSON would be.
+ * Tinker's passes and samples as protocol buffers, for services that do not accept JSON there. Field numbers are from SDK 0.38. Callers
+ * see the same objects as with JSON.
  */
 import {
   bytesField,
@@ -13,12 +13,12 @@ import {
   varint,
 } from '../../base/files/protobuf.ts'
 
-/** The media type that such bodies have. */
+/** Media type of protocol-buffer bodies. */
 export const PROTOBUF = 'application/x-protobuf'
 
-/** A request as it is posted. */
+/** An encoded request. */
 export interface EncodedRequest {
-  /** Where: a forward pass is a `forward_backward` that is told so. */
+  /** The path: a forward pass is a `forward_backward` with a flag. */
   readonly path: string
   readonly bytes: Uint8Array
 }
@@ -40,10 +40,10 @@ interface PassInput {
 
 const DType = { float32: 1, int64: 2, int32: 3, bfloat16: 4 } as const
 
-/** What stops a sequence, by its number. */
+/** Stop reasons by number. */
 const STOP_REASONS = ['stop', 'length']
 
-/** A request in protocol buffers; null for those that travel as JSON always. */
+/** Encodes a request; null for requests that are always JSON. */
 export function encodeRequest(path: string, body: object): EncodedRequest | null {
   if (path !== 'forward' && path !== 'forward_backward') return null
   const { model_id, seq_id, ...inputs } = body as { model_id: string; seq_id?: number } & Record<string, unknown>
@@ -61,7 +61,7 @@ export function encodeRequest(path: string, body: object): EncodedRequest | null
       ]),
     ),
     textField(4, loss_fn),
-    // Servers of before know numbers alone; those of today read the second map.
+    // Older services read only numbers; current ones read the second map.
     ...mapFields(5, numbers as Record<string, number>, (value) => doubleField(2, value)),
     wholeField(6, path === 'forward' ? 1 : 0),
     ...mapFields(7, loss_fn_config, (value) =>
@@ -71,17 +71,17 @@ export function encodeRequest(path: string, body: object): EncodedRequest | null
   return { path: 'forward_backward', bytes }
 }
 
-/** A text, which is not written where it is empty. */
+/** A text field, omitted if empty. */
 function textField(number: number, value: string): Field {
   return value === '' ? [] : bytesField(number, value)
 }
 
-/** A whole number, which is not written where it is 0. */
+/** A whole-number field, omitted if 0. */
 function wholeField(number: number, value: number): Field {
   return value === 0 ? [] : numberField(number, value)
 }
 
-/** What a future of this request answers in protocol buffers, as JSON would be; null for those that answer JSON always. */
+/** Returns the decoder of this request's result; null for results that are always JSON. */
 export function answerReader(path: string): ((bytes: Uint8Array) => Record<string, unknown>) | null {
   if (path === 'forward' || path === 'forward_backward') return readPass
   return path === 'asample' ? readSampled : null
@@ -96,7 +96,7 @@ function readPass(bytes: Uint8Array): Record<string, unknown> {
   }
 }
 
-/** The datums of a record: of each field that part which its offsets (in bytes) give to the datum. */
+/** Splits a record into datums, by the byte offsets of each field. */
 function readRecord(record: ProtoReader): Record<string, Tensor>[] {
   const datums: Record<string, Tensor>[] = []
   for (const [name, entry] of record.entries(2)) {
@@ -109,7 +109,7 @@ function readRecord(record: ProtoReader): Record<string, Tensor>[] {
     for (const [i, to] of offsets.slice(1).entries()) {
       const from = offsets[i]!
       if (!(from >= 0 && from <= to && to <= values.length)) {
-        throw new Error(`got ${name} from byte ${from} to ${to}, expected a part of its ${values.length} bytes`)
+        throw new Error(`got ${name} from byte ${from} to ${to}, expected a range within its ${values.length} bytes`)
       }
       const data = readNumbers(values.subarray(from, to), field.number(3))
       const dtype = field.number(3) === DType.int64 ? 'int64' : 'float32'
@@ -139,20 +139,20 @@ function tensorFields({ data, dtype, shape }: Tensor): Field[] {
   ]
 }
 
-/** @throws Error for a type of numbers that is none, and a part of a number. */
+/** @throws Error for an unknown type and for a partial number at the end. */
 function readNumbers(bytes: Uint8Array, type: number): number[] {
   if (type === DType.float32) return Array.from(new Float32Array(aligned(bytes, 4)))
   if (type === DType.int32) return Array.from(new Int32Array(aligned(bytes, 4)))
   if (type === DType.int64) return Array.from(new BigInt64Array(aligned(bytes, 8)), Number)
-  if (type !== DType.bfloat16) throw new Error(`got numbers of type ${type}, expected one from 1 to 4`)
-  // The upper half of a float of 32 bits.
+  if (type !== DType.bfloat16) throw new Error(`got numbers of type ${type}, expected a type from 1 to 4`)
+  // bfloat16 is the upper half of a 32-bit float.
   const halves = new Uint16Array(aligned(bytes, 2))
   return Array.from(new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer))
 }
 
-/** A copy of its own, since views begin where their numbers' size lets them. */
+/** A copy, since typed-array views require aligned offsets. */
 function aligned(bytes: Uint8Array, size: number): ArrayBuffer {
-  if (bytes.length % size !== 0) throw new Error(`got ${bytes.length} bytes, expected numbers of ${size}`)
+  if (bytes.length % size !== 0) throw new Error(`got ${bytes.length} bytes, expected a multiple of ${size}`)
   return Uint8Array.from(bytes).buffer
 }
 

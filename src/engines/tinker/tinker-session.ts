@@ -1,11 +1,8 @@
-/**
- * A sampling session of a service of Tinker's protocol: it samples by weights that were kept for who samples, under the name that they
- * were kept by.
- */
+/** A sampling session of a Tinker service. It samples with weights that were saved for sampling under a name. */
 import { InputError, show } from '../../base/errors.ts'
 import type { TinkerClient } from './tinker-client.ts'
 
-/** How tokens are drawn: temperature 0 takes the most probable token, top-k −1 leaves all. */
+/** Sampling parameters: temperature 0 chooses the most probable token, top-k −1 keeps all tokens. */
 export interface TinkerDrawing {
   readonly max_tokens: number
   readonly temperature: number
@@ -16,19 +13,19 @@ export interface TinkerDrawing {
   readonly stop: readonly number[]
 }
 
-/** An answer of the service, checked: log-probabilities in nats, at temperature 1 over the whole vocabulary. */
+/** A checked answer. Log-probabilities are in nats, at temperature 1 over the whole vocabulary. */
 export interface TinkerSample {
   readonly tokens: readonly { readonly token: number; readonly logprob: number }[]
   readonly reason: unknown
 }
 
-/** How many sessions each client has opened: their numbers at the service. */
+/** Number of sessions that each client has opened; the service numbers them. */
 const opened = new WeakMap<TinkerClient, number>()
 
 export class TinkerSession {
   readonly #client: TinkerClient
   readonly #id: string
-  /** Requests made so far. */
+  /** Number of requests so far. */
   #count = 0
 
   private constructor(client: TinkerClient, id: string) {
@@ -36,7 +33,7 @@ export class TinkerSession {
     this.#id = id
   }
 
-  /** @throws AnswerError where the service has no such weights, and InputError where it names no session. */
+  /** @throws AnswerError if the service has no such weights, InputError if it returns no session id. */
   static async open(client: TinkerClient, servicePath: string): Promise<TinkerSession> {
     const sessionId = await client.session()
     const number = opened.get(client) ?? 0
@@ -50,7 +47,7 @@ export class TinkerSession {
     throw new InputError(`service ${client.url}, ${servicePath}`, `session ${show(id)}`, expected)
   }
 
-  /** The tokens that the service chooses behind these. @throws Error for an answer that it cannot have chosen. */
+  /** Samples tokens after the given ids. @throws Error for an invalid answer. */
   async sample(
     tokens: readonly number[],
     drawing: TinkerDrawing,
@@ -72,7 +69,7 @@ export class TinkerSession {
   }
 }
 
-/** What an answer says, or throws where it cannot be what the service chose. */
+/** Reads and checks an answer. @throws Error with the invalid field. */
 function readSample({ sequences }: Record<string, unknown>, vocabularySize: number): TinkerSample {
   const wrong = (what: string, got: unknown, expected: string) =>
     new Error(`answer, ${what}: got ${show(got)}, expected ${expected}`)

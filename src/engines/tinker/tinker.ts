@@ -1,11 +1,10 @@
 /**
- * An engine that is a service of Tinker's protocol. It takes no weights: those that its training backend has kept for who samples have
- * a name there, and each of them a sampling session. A turn is asked for whole, from the session of the weights that were delivered
- * last when it began.
+ * An engine that samples at a Tinker service. It takes no weights: the training backend saves them at the service under a name, and each
+ * name gets a sampling session. A turn is one request to the session of the weights that were newest when it began.
  *
- * Weights are not used before the service's log-probabilities of the most probable tokens after a fixed prompt are those of the weights
- * in this process. So another base model, another scale of the adapter, or older weights under a new name are found out. Before anything
- * is learned from what a session chose, it is asked the same again: so nothing is learned from other weights under its name.
+ * New weights are used only after the service's log-probabilities of the most probable tokens after a fixed prompt equal those of the
+ * weights in this process. This detects another base model, another adapter scale, or old weights under a new name. The probe is
+ * repeated before learning from a session's tokens, which detects other weights under the same name.
  */
 import { type DefinitionRecord, defineFactory } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -30,17 +29,17 @@ const settings = {
   tolerance: number(1e-4, "largest error of the service's log-probabilities after a delivery, in nats", { above: 0 }),
 }
 
-/** What `tinkerEngine` is told. */
+/** Options of `tinkerEngine`. */
 export type TinkerEngineOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine of the service that trains: of the backend `tinkerBackend` at the same address. Its log-probabilities are at temperature 1
- * over the whole vocabulary, whatever tokens are drawn by.
- * @throws InputError for settings that are unknown or out of range.
+ * An engine that samples at the training service of the backend `tinkerBackend` at the same address. Its log-probabilities are always
+ * at temperature 1 over the whole vocabulary.
+ * @throws InputError for unknown settings and settings out of range.
  * @example createWorld({ environment, policy, engine: tinkerEngine({ url: 'http://127.0.0.1:8000' }) })
  */
 export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, (given): EngineDefinition => {
-  void new TinkerClient(given) // Refuses what can be no address.
+  void new TinkerClient(given) // Rejects an invalid address.
   const definition = defineEngine('tinker', (context) => {
     const sampler = new TinkerSampler(given, context)
     return {
@@ -58,7 +57,7 @@ export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, 
   }
 }) satisfies (options?: TinkerEngineOptions) => EngineDefinition & DefinitionRecord
 
-/** Weights that were delivered: their session, and what it said of the probe then. */
+/** Delivered weights: their session, and its answer to the probe at delivery. */
 interface Delivered {
   readonly session: TinkerSession
   readonly version: number
@@ -70,11 +69,11 @@ class TinkerSampler {
   readonly #context: EngineContext
   readonly #tolerance: number
   readonly #subject: string
-  /** The weights that were delivered last; null before the first, and where they are not used any more. */
+  /** The weights in use; null before the first delivery and after a failed proof. */
   #delivered: Delivered | null = null
-  /** Those by which tokens were chosen since they were last held to what they said. */
+  /** Weights that have generated tokens since their last proof. */
   readonly #unproved = new Set<Delivered>()
-  /** Why nothing is sampled before there are other weights; null where something is. */
+  /** Why sampling waits for other weights; null if it does not. */
   #distrust: string | null = null
   readonly #words = new Uint32Array(4)
 
@@ -84,10 +83,10 @@ class TinkerSampler {
     this.#tolerance = given.tolerance
     this.#subject = `engine tinker at ${this.#client.url}`
     const { minP } = context.sampling
-    if (minP > 0) throw new InputError(`${this.#subject}, minP`, String(minP), '0: the service has none')
+    if (minP > 0) throw new InputError(`${this.#subject}, minP`, String(minP), '0: the service does not support it')
   }
 
-  /** Asks for a turn, and adds what came of it. What the service does wrong is the turn's failure. */
+  /** Requests a turn and adds its tokens. A service error fails the turn. */
   async generate(turn: OpenTurn): Promise<void> {
     const { request, signal } = turn
     const delivered = this.#delivered
@@ -97,21 +96,21 @@ class TinkerSampler {
     const drawing = { max_tokens: maxTokens, temperature, top_k: topK === 0 ? -1 : topK, top_p: topP }
     const { session, version } = delivered
     const said = await this.#ask(session, Array.from(ids), { ...drawing, seed: this.#seedOf(key) }, signal)
-    if (this.#distrust !== null) throw new Error(this.#distrust) // It has lost its weights since it was asked.
+    if (this.#distrust !== null) throw new Error(this.#distrust) // The proof was lost during the request.
     this.#unproved.add(delivered)
     for (const { token, logprob } of said.tokens) turn.add(token, logprob, [], version)
     if (!turn.isOpen) return
     const { tokens, reason } = said
     if (reason === 'stop') turn.end('stop')
-    else turn.fail(`${tokens.length} tokens of ${maxTokens}, and ${show(reason)} as the reason`)
+    else turn.fail(`stop reason ${show(reason)} after ${tokens.length} of ${maxTokens} tokens`)
   }
 
-  /** Samples from these weights from now on. @throws InputError where the service has not them. */
+  /** Samples from these weights from now on. @throws InputError if the service does not have them. */
   async deliver({ version, servicePath }: WeightsDelivery): Promise<number> {
     const subject = `weights of ${this.#subject}`
     if (servicePath === undefined) {
-      const expected = 'those of the backend tinker of the same service, which takes no weights of others'
-      throw new InputError(subject, 'weights that no service holds', expected)
+      const expected = 'weights of backend tinker at the same service'
+      throw new InputError(subject, 'weights that are not at the service', expected)
     }
     const session = await TinkerSession.open(this.#client, servicePath)
     this.#delivered = { session, version, probe: await this.#prove(subject, session, version) }
@@ -120,18 +119,18 @@ class TinkerSampler {
   }
 
   /**
-   * Holds each session that has chosen tokens since the last call to what it said of the probe when its weights were delivered.
-   * @throws InputError where one says something else, or nothing.
+   * Repeats the probe of each session that has generated tokens since the last call and compares it with the one at delivery.
+   * @throws InputError if an answer differs or is missing.
    */
   async prove(): Promise<boolean> {
     const all = [...this.#unproved]
-    this.#unproved.clear() // Of what they choose from now on nothing is known.
+    this.#unproved.clear() // Tokens generated from now on need a new proof.
     for (const { session, version, probe } of all) {
       const subject = `weights of ${this.#subject}`
       try {
         const most = probeDistance(probe, await this.#probe(session))
         if (most <= this.#tolerance) continue
-        const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${version} was delivered`
+        const got = `log-probabilities ${most.toPrecision(3)} nats from those at the delivery of version ${version}`
         throw new InputError(subject, got, `at most ${this.#tolerance}: later samples may come from other weights`)
       } catch (error) {
         this.#delivered = null
@@ -146,23 +145,23 @@ class TinkerSampler {
     this.#client.close()
   }
 
-  /** What the service says of the most probable tokens after a fixed prompt. */
+  /** Requests the most probable tokens after the fixed prompt. */
   async #probe(session: TinkerSession): Promise<readonly ProbedToken[]> {
     const prompt = probePrompt(this.#context.model.shape.vocabularySize)
     const drawing = { max_tokens: PROBE_TOKENS, temperature: 0, top_k: -1, top_p: 1, seed: 0 }
     return (await this.#ask(session, prompt, drawing)).tokens
   }
 
-  /** Holds that to the learner's own log-probabilities, and returns it. */
+  /** Returns the probe after comparing it with the learner's log-probabilities. */
   async #prove(subject: string, session: TinkerSession, version: number): Promise<readonly ProbedToken[]> {
     const said = await this.#probe(session)
     const most = learnerDistance(this.#context, said)
     if (most <= this.#tolerance) return said
-    const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
+    const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, at version ${version}`
     throw new InputError(subject, got, `at most ${this.#tolerance}`)
   }
 
-  /** The tokens that the service chose, checked. */
+  /** Requests tokens and checks the answer. */
   #ask(
     session: TinkerSession,
     tokens: readonly number[],
@@ -170,12 +169,12 @@ class TinkerSampler {
     signal?: AbortSignal,
   ): Promise<TinkerSample> {
     const { tokenizer, model } = this.#context
-    // Texts that end a turn are looked for here: the service takes ids or texts.
+    // Stop strings are matched here: the service accepts either ids or texts.
     const whole = { ...drawing, stop: [...tokenizer.endIds] }
     return session.sample(tokens, whole, model.shape.vocabularySize, signal)
   }
 
-  /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */
+  /** A hash of a turn's key. Turns have distinct seeds; a turn that is submitted again has the same seed. */
   #seedOf([group, member, tokensBefore]: TurnRequest['key']): number {
     const { key0, key1 } = this.#context.random
     philox4x32(this.#words, group, member, tokensBefore, 0, key0, key1)
@@ -183,5 +182,5 @@ class TinkerSampler {
   }
 }
 
-/** The most probable token, at temperature 1 over all of them. */
+/** The most probable token, with log-probabilities at temperature 1 over the whole vocabulary. */
 const GREEDY = { temperature: 0, topK: 0, topP: 1 }

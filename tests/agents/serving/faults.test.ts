@@ -317,7 +317,7 @@ test('weights that are refused, not applied or lost again are found at the lates
   change()
   next(null, null, 'not-applied') // Behind the probe of what it had, and the pause.
   await expect(deliver(3)).rejects.toThrow(
-    /log-probabilities \S+ nats from the learner's, of version 3, expected at most/,
+    /log-probabilities \S+ nats from the learner's, at version 3, expected at most/,
   )
   next()
   await deliver(4)
@@ -328,7 +328,7 @@ test('weights that are refused, not applied or lost again are found at the lates
   await deliver(5)
   next('old-weights') // Its own first probe finds it.
   change()
-  await expect(deliver(6)).rejects.toThrow(/nats from what they were when version 5 was delivered/)
+  await expect(deliver(6)).rejects.toThrow(/nats from those at the delivery of version 5/)
 })
 
 test('weights that are lost under their name between two answers end the training before it learns from either', {
@@ -351,7 +351,7 @@ test('weights that are lost under their name between two answers end the trainin
   const before = weights.slice()
   schedule.push(...new Array(server.faultRecords!().length + 1).fill(null), 'old-weights')
   await expect(updates.next()).rejects.toThrow(
-    /log-probabilities \S+ nats from what they were when version 1 was delivered, expected at most 0.0001: what it chose/,
+    /log-probabilities \S+ nats from those at the delivery of version 1, expected at most 0.0001: what it chose/,
   )
   expect(server.faultRecords!().map(({ fault }) => fault)).toContain('old-weights')
   expect(weights).toEqual(before)

@@ -279,7 +279,7 @@ describe('with maxStaleness', () => {
       expect(rl({ loss, maxStaleness: 1, lossSettings: { klCoef } }).settings.maxStaleness).toBe(1)
     }
     expect(() => rl({ loss: 'rloo', maxStaleness: 2 })).toThrow(
-      'rl.maxStaleness: got 2, with loss rloo, whose ratio is not clipped, expected a loss that is clipped, a correction of it, or rl.staleLoss any',
+      'rl.maxStaleness: got 2, with loss rloo, whose ratio is not clipped, expected a clipped loss, a correction, or rl.staleLoss any',
     )
     expect(() => rl({ maxStaleness: 1, lossSettings: { clipHigh: null } })).toThrow('whose ratio is not clipped')
     expect(rl({ loss: 'rloo', staleLoss: 'any', maxStaleness: 1 }).id).toBe('rl')

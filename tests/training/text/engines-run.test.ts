@@ -30,7 +30,7 @@ describe('a run on servers', () => {
     expect([await versionOf(a), await versionOf(b)]).toEqual(['3', '3'])
     const log = readFileSync(join(out, 'run.log'), 'utf8')
     expect(log).toMatch(
-      /engine member 3 of 3 \(vllm\) is not used before .*: weights of engine vllm at http:\/\/127.0.0.1:1/,
+      /engine member 3 of 3 \(vllm\) is excluded until .*: weights of engine vllm at http:\/\/127.0.0.1:1/,
     )
     const engineOf = () => JSON.parse(readFileSync(join(out, 'config.json'), 'utf8')).settings.engine
     expect(engineOf()).toEqual(servers)
@@ -55,17 +55,17 @@ describe('a run on servers', () => {
       { engine: `vlm:${url}` },
       'engine: got "vlm" (did you mean "vllm"?), expected one of local, vllm, sglang, llama-cpp, openai, tinker',
     )
-    await refused({ engine: `vllm:${url}` }, `engine: got engine vllm at ${url} has no folder to deliver weights by`)
+    await refused({ engine: `vllm:${url}` }, `engine: got engine vllm at ${url} has no folder for weights`)
     await refused(
       { engine: 'vllm:localhost:8000', 'engine.weights': 'w' },
       'url: got "localhost:8000", expected one like http://',
     )
-    await refused({ engine: `llama-cpp:${url}` }, `engine: got engine llama-cpp at ${url} takes no weights over HTTP`)
+    await refused({ engine: `llama-cpp:${url}` }, `engine: got engine llama-cpp at ${url} accepts no weights over HTTP`)
     await refused({ engine: `local,vllm:${url}` }, `engine: got local,vllm:${url}, expected local alone, or others`)
     await refused({ engine: '' }, 'engine: got none, expected at least one, like local')
     await refused(
       { 'engine.weights': 'w' },
-      'engineSettings: got ["weights=w"], expected none: engine local takes none',
+      'engineSettings: got ["weights=w"], expected no settings: engine local has none',
     )
     await refused(
       { engine: `vllm:${url}`, 'engine.wights': 'w' },
@@ -73,7 +73,7 @@ describe('a run on servers', () => {
     )
     const { 'rl.groupSize': _, 'rl.groupsPerUpdate': __, ...sft } = SMALL
     const nothing = { ...sft, mode: 'sft', engine: `vllm:${url}`, 'engine.weights': 'w' }
-    await expect(configureRun('text/reverse', nothing)).rejects.toThrow('none in mode sft, which samples nothing')
+    await expect(configureRun('text/reverse', nothing)).rejects.toThrow('no engine: mode sft samples nothing')
   })
 
   test('whose server is not there ends before it samples, and says why', async () => {
