@@ -41,18 +41,21 @@ export class ParameterList {
   }
 }
 
-/** Declares hidden layers of the given sizes, with `activation`, and a linear head whose weights begin with gain `headGain`. */
+/**
+ * Declares hidden layers of the given sizes, with `activation`, and where there are `numOutputs` a linear head whose weights begin with
+ * gain `headGain`.
+ */
 export function stackShape(
   parameters: ParameterList,
   name: string,
-  sizes: { readonly numInputs: number; readonly hidden: readonly number[]; readonly numOutputs: number },
+  sizes: { readonly numInputs: number; readonly hidden: readonly number[]; readonly numOutputs?: number },
   activation: 'tanh' | 'relu',
-  headGain: number,
+  headGain = 1,
 ): StackShape {
   let { numInputs } = sizes
-  const widths = [...sizes.hidden, sizes.numOutputs]
+  const widths = sizes.numOutputs === undefined ? sizes.hidden : [...sizes.hidden, sizes.numOutputs]
   const layers = widths.map((numOutputs, i) => {
-    const isHead = i === widths.length - 1
+    const isHead = i === sizes.hidden.length
     const layerName = `${name}.${isHead ? 'head' : i}`
     const layer = {
       weight: parameters.add(`${layerName}.weight`, [numInputs, numOutputs]),
@@ -67,28 +70,31 @@ export function stackShape(
   return { layers }
 }
 
-/** Starting weights: orthogonal, biases 0. `key` and the layer's number key them. */
-export function initializeStack(
-  { layers }: StackShape,
+/** Starting weights of stacks one after another: orthogonal, biases 0. `key` and the layer's number key them. */
+export function initializeStacks(
+  stacks: readonly StackShape[],
   views: ParameterViews,
   random: Random,
   key: number,
-  first = 0,
 ): void {
-  for (const [i, { weight, bias, numInputs, numOutputs, gain }] of layers.entries()) {
-    orthogonal(views[weight]!, numInputs, numOutputs, gain, random, key, first + i)
-    views[bias]!.fill(0)
+  for (const [i, layer] of stacks.flatMap(({ layers }) => layers).entries()) {
+    orthogonal(views[layer.weight]!, layer.numInputs, layer.numOutputs, layer.gain, random, key, i)
+    views[layer.bias]!.fill(0)
   }
 }
 
-/** What one thread needs for a block of rows. */
+/** What each layer of a stack gives, for one thread and a block of rows. */
 export function stackPlan({ layers }: StackShape) {
-  const widest = Math.max(...layers.map(({ numInputs, numOutputs }) => Math.max(numInputs, numOutputs)))
+  return Object.fromEntries(
+    layers.map(({ numOutputs }, i) => [`layer${i}`, column('f32', BLOCK_ROWS, numOutputs)] as const),
+  ) satisfies Plan
+}
+
+/** What one thread needs for the gradients of stacks, one stack at a time. */
+export function gradientPlan(stacks: readonly StackShape[]) {
+  const layers = stacks.flatMap((stack) => stack.layers)
+  const widest = Math.max(...layers.map(({ numOutputs }) => numOutputs))
   return {
-    /** What each layer gives. */
-    outputs: Object.fromEntries(
-      layers.map(({ numOutputs }, i) => [`layer${i}`, column('f32', BLOCK_ROWS, numOutputs)] as const),
-    ),
     /** Gradients by two neighboring layers, in turn. */
     dLayer0: column('f32', BLOCK_ROWS, widest),
     dLayer1: column('f32', BLOCK_ROWS, widest),
@@ -97,42 +103,59 @@ export function stackPlan({ layers }: StackShape) {
   } satisfies Plan
 }
 
+/** Where a stack's gradient by its inputs goes, and what came before them. */
+export interface InputGradient {
+  readonly dx: Float32Array
+  /** Whether it is added to what stands there. */
+  readonly accumulate: boolean
+  /** The activation that the inputs came out of; linear where they came out of none. */
+  readonly activation: number
+}
+
 /** Layers at work. */
 export class DenseStack {
   readonly #layers: readonly StackLayer[]
   readonly #weights: ParameterViews
-  readonly #columns: Columns<ReturnType<typeof stackPlan>>
   readonly #outputs: readonly Float32Array[]
+  readonly #columns: Columns<ReturnType<typeof gradientPlan>>
   readonly #kernels: Kernels
 
   constructor(
     { layers }: StackShape,
     weights: ParameterViews,
-    columns: Columns<ReturnType<typeof stackPlan>>,
+    outputs: Columns<ReturnType<typeof stackPlan>>,
+    columns: Columns<ReturnType<typeof gradientPlan>>,
     kernels: Kernels,
   ) {
     this.#layers = layers
     this.#weights = weights
+    this.#outputs = Object.values(outputs)
     this.#columns = columns
-    this.#outputs = Object.values(columns.outputs)
     this.#kernels = kernels
   }
 
-  /** What the last layer gives of rows from … from + count of `x`, ≤ BLOCK_ROWS, from row 0 on; the next call overwrites it. */
-  forward(x: Float32Array, from: number, count: number): Float32Array {
-    const outputs = this.#outputs
-    for (let i = 0; i < this.#layers.length; i++) {
+  /**
+   * What the last layer gives of rows from … from + count of `x`, ≤ BLOCK_ROWS: into `y` from row `yFrom` on, or else into a column
+   * that the next call overwrites.
+   */
+  forward(x: Float32Array, from: number, count: number, y = this.#outputs.at(-1)!, yFrom = 0): Float32Array {
+    const last = this.#layers.length - 1
+    for (let i = 0; i <= last; i++) {
       const { weight, bias, numInputs, numOutputs, activation } = this.#layers[i]!
-      const [w, b] = [this.#weights[weight]!, this.#weights[bias]!]
-      const [input, first] = i === 0 ? [x, from] : [outputs[i - 1]!, 0]
-      this.#kernels.denseForward(outputs[i]!, input, w, b, count, numInputs, numOutputs, activation, 0, first)
+      const w = this.#weights[weight]!
+      const b = this.#weights[bias]!
+      const input = i === 0 ? x : this.#outputs[i - 1]!
+      const first = i === 0 ? from : 0
+      const output = i === last ? y : this.#outputs[i]!
+      const row = i === last ? yFrom : 0
+      this.#kernels.denseForward(output, input, w, b, count, numInputs, numOutputs, activation, row, first)
     }
-    return outputs.at(-1)!
+    return y
   }
 
   /**
-   * From the gradient `dy` by what the last `forward` gave of these rows of `x` to that by the weights, which is added to
-   * `gradient` where that is not null. Returns the gradient by `x`, from row 0 on, where `hasInputs`; the next call overwrites it.
+   * From the gradient `dy` by the sums of the last layer at the last `forward` of these rows of `x` to that by the weights, which is added
+   * to `gradient` where that is not null, and to that by `x` where it is asked for.
    */
   backward(
     dy: Float32Array,
@@ -140,26 +163,37 @@ export class DenseStack {
     from: number,
     count: number,
     gradient: ParameterViews | null,
-    hasInputs = false,
-  ): Float32Array {
+    inputs: InputGradient | null = null,
+  ): void {
     const { dLayer0, dLayer1, transposed } = this.#columns
     let above = dy
     for (let i = this.#layers.length - 1; i >= 0; i--) {
       const { weight, bias, numInputs, numOutputs } = this.#layers[i]!
-      const [input, first] = i === 0 ? [x, from] : [this.#outputs[i - 1]!, 0]
+      const input = i === 0 ? x : this.#outputs[i - 1]!
+      const first = i === 0 ? from : 0
       if (gradient !== null) {
-        const [dWeight, dBias] = [gradient[weight]!, gradient[bias]!]
+        const dWeight = gradient[weight]!
+        const dBias = gradient[bias]!
         this.#kernels.denseBackwardWeights(dWeight, dBias, above, input, count, numInputs, numOutputs, first)
       }
-      if (i === 0 && !hasInputs) break
-      const below = above === dLayer0 ? dLayer1 : dLayer0
+      if (i === 0 && inputs === null) return
       const w = this.#weights[weight]!
-      // Inputs of the first layer came out of no activation.
-      const activation = i === 0 ? Activation.linear : this.#layers[i - 1]!.activation
-      const y = i === 0 ? below : input
-      this.#kernels.denseBackwardInput(below, above, w, transposed, y, count, numInputs, numOutputs, false, activation)
+      const add = i === 0 && inputs!.accumulate
+      const activation = i === 0 ? inputs!.activation : this.#layers[i - 1]!.activation
+      const below = i === 0 ? inputs!.dx : above === dLayer0 ? dLayer1 : dLayer0
+      this.#kernels.denseBackwardInput(
+        below,
+        above,
+        w,
+        transposed,
+        input,
+        count,
+        numInputs,
+        numOutputs,
+        add,
+        activation,
+      )
       above = below
     }
-    return above
   }
 }

@@ -1,11 +1,19 @@
 import { defineFactory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { boolean, choice, sizes } from '../base/settings.ts'
+import { boolean, choice, type SettingValues, sizes } from '../base/settings.ts'
 import { type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import {
+  DenseStack,
+  gradientPlan,
+  initializeStacks,
+  ParameterList,
+  type StackShape,
+  stackPlan,
+  stackShape,
+} from './dense-stack.ts'
 import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
@@ -58,15 +66,8 @@ interface Shape {
   readonly inputs: InputMoments | null
 }
 
-type Parameters = {
-  hidden: readonly number[]
-  activation: 'tanh' | 'relu'
-  dueling: boolean
-  normalizeObservations: boolean
-}
-
 function buildNetwork(
-  { hidden, activation, dueling, normalizeObservations }: Parameters,
+  { hidden, activation, dueling, normalizeObservations }: SettingValues<typeof settings>,
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
@@ -91,7 +92,7 @@ function buildNetwork(
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
       const views = parameters.view(weights)
-      initializeStack(stack, views, random, key)
+      initializeStacks([stack], views, random, key)
       views[exploration]!.fill(1)
       if (inputs !== null) views[inputs.deviation]!.fill(1)
     },
@@ -106,6 +107,7 @@ function workspacePlan({ stack, numActions, numInputs, inputs }: Shape) {
   return {
     inputs: inputsPlan(numInputs, inputs !== null),
     stack: stackPlan(stack),
+    gradients: gradientPlan([stack]),
     values: rows(numActions),
     dOutputs: rows(numOutputs),
     evaluated: { logprob: rows(1), entropy: rows(1), value: rows(1) },
@@ -130,7 +132,7 @@ class QNetwork implements ActionValuePolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
-    this.#stack = new DenseStack(shape.stack, views, workspace.stack, kernels)
+    this.#stack = new DenseStack(shape.stack, views, workspace.stack, workspace.gradients, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
     this.#kernels = kernels

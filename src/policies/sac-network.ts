@@ -1,11 +1,21 @@
 import { defineFactory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { choice, sizes } from '../base/settings.ts'
+import { choice, type SettingValues, sizes } from '../base/settings.ts'
 import { type BoxSpace, type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
+import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import {
+  DenseStack,
+  gradientPlan,
+  type InputGradient,
+  initializeStacks,
+  ParameterList,
+  type StackShape,
+  stackPlan,
+  stackShape,
+} from './dense-stack.ts'
 import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
@@ -53,10 +63,8 @@ interface Shape {
   readonly inputs: InputMoments | null
 }
 
-type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; normalizeObservations: boolean }
-
 function buildNetwork(
-  { hidden, activation, normalizeObservations }: Parameters,
+  { hidden, activation, normalizeObservations }: SettingValues<typeof settings>,
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
@@ -88,8 +96,7 @@ function buildNetwork(
     initialize(weights, random, key) {
       weights.fill(0)
       const views = parameters.view(weights)
-      const numLayers = actor.layers.length
-      for (const [i, stack] of [actor, ...critics].entries()) initializeStack(stack, views, random, key, i * numLayers)
+      initializeStacks([actor, ...critics], views, random, key)
       if (inputs !== null) views[inputs.deviation]!.fill(1)
     },
     bind: (weights, workspace, kernels, random) =>
@@ -103,9 +110,11 @@ function workspacePlan({ actor, critics, observationWidth, actionWidth, inputs }
     inputs: inputsPlan(observationWidth, inputs !== null),
     actor: stackPlan(actor),
     critics: { critic0: stackPlan(critics[0]), critic1: stackPlan(critics[1]) },
+    gradients: gradientPlan([actor, ...critics]),
     /** Actions within ±1, and their observations beside them. */
     unit: rows(actionWidth),
     joined: rows(observationWidth + actionWidth),
+    dJoined: rows(observationWidth + actionWidth),
     normal: rows(actionWidth),
     words: column('u32', 4),
     /** The lesser of the two critics' values. */
@@ -126,6 +135,7 @@ class SacNetwork implements SoftPolicy {
   readonly #inputs: Inputs
   readonly #actor: DenseStack
   readonly #critics: readonly [DenseStack, DenseStack]
+  readonly #dJoined: InputGradient
   readonly #workspace: Workspace
   readonly #kernels: Kernels
   readonly #random: Random
@@ -138,11 +148,13 @@ class SacNetwork implements SoftPolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.observationWidth, shape.inputs, views, workspace.inputs, kernels)
-    this.#actor = new DenseStack(shape.actor, views, workspace.actor, kernels)
+    const { actor, critics, gradients, dJoined } = workspace
+    this.#actor = new DenseStack(shape.actor, views, actor, gradients, kernels)
     this.#critics = [
-      new DenseStack(shape.critics[0], views, workspace.critics.critic0, kernels),
-      new DenseStack(shape.critics[1], views, workspace.critics.critic1, kernels),
+      new DenseStack(shape.critics[0], views, critics.critic0, gradients, kernels),
+      new DenseStack(shape.critics[1], views, critics.critic1, gradients, kernels),
     ]
+    this.#dJoined = { dx: dJoined, accumulate: false, activation: Activation.linear }
     this.#workspace = workspace
     this.#kernels = kernels
     this.#random = random
@@ -230,13 +242,13 @@ class SacNetwork implements SoftPolicy {
     count: number,
     gradient: ParameterViews,
   ): void {
-    const { joined, dLeast, dUnit, dOutputs, unit } = this.#workspace
+    const { joined, dJoined, dLeast, dUnit, dOutputs, unit } = this.#workspace
     const { observationWidth, actionWidth } = this.#shape
     const [one, other] = this.criticValues
     dUnit.fill(0, 0, count * actionWidth)
     for (const critic of [0, 1] as const) {
       for (let i = 0; i < count; i++) dLeast[i] = one[i]! <= other[i]! === (critic === 0) ? -scale : 0
-      const dJoined = this.#critics[critic].backward(dLeast, joined, 0, count, null, true)
+      this.#critics[critic].backward(dLeast, joined, 0, count, null, this.#dJoined)
       for (let i = 0; i < count * actionWidth; i++) {
         const row = Math.floor(i / actionWidth)
         const at = row * (observationWidth + actionWidth) + observationWidth + (i % actionWidth)
