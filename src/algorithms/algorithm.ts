@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../base/clock.ts'
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
-import { checkGiven, InputError, show } from '../base/errors.ts'
+import { checkCount, checkGiven, InputError } from '../base/errors.ts'
 import { checkMetrics, type Metrics } from '../base/metrics.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
@@ -72,11 +72,7 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   const { metrics } = options
   const factory = defineFactory('algorithm', options, (parameters, parts) => {
     const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters, parts)
-    for (const [name, count] of Object.entries({ numSteps, numMinibatches })) {
-      if (!(Number.isSafeInteger(count) && count >= 1)) {
-        throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')
-      }
-    }
+    for (const [name, count] of Object.entries({ numSteps, numMinibatches })) checkCount(`${options.id} ${name}`, count)
     const { takesAdvantages = false, needsTable = false, staleness } = model
     if (staleness !== undefined && staleness.maxStaleness > 0 && staleness.correction !== 'none' && !takesAdvantages) {
       const got = `${staleness.correction} for maxStaleness ${staleness.maxStaleness}, for a learner that accepts no advantages`

@@ -4,12 +4,44 @@
  */
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'
+import { type Metrics, metric } from '../base/metrics.ts'
+import { choice, fraction, number } from '../base/settings.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { NUM_SLOTS } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LearnerContext } from './algorithm.ts'
-import { type OptimizerColumns, type OptimizerSettings, optimizerStep, powersAfter } from './optimizers/optimizer.ts'
+import {
+  type OptimizerColumns,
+  type OptimizerSettings,
+  type optimizerSettings,
+  optimizerStep,
+  powersAfter,
+} from './optimizers/optimizer.ts'
+import { type Schedule, schedules } from './schedule.ts'
+
+/** The settings of gradient descent. */
+export function descentSettings(
+  learningRate: number,
+  learningRateSchedule: Schedule,
+  maxGradNorm: number,
+  optimizer: ReturnType<typeof optimizerSettings>,
+) {
+  const schedule = 'how learningRate falls to 0 over totalSteps; constant: it stays'
+  return {
+    learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
+    learningRateSchedule: choice(learningRateSchedule, schedules, schedule),
+    warmupFraction: fraction(0, 'fraction of totalSteps over which learningRate first rises linearly'),
+    maxGradNorm: number(maxGradNorm, 'global norm to which gradients are clipped', { above: 0 }),
+    ...optimizer,
+  }
+}
+
+/** The metrics of gradient descent. */
+export const descentMetrics = {
+  gradNorm: metric('global norm of the gradient before clipping', 'minibatchMean'),
+  learningRate: metric("the optimizer's step size", 'last'),
+} as const satisfies Metrics
 
 /** Number of parameters from which threads share the optimizer step; below it, the extra synchronization costs more. */
 const SHARED_PARAMETERS = 65_536

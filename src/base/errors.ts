@@ -268,6 +268,13 @@ export function checkGiven<T>(
   throw new InputError(subject, got, expected.length === 0 ? 'an object' : `an object with ${expected.join(', ')}`)
 }
 
+/** Checks a whole number from `least` to `most`. @throws InputError */
+export function checkCount(subject: string, count: unknown, least = 1, most = Number.POSITIVE_INFINITY): void {
+  if (Number.isSafeInteger(count) && (count as number) >= least && (count as number) <= most) return
+  const range = most === Number.POSITIVE_INFINITY ? `≥ ${least}` : `from ${least} to ${most}`
+  throw new InputError(subject, show(count), `a whole number ${range}`)
+}
+
 /** Checks that an object of options has no other keys than these. @throws InputError that names the nearest. */
 export function checkOptions(subject: string, given: object, known: readonly string[]): void {
   checkGiven(`options of ${subject}`, given, [])

@@ -26,6 +26,11 @@ export interface Metric {
   readonly reduction: Reduction
 }
 
+/** Declares a metric; without a unit it is a mere number. */
+export function metric(description: string, reduction: Reduction, unit: string | null = null): Metric {
+  return { unit, description, reduction }
+}
+
 /** A declaration of metrics by name. */
 export type Metrics = Readonly<Record<string, Metric>>
 

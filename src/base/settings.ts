@@ -55,6 +55,11 @@ export function number(initial: number, description: string, range: Range = {}):
   }
 }
 
+/** A number from 0 to 1, like a probability. */
+export function fraction(initial: number, description: string): Setting<number> {
+  return number(initial, description, { min: 0, max: 1 })
+}
+
 /** A whole number. */
 export function integer(initial: number, description: string, range: Range = {}): Setting<number> {
   return {

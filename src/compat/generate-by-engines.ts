@@ -3,7 +3,7 @@
  * `runRlTraining`. Each prompt is one turn. Turns go on while weights are delivered, and each token has the version that chose it.
  */
 import { Batcher, type Generation, type GenerationRequest, whole } from '../agents/serving/batcher.ts'
-import { checkOptions, InputError, show } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { areOfSampling, type Engine } from '../engines/engine.ts'
 import { type Example, isMessage, type Message } from '../environments/text.ts'
 import { promptIds } from '../language/templates/dialogue.ts'
@@ -61,9 +61,7 @@ const turnsOf = new WeakMap<Engine, EngineTurns>()
 export function generateByEngines(backend: OpenBackend, options: EngineGenerationOptions): GenerateFn<EnginePrompt> {
   checkOptions('generateByEngines', options, ['maxTokens', 'stopStrings'])
   const { maxTokens, stopStrings = [] } = options
-  if (!(Number.isSafeInteger(maxTokens) && maxTokens >= 1)) {
-    throw new InputError('maxTokens', show(maxTokens), 'a whole number ≥ 1')
-  }
+  checkCount('maxTokens', maxTokens)
   if (!(backend?.engines?.length > 0)) {
     throw new InputError('backend, engines', show(backend?.engines), 'at least one, given to openTrainingBackend')
   }

@@ -3,7 +3,7 @@
  * policies that are plain functions are run by workers side by side, and their episodes put together. Each collection gives out
  * what is new since the last, in an order that does not depend on who was done first.
  */
-import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import type { LanguageModelDefinition } from '../language/language-model.ts'
@@ -103,15 +103,8 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
       if (typeof value !== 'function') throw new InputError(name, show(value), 'a function that makes one for a worker')
     }
     const { numWorkers = 0, groupSize = 1, maxSteps = 1000, maxEpisodes = 100 } = given
-    for (const [name, value, least] of [
-      ['numWorkers', numWorkers, 0],
-      ['groupSize', groupSize, 1],
-      ['maxSteps', maxSteps, 1],
-      ['maxEpisodes', maxEpisodes, 1],
-    ] as const) {
-      if (Number.isSafeInteger(value) && value >= least) continue
-      throw new InputError(name, show(value), `a whole number ≥ ${least}`)
-    }
+    checkCount('numWorkers', numWorkers, 0)
+    for (const [name, value] of Object.entries({ groupSize, maxSteps, maxEpisodes })) checkCount(name, value)
     const names = [...strategies, ...LANE_ALGORITHMS]
     if (!names.includes(given.algorithm)) throw unknownWord('algorithm', given.algorithm, [...new Set(names)])
     this.#open = () => openSource(from as WorkerFn<E>, second as WorkerFn<CoordinatedPolicy<E>>, given)

@@ -4,7 +4,7 @@
  * delivered or dropped whole, and each one once. Groups are delivered in the order in which their prompts were dealt, whoever is
  * done first. Groups that are more than the batch has room for go into the next one.
  */
-import { checkOptions, InputError, show } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { Admission, type DeliveryOrder, type FailurePolicy, type Ticket } from '../fleet/admission.ts'
 import { type RunningLoop, type SampledGroup, type SavedLoop, startLoop } from '../fleet/loop.ts'
 import { realTime, type Time } from '../fleet/time.ts'
@@ -135,9 +135,7 @@ export class AsyncRolloutManager<P> {
     }
     for (const name of ['rewardFn', 'filterFn'] as const) checkFunction(name, config[name])
     if (!(generateSeconds > 0)) throw new InputError('generateSeconds', show(generateSeconds), 'a number above 0')
-    for (const [name, value] of Object.entries({ batchSize, nSamplesPerPrompt })) {
-      if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
-    }
+    for (const [name, value] of Object.entries({ batchSize, nSamplesPerPrompt })) checkCount(name, value)
     if (!(overSamplingFactor >= 1 && Number.isFinite(overSamplingFactor))) {
       throw new InputError('overSamplingFactor', show(overSamplingFactor), 'a number ≥ 1')
     }

@@ -2,7 +2,7 @@
  * One environment under one policy, step by step, both of them plain functions: what they do becomes turns of an episode buffer.
  * An episode that has not ended goes on in the next collection, and each one that has ended is given out once.
  */
-import { checkOptions, InputError, show } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { realTime, type Time } from '../fleet/time.ts'
 import { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'
 import { answerInTime } from './deadline.ts'
@@ -65,9 +65,7 @@ export class RolloutRunner {
   ) {
     checkOptions('RolloutRunner', options, OPTIONS)
     const { maxSteps = 1000, maxEpisodes = 100, stepSeconds = 60, time = realTime, seed } = options
-    if (!(Number.isSafeInteger(maxSteps) && maxSteps >= 1)) {
-      throw new InputError('maxSteps', show(maxSteps), 'a whole number ≥ 1')
-    }
+    checkCount('maxSteps', maxSteps)
     if (typeof policy !== 'function') throw new InputError('policy', show(policy), 'a function of observations')
     if (typeof strategy?.selectAction !== 'function') {
       throw new InputError('strategy', show(strategy), "one like createStrategy('grpo')")

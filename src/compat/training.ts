@@ -1,6 +1,6 @@
 /** The two training loops of other systems, over a backend: supervised steps, and steps from what a manager generates. */
 import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
-import { checkGiven, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkCount, checkGiven, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { appendText } from '../base/files/files.ts'
 import { deliverWeights, type Engine } from '../engines/engine.ts'
 import { DataBuffer } from '../language/datasets/data-buffer.ts'
@@ -160,7 +160,7 @@ async function learnByHeart(
   checkBackend(backend)
   checkLoop('runSftTraining', config, ['batchSize', 'seed'])
   const { batchSize, seed = 1, logEvery = 100, checkpointEvery = 500 } = config
-  checkCount('batchSize', batchSize, 1)
+  checkCount('batchSize', batchSize)
   if (!Array.isArray(samples) || samples.length === 0) throw new InputError('samples', show(samples), 'at least one')
   const deck = new DataBuffer(samples, seed)
   return loop(backend, { ...config, logEvery, checkpointEvery }, logger, async (rateFactor) => {
@@ -186,7 +186,7 @@ export async function runRlTraining<P>(
   checkBackend(backend)
   checkLoop('runRlTraining', config, ['syncEvery', 'baseline'])
   const { numSteps, syncEvery = 10, baseline, logEvery = 10, checkpointEvery = 100 } = config
-  checkCount('syncEvery', syncEvery, 1)
+  checkCount('syncEvery', syncEvery)
   if (manager?.buffer !== buffer) throw new InputError('buffer', "one that is not the manager's", "the manager's own")
   let version = 0
   await giveWeights(backend, engines, version)
@@ -264,17 +264,12 @@ function checkLoop(subject: string, config: TrainingLoopConfig, keys: readonly s
   checkOptions(subject, config, [...LOOP_KEYS, ...keys])
   const { numSteps, logEvery = 1, checkpointEvery = 0, schedule = 'constant', warmupFraction = 0 } = config
   checkCount('numSteps', numSteps, 0)
-  checkCount('logEvery', logEvery, 1)
+  checkCount('logEvery', logEvery)
   checkCount('checkpointEvery', checkpointEvery, 0)
   if (!schedules.includes(schedule)) throw unknownWord('schedule', schedule, schedules)
   if (!(warmupFraction >= 0 && warmupFraction <= 1)) {
     throw new InputError('warmupFraction', show(warmupFraction), 'a number from 0 to 1')
   }
-}
-
-function checkCount(name: string, value: number, least: number): void {
-  if (Number.isSafeInteger(value) && value >= least) return
-  throw new InputError(name, show(value), `a whole number ≥ ${least}`)
 }
 
 function checkBackend(backend: BatchBackend): void {

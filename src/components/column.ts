@@ -3,7 +3,7 @@
  * `ColumnSpec`; a `Plan` is an object whose leaves are specs. An arena turns a plan into the same object with typed
  * arrays for leaves, so whatever owns columns declares them once and names them once.
  */
-import { InputError, show } from '../base/errors.ts'
+import { checkCount } from '../base/errors.ts'
 
 /** The typed array of each column type. */
 export interface ColumnArrays {
@@ -56,7 +56,7 @@ export function column<T extends ColumnType>(type: T, rows: number, width = 1): 
     ['width', width],
   ] as const) {
     // However large: the arena that is asked for it says what the whole would take, and for what.
-    if (!Number.isInteger(value) || value < 0) throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
+    checkCount(`column ${name}`, value, 0)
   }
   return { type, rows, width, saved: false }
 }

@@ -5,7 +5,7 @@
  * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
-import { checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
+import { checkCount, checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValue, SettingValues } from '../base/settings.ts'
 import { box, choiceSizes, discrete, multiDiscrete, type Space } from '../base/space.ts'
@@ -160,6 +160,11 @@ export interface EnvironmentPreset {
   readonly reached?: { readonly episodeReturn: number; readonly reached: number; readonly seeds: number }
 }
 
+/** An algorithm or a policy of a preset, by its id. */
+export function withSettings(id: string, parameters: Record<string, SettingValue>) {
+  return { id, parameters }
+}
+
 /** An environment with its parameters: what `createWorld` takes. */
 export interface EnvironmentDefinition
   extends DefinitionRecord,
@@ -237,9 +242,7 @@ export function defineEnvironment<
       throw new InputError(`${options.id} ${name}`, show(model[name]), 'true or false')
     }
     const { numAgents = 1 } = model
-    if (!Number.isSafeInteger(numAgents) || numAgents < 1) {
-      throw new InputError(`${options.id} numAgents`, show(numAgents), 'a whole number ≥ 1')
-    }
+    checkCount(`${options.id} numAgents`, numAgents)
     const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
     if (maxEpisodeSteps !== null && !isLimit) {
       const expected = `a whole number from 1 to ${STEPS_MAX}, or null`

@@ -4,7 +4,7 @@
  * ids are stored as sent and as sampled and no text is tokenized twice.
  */
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
-import { InputError, show } from '../base/errors.ts'
+import { checkCount, InputError, show } from '../base/errors.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
 
 /** One message of a conversation. Roles are those of the model's chat template: system, user, assistant, tool. */
@@ -214,11 +214,8 @@ export function defineTextEnvironment<S extends Settings>(options: {
       throw new InputError(`${options.id} make`, `a function that returns ${show(model)}`, 'one that returns an object')
     }
     const { numExamples, maxTurns = 1, maxTokens = 64 } = model
-    for (const [name, value] of Object.entries({ numExamples, maxTurns, maxTokens })) {
-      if (!(Number.isSafeInteger(value) && value >= 1)) {
-        throw new InputError(`${options.id} ${name}`, show(value), 'a whole number ≥ 1')
-      }
-    }
+    for (const [name, value] of Object.entries({ numExamples, maxTurns, maxTokens }))
+      checkCount(`${options.id} ${name}`, value)
     if (model.together !== undefined) checkTogether(options.id, model.together, maxTurns)
     for (const name of ['example', 'respond'] as const) {
       if (typeof model[name] !== 'function')

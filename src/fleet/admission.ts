@@ -12,7 +12,7 @@
  * η updates before. Where more groups begin than are wanted, or they are delivered by arrival, some can become too old:
  * those are dropped after an update, and counted.
  */
-import { checkGiven, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkCount, checkGiven, InputError, show, unknownWord } from '../base/errors.ts'
 
 /** In which order groups are delivered: by number, or by who is done first. */
 export const deliveryOrders = ['number', 'arrival'] as const
@@ -382,18 +382,14 @@ function checkedSettings(settings: AdmissionSettings): Required<AdmissionSetting
   const { groupsPerBatch, groupSize, maxStaleness = 0, overSampling = 1, order = 'number' } = settings
   const { maxConcurrent = Number.POSITIVE_INFINITY, dropsMax = Number.POSITIVE_INFINITY } = settings
   const { updates = Number.POSITIVE_INFINITY, ahead = maxStaleness, failure = { kind: 'throw' } } = settings
-  const whole = (subject: string, value: number, least: number, mayBeInfinite = false) => {
-    if ((Number.isSafeInteger(value) && value >= least) || (mayBeInfinite && value === Number.POSITIVE_INFINITY)) return
-    throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
-  }
-  whole('groupsPerBatch', groupsPerBatch, 1)
-  whole('groupSize', groupSize, 1)
-  whole('maxStaleness', maxStaleness, 0, ahead !== maxStaleness)
-  whole('ahead', ahead, 0)
+  checkCount('groupsPerBatch', groupsPerBatch)
+  checkCount('groupSize', groupSize)
+  if (ahead === maxStaleness || maxStaleness !== Number.POSITIVE_INFINITY) checkCount('maxStaleness', maxStaleness, 0)
+  checkCount('ahead', ahead, 0)
   if (ahead > maxStaleness) throw new InputError('ahead', show(ahead), `at most maxStaleness, ${maxStaleness}`)
-  whole('maxConcurrent', maxConcurrent, 1, true)
-  whole('dropsMax', dropsMax, 0, true)
-  whole('updates', updates, 0, true)
+  if (maxConcurrent !== Number.POSITIVE_INFINITY) checkCount('maxConcurrent', maxConcurrent)
+  if (dropsMax !== Number.POSITIVE_INFINITY) checkCount('dropsMax', dropsMax, 0)
+  if (updates !== Number.POSITIVE_INFINITY) checkCount('updates', updates, 0)
   if (!(overSampling >= 1 && Number.isFinite(overSampling))) {
     throw new InputError('overSampling', show(overSampling), 'a number ≥ 1')
   }
@@ -402,10 +398,10 @@ function checkedSettings(settings: AdmissionSettings): Required<AdmissionSetting
     case 'throw':
       break
     case 'retry':
-      whole('failure.retries', failure.retries, 1)
+      checkCount('failure.retries', failure.retries)
       break
     case 'shrink':
-      whole('failure.minMembers', failure.minMembers, 1)
+      checkCount('failure.minMembers', failure.minMembers)
       if (failure.minMembers > groupSize) {
         throw new InputError('failure.minMembers', show(failure.minMembers), `at most the group size, ${groupSize}`)
       }

@@ -5,7 +5,7 @@
  * A run tokenizes all of them before its folder is claimed: one that is too long, or has nothing to learn, is an error
  * then, or is passed over or cut (`tooLong`), and counted.
  */
-import { InputError, show } from '../base/errors.ts'
+import { checkCount, InputError } from '../base/errors.ts'
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
 import { type HeldOut, isHeldOut, questionHash } from './held-out.ts'
 import { promptIds, trainingRows } from './templates/dialogue.ts'
@@ -79,9 +79,7 @@ function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: n
     throw new InputError(subject, got, 'a message to answer: existing answers can be trained on (mode=sft)')
   }
   const { maxTokens: budget = maxTokens } = example
-  if (!(Number.isSafeInteger(budget) && budget >= 1)) {
-    throw new InputError(`${subject}, maxTokens`, show(budget), 'a whole number ≥ 1')
-  }
+  checkCount(`${subject}, maxTokens`, budget)
   if (example.sampling !== undefined) turnDrawing(example.sampling, NO_DRAWING, tokenizer) // Refuses what is none.
   return { example, ids, budget }
 }

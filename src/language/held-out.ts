@@ -4,7 +4,7 @@
  * held out: the same ones in every training and evaluation of the same examples.
  */
 import { createHash } from 'node:crypto'
-import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import type { Example } from '../environments/text.ts'
 
 /** For what the examples are used. */
@@ -31,9 +31,7 @@ export function checkHeldOut(heldOut: HeldOut): void {
   checkOptions('heldOut', heldOut, ['fraction', 'seed', 'use'])
   const { fraction, seed, use } = heldOut
   if (!(fraction > 0 && fraction < 1)) throw new InputError('heldOut.fraction', show(fraction), 'above 0 and below 1')
-  if (!(Number.isSafeInteger(seed) && seed >= 0)) {
-    throw new InputError('heldOut.seed', show(seed), 'a whole number ≥ 0')
-  }
+  checkCount('heldOut.seed', seed, 0)
   if (!heldOutUses.includes(use)) throw unknownWord('heldOut.use', use, heldOutUses)
 }
 

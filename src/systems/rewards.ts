@@ -1,6 +1,6 @@
 /** Systems that change the rewards that the learner sees. Episodes' returns are counted before, so they stay the environment's. */
 import { InputError } from '../base/errors.ts'
-import { number } from '../base/settings.ts'
+import { fraction, number } from '../base/settings.ts'
 import { defineSystem, type SystemRollout } from '../world/system.ts'
 
 /**
@@ -17,7 +17,7 @@ export const normalizeRewards = defineSystem({
   id: 'normalizeRewards',
   module: import.meta.url,
   settings: {
-    gamma: number(0.99, "discount factor of the return, usually the algorithm's", { min: 0, max: 1 }),
+    gamma: fraction(0.99, "discount factor of the return, usually the algorithm's"),
     clip: number(10, 'bound of the absolute reward that the learner sees', { above: 0 }),
     epsilon: number(1e-8, 'added to the variance', { above: 0 }),
   },

@@ -8,7 +8,7 @@
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from '../base/clock.ts'
-import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { checkSeed } from '../base/random.ts'
 import { type Arena, layArena, takeArena, type WasmMemory } from '../components/arena.ts'
 import {
@@ -206,9 +206,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
         'createTrainer before the first tick',
       )
     }
-    if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
-      throw new InputError('threads', show(count), 'a whole number from 1 to 64')
-    }
+    checkCount('threads', count, 1, 64)
     if (!Number.isSafeInteger(actors) || actors < 0 || actors >= count) {
       throw new InputError('actors', show(actors), `a whole number from 0 to ${count - 1}: fewer than the threads`)
     }

@@ -5,7 +5,7 @@
  */
 import { spawn } from 'node:child_process'
 import { variablesForOthers } from '../../base/environment-variables.ts'
-import { checkOptions, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkOptions, InputError, show } from '../../base/errors.ts'
 import { parseObject } from '../../base/files/files.ts'
 import type { Example } from '../../environments/text.ts'
 import { judge, type Reward } from '../../language/rewards/reward.ts'
@@ -101,10 +101,7 @@ export class AgentRunner {
     if (!(deadline > 0 && deadline < 2 ** 31 / 1000))
       throw new InputError('deadline', show(deadline), 'seconds above 0')
     const { groupSize = 1, groups = tasks.length, maxAgents = 32 } = options
-    for (const [name, value] of Object.entries({ groupSize, groups, maxAgents })) {
-      if (Number.isSafeInteger(value) && value >= 1) continue
-      throw new InputError(name, show(value), 'a whole number ≥ 1')
-    }
+    for (const [name, value] of Object.entries({ groupSize, groups, maxAgents })) checkCount(name, value)
     this.#options = options
     this.#deadline = deadline
     this.gateway = gateway

@@ -1,5 +1,5 @@
 /** A language model that is served: its weights in memory, an engine over them, and the names that requests call them by. */
-import { InputError, show } from '../../base/errors.ts'
+import { checkCount, InputError, show } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column, type Plan } from '../../components/column.ts'
@@ -99,13 +99,8 @@ export async function openModelOf(
 /** Reads a model, and makes what an engine is made of. */
 async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
   const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
-  for (const [subject, value, least] of [
-    ['slots', slots, 1],
-    ['queue', queue, 0],
-  ] as const) {
-    if (Number.isSafeInteger(value) && value >= least) continue
-    throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
-  }
+  checkCount('slots', slots)
+  checkCount('queue', queue, 0)
   const { model, tokenizer, adapter: lora, weightBits, context: most, readWeights } = await policy.open(environment)
   const { context = most } = options
   if (!(Number.isSafeInteger(context) && context >= 2 && context <= most)) {

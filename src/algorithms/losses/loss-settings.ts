@@ -6,6 +6,7 @@ import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import {
   boolean,
   choice,
+  fraction,
   integer,
   number,
   optionalNumber,
@@ -56,8 +57,8 @@ export const lossSettings = {
     'drop a trajectory that is alone in its group, or use its reward as advantage',
   ),
   whiten: boolean(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
-  gamma: number(1, 'discount factor of returns and critic', { min: 0, max: 1 }),
-  gaeLambda: number(1, 'mixing factor of generalized advantage estimation, with a critic', { min: 0, max: 1 }),
+  gamma: fraction(1, 'discount factor of returns and critic'),
+  gaeLambda: fraction(1, 'mixing factor of generalized advantage estimation, with a critic'),
   rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
   overlongCache: optionalNumber(
     null,

@@ -1,6 +1,6 @@
 import { InputError } from '../../base/errors.ts'
-import type { Metrics } from '../../base/metrics.ts'
-import { boolean, number, optionalNumber, type SettingValues } from '../../base/settings.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
+import { boolean, fraction, optionalNumber, type SettingValues } from '../../base/settings.ts'
 import type { ActionValuePolicy, Derivatives, Evaluated, ParameterViews } from '../../policies/policy.ts'
 import {
   defineOffPolicyAlgorithm,
@@ -19,21 +19,15 @@ const settings = {
   huberDelta: optionalNumber(1, 'Huber loss: error above which the loss is linear; null: half the square everywhere', {
     above: 0,
   }),
-  explorationFinal: number(0.05, 'final probability of a random action; it begins at 1', {
-    min: 0,
-    max: 1,
-  }),
-  explorationFraction: number(0.5, 'fraction of totalSteps over which that probability falls linearly', {
-    min: 0,
-    max: 1,
-  }),
+  explorationFinal: fraction(0.05, 'final probability of a random action; it begins at 1'),
+  explorationFraction: fraction(0.5, 'fraction of totalSteps over which that probability falls linearly'),
 }
 
 /** In the order of `TdSum`. */
 const metrics = {
-  tdLoss: { unit: null, description: "weighted loss of a row's TD error", reduction: 'rowMean' },
-  tdError: { unit: null, description: 'absolute TD error of a row', reduction: 'rowMean' },
-  actionValue: { unit: null, description: "value of a row's action", reduction: 'rowMean' },
+  tdLoss: metric("weighted loss of a row's TD error", 'rowMean'),
+  tdError: metric('absolute TD error of a row', 'rowMean'),
+  actionValue: metric("value of a row's action", 'rowMean'),
 } as const satisfies Metrics
 
 /**

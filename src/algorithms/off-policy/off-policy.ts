@@ -5,8 +5,8 @@
  */
 import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
-import { type Metrics, MetricTotals } from '../../base/metrics.ts'
-import { choice, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
+import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
+import { fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
@@ -21,8 +21,8 @@ import {
   type LossKind,
 } from '../algorithm.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
-import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
-import { Slots, slotsPlan } from '../slots.ts'
+import { type Schedule, scheduleFactor } from '../schedule.ts'
+import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -54,29 +54,14 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
     learningStarts: integer(1000, 'rows to collect before the first gradient step', { min: 0 }),
     nStep: integer(1, 'n of n-step returns: rewards to add up before bootstrapping', { min: 1 }),
     priorityExponent: number(0, 'exponent α of prioritized replay; 0: uniform', { min: 0 }),
-    priorityCorrection: number(
+    priorityCorrection: fraction(
       0.4,
       'initial exponent β of the importance weights of prioritized replay; it rises to 1 over totalSteps',
-      {
-        min: 0,
-        max: 1,
-      },
     ),
     targetRate: number(targetRate, 'fraction of the weights that the target takes over (τ)', { above: 0, max: 1 }),
     targetInterval: integer(targetInterval, 'gradient steps between two updates of the target', { min: 1 }),
-    learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
-    learningRateSchedule: choice(
-      learningRateSchedule,
-      schedules,
-      'how learningRate falls to 0 over totalSteps; constant: it stays',
-    ),
-    warmupFraction: number(0, 'fraction of totalSteps over which learningRate first rises linearly', {
-      min: 0,
-      max: 1,
-    }),
-    gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
-    maxGradNorm: number(maxGradNorm, 'global norm to which gradients are clipped', { above: 0 }),
-    ...optimizerSettings(1e-8),
+    gamma: fraction(0.99, 'discount factor'),
+    ...descentSettings(learningRate, learningRateSchedule, maxGradNorm, optimizerSettings(1e-8)),
   }
 }
 
@@ -85,13 +70,8 @@ type OffPolicyValues = SettingValues<OffPolicySettings>
 
 /** The metrics of all replay algorithms, besides those of their losses. */
 const offPolicyMetrics = {
-  gradNorm: {
-    unit: null,
-    description: 'global norm of the gradient before clipping',
-    reduction: 'minibatchMean',
-  },
-  learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
-  drawableRows: { unit: null, description: 'rows of the replay that can be drawn', reduction: 'last' },
+  ...descentMetrics,
+  drawableRows: metric('rows of the replay that can be drawn', 'last'),
 } as const satisfies Metrics
 
 const OFF_POLICY: LossKind = {

@@ -1,5 +1,5 @@
 import { InputError } from '../../base/errors.ts'
-import type { Metrics } from '../../base/metrics.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
 import { optionalNumber, type SettingValues } from '../../base/settings.ts'
 import type { ParameterViews, SoftPolicy } from '../../policies/policy.ts'
 import {
@@ -29,20 +29,12 @@ const settings = {
 
 /** In the order of `SacSum`. */
 const metrics = {
-  criticLoss: {
-    unit: null,
-    description: "half the weighted squared errors of both critics' values of a row",
-    reduction: 'rowMean',
-  },
-  actorLoss: { unit: null, description: 'temperature · log π − value of a newly sampled action', reduction: 'rowMean' },
-  tdError: { unit: null, description: 'absolute TD error of a row, mean of both critics', reduction: 'rowMean' },
-  actionValue: {
-    unit: null,
-    description: "value of a row's action, the minimum of both critics",
-    reduction: 'rowMean',
-  },
-  entropy: { unit: 'nats', description: '−log π of a newly sampled action within ±1', reduction: 'rowMean' },
-  temperature: { unit: null, description: 'weight of the entropy', reduction: 'rowMean' },
+  criticLoss: metric("half the weighted squared errors of both critics' values of a row", 'rowMean'),
+  actorLoss: metric('temperature · log π − value of a newly sampled action', 'rowMean'),
+  tdError: metric('absolute TD error of a row, mean of both critics', 'rowMean'),
+  actionValue: metric("value of a row's action, the minimum of both critics", 'rowMean'),
+  entropy: metric('−log π of a newly sampled action within ±1', 'rowMean', 'nats'),
+  temperature: metric('weight of the entropy', 'rowMean'),
 } as const satisfies Metrics
 
 const SacSum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3, entropy: 4, temperature: 5 } as const

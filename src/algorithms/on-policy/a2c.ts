@@ -1,4 +1,4 @@
-import type { Metrics } from '../../base/metrics.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
 import type { SettingValues } from '../../base/settings.ts'
 import type { A2cLossSettings } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -20,9 +20,9 @@ const settings = {
 
 /** In the order of `A2cSum`. */
 const metrics = {
-  policyLoss: { unit: null, description: '−A log π of a row', reduction: 'rowMean' },
-  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
+  policyLoss: metric('−A log π of a row', 'rowMean'),
+  valueLoss: metric("half the squared error of a row's value", 'rowMean'),
+  entropy: metric('entropy of the action distribution', 'rowMean', 'nats'),
 } as const satisfies Metrics
 
 /**

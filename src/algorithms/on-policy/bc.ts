@@ -1,3 +1,4 @@
+import { metric } from '../../base/metrics.ts'
 import { integer, number } from '../../base/settings.ts'
 import { rowLoss } from '../losses/row-loss.ts'
 import { defineOnPolicyAlgorithm, onPolicySettings } from './on-policy.ts'
@@ -13,10 +14,10 @@ const settings = {
 }
 
 const metrics = {
-  policyLoss: { unit: 'nats', description: '−log π of the recorded action, times its weight', reduction: 'rowMean' },
-  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
-  logprob: { unit: 'nats', description: 'log π of the recorded action', reduction: 'rowMean' },
+  policyLoss: metric('−log π of the recorded action, times its weight', 'rowMean', 'nats'),
+  valueLoss: metric("half the squared error of a row's value", 'rowMean'),
+  entropy: metric('entropy of the action distribution', 'rowMean', 'nats'),
+  logprob: metric('log π of the recorded action', 'rowMean', 'nats'),
 } as const
 
 /**

@@ -7,8 +7,8 @@
  */
 import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
-import { type Metrics, MetricTotals } from '../../base/metrics.ts'
-import { boolean, choice, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
+import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
+import { boolean, fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { RecordedRows } from '../../kernels/bind.ts'
@@ -28,8 +28,8 @@ import {
 } from '../algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
-import { type Schedule, scheduleFactor, schedules } from '../schedule.ts'
-import { Slots, slotsPlan } from '../slots.ts'
+import { type Schedule, scheduleFactor } from '../schedule.ts'
+import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -57,23 +57,13 @@ export function onPolicySettings(given: OnPolicyDefaults = {}) {
   } = given
   return {
     numSteps: integer(numSteps, 'steps of each lane between two updates', { min: 1 }),
-    learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
-    learningRateSchedule: choice(
-      learningRateSchedule,
-      schedules,
-      'how learningRate falls to 0 over totalSteps; constant: it stays',
-    ),
-    warmupFraction: number(0, 'fraction of totalSteps over which learningRate first rises linearly', {
-      min: 0,
-      max: 1,
-    }),
-    gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
-    gaeLambda: number(gaeLambda, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
+    gamma: fraction(0.99, 'discount factor'),
+    gaeLambda: fraction(gaeLambda, 'mixing factor of generalized advantage estimation'),
     normalizeAdvantage: boolean(normalizeAdvantage, 'give the advantages of each minibatch mean 0 and deviation 1'),
     entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
     valueCoef: number(valueCoef, 'weight of the value loss', { min: 0 }),
-    maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),
-    ...optimizerSettings(1e-5, optimizer), // As in openai/baselines and Stable-Baselines3's A2C.
+    // ε as in openai/baselines and Stable-Baselines3's A2C.
+    ...descentSettings(learningRate, learningRateSchedule, 0.5, optimizerSettings(1e-5, optimizer)),
   }
 }
 
@@ -88,17 +78,11 @@ type OnPolicyValues = SettingValues<OnPolicySettings> &
 
 /** The metrics of all on-policy algorithms, besides those of their losses. */
 const onPolicyMetrics = {
-  explainedVariance: {
-    unit: null,
-    description: 'explained variance of the returns by the values before the update; NaN for constant returns',
-    reduction: 'last',
-  },
-  gradNorm: {
-    unit: null,
-    description: 'global norm of the gradient before clipping',
-    reduction: 'minibatchMean',
-  },
-  learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
+  explainedVariance: metric(
+    'explained variance of the returns by the values before the update; NaN for constant returns',
+    'last',
+  ),
+  ...descentMetrics,
 } as const satisfies Metrics
 
 const ON_POLICY: LossKind = { settingsOf: 'onPolicySettings', settings: onPolicySettings(), metrics: onPolicyMetrics }

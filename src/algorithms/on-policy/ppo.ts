@@ -1,4 +1,4 @@
-import type { Metrics } from '../../base/metrics.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
 import { choice, integer, number, optionalNumber, type SettingValues } from '../../base/settings.ts'
 import { type PpoLossSettings, PpoSum } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -21,15 +21,11 @@ const settings = {
 
 /** In the order of `PpoSum`. */
 const metrics = {
-  policyLoss: { unit: null, description: 'clipped surrogate of a row', reduction: 'rowMean' },
-  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
-  entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
-  approxKl: { unit: 'nats', description: "KL(old ‖ new) by Schulman's k3", reduction: 'rowMean' },
-  clipFraction: {
-    unit: null,
-    description: 'fraction of the rows whose ratio was outside the clip range',
-    reduction: 'rowMean',
-  },
+  policyLoss: metric('clipped surrogate of a row', 'rowMean'),
+  valueLoss: metric("half the squared error of a row's value", 'rowMean'),
+  entropy: metric('entropy of the action distribution', 'rowMean', 'nats'),
+  approxKl: metric("KL(old ‖ new) by Schulman's k3", 'rowMean', 'nats'),
+  clipFraction: metric('fraction of the rows whose ratio was outside the clip range', 'rowMean'),
 } as const satisfies Metrics
 
 /**

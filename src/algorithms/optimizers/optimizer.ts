@@ -1,7 +1,7 @@
 /** The settings, state columns and step that optimizers have in common. */
 import type { Part, Parts } from '../../base/definition.ts'
 import { InputError, unknownWord } from '../../base/errors.ts'
-import { number, optionalNumber, part, type SettingValues } from '../../base/settings.ts'
+import { fraction, number, optionalNumber, part, type SettingValues } from '../../base/settings.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Parameter } from '../../policies/policy.ts'
@@ -43,7 +43,7 @@ function admit(subject: string, part: Part): void {
 export function optimizerSettings(epsilon: number, optimizer = adam.id) {
   return {
     optimizer: { ...part('optimizer', optimizer, OPTIMIZER), words: builtIn },
-    momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
+    momentum: fraction(0, 'momentum of sgd and rmsprop'),
     beta1: number(BETA_1, "decay of adam's running mean of the gradient", { min: 0, below: 1 }),
     beta2: number(BETA_2, "decay of adam's running mean of the squared gradient", {
       min: 0,

@@ -1,5 +1,5 @@
 /** Requests of JSON to a server, with deadlines, statuses that are checked, and retries where asking again can do no harm. */
-import { InputError, show } from '../errors.ts'
+import { checkCount, InputError, show } from '../errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
 
 /** How a server is asked. */
@@ -57,9 +57,7 @@ export class JsonClient {
     const { deadline, retries } = options
     if (!(deadline > 0 && deadline < 2 ** 31 / 1000))
       throw new InputError('deadline', show(deadline), 'seconds above 0')
-    if (!(Number.isSafeInteger(retries) && retries >= 0)) {
-      throw new InputError('retries', show(retries), 'a whole number ≥ 0')
-    }
+    checkCount('retries', retries, 0)
     this.url = url.replace(/\/+$/, '')
     this.#options = options
   }

@@ -1,8 +1,9 @@
 import { InputError } from '../../base/errors.ts'
 import { type Command, readKeys, refuseKeys, splitWords } from '../../base/invocation.ts'
 import { group } from '../../base/metrics.ts'
+import { fraction } from '../../base/settings.ts'
 import { evaluateOffline, type LoadOptions, readEpisodes } from '../../entries/data.ts'
-import { boolean, choice, integer, number, optionalNumber, text } from '../../entries/settings.ts'
+import { boolean, choice, integer, optionalNumber, text } from '../../entries/settings.ts'
 import { heldOutOf, loadTrainedModel } from '../../entries/text.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy, readArrow } from '../../index.ts'
 import { returnFormat } from '../show/progress.ts'
@@ -24,7 +25,7 @@ export const evaluateKeys = {
     '',
     "estimate the policy's return from another policy's recorded episodes instead of playing: a table of episodes (.arrow), trajectories (.jsonl), or the folder of a Minari dataset",
   ),
-  gamma: number(1, 'discount factor of returns, with data=', { min: 0, max: 1 }),
+  gamma: fraction(1, 'discount factor of returns, with data='),
   ...trustKeys,
 }
 

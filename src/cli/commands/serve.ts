@@ -1,5 +1,6 @@
 import { environmentVariable } from '../../base/environment-variables.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { fraction } from '../../base/settings.ts'
 import { type FaultKind, serveModel } from '../../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../../entries/settings.ts'
 import { stopped } from '../show/signals.ts'
@@ -22,7 +23,7 @@ export const serveKeys = {
   loraAlpha: number(0, 'alpha of the adapters, which are scaled by alpha / rank; 0: twice the rank', { min: 0 }),
   loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
   faults: strings([], 'faults to inject, for tests of clients: all, or kinds by name'),
-  faultFraction: number(0.2, 'fraction of requests that get a fault', { min: 0, max: 1 }),
+  faultFraction: fraction(0.2, 'fraction of requests that get a fault'),
   faultSeed: integer(0, 'seed of the faults', { min: 0 }),
   ...trustKeys,
 }

@@ -4,7 +4,7 @@
  * world: they are put in place as `Position.x = …`, so nothing is copied, and the game's own systems read and write there what they always
  * did. Between two calls the components have the arrays that they came with, so the game can also run by itself.
  */
-import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import { box, type Space, spaceType, spaceWidth } from '../../base/space.ts'
 import { type Column, type ColumnType, elementBytes } from '../../components/column.ts'
@@ -366,9 +366,7 @@ function bindObservation<W>(
     }
     if (typeof entities !== 'function')
       throw new InputError(`${subject} entities`, show(entities), 'a function of the game')
-    if (!Number.isSafeInteger(numEntities) || numEntities < 1) {
-      throw new InputError(`${subject} numEntities`, show(numEntities), 'a whole number ≥ 1')
-    }
+    checkCount(`${subject} numEntities`, numEntities)
     const columns = pick(subject, names)
     const spread = (name: string, bound: number | readonly number[]): number[] => {
       const bounds = typeof bound === 'number' ? columns.map(() => bound) : bound

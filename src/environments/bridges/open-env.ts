@@ -6,7 +6,7 @@
  * The protocol has one `done` for both kinds of end. Where the server says in an observation's metadata whether it was `truncated`, the
  * reward's component of that name is 1 or 0; where it does not, null.
  */
-import { checkOptions, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkOptions, InputError, show } from '../../base/errors.ts'
 import type { Message, TextEnvironmentDefinition } from '../text.ts'
 import { type AgentContext, type AgentResult, defineAgent } from '../tools/agent.ts'
 import { TextSocket } from './text-socket.ts'
@@ -83,10 +83,8 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
   checkOptions('openEnv', options, OPTIONS)
   const { url, tell, act, numEpisodes, alphabet } = options
   const { maxTurns = 16, maxTokens = 64, cutTurn = 'end', sockets = 64, seconds = 30 } = options
-  for (const [name, value] of Object.entries({ numEpisodes, maxTurns, maxTokens, sockets })) {
-    if (!(Number.isSafeInteger(value) && value >= 1))
-      throw new InputError(`openEnv.${name}`, show(value), 'a whole number ≥ 1')
-  }
+  for (const [name, value] of Object.entries({ numEpisodes, maxTurns, maxTokens, sockets }))
+    checkCount(`openEnv.${name}`, value)
   if (!(seconds > 0)) throw new InputError('openEnv.seconds', show(seconds), 'a number above 0')
   if (cutTurn !== 'end' && cutTurn !== 'continue') {
     throw new InputError('openEnv.cutTurn', show(cutTurn), 'end or continue')

@@ -2,7 +2,7 @@
  * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
  * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
  */
-import { checkGiven, checkOptions, InputError, show, thrownText } from '../../base/errors.ts'
+import { checkCount, checkGiven, checkOptions, InputError, show, thrownText } from '../../base/errors.ts'
 import { kernelBuildOf } from '../../kernels/bind.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 import { type EnvironmentDefinition, refusedReturn } from '../environment.ts'
@@ -91,7 +91,7 @@ export function checkEnvironment(environment: EnvironmentDefinition, options: Ch
       `a whole number ≥ 1, a multiple of the ${numAgents} players of a game`,
     )
   }
-  if (!Number.isSafeInteger(steps) || steps < 1) throw new InputError('steps', show(steps), 'a whole number ≥ 1')
+  checkCount('steps', steps)
   const asked = new Inquiry(
     environment,
     { firstLane: 0, numLanes, present: numLanes, seed, isSplit: false, kernels },

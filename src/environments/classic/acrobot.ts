@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 
 // Both links: 1 m long, 1 kg, their center of mass in the middle, a moment of inertia of 1 kg·m².
@@ -40,11 +40,14 @@ export const acrobot = defineEnvironment({
   presets: [
     {
       run: { numLanes: 16, totalSteps: 400_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 128, numMinibatches: 16, updateEpochs: 4, learningRate: 2e-3, gamma: 0.99 },
-      },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 16,
+        updateEpochs: 4,
+        learningRate: 2e-3,
+        gamma: 0.99,
+      }),
+      policy: withSettings('mlp', {}),
     },
   ],
   state: () => ({ angle1: 'f64', angle2: 'f64', velocity1: 'f64', velocity2: 'f64' }),

@@ -1,6 +1,6 @@
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { ANGLE_BOUND, CART_POLE_STATE, drawPole, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
 
 /**
@@ -31,17 +31,14 @@ export const cartPolePosition = defineEnvironment({
   presets: [
     {
       run: { numLanes: 32, totalSteps: 300_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 16,
-          updateEpochs: 3,
-          learningRate: 4e-3,
-          gamma: 0.98,
-          gaeLambda: 0.95,
-        },
-      },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 16,
+        updateEpochs: 3,
+        learningRate: 4e-3,
+        gamma: 0.98,
+        gaeLambda: 0.95,
+      }),
       policy: {
         id: 'recurrent',
         // With a shared trunk, 300,000 steps reach 25 to 126.

@@ -1,6 +1,6 @@
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, type Lanes, STEPS_MAX, type State } from '../environment.ts'
+import { defineEnvironment, type Lanes, STEPS_MAX, type State, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
@@ -36,42 +36,36 @@ export const cartPole = defineEnvironment({
   presets: [
     {
       run: { numLanes: 16, totalSteps: 100_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 64,
-          numMinibatches: 16,
-          updateEpochs: 3,
-          learningRate: 2e-3,
-          gamma: 0.98,
-          gaeLambda: 0.95,
-        },
-      },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('ppo', {
+        numSteps: 64,
+        numMinibatches: 16,
+        updateEpochs: 3,
+        learningRate: 2e-3,
+        gamma: 0.98,
+        gaeLambda: 0.95,
+      }),
+      policy: withSettings('mlp', {}),
     },
     {
       run: { numLanes: 16, totalSteps: 200_000 },
-      algorithm: { id: 'a2c', parameters: { learningRate: 2e-3, learningRateSchedule: 'linear', gamma: 0.98 } },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('a2c', { learningRate: 2e-3, learningRateSchedule: 'linear', gamma: 0.98 }),
+      policy: withSettings('mlp', {}),
     },
     {
       run: { numLanes: 8, totalSteps: 49_920 },
-      algorithm: {
-        id: 'dqn',
-        parameters: {
-          numSteps: 16,
-          gradientSteps: 64,
-          batchSize: 64,
-          nStep: 4,
-          priorityExponent: 0.6,
-          targetInterval: 128,
-          learningRate: 2.3e-3,
-          learningRateSchedule: 'linear',
-          explorationFraction: 0.16,
-          explorationFinal: 0.04,
-        },
-      },
-      policy: { id: 'qNetwork', parameters: { hidden: [64, 64], activation: 'tanh' } },
+      algorithm: withSettings('dqn', {
+        numSteps: 16,
+        gradientSteps: 64,
+        batchSize: 64,
+        nStep: 4,
+        priorityExponent: 0.6,
+        targetInterval: 128,
+        learningRate: 2.3e-3,
+        learningRateSchedule: 'linear',
+        explorationFraction: 0.16,
+        explorationFinal: 0.04,
+      }),
+      policy: withSettings('qNetwork', { hidden: [64, 64], activation: 'tanh' }),
     },
   ],
   state: () => CART_POLE_STATE,

@@ -1,6 +1,6 @@
 import { integer, number } from '../../base/settings.ts'
 import { box } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { drawCar, MOUNTAIN_CAR_BOUNDS, resetCars, VELOCITY_MAX } from './mountain-car.ts'
 
 const GRAVITY = 0.0025
@@ -45,22 +45,19 @@ export const mountainCarContinuous = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 500_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 16,
-          updateEpochs: 4,
-          learningRate: 2e-3, // With 3e-3 one seed of three left the goal again.
-          gamma: 0.99,
-          gaeLambda: 0.9,
-          // Few episodes find the goal at first. Normalized, the others' advantages teach to rest before one does.
-          normalizeAdvantage: false,
-          valueCoef: 0.1,
-          maxGradNorm: 5,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu', logStd: 0.7 } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 16,
+        updateEpochs: 4,
+        learningRate: 2e-3, // With 3e-3 one seed of three left the goal again.
+        gamma: 0.99,
+        gaeLambda: 0.9,
+        // Few episodes find the goal at first. Normalized, the others' advantages teach to rest before one does.
+        normalizeAdvantage: false,
+        valueCoef: 0.1,
+        maxGradNorm: 5,
+      }),
+      policy: withSettings('mlp', { activation: 'relu', logStd: 0.7 }),
     },
   ],
   state: () => ({ position: 'f32', velocity: 'f32' }),

@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer, number } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, type Lanes, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, type Lanes, STEPS_MAX, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
@@ -77,23 +77,20 @@ export const mountainCar = defineEnvironment({
       run: { numLanes: 8, totalSteps: 149_760 },
       // Values begin at 0, above all that there are, so that what was not tried is tried; returns of four steps carry the goal's
       // news back, and rows of large errors, among them the few at the goal, are drawn more often.
-      algorithm: {
-        id: 'dqn',
-        parameters: {
-          numSteps: 16,
-          gradientSteps: 64,
-          batchSize: 64,
-          nStep: 4,
-          priorityExponent: 0.6,
-          targetInterval: 128,
-          learningRate: 4e-3,
-          learningRateSchedule: 'linear',
-          gamma: 0.98,
-          explorationFraction: 0.2,
-          explorationFinal: 0.07,
-        },
-      },
-      policy: { id: 'qNetwork', parameters: { hidden: [64, 64], activation: 'tanh' } },
+      algorithm: withSettings('dqn', {
+        numSteps: 16,
+        gradientSteps: 64,
+        batchSize: 64,
+        nStep: 4,
+        priorityExponent: 0.6,
+        targetInterval: 128,
+        learningRate: 4e-3,
+        learningRateSchedule: 'linear',
+        gamma: 0.98,
+        explorationFraction: 0.2,
+        explorationFinal: 0.07,
+      }),
+      policy: withSettings('qNetwork', { hidden: [64, 64], activation: 'tanh' }),
     },
   ],
   state: () => ({ position: 'f64', velocity: 'f64' }),

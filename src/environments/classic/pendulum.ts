@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer, number } from '../../base/settings.ts'
 import { box } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 
 /**
@@ -33,41 +33,35 @@ export const pendulum = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 204_800 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 64,
-          updateEpochs: 2,
-          learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
-          gamma: 0.95,
-          gaeLambda: 0.95,
-          valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 64,
+        updateEpochs: 2,
+        learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
+        gamma: 0.95,
+        gaeLambda: 0.95,
+        valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
     {
       run: { numLanes: 32, totalSteps: 3_000_000 },
-      algorithm: {
-        id: 'a2c',
-        parameters: {
-          numSteps: 32,
-          learningRate: 1.5e-3, // With 2e-3, or half the lanes, one seed or another stays below -200.
-          learningRateSchedule: 'linear',
-          gamma: 0.95,
-          gaeLambda: 0.95,
-          normalizeAdvantage: true,
-          valueCoef: 0.05,
-          epsilon: 1e-3,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('a2c', {
+        numSteps: 32,
+        learningRate: 1.5e-3, // With 2e-3, or half the lanes, one seed or another stays below -200.
+        learningRateSchedule: 'linear',
+        gamma: 0.95,
+        gaeLambda: 0.95,
+        normalizeAdvantage: true,
+        valueCoef: 0.05,
+        epsilon: 1e-3,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
     {
       run: { numLanes: 4, totalSteps: 30_000 },
-      algorithm: { id: 'sac', parameters: { numSteps: 2, gradientSteps: 8, batchSize: 128, gamma: 0.98 } },
-      policy: { id: 'sacNetwork', parameters: { hidden: [64, 64] } },
+      algorithm: withSettings('sac', { numSteps: 2, gradientSteps: 8, batchSize: 128, gamma: 0.98 }),
+      policy: withSettings('sacNetwork', { hidden: [64, 64] }),
     },
   ],
   state: () => ({ angle: 'f32', angularVelocity: 'f32' }),

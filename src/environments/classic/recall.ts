@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 
 /**
  * Recall: one of `numCues` cues is shown, then for `delay` steps nothing, then the lane is asked which it was. A task of
@@ -37,11 +37,8 @@ export const recall = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 60_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
-      },
-      policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24, sharedTrunk: true } },
+      algorithm: withSettings('ppo', { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 }),
+      policy: withSettings('recurrent', { units: 32, hidden: [32], sequenceLength: 24, sharedTrunk: true }),
     },
   ],
   state: () => ({ cue: 'u32' }),

@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { boolean } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 
 const SUMS = 32
 const CARDS = 11
@@ -48,18 +48,15 @@ export const blackjack = defineEnvironment({
   presets: [
     {
       run: { numLanes: 256, totalSteps: 600_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 16,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 2e-3,
-          gamma: 1,
-          entropyCoef: 0.005,
-        },
-      },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('ppo', {
+        numSteps: 16,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 2e-3,
+        gamma: 1,
+        entropyCoef: 0.005,
+      }),
+      policy: withSettings('mlp', {}),
     },
   ],
   state: () => ({

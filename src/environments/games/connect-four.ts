@@ -1,5 +1,5 @@
 import { boolean } from '../../base/settings.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 import { lineModel, lineSettings, lineState } from './line-game.ts'
 
 const RULES = { rows: 6, columns: 7, inLine: 4, falls: true } as const
@@ -38,18 +38,15 @@ export const connectFour = defineEnvironment({
     {
       environment: { openingMoves: 6, showLines: true },
       run: { opponents: 4, numLanes: 256, totalSteps: 6_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 64,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 1e-3,
-          gamma: 1,
-          entropyCoef: 0.02,
-        },
-      },
-      policy: { id: 'mlp', parameters: { hidden: [128, 128], activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 64,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 1e-3,
+        gamma: 1,
+        entropyCoef: 0.02,
+      }),
+      policy: withSettings('mlp', { hidden: [128, 128], activation: 'relu' }),
     },
   ],
   state: () => lineState(RULES),

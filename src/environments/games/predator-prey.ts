@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX, type State } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, type State, withSettings } from '../environment.ts'
 import { Dice } from '../grids/grid-rooms.ts'
 
 /** Of each action the change of column and of row: stay, right, down, left, up. */
@@ -48,11 +48,14 @@ export const predatorPrey = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 600_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 100, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, gamma: 0.95 },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 100,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 1e-3,
+        gamma: 0.95,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => STATE,

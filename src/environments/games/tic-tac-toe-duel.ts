@@ -1,4 +1,4 @@
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 import { lineModel, lineSettings, lineState } from './line-game.ts'
 
 const RULES = { rows: 3, columns: 3, inLine: 3, falls: false } as const
@@ -30,18 +30,15 @@ export const ticTacToeDuel = defineEnvironment({
     {
       environment: { openingMoves: 4 },
       run: { opponents: 4, numLanes: 128, totalSteps: 2_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 32,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 2e-3,
-          gamma: 1,
-          entropyCoef: 0.02,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 2e-3,
+        gamma: 1,
+        entropyCoef: 0.02,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => lineState(RULES),

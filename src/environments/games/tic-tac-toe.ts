@@ -1,6 +1,6 @@
 import { type Random, Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 
 const SQUARES = 9
 const WIDTH = 2 * SQUARES
@@ -39,41 +39,32 @@ export const ticTacToe = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 500_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 32,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 2e-3,
-          gamma: 1,
-          entropyCoef: 0.02,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 2e-3,
+        gamma: 1,
+        entropyCoef: 0.02,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
     {
       run: { numLanes: 64, totalSteps: 500_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 32,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 3e-3,
-          gamma: 1,
-          entropyCoef: 0.02,
-        },
-      },
-      policy: {
-        id: 'recurrent',
-        parameters: { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true },
-      },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 3e-3,
+        gamma: 1,
+        entropyCoef: 0.02,
+      }),
+      policy: withSettings('recurrent', { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true }),
     },
     {
       run: { numLanes: 16, totalSteps: 500_000 },
-      algorithm: { id: 'dqn', parameters: { learningRate: 1e-3, learningRateSchedule: 'linear', gamma: 1 } },
-      policy: { id: 'qNetwork', parameters: {} },
+      algorithm: withSettings('dqn', { learningRate: 1e-3, learningRateSchedule: 'linear', gamma: 1 }),
+      policy: withSettings('qNetwork', {}),
     },
   ],
   state: () => ({

@@ -1,5 +1,5 @@
 import { boolean, integer } from '../../base/settings.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } from './transitions.ts'
 
 const ROWS = 4
@@ -48,19 +48,16 @@ export const cliffWalking = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 400_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 32,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 3e-3,
-          gamma: 0.99,
-          entropyCoef: 0.5, // With 0 the lanes stand still, far from the cliff.
-          valueCoef: 0.01, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 3e-3,
+        gamma: 0.99,
+        entropyCoef: 0.5, // With 0 the lanes stand still, far from the cliff.
+        valueCoef: 0.01, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => TRANSITION_STATE,

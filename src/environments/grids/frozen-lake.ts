@@ -1,6 +1,6 @@
 import { InputError, show } from '../../base/errors.ts'
-import { boolean, integer, number, text } from '../../base/settings.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { boolean, fraction, integer, text } from '../../base/settings.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } from './transitions.ts'
 
 const MAP_4X4 = 'SFFF/FHFH/FFFH/HFFG'
@@ -10,7 +10,7 @@ const FIELDS_MAX = 4096
 
 const settings = {
   isSlippery: boolean(true, 'whether the player may slip to either side of the chosen direction'),
-  successRate: number(1 / 3, 'probability of the chosen direction, if slippery', { min: 0, max: 1 }),
+  successRate: fraction(1 / 3, 'probability of the chosen direction, if slippery'),
 }
 const steps = (initial: number) =>
   integer(initial, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX })
@@ -47,18 +47,15 @@ export const frozenLake = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 300_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 64,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 2e-3,
-          gamma: 0.99,
-          entropyCoef: 0.01,
-        },
-      },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('ppo', {
+        numSteps: 64,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 2e-3,
+        gamma: 0.99,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('mlp', {}),
     },
   ],
   state: () => TRANSITION_STATE,
@@ -79,20 +76,17 @@ export const frozenLake8x8 = defineEnvironment({
   presets: [
     {
       run: { numLanes: 128, totalSteps: 600_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 64,
-          numMinibatches: 8,
-          updateEpochs: 3,
-          learningRate: 3e-3,
-          gamma: 0.98,
-          entropyCoef: 0.005,
-          // One episode in hundreds finds the goal by chance: until then noise, normalized, would settle what a lane does.
-          normalizeAdvantage: false,
-        },
-      },
-      policy: { id: 'mlp', parameters: {} },
+      algorithm: withSettings('ppo', {
+        numSteps: 64,
+        numMinibatches: 8,
+        updateEpochs: 3,
+        learningRate: 3e-3,
+        gamma: 0.98,
+        entropyCoef: 0.005,
+        // One episode in hundreds finds the goal by chance: until then noise, normalized, would settle what a lane does.
+        normalizeAdvantage: false,
+      }),
+      policy: withSettings('mlp', {}),
     },
   ],
   state: () => TRANSITION_STATE,

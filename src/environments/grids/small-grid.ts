@@ -1,5 +1,5 @@
 /** What the games on a 10 × 10 grid with channels share, whose dynamics are those of MinAtar. */
-import { integer, number } from '../../base/settings.ts'
+import { fraction, integer } from '../../base/settings.ts'
 import { STEPS_MAX } from '../environment.ts'
 
 /** Fields in a row, and rows. */
@@ -7,5 +7,5 @@ export const SIDE = 10
 
 export const smallGridSettings = {
   maxEpisodeSteps: integer(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-  stickyActionProbability: number(0.1, 'probability that the last action is repeated', { min: 0, max: 1 }),
+  stickyActionProbability: fraction(0.1, 'probability that the last action is repeated'),
 }

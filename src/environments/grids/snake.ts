@@ -1,7 +1,7 @@
 import { Stream } from '../../base/random.ts'
 import { integer, number } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, STEPS_MAX, type State } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, type State, withSettings } from '../environment.ts'
 import { Dice } from './grid-rooms.ts'
 
 /** Of the bodies of the snakes of a game; heads are white, food is red. */
@@ -74,18 +74,15 @@ export const snake = defineEnvironment({
     {
       environment: { endPenalty: 10 }, // With 1, snakes eat more, and live a third as long.
       run: { numLanes: 128, totalSteps: 20_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 1e-3,
-          gamma: 0.98,
-          entropyCoef: 0.003,
-        },
-      },
-      policy: { id: 'mlp', parameters: { hidden: [128, 64], activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 1e-3,
+        gamma: 0.98,
+        entropyCoef: 0.003,
+      }),
+      policy: withSettings('mlp', { hidden: [128, 64], activation: 'relu' }),
     },
   ],
   state: ({ side }) => state(side * side),

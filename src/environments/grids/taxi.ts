@@ -1,5 +1,5 @@
 import { boolean, integer } from '../../base/settings.ts'
-import { defineEnvironment, STEPS_MAX } from '../environment.ts'
+import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import type { Picture } from '../picture.ts'
 import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } from './transitions.ts'
 
@@ -54,19 +54,16 @@ export const taxi = defineEnvironment({
     {
       // Without the mask it was not learned: lanes gave up picking anybody up, for −200.
       run: { numLanes: 64, totalSteps: 800_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 64,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 3e-3,
-          gamma: 0.99,
-          entropyCoef: 0.02,
-          valueCoef: 0.1,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 64,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 3e-3,
+        gamma: 0.99,
+        entropyCoef: 0.02,
+        valueCoef: 0.1,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => TRANSITION_STATE,

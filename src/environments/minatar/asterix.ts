@@ -1,6 +1,6 @@
 import { Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 4
@@ -43,18 +43,15 @@ export const asterix = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 3_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 5e-3, // With 1e-3 it stays at 2.
-          gamma: 0.98,
-          entropyCoef: 0.01,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 5e-3, // With 1e-3 it stays at 2.
+        gamma: 0.98,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => ({

@@ -1,6 +1,6 @@
 import { Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 4
@@ -45,27 +45,27 @@ export const breakout = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 5e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 5e-3,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 32,
-          numMinibatches: 8,
-          updateEpochs: 3,
-          learningRate: 6e-3, // With 2e-3 it stays at 6, as the perceptron does.
-          clipCoef: 0.1,
-          gamma: 0.98,
-          entropyCoef: 0.01,
-        },
-      },
-      policy: { id: 'convolutional', parameters: { filters: [16], hidden: [64] } },
+      algorithm: withSettings('ppo', {
+        numSteps: 32,
+        numMinibatches: 8,
+        updateEpochs: 3,
+        learningRate: 6e-3, // With 2e-3 it stays at 6, as the perceptron does.
+        clipCoef: 0.1,
+        gamma: 0.98,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('convolutional', { filters: [16], hidden: [64] }),
       reached: { episodeReturn: 15.2, reached: 2, seeds: 3 },
     },
   ],

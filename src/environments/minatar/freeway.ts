@@ -1,6 +1,6 @@
 import { type Random, Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment } from '../environment.ts'
+import { defineEnvironment, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 7
@@ -48,11 +48,14 @@ export const freeway = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 400_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 128, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 1e-3,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => ({

@@ -1,6 +1,6 @@
 import { type Random, Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
-import { defineEnvironment, type State } from '../environment.ts'
+import { defineEnvironment, type State, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 10
@@ -115,18 +115,15 @@ export const seaquest = defineEnvironment({
   presets: [
     {
       run: { numLanes: 64, totalSteps: 6_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: {
-          numSteps: 128,
-          numMinibatches: 8,
-          updateEpochs: 4,
-          learningRate: 6e-3, // With 1e-3 it comes to 3.7 after half of the steps, with 4e-3 to 6.0.
-          gamma: 0.98,
-          entropyCoef: 0.01,
-        },
-      },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      algorithm: withSettings('ppo', {
+        numSteps: 128,
+        numMinibatches: 8,
+        updateEpochs: 4,
+        learningRate: 6e-3, // With 1e-3 it comes to 3.7 after half of the steps, with 4e-3 to 6.0.
+        gamma: 0.98,
+        entropyCoef: 0.01,
+      }),
+      policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
   state: () => STATE,

@@ -2,14 +2,14 @@
  * Sums and differences with a second chance: whoever is wrong hears so and may try again, for less (AReaL's multi-turn
  * mathematics, without its fault of going on after a right answer).
  */
-import { integer, number, type Settings } from '../../base/settings.ts'
+import { fraction, integer, type Settings } from '../../base/settings.ts'
 import { defineAgent } from '../tools/agent.ts'
 import { arithmeticExample } from './arithmetic.ts'
 
 const settings = {
   digits: integer(1, 'maximum of digits of each number', { min: 1, max: 6 }),
   attempts: integer(3, 'maximum of answers', { min: 1, max: 10 }),
-  turnDiscount: number(0.8, "factor of a right answer's reward for each wrong answer before it", { min: 0, max: 1 }),
+  turnDiscount: fraction(0.8, "factor of a right answer's reward for each wrong answer before it"),
   numExamples: integer(20_000, 'number of examples', { min: 1 }),
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings

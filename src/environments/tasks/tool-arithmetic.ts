@@ -2,7 +2,7 @@
  * Arithmetic with a calculator: sums of a number of two digits and one of a single digit, which the model can learn to do alone, and
  * products of numbers of two digits, which it cannot and for which it has to learn to call its tool.
  */
-import { integer, number, type Settings } from '../../base/settings.ts'
+import { fraction, integer, type Settings } from '../../base/settings.ts'
 import type { Example, Message } from '../text.ts'
 import { defineAgent } from '../tools/agent.ts'
 import { defineTool } from '../tools/tool.ts'
@@ -11,15 +11,11 @@ import { useTools } from '../tools/use-tools.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {
-  shownFraction: number(
+  shownFraction: fraction(
     0.1,
     'fraction of the products whose demonstration calls the tool; the others only give the answer',
-    {
-      min: 0,
-      max: 1,
-    },
   ),
-  callCost: number(0.1, 'penalty of a call', { min: 0, max: 1 }),
+  callCost: fraction(0.1, 'penalty of a call'),
   numExamples: integer(20_000, 'number of examples', { min: 1 }),
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings

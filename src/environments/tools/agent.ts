@@ -7,7 +7,7 @@
  * same again.
  */
 import type { Factory, Parts } from '../../base/definition.ts'
-import { InputError, show } from '../../base/errors.ts'
+import { checkCount, InputError, show } from '../../base/errors.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import {
   defineTextEnvironment,
@@ -237,9 +237,7 @@ class RunningAgent {
   }
 
   async #generateSeveral(numAnswers: number, call?: ModelCall): Promise<ModelAnswer[]> {
-    if (!(Number.isSafeInteger(numAnswers) && numAnswers >= 1)) {
-      throw new InputError(`generateSeveral of agent ${this.#id}`, show(numAnswers), 'a whole number ≥ 1')
-    }
+    checkCount(`generateSeveral of agent ${this.#id}`, numAnswers)
     const answers = [await this.#generate(call)]
     const { messages: _, reward: __, stands: ___, ...drawn } = call ?? {}
     while (answers.length < numAnswers) answers.push(await this.#generate({ ...drawn, again: true }))

@@ -1,4 +1,4 @@
-import { hiddenGradient, hiddenProduct, type StepStarts, stateBefore } from './steps.ts'
+import { hiddenGradient, hiddenProduct, type StepStarts, sigmoid, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `gruForward` and `gruBackward` need. */
 export function gruScratch(numLanes: number, length: number, units: number): number {
@@ -86,8 +86,4 @@ export function gruBackward(
     hiddenGradient(dWeight, dBias, dState, dProduct, h, weight, 3 * units, units)
     if (continues.length === 0 || continues[row] === 0) dState.fill(0)
   }
-}
-
-function sigmoid(x: number): number {
-  return 1 / (1 + Math.exp(-x))
 }

@@ -1,4 +1,4 @@
-import { hiddenGradient, hiddenProduct, type StepStarts, stateBefore } from './steps.ts'
+import { hiddenGradient, hiddenProduct, type StepStarts, sigmoid, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `lstmForward` and `lstmBackward` need. */
 export function lstmScratch(numLanes: number, length: number, units: number): number {
@@ -87,8 +87,4 @@ export function lstmBackward(
     hiddenGradient(dWeight, dBias, dState, dProduct, before, weight, 4 * units, units)
     if (continues.length === 0 || continues[row] === 0) dState.fill(0)
   }
-}
-
-function sigmoid(x: number): number {
-  return 1 / (1 + Math.exp(-x))
 }

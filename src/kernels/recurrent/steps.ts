@@ -64,3 +64,7 @@ export function hiddenGradient(
     dH[k] = sum
   }
 }
+
+export function sigmoid(x: number): number {
+  return 1 / (1 + Math.exp(-x))
+}

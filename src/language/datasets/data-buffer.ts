@@ -2,7 +2,7 @@
  * Prompts, dealt in an order of each epoch's own. Where the buffer stands is two numbers, and what it deals is a function of
  * them, so that a resumed run neither loses nor repeats a prompt.
  */
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import { checkSeed, Random } from '../../base/random.ts'
 import type { Message } from '../../environments/text.ts'
 import { shuffleRows } from '../../kernels/bind.ts'
@@ -37,6 +37,7 @@ export interface DealtPrompt<P> {
 
 /** Stands in the key of the order where conversations have it: one seed deals both in one order. */
 const NO_UPDATE = 0xffffffff
+const COUNT_MAX = 2 ** 31 - 1
 
 /** The next prompts, and where the buffer stands after them. `n` may be more than there are: then it goes round. */
 export function getSamples<P>(
@@ -47,7 +48,7 @@ export function getSamples<P>(
   checkGiven('prompts of getSamples', prompts, 'a list')
   checkGiven('state of getSamples', state, ['seed', 'epochId', 'sampleOffset'])
   if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
-  checkWhole('n', n, 1)
+  checkCount('n', n, 1, COUNT_MAX)
   checkState(state, prompts.length)
   let { epochId, sampleOffset } = state
   let order = epochOrder(state.seed, epochId, prompts.length)
@@ -150,13 +151,8 @@ export class DataBuffer<P> {
 
 function checkState({ seed, epochId, sampleOffset }: BufferState, numPrompts: number): void {
   checkSeed(seed)
-  checkWhole('epochId', epochId, 0)
-  checkWhole('sampleOffset', sampleOffset, 0, numPrompts)
-}
-
-function checkWhole(name: string, value: number, min: number, max = 2 ** 31 - 1): void {
-  if (Number.isSafeInteger(value) && value >= min && value <= max) return
-  throw new InputError(name, show(value), `a whole number from ${min} to ${max}`)
+  checkCount('epochId', epochId, 0, COUNT_MAX)
+  checkCount('sampleOffset', sampleOffset, 0, numPrompts)
 }
 
 /** Prompts for a `DataBuffer`: texts or messages, one at least. @throws InputError for what is none, with its place. */

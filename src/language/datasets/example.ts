@@ -1,5 +1,5 @@
 /** What a row of a dataset must be to serve as an example; errors say where the row stands. */
-import { InputError, show } from '../../base/errors.ts'
+import { checkCount, InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 
 /** A row as a prompt: a text, or messages, that say something. @throws InputError for what is neither. */
@@ -30,6 +30,5 @@ export function messagesOf(value: unknown, place: string): readonly Message[] {
 
 /** @throws InputError for what is no limit. */
 export function checkLimit(limit: number | undefined): void {
-  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 1)) return
-  throw new InputError('limit', show(limit), 'a whole number ≥ 1')
+  if (limit !== undefined) checkCount('limit', limit)
 }

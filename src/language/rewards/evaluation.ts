@@ -2,11 +2,11 @@
  * Suites of writing tasks with criteria, the evaluation of anything that generates text on them, and the comparison of
  * two evaluations by a statistical test.
  */
-import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { keywordReward } from './basic.ts'
 import { composeRewards, type RewardPart } from './compose.ts'
 import { mathAccuracyReward } from './maths/maths.ts'
-import { checkCount, type Judgment, judge, mapBounded, type Reward, withTimeLimit } from './reward.ts'
+import { type Judgment, judge, mapBounded, type Reward, withTimeLimit } from './reward.ts'
 import { pairedTTest, type TTest, welchTTest } from './statistics.ts'
 import { coherenceVerifier, lengthVerifier, type Verifier, verifyWith } from './verifiers.ts'
 

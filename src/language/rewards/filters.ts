@@ -5,7 +5,7 @@
  */
 import type { Part } from '../../base/definition.ts'
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
-import { number, readSettingTexts, type Settings, type SettingValues } from '../../base/settings.ts'
+import { fraction, number, readSettingTexts, type Settings, type SettingValues } from '../../base/settings.ts'
 import { maker } from './reward.ts'
 
 /** What filters see of a sample; a `Sample` of a table is one. */
@@ -146,7 +146,7 @@ const builtIn = [
   }),
   defineGroupFilter({
     id: 'response-diversity',
-    settings: { minUniqueRatio: number(0.5, 'least fraction of distinct responses', { min: 0, max: 1 }) },
+    settings: { minUniqueRatio: fraction(0.5, 'least fraction of distinct responses') },
     make:
       ({ minUniqueRatio }) =>
       (group) =>

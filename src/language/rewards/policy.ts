@@ -1,8 +1,8 @@
+import { checkCount } from '../../base/errors.ts'
 /** Rewards under a policy for failures: how long a call may take, how often it is tried again, and what a failure ends in. */
 import { choice, integer, number, resolveSettings, type SettingValues } from '../../base/settings.ts'
 import {
   batchSizeOf,
-  checkCount,
   type ExcessKind,
   excessKinds,
   type FailureKind,

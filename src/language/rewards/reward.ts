@@ -15,7 +15,7 @@
  * have no time limit from outside: it would count the waiting. `docs/rewards.md` has the figures.
  */
 import { setMaxListeners } from 'node:events'
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../../base/settings.ts'
 import type { Example } from '../../environments/text.ts'
 
@@ -387,9 +387,4 @@ export async function mapBounded<T, R>(
     isOver = true // After a throw nothing further begins.
   }
   return results
-}
-
-/** Throws an InputError unless `count` is a whole number ≥ 1. */
-export function checkCount(subject: string, count: number): void {
-  if (!(Number.isSafeInteger(count) && count >= 1)) throw new InputError(subject, show(count), 'a whole number ≥ 1')
 }

@@ -2,12 +2,11 @@
  * Verifiers say whether a completion passes, with a score in [0, 1] and the reason. A verifier that throws, hangs or
  * answers something else has found out nothing: its report is `unknown`, and no score is made up.
  */
-import { checkGiven, InputError, show } from '../../base/errors.ts'
-import { boolean, integer, number, type Settings, type SettingValues, strings } from '../../base/settings.ts'
+import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
+import { boolean, fraction, integer, type Settings, type SettingValues, strings } from '../../base/settings.ts'
 import { checkWords } from './basic.ts'
 import {
   batchSizeOf,
-  checkCount,
   type FailureKind,
   failed,
   isInTime,
@@ -111,7 +110,7 @@ export const toxicityVerifier = defineVerifier({
  */
 export const coherenceVerifier = defineVerifier({
   id: 'coherence',
-  settings: { minCoherenceScore: number(0.5, 'least fraction of distinct trigrams of words', { min: 0, max: 1 }) },
+  settings: { minCoherenceScore: fraction(0.5, 'least fraction of distinct trigrams of words') },
   make:
     ({ minCoherenceScore }) =>
     (_, completion) => {
@@ -130,7 +129,7 @@ export const coherenceVerifier = defineVerifier({
 export const factualVerifier = defineVerifier({
   id: 'factual',
   settings: {
-    minFactualScore: number(0.6, 'least fraction of the facts', { min: 0, max: 1 }),
+    minFactualScore: fraction(0.6, 'least fraction of the facts'),
     maxUncertaintyCount: integer(2, 'largest number of different hedging phrases', { min: 0 }),
     uncertaintyWords: strings(
       ['maybe', 'perhaps', 'possibly', 'probably', 'might', 'i think', 'i guess', "i'm not sure", 'i am not sure'],

@@ -1,4 +1,4 @@
-import { checkGiven, InputError, show, thrownBy } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, thrownBy } from '../../base/errors.ts'
 import type { BoxSpace } from '../../base/space.ts'
 import { Phase } from '../../components/episode.ts'
 import { refusedReturn } from '../../environments/environment.ts'
@@ -144,9 +144,7 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
   const told = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
   for (const n of told) {
-    if (!(Number.isInteger(n) && n >= 0 && n < present)) {
-      throw new InputError(`lane of cohort ${name}`, show(n), `a whole number from 0 to ${present - 1}`)
-    }
+    checkCount(`lane of cohort ${name}`, n, 0, present - 1)
     const game = n - (n % numAgents)
     for (let agent = game; numAgents > 1 && agent < game + numAgents; agent++) {
       if (told.includes(agent)) continue

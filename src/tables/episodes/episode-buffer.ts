@@ -3,7 +3,7 @@
  * token; an episode is in the buffer's samples when it has ended, and until then it waits, across calls of `sample` too.
  * Episodes that are added turn by turn and begin with the same ids are one group: there is one a prompt.
  */
-import { checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
 import { Trajectories, type TrajectoryColumns } from '../trajectories/trajectories.ts'
 import { checkTrajectory, type Trajectory } from '../trajectories/trajectory.ts'
@@ -73,7 +73,8 @@ export class EpisodeBuffer {
   constructor(options: { readonly maxEpisodes: number; readonly rewardReduction?: RewardReduction }) {
     checkOptions('EpisodeBuffer', options, ['maxEpisodes', 'rewardReduction'])
     const { maxEpisodes, rewardReduction = 'last' } = options
-    this.maxEpisodes = whole('maxEpisodes', maxEpisodes)
+    checkCount('maxEpisodes', maxEpisodes)
+    this.maxEpisodes = maxEpisodes
     if (!rewardReductions.includes(rewardReduction)) {
       throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
     }
@@ -97,7 +98,8 @@ export class EpisodeBuffer {
 
   /** True if so many episodes have ended and are kept. */
   ready(minEpisodes = 1): boolean {
-    return this.episodeCount >= whole('minEpisodes', minEpisodes)
+    checkCount('minEpisodes', minEpisodes)
+    return this.episodeCount >= minEpisodes
   }
 
   /**
@@ -189,7 +191,7 @@ export class EpisodeBuffer {
    * @throws InputError where there is none.
    */
   sampleEpisodes(k: number, order: 'asc' | 'desc' = 'asc'): TrajectoryColumns {
-    whole('k', k)
+    checkCount('k', k)
     if (order !== 'asc' && order !== 'desc') throw unknownWord('order', String(order), ['asc', 'desc'])
     const rows = this.#filled()
     return this.#kept.take((order === 'asc' ? rows : rows.reverse()).slice(0, k)).columns()
@@ -197,7 +199,7 @@ export class EpisodeBuffer {
 
   /** The last `n` steps, or all where there are fewer, the oldest first: views. @throws InputError where there is none. */
   sampleLatestSteps(n: number): StepColumns {
-    whole('n', n)
+    checkCount('n', n)
     this.#filled()
     const { numTokens } = this.#kept
     return steps(this.#kept.columns(), Math.max(numTokens - this.length, numTokens - n), numTokens)
@@ -215,8 +217,8 @@ export class EpisodeBuffer {
   ): StepSequences {
     checkOptions('sampleSequences', options, ['recentFirst', 'dropIncomplete'])
     const { recentFirst = false, dropIncomplete = false } = options
-    whole('batchSize', batchSize)
-    whole('seqLen', seqLen)
+    checkCount('batchSize', batchSize)
+    checkCount('seqLen', seqLen)
     const { offsets, ...columns } = this.#kept.columns()
     const pieces = this.#filled().flatMap((i) => {
       const starts: { from: number; to: number }[] = []
@@ -376,9 +378,4 @@ function checkKeys(turn: EpisodeTurn): void {
     if (typeof flag !== 'boolean') throw new InputError(`turn, ${name}`, show(flag), 'true or false')
   }
   if (terminated && truncated) throw new InputError('turn', 'terminated and truncated', 'one of them, or neither')
-}
-
-function whole(name: string, value: number): number {
-  if (Number.isSafeInteger(value) && value >= 1) return value
-  throw new InputError(name, show(value), 'a whole number ≥ 1')
 }

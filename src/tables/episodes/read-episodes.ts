@@ -4,7 +4,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { readJsonObject } from '../../base/files/files.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
 import { arrowPlain, readArrow } from '../arrow.ts'
@@ -89,9 +89,7 @@ async function* episodesOfMinari(path: string, { actionSpace }: EpisodeSpaces) {
   if (format !== 'arrow') {
     throw new InputError(`data_format of ${place}`, show(format), '"arrow": minari writes it with data_format="arrow"')
   }
-  if (!(Number.isSafeInteger(count) && (count as number) >= 1)) {
-    throw new InputError(`total_episodes of ${place}`, show(count), 'a whole number ≥ 1')
-  }
+  checkCount(`total_episodes of ${place}`, count)
   const [, start = '0'] = /"start": *(-?\d+)/.exec(String(space)) ?? []
   if (actionSpace.kind === 'discrete' && start !== '0') {
     throw new InputError(`action_space of ${place}`, `a first action of ${start}`, '0')

@@ -2,7 +2,7 @@
  * Samples as JSON Lines: ours, which read back as they were; those of other trainers, as far as their columns say what ours do;
  * and the form that Hugging Face's trainers take.
  */
-import { checkGiven, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkGiven, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
 import { readJsonLines, writeJsonLines } from '../json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
@@ -107,9 +107,7 @@ const UNKNOWN = ['error', 'ignore', 'keep'] as const
 export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOptions = {}): Promise<Sample[]> {
   checkOptions('loadSamplesFromJsonl', options, OPTIONS)
   const { limit, unknown = 'error', rewardReduction = 'last' } = options
-  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
-    throw new InputError('limit', show(limit), 'a whole number ≥ 0')
-  }
+  if (limit !== undefined) checkCount('limit', limit, 0)
   if (!UNKNOWN.includes(unknown)) throw unknownWord('unknown', unknown, UNKNOWN)
   if (!rewardReductions.includes(rewardReduction)) {
     throw unknownWord('rewardReduction', rewardReduction, rewardReductions)

@@ -6,7 +6,7 @@
  * A conversation is one row, or several where the chat template rewrote what stood: each row is then a segment with ids of
  * its own from the first one on, and the segments of a conversation follow each other in the table.
  */
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import type { StopReason } from '../../environments/text.ts'
 import { checkTrajectory, ROW_COLUMNS, type Trajectory } from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
@@ -172,9 +172,7 @@ export class Trajectories {
    * @throws InputError for more rows than there are, and a count that would part a conversation.
    */
   forget(count: number): void {
-    if (!(Number.isSafeInteger(count) && count >= 0 && count <= this.count)) {
-      throw new InputError('rows to forget', show(count), `a whole number from 0 to ${this.count}`)
-    }
+    checkCount('rows to forget', count, 0, this.count)
     const { segment } = this.#log.columns
     if (count < this.count && segment[this.#log.at(count)] !== 0) {
       throw new InputError('rows to forget', `${count}, in the middle of a conversation`, 'whole conversations')

@@ -1,6 +1,6 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
 import { createHash } from 'node:crypto'
-import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, unknownWord } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
@@ -113,9 +113,7 @@ export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition)
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
   const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
   const { systems = [], shared = {}, watch } = options
-  if (!Number.isSafeInteger(episodes) || episodes < 1) {
-    throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
-  }
+  checkCount('episodes', episodes)
   const numSteps = requireTimeLimit(environment)
   const world = await createWorld({
     environment,

@@ -4,7 +4,7 @@
  * reason to stop. The training itself takes no notice: it has the same bits with and without.
  */
 import { InputError, show } from '../../base/errors.ts'
-import type { Metrics } from '../../base/metrics.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
 import { integer, optionalNumber, type Settings, type SettingValues } from '../../base/settings.ts'
 import type { CurvePoint } from '../../telemetry/curves.ts'
 
@@ -30,12 +30,10 @@ export type JudgeSettings = SettingValues<typeof judgeSettings>
 
 /** What the metrics lines of a run that is judged say besides, where an evaluation is due. */
 export const judgeMetrics = {
-  evaluation: {
-    unit: null,
-    description:
-      'returns (of conversations: known rewards) under the weights as they stand: mean, std, min, max, episodes',
-    reduction: 'last',
-  },
+  evaluation: metric(
+    'returns (of conversations: known rewards) under the weights as they stand: mean, std, min, max, episodes',
+    'last',
+  ),
 } as const satisfies Metrics
 
 /** What an evaluation came to: of returns, or of the rewards that are known. Null where none is. */

@@ -15,7 +15,7 @@
  */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { BEAT_WORDS, Work } from '../../base/clock.ts'
-import { assert, InputError, show } from '../../base/errors.ts'
+import { assert, checkCount, InputError, show } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
 import type { Column } from '../../components/column.ts'
 import { Admission } from '../../fleet/admission.ts'
@@ -36,7 +36,7 @@ export function threadsFor(
 ) {
   const maxStaleness = Math.max(0, ...algorithms.map(({ staleness }) => staleness?.maxStaleness ?? 0))
   const { actors = maxStaleness > 0 ? 1 : 0 } = options
-  if (!Number.isSafeInteger(actors) || actors < 0) throw new InputError('actors', show(actors), 'a whole number ≥ 0')
+  checkCount('actors', actors, 0)
   const { threads = actors === 0 ? 1 : 1 + actors } = options
   if (maxStaleness > 0 && threads < 2) {
     const expected = 'at least 2 threads: one collects while the other learns; or maxStaleness 0'

@@ -1,5 +1,5 @@
 /** A cohort of conversations before it has memory: its options, checked, its environment and model, opened, and its columns, planned. */
-import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkRoom } from '../../components/arena.ts'
 import { column, type Plan, saved } from '../../components/column.ts'
 import { conversationPlan } from '../../components/conversation.ts'
@@ -41,9 +41,7 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
     throw new InputError('policy', show(policy), 'one like languageModel()')
   }
-  for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
-    if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
-  }
+  for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) checkCount(name, value)
   for (const [name, value] of Object.entries({ replySeconds, turnSeconds })) {
     if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
   }
@@ -63,9 +61,7 @@ export async function openConversations(options: ConversationCohortOptions): Pro
     throw new InputError('numLanes', String(numLanes), `at least the group size, ${groupSize}: groups are judged whole`)
   }
   const read = { ...environment, ...(await environment.open?.()) }
-  if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
-    throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
-  }
+  checkCount(`${environment.id} numExamples`, read.numExamples)
   const opened = await policy.open(read)
   checkOpened(policy, opened)
   checkTokenizer(opened.tokenizer, opened.model)

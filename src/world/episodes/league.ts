@@ -3,7 +3,7 @@
  * each from the lanes in which it acts, like the roles of a game; the others act as the program has written them, which is how
  * opponents are exchanged.
  */
-import { InputError, show } from '../../base/errors.ts'
+import { checkCount, InputError, show } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
 import { type Column, type Columns, column, type Plan, saved } from '../../components/column.ts'
 import type { RowWidths } from '../../components/rollout.ts'
@@ -113,9 +113,7 @@ export function createLeague(
 
 /** @throws InputError where there cannot be so many sets of weights, or as many that learn, or the policy cannot act by turns. */
 export function checkSets(numSets: unknown, numLearning: unknown, id: string, model: PolicyModel): void {
-  if (!Number.isSafeInteger(numSets) || (numSets as number) < 1 || (numSets as number) > SETS_MAX) {
-    throw new InputError('weightSets', show(numSets), `a whole number from 1 to ${SETS_MAX}`)
-  }
+  checkCount('weightSets', numSets, 1, SETS_MAX)
   if (
     !Number.isSafeInteger(numLearning) ||
     (numLearning as number) < 1 ||

@@ -2,7 +2,7 @@
  * Self-play against earlier selves: a league that keeps itself. In a part of the games some lanes act by frozen earlier weights of the
  * policy. These are exchanged between two updates, the oldest first, and all are rated by the games that they play.
  */
-import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { checkCount, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type Columns, column, saved } from '../../components/column.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
@@ -45,11 +45,8 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
   for (const name of Object.keys(given)) if (!names.includes(name)) throw unknownWord('selfPlay', name, names)
   const options = { ...DEFAULTS, ...(given as SelfPlayOptions) }
   const { opponents, every, share } = options
-  if (!Number.isSafeInteger(opponents) || opponents < 1 || opponents > 255) {
-    throw new InputError('selfPlay opponents', show(opponents), 'a whole number from 1 to 255')
-  }
-  if (!Number.isSafeInteger(every) || every < 1)
-    throw new InputError('selfPlay every', show(every), 'a whole number ≥ 1')
+  checkCount('selfPlay opponents', opponents, 1, 255)
+  checkCount('selfPlay every', every)
   if (!(typeof share === 'number' && share > 0 && share <= 1)) {
     throw new InputError('selfPlay share', show(share), 'a number above 0, and at most 1')
   }

@@ -1,5 +1,5 @@
 /** Text generation: answers of a language model to prompts, with the ids and log-probabilities that they are made of. */
-import { checkGiven, InputError, show } from '../../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../../base/errors.ts'
 import {
   defineTextEnvironment,
   type Message,
@@ -50,9 +50,7 @@ export async function generateTokens(given: GenerateOptions): Promise<Generated[
   checkGiven('options of generateTokens', given, ['prompts', 'policy'])
   const { prompts, samples = 1, environment, seed = 0, explore = true, context, policy, ...options } = given
   if (!Array.isArray(prompts) || prompts.length === 0) throw new InputError('prompts', show(prompts), 'at least one')
-  if (!(Number.isSafeInteger(samples) && samples >= 1)) {
-    throw new InputError('samples', show(samples), 'a whole number ≥ 1')
-  }
+  checkCount('samples', samples)
   const alphabet = environment?.alphabet
   const asked = defineTextEnvironment({
     id: 'prompts',

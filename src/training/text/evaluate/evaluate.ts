@@ -1,5 +1,5 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
-import { checkGiven, InputError } from '../../../base/errors.ts'
+import { checkCount, checkGiven } from '../../../base/errors.ts'
 import type { TextEnvironmentDefinition } from '../../../environments/text.ts'
 import { isOfModel, type Trajectory } from '../../../tables/trajectories/trajectory.ts'
 import { type ConverseOptions, converse } from '../collect/converse.ts'
@@ -39,9 +39,7 @@ const NUM_SAMPLES = 5
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
   checkGiven('options of evaluateText', options, ['environment', 'episodes', 'policy'])
   const { episodes } = options
-  if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
-    throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
-  }
+  checkCount('episodes', episodes)
   const { tokenizer, conversed, numQuestions } = await converse({ seed: 10_000, explore: false, ...options })
   const last = conversed.map(({ rows }) => rows.at(-1)!)
   const rewards = last.flatMap(({ reward }) => (reward === null ? [] : [reward]))

@@ -4,7 +4,7 @@
  *
  * Ours owe the same bits in all of them; a model behind functions, values within stated tolerances.
  */
-import { checkGiven, InputError, show } from '../../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../../base/errors.ts'
 import { Random, Stream } from '../../../base/random.ts'
 
 type Awaitable<T> = T | Promise<T>
@@ -99,13 +99,8 @@ export class LogprobValidator {
     checkGiven('model of LogprobValidator', model, [])
     const { vocabularySize, context, logprobs } = model
     if (typeof logprobs !== 'function') throw new InputError('model.logprobs', show(logprobs), 'a function')
-    for (const [name, value, least] of [
-      ['vocabularySize', vocabularySize, 2],
-      ['context', context, 4],
-    ] as const) {
-      if (Number.isSafeInteger(value) && value >= least) continue
-      throw new InputError(`model.${name}`, show(value), `a whole number ≥ ${least}`)
-    }
+    checkCount('model.vocabularySize', vocabularySize, 2)
+    checkCount('model.context', context, 4)
     this.#model = model
     this.#tolerances = { ...TOLERANCES, ...tolerances }
     this.#random = new Random(seed)

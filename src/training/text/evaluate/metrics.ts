@@ -1,18 +1,14 @@
 /** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
 import type { LossTotals } from '../../../algorithms/losses/losses.ts'
 import type { WorkName } from '../../../base/clock.ts'
-import type { Metrics } from '../../../base/metrics.ts'
+import { type Metrics, metric } from '../../../base/metrics.ts'
 import type { TokenSpans } from '../../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 import type { AgeSpread } from '../../loop/collector.ts'
 
 /** What a line of `metrics.jsonl` says beside what the phases tell. */
 export const lineMetrics = {
-  checkpoint: {
-    unit: null,
-    description: 'number of a checkpoint behind it: ticks, supervised steps and updates done',
-    reduction: 'last',
-  },
+  checkpoint: metric('number of a checkpoint behind it: ticks, supervised steps and updates done', 'last'),
 } as const satisfies Metrics
 
 /** Of numbers of tokens. */

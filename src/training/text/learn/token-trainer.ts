@@ -28,7 +28,7 @@ import {
   trainedOf,
 } from '../../../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan } from '../../../algorithms/tokens/token-thread.ts'
-import { checkGiven, checkOptions, InputError, OptimizerRequiredError, show } from '../../../base/errors.ts'
+import { checkCount, checkGiven, checkOptions, InputError, OptimizerRequiredError, show } from '../../../base/errors.ts'
 import { Random } from '../../../base/random.ts'
 import { resolveSettings, type SettingValues } from '../../../base/settings.ts'
 import { takeArena } from '../../../components/arena.ts'
@@ -402,7 +402,7 @@ export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
  * @throws InputError for a count that is no whole number ≥ 1.
  */
 export function selectRecentData(count: number): (buffer: TrajectoryBuffer) => TrajectoryColumns {
-  if (!(Number.isSafeInteger(count) && count >= 1)) throw new InputError('count', show(count), 'a whole number ≥ 1')
+  checkCount('count', count)
   return (buffer) => {
     if (!(buffer instanceof Trajectories)) return buffer.sampleEpisodes(count, 'desc')
     const { segment } = buffer.columns()
