@@ -3,6 +3,7 @@ import type { WeightBits } from '../language/transformer/forward-plan.ts'
 import type { LoraModel } from '../language/transformer/lora.ts'
 import type { TransformerModel } from '../language/transformer/model.ts'
 
+/** What the memory plan of an engine depends on. */
 export interface EngineShape {
   readonly model: TransformerModel
   readonly adapter: LoraModel | null

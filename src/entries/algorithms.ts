@@ -14,11 +14,7 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from '../algorithms/algorithm.ts'
-export {
-  defineTokenLoss,
-  type TokenLossDefinition,
-  type TokenLossFactory,
-} from '../algorithms/losses/define-token-loss.ts'
+export * from '../algorithms/losses/define-token-loss.ts'
 export { corrections, type LossId, type Preset } from '../algorithms/losses/loss-presets.ts'
 export type { LossResult } from '../algorithms/losses/loss-program.ts'
 export { type LossSettings, type TokenLossSettings, tokenLossSettings } from '../algorithms/losses/loss-settings.ts'
@@ -30,25 +26,9 @@ export {
 } from '../algorithms/losses/losses.ts'
 export { type RowLossColumns, rowLoss } from '../algorithms/losses/row-loss.ts'
 export { dqn } from '../algorithms/off-policy/dqn.ts'
-export {
-  defineOffPolicyAlgorithm,
-  type OffPolicyContext,
-  type OffPolicyDefaults,
-  type OffPolicyLoss,
-  type OffPolicyOptions,
-  offPolicySettings,
-  type ReplayedBlock,
-} from '../algorithms/off-policy/off-policy.ts'
+export * from '../algorithms/off-policy/off-policy.ts'
 export { sac } from '../algorithms/off-policy/sac.ts'
-export {
-  defineOnPolicyAlgorithm,
-  type LossOfRows,
-  type MinibatchNumbers,
-  type OnPolicyDefaults,
-  type OnPolicyLoss,
-  type OnPolicyOptions,
-  onPolicySettings,
-} from '../algorithms/on-policy/on-policy.ts'
+export * from '../algorithms/on-policy/on-policy.ts'
 export {
   defineOptimizer,
   type Optimizer,

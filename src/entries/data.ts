@@ -31,17 +31,7 @@ export type { Episode } from '../components/episode.ts'
 export type { Observation } from '../components/observation.ts'
 export type { RolloutColumns } from '../components/rollout.ts'
 export type { Transition } from '../components/transition.ts'
-export {
-  type BufferState,
-  createBufferFromJsonl,
-  DataBuffer,
-  type DealtPrompt,
-  getSamples,
-  loadPromptsFromJsonl,
-  loadPromptsFromList,
-  type PromptFileOptions,
-  type SavedBufferState,
-} from '../language/datasets/data-buffer.ts'
+export * from '../language/datasets/data-buffer.ts'
 export { downloadDataset, type SplitOptions } from '../language/datasets/hub-dataset.ts'
 export {
   type DatasetOptions,
@@ -71,11 +61,7 @@ export {
   writeTrajectories,
 } from '../tables/trajectories/trajectory-table.ts'
 export { type Curve, type CurveLabels, type CurvePoint, drawCurves } from '../telemetry/curves.ts'
-export {
-  type EvaluateOfflineOptions,
-  evaluateOffline,
-  type OfflineEvaluation,
-} from '../training/evaluate/evaluate-offline.ts'
+export * from '../training/evaluate/evaluate-offline.ts'
 export type { LoadOptions } from '../training/folder/checkpoint.ts'
 export { type IfExists, ifExistsSetting } from '../training/folder/if-exists.ts'
 export {
@@ -84,13 +70,7 @@ export {
   type RunGroupSummary,
   trainSeeds,
 } from '../training/groups/run-group.ts'
-export {
-  resolveSweepKeys,
-  type SweepOptions,
-  type SweepSetting,
-  type SweepSummary,
-  trainSweep,
-} from '../training/groups/sweep.ts'
+export * from '../training/groups/sweep.ts'
 export { recordedUpdates } from '../training/recorded/recorded-run.ts'
 export { listRollouts } from '../training/run/episode-run.ts'
 export { exportTrajectories, type TrajectoryFormat, trajectoryFormats } from '../training/text/evaluate/export.ts'

@@ -6,13 +6,7 @@
  */
 
 export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../agents/gateway/agent-runner.ts'
-export {
-  type Gateway,
-  type GatewayCounts,
-  type GatewayOptions,
-  type GatewaySession,
-  openGateway,
-} from '../agents/gateway/gateway.ts'
+export * from '../agents/gateway/gateway.ts'
 export { type Agents, runAgents } from '../agents/gateway/run-agents.ts'
 export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../agents/gateway/sessions.ts'
 export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../agents/serving/faults.ts'

@@ -6,25 +6,11 @@
  * @module colonnade/environments
  */
 
-export {
-  type ColumnName,
-  type ComponentColumn,
-  type FromBitecsOptions,
-  fromBitecs,
-  type GameComponents,
-  type GameFactory,
-  type GameMemory,
-  type ObservedColumns,
-} from '../environments/bridges/from-bitecs.ts'
+export * from '../environments/bridges/from-bitecs.ts'
 export { type FromGymnasiumOptions, fromGymnasium } from '../environments/bridges/from-gymnasium.ts'
 export { type FromObjectsOptions, fromObjects } from '../environments/bridges/from-objects.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/bridges/led.ts'
-export {
-  type CheckOptions,
-  type CheckResult,
-  checkEnvironment,
-  type EnvironmentReport,
-} from '../environments/checks/check.ts'
+export * from '../environments/checks/check.ts'
 export { type EnvironmentCheck, environmentChecks } from '../environments/checks/checks.ts'
 export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export { encodeGif } from '../environments/gif.ts'
@@ -37,14 +23,7 @@ export {
   registerEnvironment,
 } from '../environments/registry.ts'
 export * from '../environments/suite.ts'
-export {
-  defineWrapper,
-  type WrapperDefinition,
-  type WrapperFactory,
-  type WrapperLanes,
-  type WrapperModel,
-  wrap,
-} from '../environments/wrapper.ts'
+export * from '../environments/wrapper.ts'
 export { actionRepeat, frameStack, rescaleAction, timeLimit } from '../environments/wrappers.ts'
 export { clipRewards, normalizeRewards } from '../systems/rewards.ts'
 export {

@@ -14,23 +14,7 @@ export {
 } from '../language/rewards/basic.ts'
 export { type CodeTest, codeReward, extractCode } from '../language/rewards/code/code.ts'
 export { composeRewards, type RewardPart } from '../language/rewards/compose.ts'
-export {
-  type Criterion,
-  type Difficulty,
-  type EvaluateModelOptions,
-  evaluateModel,
-  type Generate,
-  getTaskSuite,
-  type LearningProgress,
-  listTaskSuites,
-  type ModelEvaluation,
-  registerTaskSuite,
-  type ScoreSummary,
-  type Scores,
-  type TaskEvaluation,
-  type TextGenerationTask,
-  validateLearningProgress,
-} from '../language/rewards/evaluation.ts'
+export * from '../language/rewards/evaluation.ts'
 export {
   admitGroup,
   checkAnySuccess,
@@ -61,24 +45,8 @@ export {
   type RewardPolicy,
   withPolicy,
 } from '../language/rewards/policy.ts'
-export {
-  clearRegistries,
-  createConfiguredRewardFunction,
-  createCustomVerifierPipeline,
-  getRewardFunction,
-  getVerifierFunction,
-  listRegisteredFunctions,
-  type RewardConfig,
-  reward,
-  type VerifierConfig,
-  verifier,
-} from '../language/rewards/registry.ts'
-export {
-  createRemoteRewardProcessor,
-  type RemoteJudge,
-  type RemoteRewardSettings,
-  remoteReward,
-} from '../language/rewards/remote.ts'
+export * from '../language/rewards/registry.ts'
+export * from '../language/rewards/remote.ts'
 export {
   type BatchJudge,
   type BatchSize,

@@ -8,41 +8,16 @@
 export type { RlDefinition } from '../algorithms/tokens/rl.ts'
 export type { SftDefinition } from '../algorithms/tokens/sft.ts'
 export { type McpClient, type McpServer, type McpTools, mcpTools } from '../environments/bridges/mcp.ts'
-export {
-  type OpenEnvEnvironment,
-  type OpenEnvObservation,
-  type OpenEnvOptions,
-  openEnv,
-} from '../environments/bridges/open-env.ts'
+export * from '../environments/bridges/open-env.ts'
 export type { Example, Message, PastTurn, RewardReduction } from '../environments/text.ts'
-export {
-  type AgentContext,
-  type AgentModel,
-  type AgentResult,
-  defineAgent,
-  type ModelAnswer,
-  type ModelCall,
-} from '../environments/tools/agent.ts'
-export {
-  callTool,
-  defineTool,
-  type Tool,
-  type ToolResult,
-  type ToolSchema,
-  toolSchemas,
-} from '../environments/tools/tool.ts'
+export * from '../environments/tools/agent.ts'
+export * from '../environments/tools/tool.ts'
 export type { ToolArguments, ToolCall } from '../environments/tools/tool-calls.ts'
 export { type ToolFormat, templateFormat } from '../environments/tools/tool-format.ts'
 export { type ToolUse, type ToolUsed, useTools } from '../environments/tools/use-tools.ts'
 export type { HeldOut } from '../language/held-out.ts'
 export { type DownloadProgress, downloadModel, type HubOptions } from '../language/hub.ts'
-export {
-  checkUpload,
-  type Uploaded,
-  type UploadOptions,
-  type UploadProgress,
-  uploadModel,
-} from '../language/hub-upload.ts'
+export * from '../language/hub-upload.ts'
 export type { LanguageModelDefinition } from '../language/language-model.ts'
 export { type LanguageModel, loadLanguageModel } from '../language/load-language-model.ts'
 export type { ChatTemplate, RenderOptions } from '../language/templates/chat-template.ts'
@@ -84,15 +59,7 @@ export type { ConversationRunDefinition } from '../training/run/definition.ts'
 export { type Generated, type GenerateOptions, generateTokens } from '../training/text/collect/generate.ts'
 export { exportTrainedModel } from '../training/text/evaluate/export.ts'
 export { type HeldOutResult, heldOutOf } from '../training/text/evaluate/judged-run.ts'
-export {
-  type LogprobCheck,
-  type LogprobModel,
-  type LogprobReport,
-  type LogprobTolerances,
-  LogprobValidator,
-  logprobChecks,
-  validateLogprobImplementation,
-} from '../training/text/evaluate/logprob-validator.ts'
+export * from '../training/text/evaluate/logprob-validator.ts'
 export { type MeasuredRun, measureRun } from '../training/text/evaluate/measured-run.ts'
 export type { RlMetrics, TextMetrics } from '../training/text/evaluate/metrics.ts'
 export type { TextRunPlan } from '../training/text/learn/plan.ts'

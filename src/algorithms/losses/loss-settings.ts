@@ -122,6 +122,7 @@ function optionalWhole(description: string) {
   }
 }
 
+/** Values of the settings of a loss. */
 export type LossSettings = SettingValues<typeof lossSettings>
 
 /** The settings that define advantages. */

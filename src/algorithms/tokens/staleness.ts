@@ -31,6 +31,7 @@ export function stalenessSettings() {
   }
 }
 
+/** Values of the staleness settings. */
 export type Staleness = SettingValues<ReturnType<typeof stalenessSettings>>
 
 /** Selects the staleness settings; undefined if the algorithm does not declare them. */
