@@ -173,7 +173,7 @@ describe('lanes of conversations', () => {
     const cohort = world.cohort()
     cohort.released = 4
     despawn(cohort, cohort.lanes)
-    expect(() => tick(world)).toThrow('got no present lane, expected at least one: spawn(cohort)')
+    expect(() => tick(world)).toThrow('got no present lane, expected at least one: call spawn(cohort)')
     spawn(cohort, 2)
     await talkUntil(world, 4)
   })

@@ -123,7 +123,7 @@ describe('a cohort of episodes', () => {
     expect(world.plan().filter(({ name, bytes }) => name.endsWith('.weights') && bytes > 0)).toHaveLength(1)
     const other = { ...good, name: 'b', environment: pendulum(), policy: 'a' }
     await expect(createWorld({ cohorts: [{ ...good, name: 'a' }, other] })).rejects.toThrow(
-      'policy: got a, whose network has other shapes than this environment needs',
+      'policy: got a, whose network has other shapes than this environment requires',
     )
     await expect(
       createWorld({
@@ -133,7 +133,7 @@ describe('a cohort of episodes', () => {
         ],
       }),
     ).rejects.toThrow('policy: got "lest" (did you mean "left"?), expected one of left')
-    await expect(createWorld({ ...good, policy: 'a' })).rejects.toThrow('or the name of a cohort before it')
+    await expect(createWorld({ ...good, policy: 'a' })).rejects.toThrow('or the name of an earlier cohort')
     const talking = { environment: digits({}), policy: languageModel({ width: 8, layers: 1, heads: 1 }), numLanes: 1 }
     await expect(
       createWorld({
@@ -181,7 +181,7 @@ describe('a world', () => {
   test('that threads share is ticked by its trainer alone', async () => {
     const world = await createWorld(good)
     world.split(2)
-    const message = 'tick: got a world that 2 threads share, expected trainer.updates(), or threads: 1'
+    const message = 'tick: got a world shared by 2 threads, expected trainer.updates(), or threads: 1'
     expect(() => tick(world)).toThrow(message)
     expect(() => collect(world, 4)).toThrow(message)
   })
@@ -212,7 +212,9 @@ describe('a world', () => {
 
   test('is not split where a policy stays in its thread, or a definition has no module', async () => {
     const stays = await createWorld({ ...good, policy: later() })
-    expect(() => stays.split(2)).toThrow("2 threads, expected threads: 1: its device serves only the caller's thread")
+    expect(() => stays.split(2)).toThrow(
+      "2 threads, expected threads: 1, since its device serves only the caller's thread",
+    )
     stays.split(1)
     for (const noun of ['environment', 'policy'] as const) {
       const { module: _, ...rest } = { ...good[noun] }
@@ -274,9 +276,9 @@ describe('a cohort of conversations', () => {
     [{ tooLong: 'errors' }, 'tooLong: got "errors"'],
     [{ cutTurn: 'ends' }, 'cutTurn: got "ends"'],
     [{ rewardReduction: 'lasts' }, 'rewardReduction: got "lasts"'],
-    [{ policy: {} }, 'policy: got {}, expected one like languageModel()'],
-    [{ policy: undefined }, 'policy: got undefined, expected one like languageModel()'],
-    [{ policy: { open() {} } }, 'expected one like languageModel()'],
+    [{ policy: {} }, 'policy: got {}, expected a language model, like languageModel()'],
+    [{ policy: undefined }, 'policy: got undefined, expected a language model, like languageModel()'],
+    [{ policy: { open() {} } }, 'expected a language model, like languageModel()'],
     [{ environment: { ...digits({}), numExamples: 0 } }, 'numExamples: got 0, expected a whole number ≥ 1'],
   ])('refuses %j', async (options, message) => {
     await expect(talkWorld(options as never)).rejects.toThrow(message)

@@ -248,7 +248,7 @@ describe('the players of a game', () => {
     }
     const world = await createWorld({ environment: loner as never, policy, numLanes: 4 })
     expect(() => tick(world)).toThrow(
-      'environment Race-v0: got an end for lane 3 (episode 0, step 0) from step, and not for all of its game, expected one for all its 2 players, or for none',
+      'environment Race-v0: got an end for lane 3 (episode 0, step 0) from step, but not for its whole game, expected an end for all its 2 players, or for none',
     )
     const games = (await createWorld({ environment: race(), policy, numLanes: 4 })).cohort()
     expect(() => restart(games, [2])).toThrow('lanes of cohort mlp: got 2 without 3, expected all players of a game')
@@ -275,7 +275,7 @@ describe('bad input', () => {
 
   test('several sets of a policy that answers later are refused', async () => {
     await expect(createWorld({ ...options, policy: later(), weightSets: 2 })).rejects.toThrow(
-      'which answers later, expected a policy that answers at once, or 1',
+      'which is asynchronous, expected a policy that answers at once, or 1',
     )
   })
 
@@ -293,7 +293,7 @@ describe('bad input', () => {
       'numLanes: got 5, expected a multiple of 2, the players of Race-v0',
     )
     await expect(createWorld({ ...games, present: 2 })).rejects.toThrow(
-      'present: got a cohort of Race-v0, which has 2 players, expected lanes that stay',
+      'present: got a cohort of Race-v0, which has 2 players, expected no option present: games need all their lanes',
     )
     const wrong = defineEnvironment({
       ...{ id: 'Wrong', settings: {}, state: () => ({}) },

@@ -214,7 +214,7 @@ describe('a system of one’s own', () => {
   test('that is none is refused', async () => {
     const define = (model: object) => () => defineSystem({ id: 'wrong', settings: {}, make: () => model })()
     const run = () => {}
-    expect(define({})).toThrow('system wrong: got neither run nor afterRollout, expected one of them, or both')
+    expect(define({})).toThrow('system wrong: got neither run nor afterRollout, expected one of them or both')
     expect(define({ run })).toThrow('system wrong place: got none, expected either before or after')
     expect(define({ run, before: 'step', after: 'step' })).toThrow('got before step, after step')
     expect(define({ run, before: 'steps' })).toThrow('system wrong place: got "steps"')
@@ -223,7 +223,7 @@ describe('a system of one’s own', () => {
     const options = { environment: cartPole(), policy, numLanes: 1 }
     const wrong = (systems: unknown) => createWorld({ ...options, systems: systems as never })
     await expect(wrong({})).rejects.toThrow('systems: got {}, expected a list of systems')
-    await expect(wrong([fading])).rejects.toThrow('expected systems, made by a factory of defineSystem')
+    await expect(wrong([fading])).rejects.toThrow('expected systems made by factories of defineSystem')
     await expect(wrong([fading(), fading({ first: 2 })])).rejects.toThrow(
       'systems: got fading twice, expected each once',
     )

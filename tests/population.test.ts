@@ -303,7 +303,7 @@ describe('who is there is what bitecs says', () => {
     tick(world)
     expect([cohort.present, ...cohort.episode.lane.subarray(0, 2)]).toEqual([2, 0, 2])
     addComponents(world.ecs, addEntity(world.ecs), components as object[])
-    const message = 'cohort mlp: got 1 new lanes, expected lanes that only leave: the option `present` lets others join'
+    const message = 'cohort mlp: got 1 new lanes, expected no new lanes without the option `present`'
     expect(() => tick(world)).toThrow(message)
     expect(() => tick(world)).toThrow(message)
   })
@@ -334,11 +334,11 @@ describe('bad input', () => {
 
   test('spawn and despawn refuse what they cannot do, and then do nothing', async () => {
     const stays = (await createWorld({ environment: cartPole(), policy, numLanes: 4 })).cohort()
-    const message = 'got cohort mlp, which takes no new lanes, expected one with the option `present`'
+    const message = 'got cohort mlp, which accepts no new lanes, expected a cohort with the option `present`'
     expect(() => spawn(stays)).toThrow(`spawn(cohort, count): ${message}`)
     const open = (await createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3 })).cohort()
     for (const count of [2, -1, 0.5]) {
-      expect(() => spawn(open, count)).toThrow(/got .+, expected a whole number from 0 to 1, for which there is room/)
+      expect(() => spawn(open, count)).toThrow(/got .+, expected a whole number from 0 to 1, the room left/)
     }
     expect(spawn(open, 0)).toEqual([])
     expect(() => despawn(open, [open.lanes[0]!, 99])).toThrow('got entity 99, expected one of its lanes')
@@ -355,7 +355,7 @@ describe('bad input', () => {
     world.reserve(world.draft(), { numSteps: 8, learner: {} })
     const cohort = world.cohort()
     for (let t = 0; t < 3; t++) tick(world) // Lane 1 has died.
-    expect(() => restart(cohort, [1])).toThrow('lane of cohort mlp: got 1, which has died, expected one that is there')
+    expect(() => restart(cohort, [1])).toThrow('lane of cohort mlp: got 1, which has died, expected a present lane')
     expect(() => restart(cohort, [5])).toThrow('lane of cohort mlp: got 5, expected a whole number from 0 to 4')
     restart(cohort)
     expect([...cohort.episode.phase]).toEqual([2, 3, 2, 2, 2, 3])

@@ -155,10 +155,10 @@ describe('bad input', () => {
     [{}, 'selfPlay opponents: got undefined, expected a whole number from 1 to 255'],
     [{ opponents: 256 }, 'selfPlay opponents: got 256'],
     [{ opponents: 2, every: 0 }, 'selfPlay every: got 0, expected a whole number ≥ 1'],
-    [{ opponents: 2, share: 0 }, 'selfPlay share: got 0, expected a number above 0, and at most 1'],
+    [{ opponents: 2, share: 0 }, 'selfPlay share: got 0, expected a number above 0 and at most 1'],
     [{ opponents: 2, share: 1.5 }, 'selfPlay share: got 1.5'],
     [{ opponents: 2, often: 1 }, 'selfPlay: got "often", expected one of opponents, every, share'],
-    [4, 'selfPlay: got 4, expected an object, like { opponents: 4 }'],
+    [4, 'selfPlay: got 4, expected an object like { opponents: 4 }'],
   ])('selfPlay %j is refused', async (selfPlay, message) => {
     await expect(createWorld({ ...options, selfPlay: selfPlay as never })).rejects.toThrow(message)
   })

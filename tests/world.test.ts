@@ -126,7 +126,7 @@ describe('createWorld', () => {
         { ...one, name: 'b' },
       ],
     })
-    expect(() => two.cohort()).toThrow('cohort: got no name, of 2 cohorts, expected one of a, b')
+    expect(() => two.cohort()).toThrow('cohort: got no name for one of 2 cohorts, expected one of a, b')
     expect(two.cohorts).toEqual([two.cohort('a'), two.cohort('b')])
     // @ts-expect-error: no cohort has that name.
     expect(() => two.cohort('c')).toThrow('cohort: got "c", expected one of a, b')

@@ -1,10 +1,10 @@
 /**
- * The contract of algorithms. An algorithm improves weights from a rollout. It never sees a network: it gives the policy rows and a
- * loss, and receives a gradient. It declares its columns before the world allocates memory, and allocates nothing afterwards.
+ * The contract of algorithms. An algorithm improves weights from a rollout. It never sees a network: it gives the policy rows and a loss,
+ * and receives a gradient. It declares its columns before the world allocates memory, and allocates nothing afterwards.
  *
- * An algorithm is a definition: id, settings, metrics, and functions that plan and bind a learner. Run keys (`algorithm=`,
- * `ppo.gamma`), presets, help, `config.json` and the workers' part derive from it, for built-in algorithms and for modules. Only
- * presets refer to an algorithm by name.
+ * An algorithm is a definition: id, settings, metrics, and functions that plan and bind a learner. Run keys (`algorithm=`, `ppo.gamma`),
+ * presets, help, `config.json` and the workers' part derive from it, for built-in algorithms and for modules. Only presets refer to an
+ * algorithm by name.
  */
 import type { Clock } from '../base/clock.ts'
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
@@ -55,8 +55,8 @@ export type AlgorithmFactory<S extends Settings = Settings, M extends Metrics = 
 
 /**
  * Defines an algorithm: its settings, the metrics of each update, and functions that plan and bind the learner. With
- * `module: import.meta.url` and an export under any name, `algorithm=` takes the module's path, and other threads and resumed runs
- * can load it by its id.
+ * `module: import.meta.url` and an export under any name, `algorithm=` takes the module's path, and other threads and resumed runs can
+ * load it by its id.
  *
  * @throws InputError for an invalid metric; on creation, for steps or minibatches that are not whole numbers ≥ 1.
  */
@@ -165,7 +165,8 @@ export interface Learner {
   /**
    * Learns from the current rollout and writes its advantage and return columns. `update` counts from 0 and is below `numUpdates`, the
    * total of the training, for schedules. Every thread runs it. At each `yield` threads wait for one another, or for the yielded promise
-   * (of an asynchronous policy, in one thread). Thread 0 returns the metrics. `estimate` replaces the algorithm's own advantage estimator.
+   * (of an asynchronous policy, in one thread). Thread 0 returns the metrics. `estimate` replaces the algorithm's own advantage
+   * estimator.
    */
   learn(
     update: number,

@@ -125,8 +125,8 @@ function rowOf(unit: number, k: number, length: number, numLanes: number): numbe
 }
 
 /**
- * Lists a block of sequences order[first … first + count), one after another. The first sequence of a lane has no earlier rows in
- * this rollout: its first row replaces the burn-in rows, and it continues none of them. Returns the number of trained rows.
+ * Lists a block of sequences order[first … first + count), one after another. The first sequence of a lane has no earlier rows in this
+ * rollout: its first row replaces the burn-in rows, and it continues none of them. Returns the number of trained rows.
  */
 export function listBlock(
   { seen, continues, evaluated, learned, places }: Columns<ReturnType<typeof cutPlan>>,

@@ -13,8 +13,8 @@ export type Schedule = (typeof schedules)[number]
  *     linear     1 − q                       q = (p − f) / (1 − f)
  *     cosine     ½ (1 + cos(π q))
  *
- * The warm-up is that of Goyal et al. 2017 (§ 2.2), starting one step above 0; linear decay as in openai/baselines' PPO; half a cosine
- * as in Loshchilov and Hutter 2017 (SGDR, equation 5, without restarts, η_min = 0).
+ * The warm-up is that of Goyal et al. 2017 (§ 2.2), starting one step above 0; linear decay as in openai/baselines' PPO; half a cosine as
+ * in Loshchilov and Hutter 2017 (SGDR, equation 5, without restarts, η_min = 0).
  */
 export function scheduleFactor(schedule: Schedule, warmupFraction: number, update: number, numUpdates: number): number {
   const progress = update / numUpdates

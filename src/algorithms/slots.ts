@@ -1,6 +1,6 @@
 /**
- * The gradient of a minibatch in all threads. The minibatch is divided into blocks, block b adds to slot b mod 16, and slots are
- * summed pairwise, so the data alone fixes the order of the sum.
+ * The gradient of a minibatch in all threads. The minibatch is divided into blocks, block b adds to slot b mod 16, and slots are summed
+ * pairwise, so the data alone fixes the order of the sum.
  */
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'

@@ -2,19 +2,18 @@ import type { RolloutColumns } from './rollout.ts'
 import type { Sliding } from './sliding.ts'
 
 /**
- * What lanes may do, in an environment that says so: one byte a choice (the choices' sizes one after another), 1 = legal.
- * Without elements where everything is.
+ * Legal actions, if the environment has masks: one byte per choice (the choices' sizes one after another), 1 = legal; otherwise empty.
  *
- * `current`: what each lane may do in this tick. Written with the observation, by the step before and by reset.
- * `next`: its legal choices in the following one. Written by step.
+ * `current`: the legal choices in this tick. Written with the observation, by the previous step and by reset. `next`: the legal choices
+ * in the next tick. Written by step.
  */
 export type ActionMask = Sliding<Uint8Array>
 
-/** What lanes do, and what the policy thought of it. */
+/** The lanes' actions, and the policy's evaluation of them. */
 export interface Action {
-  /** numLanes × action width, as the policy chose it. Written by the policy. */
+  /** numLanes × action width, as chosen. Written by the policy. */
   chosen: Float32Array | Int32Array
-  /** What the environment is given: `chosen`, within the bounds of a box space. Written by step. */
+  /** The environment's input: `chosen`, clipped to a box space. Written by step. */
   applied: Float32Array | Int32Array
   /** Log-probability of `chosen`, in nats. Written by the policy. */
   logprob: Float32Array
@@ -22,7 +21,7 @@ export interface Action {
   value: Float32Array
 }
 
-/** The windows on a rollout's actions; choices are applied as they were chosen. */
+/** The windows on a rollout's actions; discrete choices are applied as chosen. */
 export function actionWindows(rollout: RolloutColumns, numSteps: number, numLanes: number, width: number): Action[] {
   const { action, appliedAction } = rollout
   return Array.from({ length: numSteps }, (_, t) => {

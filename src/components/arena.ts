@@ -1,11 +1,9 @@
 /**
- * The arena: one shared `WebAssembly.Memory` in which every column lies that a kernel touches. The same bytes are read
- * by TypeScript systems, by compiled kernels, by worker threads and by Arrow. It is planned before it is taken, and does
- * not grow (maximum = initial).
+ * The arena: one shared `WebAssembly.Memory` that holds every column that a kernel uses. TypeScript systems, compiled kernels, worker
+ * threads and Arrow read the same bytes. It is planned before it is allocated, and does not grow (maximum = initial).
  *
- * What comes with a plan but lies in the runtime's heap (a step's windows, a lane's entity) is summed before, too: a
- * heap that overflows ends the process. Where there is no room, the error says what was asked, for what, and what there
- * is.
+ * Heap objects of a plan (a step's windows, a lane's entity) are counted beforehand too, because a heap overflow ends the process. If
+ * memory is short, the error says how much was requested, for what, and how much is available.
  */
 import { assert, checkGiven, InputError } from '../base/errors.ts'
 import {
@@ -24,26 +22,26 @@ const PAGES_MAX = 65_536
 /** Columns start at multiples of a cache line. */
 const ALIGNMENT = 64
 /**
- * Bytes of one way of a first-level cache. Columns of a multiple of it, as 1,024 lanes have, would all begin at the same
- * place of it, and rows that are used together would take each other's room: so such a column begins a line later.
+ * Bytes of one way of a first-level cache. Columns whose size is a multiple of it, as for 1,024 lanes, would all map to the same cache
+ * sets and evict one another, so such a column begins one line later.
  */
 const CACHE_WAY_BYTES = 4096
 /** No column starts at address 0, so that an offset of 0 is always a bug. */
 const FIRST_BYTE = 1024
 
-/** A `WebAssembly.Memory`, in a type that needs neither the DOM's library nor another. */
+/** A `WebAssembly.Memory`, typed without the DOM library. */
 export interface WasmMemory {
   readonly buffer: ArrayBufferLike
 }
 
-/** The memory in which a plan's columns lie, for `createKernels`, and how large it is. */
+/** The memory of a plan's columns, for `createKernels`, and its size. */
 export interface Arena {
   readonly memory: WasmMemory
   readonly buffer: SharedArrayBuffer
   readonly bytes: number
 }
 
-/** Bytes an arena for this plan takes, in whole pages. */
+/** Bytes of an arena for this plan, in whole pages. */
 export function arenaBytes(plan: Plan): number {
   let end = FIRST_BYTE
   for (const { bytes } of listColumns(plan)) end = placeAfter(end, bytes) + bytes
@@ -51,9 +49,9 @@ export function arenaBytes(plan: Plan): number {
 }
 
 /**
- * Takes the memory for a plan and lays its columns out in it, zeroed. `objects` are what comes with it in the heap.
- * @throws InputError if the plan needs more than an arena can hold or the machine has left, or its objects more than the
- * heap has; it says how much, for what, and how much there is.
+ * Allocates zeroed memory for a plan and lays out its columns. `objects` are the plan's heap objects.
+ * @throws InputError if the plan exceeds the limit of an arena or the available memory, or its objects exceed the heap; it says how much
+ * is needed, for what, and how much is available.
  */
 export function takeArena<P extends Plan>(
   plan: P,
@@ -63,14 +61,14 @@ export function takeArena<P extends Plan>(
   return layArena(plan, takeMemory(plan, objects))
 }
 
-/** Objects that come with a plan but lie in the runtime's heap: so many of a kind, and about how large each is. */
+/** Heap objects of a plan: the number of objects of a kind, and their approximate size. */
 export interface PlannedObjects {
   readonly name: string
   readonly count: number
   readonly bytesEach: number
 }
 
-/** Refuses a plan whose objects do not fit into the runtime's heap, which would end the process. */
+/** Rejects a plan whose objects do not fit into the heap, which would end the process. */
 function checkHeap(objects: readonly PlannedObjects[]): void {
   const available = availableHeapBytes()
   const bytes = objects.reduce((sum, { count, bytesEach }) => sum + count * bytesEach, 0)
@@ -99,7 +97,7 @@ export function layArena<P extends Plan>(plan: P, memory: WasmMemory): { arena: 
   return { arena: { memory, buffer, bytes }, columns }
 }
 
-/** The columns as views of a memory that another thread has sent, of whose buffer they were views there. */
+/** Recreates columns, which were views in another thread, as views of the memory that it sent. */
 export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C {
   if (ArrayBuffer.isView(columns)) {
     const { byteOffset, length } = columns as unknown as Column
@@ -108,17 +106,14 @@ export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C
   return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
 }
 
-/**
- * Bytes that an arena may have: as many as WebAssembly can address, or as the machine has left beside `besides` bytes that
- * will lie elsewhere.
- */
+/** Available bytes for an arena: WebAssembly's limit, or the machine's available memory minus `besides` bytes that will be used elsewhere. */
 export function arenaRoom(besides = 0): number {
   return Math.min(PAGES_MAX * PAGE_BYTES, Math.max(0, (availableBytes() ?? Infinity) - besides))
 }
 
 /**
- * Refuses a plan that there is no room for, before anything is taken. `remedy` says what would make it smaller.
- * @throws InputError that says how much is asked for, for what, and how much there is.
+ * Rejects a plan that does not fit, before anything is allocated. `remedy` says how to make it smaller.
+ * @throws InputError with the requested size, its purpose, and the available size.
  */
 export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
   const bytes = arenaBytes(plan)
@@ -162,19 +157,19 @@ function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number })
   return columns
 }
 
-/** Where a column of so many bytes begins whose predecessor ends at `end`. */
+/** The first byte of a column of `bytes` bytes after a column that ends at `end`. */
 function placeAfter(end: number, bytes: number): number {
   const aligned = Math.ceil(end / ALIGNMENT) * ALIGNMENT
   return bytes < CACHE_WAY_BYTES ? aligned : aligned + ALIGNMENT
 }
 
-/** What the machine has left for this process; undefined where the runtime does not tell (a browser). */
+/** Available memory of the machine; undefined if the runtime does not report it (a browser). */
 function availableBytes(): number | undefined {
   const runtime = globalThis.process as (NodeJS.Process & { availableMemory?: () => number }) | undefined
   return runtime?.availableMemory?.()
 }
 
-/** What the runtime's heap has left; undefined where the runtime does not tell (a browser). */
+/** Available heap; undefined if the runtime does not report it (a browser). */
 function availableHeapBytes(): number | undefined {
   const v8 = (globalThis.process as NodeJS.Process | undefined)?.getBuiltinModule?.('node:v8')
   if (v8 === undefined) return undefined
@@ -197,7 +192,7 @@ function largest(columns: PlannedColumn[]): string {
   return `most of it for ${words.join(', ')}`
 }
 
-/** Bytes for people: 1.5 GiB. */
+/** Formats bytes for people: 1.5 GiB. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
   let value = bytes

@@ -1,11 +1,10 @@
 /**
- * A column is one typed array: one value, or one fixed-size vector, per row. Before there is memory a column is a
- * `ColumnSpec`; a `Plan` is an object whose leaves are specs. An arena turns a plan into the same object with typed
- * arrays for leaves, so whatever owns columns declares them once and names them once.
+ * A column is one typed array with one value, or one fixed-size vector, per row. A `ColumnSpec` declares a column before it has memory; a
+ * `Plan` is an object whose leaves are specs. An arena turns a plan into the same object with typed arrays as leaves, so owners declare
+ * and name their columns once.
  */
 import { checkCount } from '../base/errors.ts'
 
-/** The typed array of each column type. */
 export interface ColumnArrays {
   f32: Float32Array
   f64: Float64Array
@@ -14,35 +13,32 @@ export interface ColumnArrays {
   u8: Uint8Array
 }
 
-/** The element type of a column. */
 export type ColumnType = keyof ColumnArrays
-/** A column: one typed array. */
 export type Column = ColumnArrays[ColumnType]
 
-/** Bytes of one element. */
 export const elementBytes: Readonly<Record<ColumnType, number>> = { f32: 4, f64: 8, i32: 4, u32: 4, u8: 1 }
 
 /** A column before it has memory. */
 export interface ColumnSpec<T extends ColumnType = ColumnType> {
   readonly type: T
   readonly rows: number
-  /** Elements a row. */
+  /** Elements per row. */
   readonly width: number
-  /** Whether a checkpoint keeps the column: a resumed run needs its values. */
+  /** Whether checkpoints contain the column, because a resumed run needs its values. */
   readonly saved: boolean
 }
 
-/** Columns to be allocated, by name, nested as their owner likes. */
+/** Columns to allocate, by name, in any nesting. */
 export interface Plan {
   readonly [name: string]: ColumnSpec | Plan
 }
 
-/** A plan with memory: the same names, typed arrays for leaves. */
+/** A plan with memory: the same names, typed arrays as leaves. */
 export type Columns<P> = {
   readonly [K in keyof P]: P[K] extends ColumnSpec<infer T> ? ColumnArrays[T] : Columns<P[K]>
 }
 
-/** One line of a plan: the place of a column and its size. */
+/** A column's name and specification in a flat list. */
 export interface PlannedColumn extends ColumnSpec {
   /** Path of names, joined by dots: `agent.rollout.observation`. */
   readonly name: string
@@ -55,23 +51,22 @@ export function column<T extends ColumnType>(type: T, rows: number, width = 1): 
     ['rows', rows],
     ['width', width],
   ] as const) {
-    // However large: the arena that is asked for it says what the whole would take, and for what.
+    // There is no upper limit here: the arena's error covers the whole plan.
     checkCount(`column ${name}`, value, 0)
   }
   return { type, rows, width, saved: false }
 }
 
-/** The same column, kept by checkpoints. */
+/** The same column, saved in checkpoints. */
 export function saved<T extends ColumnType>(spec: ColumnSpec<T>): ColumnSpec<T> {
   return { ...spec, saved: true }
 }
 
-/** True for a leaf of a plan. */
 export function isColumnSpec(node: ColumnSpec | Plan): node is ColumnSpec {
   return typeof (node as ColumnSpec).type === 'string' && typeof (node as ColumnSpec).rows === 'number'
 }
 
-/** Every column of a plan, in the order in which it was declared. */
+/** Every column of a plan, in the order of declaration. */
 export function listColumns(plan: Plan, prefix = ''): PlannedColumn[] {
   return Object.entries(plan).flatMap(([key, node]) => {
     const name = prefix === '' ? key : `${prefix}.${key}`
@@ -80,7 +75,7 @@ export function listColumns(plan: Plan, prefix = ''): PlannedColumn[] {
   })
 }
 
-/** Every column of a plan with its typed array, in the order in which it was declared. */
+/** Every column of a plan with its typed array, in the order of declaration. */
 export function zipColumns(plan: Plan, columns: object, prefix = ''): { planned: PlannedColumn; column: Column }[] {
   const planned = listColumns(plan, prefix)
   const flat: Column[] = []
@@ -94,7 +89,6 @@ export function zipColumns(plan: Plan, columns: object, prefix = ''): { planned:
   return planned.map((entry, index) => ({ planned: entry, column: flat[index]! }))
 }
 
-/** A view of a column's type over `buffer`. */
 export function viewColumn(type: ColumnType, buffer: ArrayBufferLike, byteOffset: number, length: number): Column {
   switch (type) {
     case 'f32':

@@ -1,9 +1,9 @@
 import type { Sliding } from './sliding.ts'
 
 /**
- * What a recurrent policy keeps of each lane's past: the policy's memory width elements a lane, none for other policies.
+ * Memory of a recurrent policy: the policy's memory width elements per lane, empty for other policies.
  *
- * `current`: what each lane remembers in this tick; zeros at the start of an episode. Written by the infer before, zeroed
- * by reset. `next`: its memory from the following tick on. Written by infer.
+ * `current`: each lane's memory in this tick, zero at the start of an episode. Written by the previous infer, zeroed by reset. `next`:
+ * its memory from the next tick on. Written by infer.
  */
 export type Memory = Sliding<Float32Array>

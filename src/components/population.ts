@@ -7,25 +7,25 @@ export type PopulationColumns = Columns<ReturnType<typeof populationPlan>>
 export const Lives = { born: 0, died: 1, refused: 2 } as const
 
 /**
- * Plans the columns of a cohort of at most `numLanes` lanes at a time. `hasLives`: its environment decides births and deaths.
- * `isOpen`: lanes may join; if not, a checkpoint does not need these columns.
+ * Plans the columns of a cohort of at most `numLanes` concurrent lanes. `hasLives`: its environment decides births and deaths. `isOpen`:
+ * lanes may join; otherwise a checkpoint does not need these columns.
  */
 export function populationPlan(numLanes: number, hasLives: boolean, isOpen: boolean) {
   const rows = hasLives ? numLanes : 0
   const kept = <T extends 'u32' | 'f64'>(type: T, count: number) =>
     isOpen ? saved(column(type, count)) : column(type, count)
   return {
-    /** The number of present lanes, which have the first rows. Written between rollouts. */
+    /** Number of present lanes, which have the first rows. Written between rollouts. */
     present: column('u32', 1),
-    /** How many ever were: it numbers the next one, which keys its random numbers. Written between rollouts. */
+    /** Number of lanes so far, which numbers the next one and keys its random numbers. Written between rollouts. */
     numbered: kept('u32', 1),
     /** The environment's births, deaths, and births without room. Written between rollouts. */
     totals: kept('f64', 3),
-    /** 1: the lane is gone for good after this step. Written by the environment. */
+    /** 1: the lane dies after this step. Written by the environment. */
     died: column('u8', rows),
-    /** How many were born of the lane in this step. Written by the environment. */
+    /** Number of births from the lane in this step. Written by the environment. */
     births: column('u8', rows),
-    /** How many were born of the lane in this rollout. Written by store. */
+    /** Number of births from the lane in this rollout. Written by store. */
     offspring: column('u32', rows),
   }
 }

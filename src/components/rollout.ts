@@ -1,27 +1,26 @@
 /**
- * The columns of a cohort's rollout: numSteps × numLanes rows, time-major (row `t * numLanes + n`). The components that
- * systems read and write are a window on row block `t` of these columns, so what happens in a tick is written where the
- * learner and Arrow will read it, and nothing is copied in between. A cohort that is not recorded has numSteps = 1.
+ * The columns of a cohort's rollout: numSteps × numLanes rows, time-major (row `t * numLanes + n`). The components that systems read and
+ * write are windows on row block `t`, so each tick writes directly where the learner and Arrow read. An unrecorded cohort has numSteps =
+ * 1.
  *
- * A rollout has an observation a row. What came after an episode's last row, and after the rollout's, is kept apart,
- * only for the rows that need it: the table has it as `finalObservation`, null elsewhere, so T steps come with T + 1
- * observations. A box action is there twice: `action` as the policy chose it, which is what it learns from, and
- * `appliedAction` as the environment was given it. Rows with `valid` = 0 are left out of advantages and minibatches.
+ * A rollout has one observation per row. States after an episode's or the rollout's last row are stored separately, only for rows that
+ * need them: the table has them as `finalObservation`, otherwise null. A box action is stored twice: `action` as chosen, for learning,
+ * and `appliedAction` as applied. Rows with `valid` = 0 are excluded from advantages and minibatches.
  */
 import { type Space, spaceType, spaceWidth } from '../base/space.ts'
 import { type ColumnSpec, type Columns, column } from './column.ts'
 
 /** The columns of a rollout before they have memory. */
 export interface RolloutPlan extends Record<string, ColumnSpec> {
-  /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
+  /** Observation before the action: observation width elements per row. Written by the environment. */
   observation: ColumnSpec<'f32'>
-  /** 1 for each choice that was legal; no elements where the environment has no mask. Written by the environment. */
+  /** 1 for each legal choice; empty if the environment has no mask. Written by the environment. */
   actionMask: ColumnSpec<'u8'>
-  /** What the policy remembered before it acted; no elements where it remembers nothing. Written by the policy. */
+  /** The policy's memory before the action; empty for policies without memory. Written by the policy. */
   memory: ColumnSpec<'f32'>
-  /** The action as the policy chose it (a box action is not yet clipped). Written by the policy. */
+  /** The action as chosen (a box action is not yet clipped). Written by the policy. */
   action: ColumnSpec<'f32'> | ColumnSpec<'i32'>
-  /** A box action as the environment was given it, within its bounds; no elements where actions are choices. Written by step. */
+  /** A box action as applied, within its bounds; empty for discrete actions. Written by step. */
   appliedAction: ColumnSpec<'f32'>
   /** Written by the environment, in its own unit. */
   reward: ColumnSpec<'f32'>
@@ -35,7 +34,7 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
   logprob: ColumnSpec<'f32'>
   /** The critic's value of the observation. Written by the policy. */
   value: ColumnSpec<'f32'>
-  /** The value of what the action led to: 0 after a terminal state. Written by infer. */
+  /** The value of the next state: 0 after a terminal state. Written by infer. */
   nextValue: ColumnSpec<'f32'>
   /** Written by the algorithm. */
   advantage: ColumnSpec<'f32'>
@@ -49,7 +48,7 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
   episode: ColumnSpec<'u32'>
   /** Sum of the episode's rewards up to and including this row. Written by store. */
   episodeReturn: ColumnSpec<'f32'>
-  /** Number of the weights that chose the action. Written by store. */
+  /** Version of the weights that chose the action. Written by store. */
   version: ColumnSpec<'u32'>
 }
 
@@ -57,20 +56,20 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
 export type RolloutColumns = Columns<RolloutPlan>
 
 /**
- * What came after rows of the rollout that no later row shows: the final observations of episodes, and what lanes see when
- * the rollout is over. One thread's part: its rows and their observations, in the order in which they were found.
+ * Observations after rows of the rollout that no later row contains: final observations of episodes, and the lanes' observations after
+ * the rollout. One thread's list, in the order of discovery.
  */
 export interface FinalObservations {
-  /** Place in the rollout. */
+  /** Row of the rollout. */
   readonly row: Uint32Array
   readonly observation: Float32Array
-  /** What was legal there; no elements where every action is. */
+  /** Action masks of these states; empty if every action is legal. */
   readonly actionMask: Uint8Array
-  /** How many there are: one element, so that other threads see it. */
+  /** Number of entries, as one element, so that other threads see it. */
   readonly count: Uint32Array
 }
 
-/** Plans the final observations of a rollout: any row may end an episode. Memory is touched as far as rows do. */
+/** Plans the final observations of a rollout, for any number of episode ends. Uses memory only as far as rows are filled. */
 export function finalPlan(numSteps: number, numLanes: number, widths: Omit<RowWidths, 'memory'>, threads: number) {
   return {
     row: column('u32', numSteps * numLanes),
@@ -80,7 +79,7 @@ export function finalPlan(numSteps: number, numLanes: number, widths: Omit<RowWi
   }
 }
 
-/** Elements a row of the columns that slide. */
+/** Elements per row of the sliding columns. */
 export interface RowWidths {
   readonly observation: number
   readonly actionMask: number

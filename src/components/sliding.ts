@@ -1,8 +1,8 @@
 import type { Column } from './column.ts'
 
 /**
- * What lanes carry from one tick to the next: two windows of numLanes × width elements. In a recorded cohort they slide
- * along the rollout, so that `next` of one tick is `current` of the following one, where nothing is copied.
+ * Values that lanes carry from one tick to the next: two windows of numLanes × width elements. In a recorded cohort they slide along the
+ * rollout, so that `next` of one tick is `current` of the following one, without a copy.
  */
 export interface Sliding<C extends Column> {
   current: C

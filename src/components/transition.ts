@@ -1,16 +1,16 @@
 import type { RolloutColumns } from './rollout.ts'
 
-/** What came of the actions of this tick: one value a lane in each column. */
+/** The results of this tick's actions: one value per lane in each column. */
 export interface Transition {
   /** Written by the environment. */
   reward: Float32Array
   /** 1: the episode reached a terminal state. Written by the environment. */
   terminated: Uint8Array
-  /** 1: the episode was cut off. Written by step, or by an environment with limits of its own. */
+  /** 1: the episode was cut off. Written by step, or by an environment with its own limits. */
   truncated: Uint8Array
   /** 0: the lane did not act. Written by step. */
   valid: Uint8Array
-  /** The value of what follows. Zeroed by store, completed by infer. */
+  /** The value of the next state. Zeroed by store, completed by infer. */
   nextValue: Float32Array
   /** The row's episode, kept for the table. Written by store. */
   step: Int32Array

@@ -1,11 +1,11 @@
 /**
  * The contract of engines, which choose tokens. A cohort of conversations submits each model turn as a list of ids, lets the engine
  * advance, and polls the tokens generated since, for part of a turn or all of it. The cohort keeps the conversation; the engine keeps
- * nothing that cannot be recomputed. If an engine aborts a turn, or loses it when a run resumes, the cohort submits it again with
- * the polled ids, and it continues after them. No code above the cohort depends on the kind of engine.
+ * nothing that cannot be recomputed. If an engine aborts a turn, or loses it when a run resumes, the cohort submits it again with the
+ * polled ids, and it continues after them. No code above the cohort depends on the kind of engine.
  *
- * Errors during generation end the turn (`aborted`, `failed`). Exceptions are for callers' mistakes. Callers set no time limit: an
- * engine that depends on a remote service must end a slow turn as `failed`.
+ * Errors during generation end the turn (`aborted`, `failed`). Exceptions are for callers' mistakes. Callers set no time limit: an engine
+ * that depends on a remote service must end a slow turn as `failed`.
  */
 import { InputError } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
@@ -48,8 +48,8 @@ export interface TurnRequest {
   /** Strings that end the turn, in addition to the tokenizer's end tokens. */
   readonly stopStrings: readonly string[]
   /**
-   * The key of the turn's random numbers, combined with the seed. For a server, the seed is a hash of the key, so that turns do not
-   * share one.
+   * The key of the turn's random numbers, combined with the seed. For a server, the seed is a hash of the key, so that turns do not share
+   * one.
    */
   readonly key: readonly [group: number, member: number, tokensBefore: number]
   /** Constraint on the answer; absent: none. Requires an engine with `constrains`. */
@@ -75,8 +75,8 @@ export interface GeneratedTokens {
 }
 
 /**
- * Why a turn ended: `stop`, an end token or a stop string; `length`, `maxTokens` reached; `aborted`, which allows a new submission;
- * or `failed`, with the error.
+ * Why a turn ended: `stop`, an end token or a stop string; `length`, `maxTokens` reached; `aborted`, which allows a new submission; or
+ * `failed`, with the error.
  */
 export type TurnEnd =
   | { readonly slot: number; readonly reason: 'stop' | 'length' | 'aborted' }
@@ -112,10 +112,7 @@ export interface Engine {
   readonly constrains?: boolean
   /** The last confirmed version of its weights; −1 before the first. */
   readonly version: number
-  /**
-   * Accepts a turn.
-   * @throws InputError for a slot that does not exist or already has a turn, and for unsupported requests.
-   */
+  /** Accepts a turn. @throws InputError for a slot that does not exist or already has a turn, and for unsupported requests. */
   submit(turn: TurnRequest): void
   /**
    * Generates part of every open turn. Returns a promise if other threads help. Does nothing if the engine generates by itself.
@@ -129,14 +126,14 @@ export interface Engine {
   /** Aborts the slot's turn: the next poll has its remaining tokens and the end `aborted`. Does nothing for a free slot. */
   abort(slot: number): void
   /**
-   * Uses these weights from the next token on, also for open turns. Returns the version that the engine then reports; the caller
-   * compares it.
+   * Uses these weights from the next token on, also for open turns. Returns the version that the engine then reports; the caller compares
+   * it.
    */
   setWeights(delivery: WeightsDelivery): number | Promise<number>
   /**
    * Verifies that the engine used the delivered weights. Call it before learning from its tokens and before the next delivery. Returns
-   * false if tokens since the last check may come from other weights: do not learn from them; later turns are valid. An engine
-   * without it computes in this process.
+   * false if tokens since the last check may come from other weights: do not learn from them; later turns are valid. An engine without it
+   * computes in this process.
    * @throws InputError if later turns are not valid either.
    */
   prove?(): Promise<boolean>
@@ -202,10 +199,7 @@ export interface EngineDefinition {
   create(context: EngineContext): Engine
 }
 
-/**
- * Rejects a turn that no engine can accept.
- * @throws InputError
- */
+/** Rejects a turn that no engine can accept. @throws InputError */
 export function checkTurn(
   id: string,
   { slot, ids, generated, unchanged, maxTokens }: TurnRequest,
@@ -243,10 +237,7 @@ export async function whileHeld<T>(engine: Engine, work: () => Promise<T>): Prom
   }
 }
 
-/**
- * Delivers weights to an engine and checks the version that it confirms.
- * @throws InputError if the engine reports another version.
- */
+/** Delivers weights to an engine and checks the version that it confirms. @throws InputError if the engine reports another version. */
 export async function deliverWeights(engine: Engine, delivery: WeightsDelivery): Promise<void> {
   const confirmed = await engine.setWeights(delivery)
   if (confirmed === delivery.version && engine.version === confirmed) return

@@ -31,8 +31,8 @@ const FAILURES_MAX = 3
 
 /**
  * An engine of several members. Its id joins the members' distinct ids.
- * @throws InputError for an empty list, a value that is not an engine, and a limit below 1; on creation, for members with different
- * kinds of log-probabilities and for members that generate only in `advance`, like the local engine.
+ * @throws InputError for an empty list, a value that is not an engine, and a limit below 1; on creation, for members with different kinds
+ * of log-probabilities and for members that generate only in `advance`, like the local engine.
  * @example poolEngine([vllmEngine({ url: 'http://a:8000' }), sglangEngine({ url: 'http://b:30000' })])
  */
 export function poolEngine(members: readonly EngineDefinition[], options: PoolOptions = {}): EngineDefinition {

@@ -1,7 +1,7 @@
 /**
  * Weight transfer as deltas, in the layout of slime's SGLang: a shared folder has one folder `weight_v000012` per version. The first has
- * a whole model. Others have, for each changed tensor, the xor with the previous version's bytes, compressed with zstd, and the
- * Adler-32 of the result. A reader keeps its own whole model and applies the versions that it missed.
+ * a whole model. Others have, for each changed tensor, the xor with the previous version's bytes, compressed with zstd, and the Adler-32
+ * of the result. A reader keeps its own whole model and applies the versions that it missed.
  */
 import zlib from 'node:zlib'
 import { InputError, show } from '../base/errors.ts'
@@ -69,8 +69,8 @@ export class WeightsSource {
 }
 
 /**
- * Updates the model in folder `local` to version `target` of `source`, by deltas or from the last whole model. Replaces the
- * folder atomically.
+ * Updates the model in folder `local` to version `target` of `source`, by deltas or from the last whole model. Replaces the folder
+ * atomically.
  * @throws InputError if a version is missing, or if a checksum fails even from the last whole model.
  */
 export async function pullWeights(local: string, source: string, target: number): Promise<void> {

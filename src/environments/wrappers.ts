@@ -201,7 +201,7 @@ export const rescaleAction = defineWrapper({
 function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
   throw new InputError(
     `environment ${id}`,
-    `an answer that comes later, inside ${wrapper}`,
+    `a promise, inside ${wrapper}`,
     'one that is there at once',
   )
 }

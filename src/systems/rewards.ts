@@ -1,13 +1,12 @@
-/** Systems that change the rewards that the learner sees. Episodes' returns are counted before, so they stay the environment's. */
+/** Systems that change the rewards for the learner. Episode returns are computed before them from the environment's rewards. */
 import { InputError } from '../base/errors.ts'
 import { fraction, number } from '../base/settings.ts'
 import { defineSystem, type SystemRollout } from '../world/system.ts'
 
 /**
- * Divides rewards by the running deviation of the discounted return, so that returns are of about size 1 whatever the environment pays
- * (as Stable-Baselines3's VecNormalize does). The return of a lane goes on as R ← γ R + reward and begins at 0 in each episode.
- * Its deviation is that over all rows so far, the rollout at work included, and is kept in checkpoints. Rewards are not centered, so
- * that their sign stays. What is learned from is within ±clip.
+ * Divides rewards by the running deviation of the discounted return, so that returns have a size of about 1 (as in Stable-Baselines3's
+ * VecNormalize). A lane's return is R ← γ R + reward and starts at 0 in each episode. The deviation covers all rows so far, the current
+ * rollout included, and is saved in checkpoints. Rewards are not centered, so their sign stays, and they are clipped to ±clip.
  *
  * Recorded: `discounted`, the lane's R after the row.
  *
@@ -29,7 +28,7 @@ export const normalizeRewards = defineSystem({
     run({ own, recorded, reward, step, valid }, from, to) {
       for (let n = from; n < to; n++) {
         if (valid[n] === 0) continue
-        // An episode's first step tells of every end before it, of a restart too.
+        // Step 0 follows every kind of episode end, including a restart.
         own.discounted[n] = (step[n] === 0 ? 0 : gamma * own.discounted[n]!) + reward[n]!
         recorded.discounted[n] = own.discounted[n]!
       }
@@ -46,16 +45,16 @@ export const normalizeRewards = defineSystem({
 })
 
 /**
- * Clips the rewards that the learner sees to `low` and `high`.
+ * Clips the rewards for the learner to `low` and `high`.
  *
- * @throws InputError where low is not below high.
+ * @throws InputError if low is not below high.
  * @example clipRewards({ low: -1, high: 1 })
  */
 export const clipRewards = defineSystem({
   id: 'clipRewards',
   module: import.meta.url,
   settings: {
-    low: number(-1, 'least reward that the learner sees'),
+    low: number(-1, 'minimum reward that the learner sees'),
     high: number(1, 'greatest'),
   },
   make({ low, high }) {

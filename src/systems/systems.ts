@@ -1,4 +1,4 @@
-/** The four systems over a world's cohorts, each as its kind has it, and `bootstrap`, which closes a rollout. */
+/** The four systems over a world's cohorts, for both kinds of cohort, and `bootstrap`, which closes a rollout. */
 
 import { checkGiven } from '../base/errors.ts'
 import type { Cohort } from '../world/cohort.ts'
@@ -31,7 +31,7 @@ const conversations: Systems<ConversationCohort> = {
   store: storeConversations,
 }
 
-/** The four systems of a cohort's kind; each is handed cohorts of its kind alone. */
+/** The four systems per kind; each gets cohorts of its kind only. */
 const systemsOf = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], Systems<Cohort>>>
 
 /** Opens the tick: lanes whose episode or conversation is over begin another. Runs first. */
@@ -39,7 +39,7 @@ export function reset(world: World, cohorts: readonly Cohort[] = cohortsOf(world
   for (const cohort of cohorts) systemsOf[cohort.kind].reset(world.kernels, cohort)
 }
 
-/** The policies choose: an action of every lane, a token where the model has the turn. A promise where other threads help. */
+/** Policies choose an action in every lane, or a token where the model has the turn. Returns a promise if other threads help. */
 export function infer(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'infer')): void | Promise<void> {
   return inferFrom(world, cohorts, 0)
 }
@@ -56,7 +56,7 @@ async function goOn(chosen: Promise<void>, world: World, cohorts: readonly Cohor
   await inferFrom(world, cohorts, first)
 }
 
-/** The environments answer. */
+/** The environments step or reply. */
 export function step(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'step')): void {
   for (const cohort of cohorts) systemsOf[cohort.kind].step(world.kernels, cohort)
 }
@@ -66,7 +66,7 @@ export function store(world: World, cohorts: readonly Cohort[] = cohortsOf(world
   for (const cohort of cohorts) systemsOf[cohort.kind].store(world.kernels, cohort)
 }
 
-/** Values what came after the rows of full rollouts, with the weights that filled them. A promise of policies that answer later. */
+/** Values the states after the rows of full rollouts, with the weights that filled them. Returns a promise for asynchronous policies. */
 export function bootstrap(
   world: World,
   cohorts: readonly EpisodeCohort[] = cohortsOf(world, 'bootstrap').filter((cohort) => cohort.kind === 'episodes'),
@@ -82,7 +82,7 @@ function cohortsOf(world: World, caller: string): readonly Cohort[] {
   return world.cohorts
 }
 
-/** @throws InputError where what `caller` was given is no world. Allocates nothing where it is one. */
+/** @throws InputError if the argument of `caller` is not a world. Allocates nothing for a valid one. */
 export function checkWorld(caller: string, world: World): void {
   if (world?.cohorts === undefined) checkGiven(`world of ${caller}`, world, ['cohorts'])
 }

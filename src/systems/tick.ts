@@ -9,10 +9,10 @@ import { runAfterRollout } from './episodes/own.ts'
 import { bootstrap, checkWorld, infer, reset, step, store } from './systems.ts'
 
 /**
- * One step of every lane. If a policy answers later, its cohort continues when the answer has arrived, and the tick is a
- * promise: of the first answer if every lane waits, else of a turn of the event loop, in which answers can arrive.
+ * Makes one step in every lane. A cohort with an asynchronous policy continues when the answer has arrived. The tick then returns a
+ * promise: of the first answer if every lane waits, otherwise of a turn of the event loop, in which answers can arrive.
  *
- * @throws InputError if several threads share the lanes: then their trainer moves them.
+ * @throws InputError if several threads share the lanes, which only their trainer steps.
  */
 export function tick(world: World): void | Promise<void> {
   checkWorld('tick', world)
@@ -23,7 +23,7 @@ export function tick(world: World): void | Promise<void> {
   return moved === undefined ? awaitAnswers(cohorts) : moved.then(() => awaitAnswers(cohorts))
 }
 
-/** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
+/** Collects a whole rollout: `numSteps` steps of every lane and the bootstrap inference. Promise and errors as for `tick`. */
 export function collect(world: World, numSteps: number): void | Promise<void> {
   checkWorld('collect', world)
   if (world.threads.count > 1) throw shared(world)
@@ -36,7 +36,7 @@ function* collectWhole(world: World, numSteps: number): Generator<void | Promise
   concludeRollouts(world, world.cohorts)
 }
 
-/** Runs the cohorts' own systems on full rollouts; in the caller's thread, when all lanes' rows are complete. */
+/** Runs the cohorts' `afterRollout` systems on full rollouts, in the caller's thread, when all lanes' rows are complete. */
 export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void {
   for (const cohort of cohorts) {
     if (cohort.kind === 'episodes' && cohort.recorded && cohort.t === cohort.numSteps)
@@ -44,14 +44,14 @@ export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void
   }
 }
 
-/** The rows of cohorts that are between two rollouts become those of the present lanes. */
+/** Updates the rows of cohorts between two rollouts to the present lanes. */
 export function settle(cohorts: readonly Cohort[]): void {
   for (const cohort of cohorts) if (cohort.kind === 'episodes' && cohort.t === cohort.numSteps) settleLanes(cohort)
 }
 
 /**
- * A whole rollout of this thread's lanes: `numSteps` steps of each of these cohorts, or as many as its own rollout has. One that
- * keeps none acts as long as the others. Yields the promise to await before it can continue.
+ * Collects a whole rollout of this thread's lanes: `numSteps` steps of each cohort, or its own rollout's length. An unrecorded cohort
+ * acts as long as the others. Yields the promise to await before it can continue.
  */
 export function* collectShare(
   world: World,
@@ -80,21 +80,21 @@ export function* collectShare(
 }
 
 /**
- * One step of every lane of these cohorts that need not wait for an answer. A promise where other threads decode in
- * conversations too; whoever stops stops after it.
+ * Steps every lane of these cohorts that does not wait for an answer. Returns a promise if other threads decode conversations; a stop
+ * takes effect after it.
  */
 export function runSystems(world: World, cohorts: readonly Cohort[]): void | Promise<void> {
   const { clock } = world
   reset(world, cohorts) // Lanes whose episode ended begin a new one; all lanes see a running episode.
   clock.mark(Work.reset)
-  const inferred = infer(world, cohorts) // The policies look and choose.
+  const inferred = infer(world, cohorts) // The policies choose.
   return inferred === undefined ? conclude(world, cohorts) : inferred.then(() => conclude(world, cohorts))
 }
 
 function conclude(world: World, cohorts: readonly Cohort[]): void {
   const { clock } = world
   clock.mark(Work.infer)
-  step(world, cohorts) // The environments answer.
+  step(world, cohorts) // The environments respond.
   clock.mark(Work.step)
   store(world, cohorts) // The row is closed; ended and truncated lanes are marked.
   clock.mark(Work.store)
@@ -129,5 +129,5 @@ function drive(steps: Generator<void | Promise<void>, void>): void | Promise<voi
 }
 
 function shared(world: World): InputError {
-  return new InputError('tick', `a world that ${world.threads.count} threads share`, 'trainer.updates(), or threads: 1')
+  return new InputError('tick', `a world shared by ${world.threads.count} threads`, 'trainer.updates(), or threads: 1')
 }

@@ -1,4 +1,4 @@
-/** What a world calls of the two kinds of cohort. Their systems are in `systems/systems.ts`, above the world. */
+/** The functions of the two kinds of cohort that a world calls. Their systems are in `systems/systems.ts`, above the world. */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Columns } from '../components/column.ts'
 import type { Cohort, CohortKind } from './cohort.ts'
@@ -24,7 +24,7 @@ import {
 import { type EpisodeCohortOptions, type EpisodeDraft, episodeOptions } from './episodes/options.ts'
 import type { CohortDraft, CohortOptions } from './housing.ts'
 
-/** Asked for every tick, so it is not made anew. */
+/** Requested in every tick, so it is created once. */
 const NOTHING: readonly Promise<void>[] = []
 
 const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = {
@@ -50,7 +50,7 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
 const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {
   options: conversationOptions,
   draft: draftConversations,
-  checkThreads() {}, // Other threads decode for the model alone, which they can always make.
+  checkThreads() {}, // Other threads only decode with the model, which they can always load.
   plan: planConversations,
   objects: () => [],
   create(draft, columns, world, kernels) {
@@ -68,14 +68,14 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
 type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
 const kinds = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], AnyKind>>
 
-/** What a cohort's kind does for it. */
+/** The kind's functions for a cohort. */
 export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
   return kinds[kind]
 }
 
 /**
- * The draft of a cohort of whichever kind its environment is for.
- * @throws InputError for an option that the kind does not have, and as its `draft` does.
+ * Creates the draft of a cohort, of the kind of its environment.
+ * @throws InputError for an unknown option, and as the kind's `draft` does.
  */
 export async function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
   if (typeof options !== 'object' || options === null) {

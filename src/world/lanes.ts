@@ -1,8 +1,7 @@
 /**
- * The lanes of a cohort as bitecs entities. An entity of a cohort has the cohort's components and the tag `Present`, and the query
- * for them decides which lanes work: those of episodes in the next rollout (`episodes/population.ts`), those of conversations when
- * they are free (`conversations/population.ts`). Observers notice what is added or removed, so that nothing is asked while nothing
- * changes.
+ * The lanes of a cohort as bitecs entities. An entity has the cohort's components and the tag `Present`, and the query for them decides
+ * which lanes work: for episodes in the next rollout (`episodes/population.ts`), for conversations when they are free
+ * (`conversations/population.ts`). Observers detect added and removed entities, so that queries run only after changes.
  */
 import { addComponents, addEntity, observe, onAdd, onRemove, query, removeEntity, type World } from 'bitecs'
 
@@ -18,11 +17,11 @@ export class LaneEntities {
   readonly #terms: object[]
   /** The entity of each row: the first rows of a cohort of episodes, or all rows with `NOBODY` in some of them. */
   #lanes = new Uint32Array(0)
-  /** The row of each entity of the world, −1 where it has none in this cohort. */
+  /** The row of each entity of the world; −1 for entities without a row in this cohort. */
   #rows = new Int32Array(0)
   #hasChanged = true
 
-  /** Makes the first `count` entities, in rows 0 to `count`. The query has not been asked about them yet. */
+  /** Creates `count` entities in rows 0 to `count` − 1, before the first query. */
   constructor(ecs: World, components: readonly object[], count: number) {
     this.#ecs = ecs
     this.#terms = [...components, Present]
@@ -42,27 +41,26 @@ export class LaneEntities {
     return this.#lanes
   }
 
-  /** Whether entities have come or gone since the rows were last given. */
+  /** Whether entities were added or removed since rows were last assigned. */
   get hasChanged(): boolean {
     return this.#hasChanged
   }
 
-  /** Makes the next settlement ask the query again, though no entity came or went. */
+  /** Makes the next settlement query again even without a change. */
   askAgain(): void {
     this.#hasChanged = true
   }
 
-  /** How many entities there are now. */
+  /** Current number of entities. */
   get count(): number {
     return query(this.#ecs, this.#terms).length
   }
 
-  /** The row of an entity, or −1. */
   rowOf(entity: number): number {
     return this.#rows[entity] ?? -1
   }
 
-  /** Makes `count` entities. They have no rows yet. */
+  /** Creates `count` entities, without rows yet. */
   spawn(count: number): number[] {
     return Array.from({ length: count }, () => {
       const entity = addEntity(this.#ecs)
@@ -82,12 +80,11 @@ export class LaneEntities {
     return query(this.#ecs, this.#terms).includes(entity)
   }
 
-  /** Removes an entity. */
   remove(entity: number): void {
     removeEntity(this.#ecs, entity)
   }
 
-  /** What the query finds: the rows whose entities are still there, rising, and the entities that have no row yet. */
+  /** Queries the entities: the rows whose entities still exist, ascending, and the entities without a row. */
   find(): { readonly rows: Uint32Array; readonly newcomers: number[] } {
     const rows: number[] = []
     const newcomers: number[] = []
@@ -99,7 +96,7 @@ export class LaneEntities {
     return { rows: Uint32Array.from(rows).sort(), newcomers }
   }
 
-  /** Gives each entity the row of its index in the list, in which `NOBODY` marks rows without one. Returns them as `lanes`. */
+  /** Assigns each entity the row of its index in the list, in which `NOBODY` marks rows without one. Returns them as `lanes`. */
   seat(entities: ArrayLike<number>): Uint32Array {
     for (const entity of this.#lanes) if (entity !== NOBODY) this.#rows[entity] = -1
     this.#lanes = Uint32Array.from(entities)

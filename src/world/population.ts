@@ -1,13 +1,13 @@
-/** Lanes that the program adds and removes: entities that the next query of the cohort finds, or no longer finds. */
+/** Lanes that the program adds and removes, as entities that the cohort's next query finds or no longer finds. */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import type { Cohort } from './cohort.ts'
 import type { LaneEntities } from './lanes.ts'
 
 /**
- * Adds lanes to a cohort: entities of `world.ecs`, returned. Those of episodes act from the next rollout on, each in an episode of
- * its own that `environment.reset` begins, with random numbers that no lane before them had; the cohort needs the option `present`,
- * for which such numbers are kept. Those of conversations take the next ones, in rows that others have left.
- * @throws InputError if the cohort has no room or no lane numbers for so many.
+ * Adds lanes to a cohort and returns their entities in `world.ecs`. Lanes of episodes act from the next rollout on, in new episodes with
+ * random numbers that no earlier lane had; their cohort needs the option `present`, which reserves lane numbers. Lanes of conversations
+ * start the next conversations, in rows that others have left.
+ * @throws InputError if the cohort has too little room or too few lane numbers.
  */
 export function spawn(cohort: Cohort, count = 1): number[] {
   const entities = entitiesOf('spawn', cohort)
@@ -15,21 +15,21 @@ export function spawn(cohort: Cohort, count = 1): number[] {
   if (cohort.kind === 'episodes' && cohort.numNumbers === numLanes) {
     throw new InputError(
       'spawn(cohort, count)',
-      `cohort ${name}, which takes no new lanes`,
-      'one with the option `present`',
+      `cohort ${name}, which accepts no new lanes`,
+      'a cohort with the option `present`',
     )
   }
   const room = numLanes - entities.count
   if (!Number.isSafeInteger(count) || count < 0 || count > room) {
-    const expected = `a whole number from 0 to ${room}, for which there is room`
+    const expected = `a whole number from 0 to ${room}, the room left`
     throw new InputError(`spawn into cohort ${name}`, show(count), expected)
   }
   return entities.spawn(count)
 }
 
 /**
- * Removes lanes from a cohort, by their entities. The rows of these lanes in the current rollout are still trained on; in the next
- * one they are not there. Lanes of conversations finish what they have begun, and begin no other.
+ * Removes lanes from a cohort by their entities. Their rows in the current rollout are still trained on; they are absent from the next
+ * one. Lanes of conversations finish their current conversation.
  * @throws InputError if an entity is not a lane of the cohort, before any is removed.
  */
 export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
@@ -47,7 +47,7 @@ function entitiesOf(caller: string, cohort: Cohort): LaneEntities {
   if (cohort.entities !== null) return cohort.entities
   throw new InputError(
     `${caller} in cohort ${cohort.name}`,
-    "a thread that shares another's lanes",
-    'the thread of the world',
+    "a call in a thread that shares another's lanes",
+    "a call in the world's thread",
   )
 }

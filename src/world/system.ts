@@ -1,8 +1,8 @@
 /**
- * The contract of your own systems. A system brings columns: of each lane, which are a component of the lane's entity; of
- * the cohort; and of each row of the rollout, which the rollout's table has too. It runs before or after one of the four systems
- * of a tick, in every thread over that thread's lanes; or once a rollout, in the caller's thread, over all its rows. It keeps
- * nothing elsewhere, so a checkpoint of the columns is a checkpoint of the system.
+ * The contract of custom systems. A system declares columns per lane (a component of the lane's entity), per cohort, and per row of the
+ * rollout, which are also in the rollout's table. It runs before or after one of the four systems of a tick, in every thread over that
+ * thread's lanes; or once per rollout, in the caller's thread, over all rows. It keeps its state only in columns, so that a checkpoint
+ * contains it.
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
 import { InputError, show, unknownWord } from '../base/errors.ts'
@@ -13,33 +13,32 @@ import type { RolloutColumns } from '../components/rollout.ts'
 import { declaredPlan, type Lanes, type State, type StateDeclaration } from '../environments/environment.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 
-/** The four systems of a tick. */
 export type SystemName = 'reset' | 'infer' | 'step' | 'store'
 const NAMES: readonly SystemName[] = ['reset', 'infer', 'step', 'store']
 
-/** What a system works on in a tick; row n of each column is lane n of its cohort. */
+/** A system's inputs in a tick; row n of each column is lane n of its cohort. */
 export interface SystemLanes<S = unknown, R = unknown>
   extends Pick<
     Lanes,
     'action' | 'reward' | 'terminated' | 'truncated' | 'lane' | 'episode' | 'step' | 'random' | 'kernels'
   > {
-  /** The system's own columns of each lane. A lane that is new begins with zeros. */
+  /** The system's own columns per lane. They are zero in a new lane. */
   readonly own: S
-  /** The environment's. Theirs to write. */
+  /** The environment's state, which only the environment writes. */
   readonly state: unknown
   /** The system's columns of the row that this tick fills. */
   recorded: R
-  /** What each lane saw before it acted: observation width elements a row. */
+  /** Observation before the action: observation width elements per lane. */
   observation: Float32Array
   /** The observation after the action, from step on; after the end of an episode, its final observation until reset. */
   nextObservation: Float32Array
-  /** 1 where the lane acted: from step on. */
+  /** 1 if the lane acted; from step on. */
   valid: Uint8Array
 }
 
-/** What a system works on when a rollout is full: its rows are time-major, `t * numLanes + n`. */
+/** A system's inputs for a full rollout; its rows are time-major, `t * numLanes + n`. */
 export interface SystemRollout<S = unknown, H = unknown, R = unknown> {
-  /** The rollout's columns. `reward` may be written: what is learned from, after `episodeReturn` was counted. */
+  /** The rollout's columns. `reward` may be changed for learning; `episodeReturn` is already computed. */
   readonly rollout: RolloutColumns
   readonly own: S
   /** The system's own columns of the whole cohort. */
@@ -47,48 +46,48 @@ export interface SystemRollout<S = unknown, H = unknown, R = unknown> {
   readonly recorded: R
   readonly numSteps: number
   readonly numLanes: number
-  /** Lanes that were there: the first rows of each block. */
+  /** Number of present lanes: the first rows of each block. */
   readonly present: number
   readonly random: Random
   readonly kernels: Kernels
 }
 
-/** What the maker of a system returns: `run` or `afterRollout`, or both. */
+/** The result of a system's `make`: `run` or `afterRollout`, or both. */
 export interface SystemModel<S = unknown, H = unknown, R = unknown> {
-  /** Of the four, which one `run` comes before, or … */
+  /** The system before which `run` runs; exclusive with `after`. */
   readonly before?: SystemName
-  /** … which one it comes after. */
+  /** The system after which `run` runs. */
   readonly after?: SystemName
-  /** Works on lanes `from` to `to`, in every tick and every thread. Writes columns of these lanes alone. */
+  /** Processes lanes `from` to `to`, in every tick and every thread. Writes only these lanes' columns. */
   run?(lanes: SystemLanes<S, R>, from: number, to: number): void
-  /** Works on a full rollout, before anybody learns from it, in the caller's thread. */
+  /** Processes a full rollout before learning, in the caller's thread. */
   afterRollout?(rollout: SystemRollout<S, H, R>): void
 }
 
-/** A system with its settings: what the option `systems` of a cohort of episodes takes. */
+/** A system with its settings, for the option `systems` of a cohort of episodes. */
 export interface SystemDefinition
   extends DefinitionRecord,
-    // biome-ignore lint/suspicious/noExplicitAny: each system has columns of its own, which only it reads.
+    // biome-ignore lint/suspicious/noExplicitAny: only the system itself knows the types of its columns.
     SystemModel<any, any, any> {
   /** Its columns, by name. */
   readonly columns: SystemColumns
 }
 
-/** The columns of a system: of each lane, of the whole cohort, and of each row of the rollout. */
+/** The columns of a system: per lane, per cohort, and per row of the rollout. */
 export interface SystemColumns {
   readonly state: StateDeclaration
   readonly shared: StateDeclaration
   readonly recorded: StateDeclaration
 }
 
-/** Makes a system from its settings; `id` and `settings` say which. */
+/** Creates a system from its settings. `id` and `settings` describe it. */
 export type SystemFactory<S extends Settings = Settings> = Factory<S, SystemDefinition>
 
 /**
- * Defines your own system. With `module: import.meta.url`, exported under any name, other threads can make it; one that only
- * has `afterRollout` needs none.
+ * Defines a custom system. With `module: import.meta.url` and an export under any name, other threads can create it; a system with only
+ * `afterRollout` does not need this.
  *
- * @throws InputError where it does nothing, or at no place or two, when the system is made.
+ * @throws InputError on creation if it has neither function, no place, or two places.
  * @example
  * export const effort = defineSystem({
  *   id: 'effort',
@@ -108,7 +107,7 @@ export type SystemFactory<S extends Settings = Settings> = Factory<S, SystemDefi
  */
 export function defineSystem<
   S extends Settings,
-  // biome-ignore lint/complexity/noBannedTypes: no columns, where none are declared.
+  // biome-ignore lint/complexity/noBannedTypes: no columns by default.
   const D extends StateDeclaration = {},
   // biome-ignore lint/complexity/noBannedTypes: likewise.
   const H extends StateDeclaration = {},
@@ -118,11 +117,11 @@ export function defineSystem<
   id: string
   module?: string
   settings: S
-  /** Columns of each lane. */
+  /** Columns per lane. */
   state?(parameters: SettingValues<S>): D
-  /** Columns of the whole cohort: one row. Written by `afterRollout`. */
+  /** Columns of the whole cohort, with one row. Written by `afterRollout`. */
   shared?(parameters: SettingValues<S>): H
-  /** Columns of each row of the rollout. In its table they are called `<id>.<name>`. */
+  /** Columns per row of the rollout, named `<id>.<name>` in its table. */
   recorded?(parameters: SettingValues<S>): R
   make(parameters: SettingValues<S>): SystemModel<State<D>, State<H>, State<R>>
 }): SystemFactory<S> {
@@ -130,7 +129,7 @@ export function defineSystem<
     const { before, after, run, afterRollout } = options.make(parameters)
     const subject = `system ${options.id}`
     if (run === undefined && afterRollout === undefined) {
-      throw new InputError(subject, 'neither run nor afterRollout', 'one of them, or both')
+      throw new InputError(subject, 'neither run nor afterRollout', 'one of them or both')
     }
     for (const [key, f] of Object.entries({ run, afterRollout })) {
       if (f !== undefined && typeof f !== 'function') throw new InputError(`${subject} ${key}`, show(f), 'a function')
@@ -140,7 +139,8 @@ export function defineSystem<
     }
     const places = [before, after].filter((name) => name !== undefined).length
     if (places !== (run === undefined ? 0 : 1)) {
-      const expected = run === undefined ? 'none without run' : 'either before or after, with one of the four systems'
+      const expected =
+        run === undefined ? 'none without run' : 'either before or after, with the name of one of the four systems'
       throw new InputError(`${subject} place`, places === 0 ? 'none' : `before ${before}, after ${after}`, expected)
     }
     const columns: SystemColumns = {
@@ -152,7 +152,7 @@ export function defineSystem<
   })
 }
 
-/** Plans the columns of a cohort's systems, each under its id. */
+/** Plans the columns of a cohort's systems, by their ids. */
 export function systemsPlan(systems: readonly SystemDefinition[], numLanes: number, numRows: number) {
   return Object.fromEntries(
     systems.map(({ id, columns }) => [
@@ -170,7 +170,7 @@ function savedPlan(declaration: StateDeclaration, rows: number): ReturnType<type
   return Object.fromEntries(Object.entries(declaredPlan(declaration, rows)).map(([name, spec]) => [name, saved(spec)]))
 }
 
-/** A system at work on a cohort, in one thread. */
+/** A system bound to a cohort, in one thread. */
 export interface BoundSystem {
   readonly definition: SystemDefinition
   readonly lanes: SystemLanes
@@ -179,7 +179,7 @@ export interface BoundSystem {
   readonly windows: readonly object[]
 }
 
-/** A system's columns, with the columns of the cohort. */
+/** Binds a system to its columns and the cohort's. */
 export function bindSystem(
   definition: SystemDefinition,
   columns: Columns<ReturnType<typeof systemsPlan>[string]>,
@@ -213,14 +213,14 @@ export function bindSystem(
   }
 }
 
-/** @throws InputError where the systems of a cohort are no list of systems with ids of their own. */
+/** @throws InputError if the systems are not a list of systems with distinct ids. */
 export function checkSystems(systems: unknown): readonly SystemDefinition[] {
   if (systems === undefined) return []
   if (!Array.isArray(systems)) throw new InputError('systems', show(systems), 'a list of systems')
   const ids = new Set<string>()
   for (const system of systems as readonly Partial<SystemDefinition>[]) {
     if (typeof system?.columns !== 'object' || typeof system.id !== 'string') {
-      throw new InputError('systems', show(system), 'systems, made by a factory of defineSystem')
+      throw new InputError('systems', show(system), 'systems made by factories of defineSystem')
     }
     if (ids.has(system.id)) throw new InputError('systems', `${system.id} twice`, 'each once')
     ids.add(system.id)
@@ -228,5 +228,5 @@ export function checkSystems(systems: unknown): readonly SystemDefinition[] {
   return systems
 }
 
-/** What another thread makes a system from: its record; and its columns, for one that only runs in the caller's. */
+/** The record from which another thread creates a system, with its columns if it only runs in the caller's thread. */
 export type SystemOrder = DefinitionRecord & Pick<SystemDefinition, 'columns'>

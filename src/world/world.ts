@@ -1,10 +1,9 @@
 /**
- * A world holds cohorts of lanes. It is set up by program, planned, and takes its memory at its first use, when all who
- * need columns have said so; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of
- * columns a component of it.
+ * A world holds cohorts of lanes. It is planned first and allocates its memory at its first use, after all users of columns have reserved
+ * them; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of columns is a component.
  *
- * The first use is the first tick, `createTrainer`, or reading `world.cohorts`. Until then the recorder and the learner
- * add their columns to the plan (`world.plan()`).
+ * The first use is the first tick, `createTrainer`, or reading `world.cohorts`. Until then recorder and learner add their columns to the
+ * plan (`world.plan()`).
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from '../base/clock.ts'
@@ -28,34 +27,32 @@ import type { EpisodeDraft } from './episodes/options.ts'
 import type { CohortDraft, CohortOptions } from './housing.ts'
 import { draftCohort, kindOf } from './kinds.ts'
 
-/** What all cohorts of a world share. */
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number
-  /** Which kernel bodies. Default `best`: the fastest that this runtime can run. */
+  /** The kernel build. Default `best`: the fastest that this runtime supports. */
   kernels?: KernelBuild | 'best'
 }
 
-/** A world of one cohort, or of several. */
+/** Options of a world with one cohort or several. */
 export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
 
-/** The kind of cohort that options are for. */
+/** The kind of cohort that the options describe. */
 export type CohortOf<O extends CohortOptions> = O extends ConversationCohortOptions ? ConversationCohort : EpisodeCohort
-/** What a cohort is called; any text where the options leave it to the policy. */
+/** A cohort's name; any string if the name defaults to the policy's id. */
 export type NameOf<O extends CohortOptions> = O extends { name: infer Name extends string } ? Name : string
 
-/** What is known of a cohort of that kind before it has memory. */
 type DraftOf<C extends Cohort> = C extends EpisodeCohort ? EpisodeDraft : ConversationDraft
 
-/** What a thread that shares the columns of another's world has of it: the memory, and which share. */
+/** The memory of another thread's world that a thread shares, and its share. */
 interface SharedColumns {
   readonly memory: WasmMemory
   readonly index: number
 }
 
 /**
- * Plans a world of one cohort, or of several.
- * @throws InputError where an option is wrong, or a policy cannot serve its environment.
+ * Plans a world of one cohort or several.
+ * @throws InputError for a wrong option, and a policy that does not fit its environment.
  * @example
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
  */
@@ -67,7 +64,7 @@ export function createWorld(options: WorldOptions): Promise<World> {
   return openWorld(options)
 }
 
-/** The same; in a thread that shares another's columns, over them. */
+/** As `createWorld`; with `shared`, over the columns of another thread's world. */
 export async function openWorld(options: WorldOptions, shared?: SharedColumns): Promise<World> {
   if (typeof options !== 'object' || options === null) {
     throw new InputError('createWorld(options)', show(options), 'an object with environment, policy and numLanes')
@@ -85,7 +82,7 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   for (const each of cohorts) {
     const draft = await draftCohort(each, drafts)
     if (drafts.some(({ name }) => name === draft.name)) {
-      throw new InputError('cohort name', `${show(draft.name)} twice`, 'a `name` of its own for each cohort')
+      throw new InputError('cohort name', `${show(draft.name)} twice`, 'a distinct `name` for each cohort')
     }
     drafts.push(draft)
   }
@@ -94,13 +91,13 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
 
 /** Cohorts of lanes over one memory. `C` is their kind, `Name` their names. */
 export class World<out C extends Cohort = Cohort, out Name extends string = string> {
-  /** How many threads share the work, which of them this is, and how many only collect. */
+  /** Number of threads that share the work, this thread's index, and the number of threads that only collect. */
   readonly threads: { count: number; readonly index: number; actors: number }
-  /** What this thread's time is charged to. */
+  /** Measures this thread's time. */
   readonly clock = new Clock()
   readonly seed: number
   readonly kernelBuild: KernelBuild
-  /** The bitecs world: its entities are the lanes. */
+  /** The bitecs world, whose entities are the lanes. */
   readonly ecs: EcsWorld
   readonly #drafts: readonly CohortDraft[]
   #cohorts: readonly Cohort[] | undefined
@@ -121,62 +118,59 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     this.kernelBuild = kernels
     this.#drafts = drafts
     const index = createEntityIndex()
-    index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.
+    index.maxId = -1 // Entities start at 0, so that they count the rows of the world.
     this.ecs = createEcs(index)
   }
 
-  /** The cohorts, in the order in which they were given. Takes the world's memory if nothing has yet. */
+  /** The cohorts in order. Allocates the memory on first use. */
   get cohorts(): readonly C[] {
     if (this.#cohorts === undefined) this.#take()
     return this.#cohorts as readonly Cohort[] as readonly C[]
   }
 
-  /** This thread's kernels. Takes the world's memory if nothing has yet. */
+  /** This thread's kernels. Allocates the memory on first use. */
   get kernels(): Kernels {
     if (this.#kernels === undefined) this.#take()
     return this.#kernels!
   }
 
-  /** The memory that holds every column. Takes it if nothing has yet. */
+  /** The memory of all columns. Allocates it on first use. */
   get arena(): Arena {
     if (this.#arena === undefined) this.#take()
     return this.#arena!
   }
 
-  /** The names of the cohorts, without taking memory. */
+  /** The names of the cohorts, without allocating memory. */
   get names(): readonly Name[] {
     return this.#drafts.map((draft) => draft.name as Name)
   }
 
-  /** What is known of the cohorts without taking memory: their options, and their policies' shapes. */
+  /** The drafts of the cohorts (options and policy shapes), without allocating memory. */
   get drafts(): readonly CohortDraft[] {
     return this.#drafts
   }
 
-  /**
-   * The cohort of that name, or the only one. Takes the world's memory if nothing has yet.
-   * @throws InputError that names the nearest cohort.
-   */
+  /** Returns the cohort with that name, or the only one. Allocates the memory on first use. @throws InputError with the nearest name. */
   cohort(name?: Name): C {
     const { name: found } = this.draft(name)
     return this.cohorts.find((candidate) => candidate.name === found)!
   }
 
   /**
-   * What is known of the cohort of that name, or of the only one, without taking memory.
-   * @throws InputError that names the nearest cohort.
+   * Returns the draft of the cohort with that name, or of the only one, without allocating memory.
+   * @throws InputError with the nearest name.
    */
   draft(name?: Name): DraftOf<C> {
     const sole = name === undefined && this.#drafts.length === 1 ? this.#drafts[0] : undefined
     const draft = sole ?? this.#drafts.find((candidate) => candidate.name === name)
     if (draft !== undefined) return draft as DraftOf<C>
     if (name !== undefined) throw unknownWord('cohort', name, this.names)
-    throw new InputError('cohort', `no name, of ${this.names.length} cohorts`, `one of ${this.names.join(', ')}`)
+    throw new InputError('cohort', `no name for one of ${this.names.length} cohorts`, `one of ${this.names.join(', ')}`)
   }
 
   /**
-   * Gives a cohort a learner's columns, and one of episodes a recorder.
-   * @throws InputError if the memory is taken already, or the cohort has a learner or a recorder.
+   * Reserves a learner's columns in a cohort, and a recorder in a cohort of episodes.
+   * @throws InputError if the memory is already allocated, or the cohort already has a learner or recorder.
    */
   reserve<D extends CohortDraft>(draft: D, reservation: NonNullable<D['reservation']>): void {
     if (this.#cohorts !== undefined) {
@@ -187,16 +181,16 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
       )
     }
     if (draft.reservation !== undefined) {
-      throw new InputError(`cohort ${draft.name}`, 'a second recorder', 'one recorder a cohort')
+      throw new InputError(`cohort ${draft.name}`, 'a second recorder', 'one recorder per cohort')
     }
     draft.reservation = reservation
   }
 
   /**
-   * Splits the lanes among threads, before the memory is taken: each works in columns of its own. Of a cohort of conversations,
-   * they only decode. The last `actors` of the threads collect rollouts while the others learn, where there are any.
-   * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a
-   * thread could make it.
+   * Divides the lanes among threads before the memory is allocated; each thread has its own workspace. In a cohort of conversations
+   * threads only decode. The last `actors` threads collect rollouts while the others learn.
+   * @throws InputError if the memory is already allocated, a policy cannot leave its thread, or a definition has no module from which a
+   * thread could create it.
    */
   split(count: number, actors = 0): void {
     if (this.#cohorts !== undefined) {
@@ -215,23 +209,23 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     this.threads.actors = actors
   }
 
-  /** Every column with its bytes, as it stands now: before the memory is taken, or after. */
+  /** Every column with its bytes, before or after the memory is allocated. */
   plan(): PlannedColumn[] {
     return listColumns(this.#plan())
   }
 
-  /** Every column with its typed array. Takes the world's memory if nothing has yet. */
+  /** Every column with its typed array. Allocates the memory on first use. */
   columns(): { readonly planned: PlannedColumn; readonly column: Column }[] {
     if (this.#columns === undefined) this.#take()
     return zipColumns(this.#plan(), this.#columns!)
   }
 
-  /** Gives back what policies hold of devices, and ends processes of environments. The world can still be used: they take it again when they are asked. */
+  /** Releases policies' devices and environments' processes. The world stays usable and acquires them again on demand. */
   close(): void {
     for (const cohort of this.#cohorts ?? []) kindOf(cohort).release(cohort)
   }
 
-  /** Cohorts of episodes come first: threads that share their lanes lay out their columns alone. */
+  /** Cohorts of episodes come first: threads that share their lanes lay out only these columns. */
   #plan(): Record<string, Plan> {
     const drafts = this.#drafts.toSorted((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind))
     return Object.fromEntries(
@@ -254,7 +248,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   }
 }
 
-/** A cohort's columns, with the weights of the cohort that it shares them with. */
+/** A cohort's columns, including weights that it shares with another cohort. */
 function ownColumns(draft: CohortDraft, columns: Columns<Plan>): Columns<Plan> {
   const own = columns[draft.name] as Columns<Plan>
   if (draft.kind !== 'episodes' || draft.sharesWith === null) return own
@@ -264,7 +258,7 @@ function ownColumns(draft: CohortDraft, columns: Columns<Plan>): Columns<Plan> {
 const KIND_ORDER: readonly Cohort['kind'][] = ['episodes', 'conversations']
 
 /**
- * Checks that a value is a world. The likeliest mistake is a promise: `createWorld` must be awaited.
+ * Checks that a value is a world. A common mistake is a promise: `createWorld` must be awaited.
  * @throws InputError that names the call.
  */
 export function checkWorld(subject: string, world: unknown): asserts world is World {

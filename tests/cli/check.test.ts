@@ -42,7 +42,7 @@ describe('colonnade check', () => {
     const { code, stdout } = await inProcess(['check', path, 'numLanes=8'])
     expect(code).toBe(1)
     expect(stdout).toContain(
-      '\n        got 2 in observation[0] of lane 3 (episode 0, step 0) from step, expected 0 to 1, as its observation space has it',
+      '\n        got 2 in observation[0] of lane 3 (episode 0, step 0) from step, expected 0 to 1, the bounds of its observation space',
     )
     expect(stdout).toContain('\nunasked determinism ')
   })

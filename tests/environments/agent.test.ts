@@ -297,10 +297,10 @@ describe('Agents that go wrong in a world', () => {
       return exampleIndex === 3 ? ('right' as never) : { reward: exampleIndex }
     }
     const told = await talkWrong(run)
-    expect(told.slice(3)).toEqual(['a reply that is right, not an object', 4])
+    expect(told.slice(3)).toEqual(['got reply right, expected an object', 4])
     expect(told[0]).toContain('got a call before the last one has settled')
     expect(told[1]).toContain('not a list of { role, content }')
-    expect(told[2]).toBe('maxTokens of 0, not a whole number ≥ 1')
+    expect(told[2]).toBe('got maxTokens 0, expected a whole number ≥ 1')
   })
 })
 
@@ -421,7 +421,7 @@ describe("An agent's calls in a world", () => {
       return { reward: 1 }
     })
     const [row] = await talkUntil(await talkWorld({ environment, cutTurn: 'continue' }), 1)
-    expect([row!.reward, row!.error]).toEqual([null, 'turn 0, which is no answer to what the last one answers'])
+    expect([row!.reward, row!.error]).toEqual([null, 'turn 0, which answers another prompt than the last turn'])
     // The first answer is longer than all that stands when the second is gone on from.
     const engine = scriptedEngine((turn, ids) => {
       const isFirst = turn.ids.length === 1 && turn.key[2] === 0
@@ -436,10 +436,10 @@ describe("An agent's calls in a world", () => {
       { answersAgain: true, maxTokens: 9 },
     )
     const [third] = await talkUntil(await talkWorld({ environment: stale, engine, numLanes: 1 }), 1)
-    expect([third!.reward, third!.error]).toEqual([null, 'turn 0, which is no answer to what the last one answers'])
+    expect([third!.reward, third!.error]).toEqual([null, 'turn 0, which answers another prompt than the last turn'])
     const undeclared = agent(choosing)
     const [other] = await talkUntil(await talkWorld({ environment: undeclared, cutTurn: 'continue' }), 1)
-    expect([other!.reward, other!.error]).toEqual([null, 'another answer, without answersAgain of text/agent'])
+    expect([other!.reward, other!.error]).toEqual([null, 'again, which requires answersAgain of text/agent'])
   })
 
   test('are rows of their own where a cohort branches, and say the same whether or not', async () => {

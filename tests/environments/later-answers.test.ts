@@ -147,9 +147,7 @@ test('training goes on past lanes that wait, in one thread', async () => {
     }
   }
   expect((await trained(1)).every(Number.isFinite)).toBe(true)
-  await expect(trained(2)).rejects.toThrow(
-    'got an answer that comes later, expected one at once, or lanes of one thread',
-  )
+  await expect(trained(2)).rejects.toThrow('got a promise, expected an immediate answer, or lanes of one thread')
 })
 
 test.each([

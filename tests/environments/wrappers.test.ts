@@ -371,7 +371,7 @@ test('an answer that comes later is refused where lanes could not wait', async (
     }),
     { id: 'Late-v0', observationSpace: box({ low: 0, high: 1 }), actionSpace: discrete(2), maxEpisodeSteps: 10 },
   )
-  await expect(played(wrap(late(), frameStack()), 4)).rejects.toThrow('an answer that comes later, inside frameStack')
+  await expect(played(wrap(late(), frameStack()), 4)).rejects.toThrow('a promise, inside frameStack')
 })
 
 describe('a run', () => {

@@ -77,7 +77,7 @@ describe("a language model from Hugging Face's files", () => {
     const own = await languageModel().open(environment)
     const { readWeights: _, ...unread } = own
     for (const [opened, message] of [
-      [undefined, 'policy mine, model of open(): got undefined, expected one that transformer() makes'],
+      [undefined, 'policy mine, model of open(): got undefined, expected a model made by transformer()'],
       [{ ...own, model: { shape: {} } }, 'policy mine, model of open(): got {"shape":{}}'],
       [{ ...own, tokenizer: {} }, 'policy mine, tokenizer of open(): got {}, expected one like byteTokenizer()'],
       [{ ...own, context: 1.5 }, 'policy mine, context of open(): got 1.5, expected a whole number ≥ 2'],

@@ -104,7 +104,7 @@ describe('an observation', () => {
       ] as const) {
         const world = await createWorld({ environment: edges({ ...given, lane }), policy, numLanes: 3 })
         expect(thrownBy(() => tick(world)).message).toBe(
-          `environment Edges-v0: got ${got} of lane ${lane} (episode 0, step 0) from ${name}, expected ${bounds}, as its observation space has it`,
+          `environment Edges-v0: got ${got} of lane ${lane} (episode 0, step 0) from ${name}, expected ${bounds}, the bounds of its observation space`,
         )
       }
     }
@@ -204,7 +204,7 @@ describe('an action', () => {
   ])('that the mask forbids, element %d, is refused: %d', async (at, choice) => {
     const { world } = await choosing({ environment: doors(), policy, numLanes: 3 }, at, choice)
     expect(thrownBy(() => tick(world)).message).toBe(
-      `policy mlp: got ${choice} in action[${at % 2}] of lane ${Math.floor(at / 2)} (episode 0, step 0), expected a choice that the action mask allows`,
+      `policy mlp: got ${choice} in action[${at % 2}] of lane ${Math.floor(at / 2)} (episode 0, step 0), expected a choice allowed by the action mask`,
     )
   })
 
@@ -222,7 +222,7 @@ describe('an action', () => {
       const { actionMask } = world.cohorts[0]!
       actionMask.current.fill(0, 6 * n + 3, 6 * n + 6)
       expect(thrownBy(() => tick(world)).message).toBe(
-        `environment Doors-v0: got an action mask without a legal choice in lane ${n} (episode 0, step 1), expected one`,
+        `environment Doors-v0: got an action mask without a legal choice in lane ${n} (episode 0, step 1), expected at least one`,
       )
     }
   })
@@ -270,7 +270,7 @@ describe('a restart', () => {
     tick(world)
     const before = [...cohort.episode.phase]
     expect(thrownBy(() => restart(share, [1])).message).toBe(
-      'restart of cohort mlp: got a call in the middle of an update of several threads, expected one between two',
+      'restart of cohort mlp: got a call during an update of several threads, expected a call between two updates',
     )
     expect([...cohort.episode.phase]).toEqual(before)
     while (cohort.t < 8) tick(world)

@@ -76,7 +76,7 @@ describe('a policy whose answers come later', () => {
   test('stays in one thread', async () => {
     const world = await createWorld({ environment: cartPole(), policy: later(), numLanes: 4 })
     expect(() => createTrainer(world, ppo(settings), { threads: 2 })).toThrow(
-      "policy mlp: got 2 threads, expected threads: 1: its device serves only the caller's thread",
+      "policy mlp: got 2 threads, expected threads: 1, since its device serves only the caller's thread",
     )
   })
 })

@@ -46,7 +46,7 @@ describe('an environment with an action mask', () => {
     for (let t = 0; t < 3; t++) tick(world)
     expect(() => tick(world)).toThrow(InputError)
     expect(() => tick(world)).toThrow(
-      'environment Doors-v0: got an action mask without a legal choice in lane 1 (episode 0, step 3), expected one',
+      'environment Doors-v0: got an action mask without a legal choice in lane 1 (episode 0, step 3), expected at least one',
     )
   })
 
@@ -59,7 +59,7 @@ describe('an environment with an action mask', () => {
       lanes.action.chosen[3] = 1 // Lane 1, second dimension: the door that is locked at its first step.
     }
     expect(() => tick(world)).toThrow(
-      'policy mlp: got 1 in action[1] of lane 1 (episode 0, step 0), expected a choice that the action mask allows',
+      'policy mlp: got 1 in action[1] of lane 1 (episode 0, step 0), expected a choice allowed by the action mask',
     )
   })
 

@@ -388,7 +388,7 @@ describe('threads', () => {
 
   test('own the ticks of their world', async () => {
     const trainer = await begin(options, ppo({ numSteps: 8 }), 2)
-    const expected = 'got a world that 2 threads share, expected trainer.updates(), or threads: 1'
+    const expected = 'got a world shared by 2 threads, expected trainer.updates(), or threads: 1'
     expect(() => tick(trainer.world)).toThrow(InputError)
     expect(() => tick(trainer.world)).toThrow(expected)
     expect(() => collect(trainer.world, 8)).toThrow(expected)

@@ -177,7 +177,7 @@ describe('cohorts that share a policy by its name', () => {
       'policy: got "won" (did you mean "one"?), expected one of one',
     )
     await expect(createWorld({ cohorts: [one, { ...other, environment: pendulum(), policy: 'one' }] })).rejects.toThrow(
-      'policy: got one, whose network has other shapes than this environment needs',
+      'policy: got one, whose network has other shapes than this environment requires',
     )
     await expect(createWorld({ ...other, policy: 'one' })).rejects.toThrow('policy: got "one", expected a policy')
   })

@@ -35,7 +35,7 @@ const faults: [fault: string, said: RegExp][] = [
     'earlier observation',
     /got another observation of lane \d \(episode 0, step 3\) from the step before, after step, in tick 3/,
   ],
-  ['first observation', /got another observation of lane 0 in row block 1 of the rollout, written after its step/],
+  ['first observation', /got another observation of lane 0 in row block 1 of the rollout, changed after its step/],
 ]
 /** Those that write a lane of the other thread, which has not begun while this one has its turn. */
 const acrossThreads: [fault: string, said: RegExp][] = [

@@ -23,17 +23,18 @@ export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLo
 
 /**
  * Defines a token loss as arithmetic; its derivatives by `logprob` and `entropy` are computed automatically. `loss` is called once per
- * set of settings and returns the loss of a token, which is minimized after reduction by `aggregation`. It may also return
- * `policyLoss`, `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped` for metrics (the last three count tokens: 1 or 0); a
- * count that is absent is NaN, and null in files. Inputs include the token's `advantage`, the correction's `weight`, and
- * `sequenceTokens`, the number of trained tokens of the sequence.
+ * set of settings and returns the loss of a token, which is minimized after reduction by `aggregation`. It may also return `policyLoss`,
+ * `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped` for metrics (the last three count tokens: 1 or 0); a count that is
+ * absent is NaN, and null in files. Inputs include the token's `advantage`, the correction's `weight`, and `sequenceTokens`, the number
+ * of trained tokens of the sequence.
  *
- * Advantages, corrections, aggregation and a critic work as for every loss (`tokenLossSettings`). `advantages`, a function of the
- * answers of a group, replaces the group baseline and scale. With `module: import.meta.url` and an export under any name,
- * `rl.loss=` takes the module's path. Other threads receive the arithmetic only.
+ * Advantages, corrections, aggregation and a critic work as for every loss (`tokenLossSettings`). `advantages`, a function of the answers
+ * of a group, replaces the group baseline and scale. With `module: import.meta.url` and an export under any name, `rl.loss=` takes the
+ * module's path. Other threads receive the arithmetic only.
  *
- * @throws InputError for a missing setting of `tokenLossSettings`; on creation, as `traceLoss` does, and if the loss does not read
- * what its settings enable: `advantage`, or the `weight` of a correction.
+ * @throws InputError for a missing setting of `tokenLossSettings`; on creation, as `traceLoss` does, and if the loss does not read what
+ * its settings enable: `advantage`, or the `weight` of a correction.
+ * @example
  * export const tanhLoss = defineTokenLoss({
  *   id: 'tanh',
  *   module: import.meta.url,

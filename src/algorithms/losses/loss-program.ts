@@ -1,6 +1,6 @@
 /**
- * A traced custom loss: its operations and those of its derivatives, in order, over registers of a few hundred rows. A program can
- * be sent to other threads; its source function cannot. Running a program allocates nothing: each operation is one loop over a register.
+ * A traced custom loss: its operations and those of its derivatives, in order, over registers of a few hundred rows. A program can be
+ * sent to other threads; its source function cannot. Running a program allocates nothing: each operation is one loop over a register.
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { computeStep } from '../../base/expressions/compute.ts'
@@ -36,8 +36,8 @@ export interface LossShape<Name extends string> {
 
 /**
  * Calls the function once and traces its results and derivatives into a program.
- * @throws InputError for an unknown column, a result that is not an expression, missing or unknown results, and sums over sequences
- * if rows have no sequences.
+ * @throws InputError for an unknown column, a result that is not an expression, missing or unknown results, and sums over sequences if
+ * rows have no sequences.
  */
 export function traceLoss<Name extends string>(
   id: string,

@@ -1,6 +1,6 @@
 /**
- * Settings of token losses. Advantages, corrections and reductions are common to all. The surrogate, its ratio and the KL penalty
- * belong to the built-in losses (`losses.ts`); a custom loss declares its own settings in their place.
+ * Settings of token losses. Advantages, corrections and reductions are common to all. The surrogate, its ratio and the KL penalty belong
+ * to the built-in losses (`losses.ts`); a custom loss declares its own settings in their place.
  */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import {
@@ -161,8 +161,8 @@ type SharedName = (typeof sharedSettings)[number]
 export type TokenLossSettings = Pick<typeof lossSettings, SharedName>
 
 /**
- * The common settings of a custom loss: how advantages are computed, how the ratio to the sampler's probabilities is corrected, and
- * the divisor of the sum.
+ * The common settings of a custom loss: how advantages are computed, how the ratio to the sampler's probabilities is corrected, and the
+ * divisor of the sum.
  * @throws InputError for a default that is unknown or out of range.
  * @example settings: { ...tokenLossSettings({ aggregation: 'sequence-mean' }), clipCoef: number(0.2, 'how far …') }
  */

@@ -2,8 +2,8 @@
  * Losses of language models as descriptors: id, ratio level, input columns, reduction and settings. The formulas are in the kernels
  * (`kernels/advantage/`, `kernels/loss/`). A preset holds the settings of a paper or library (`loss-presets.ts`).
  *
- * Advantages, corrections and the denominator are computed once for the whole batch, so the losses and gradients of its micro-batches
- * add up to the batch's. A trajectory with an unknown reward, or alone in its group, is excluded and counted.
+ * Advantages, corrections and the denominator are computed once for the whole batch, so the losses and gradients of its micro-batches add
+ * up to the batch's. A trajectory with an unknown reward, or alone in its group, is excluded and counted.
  */
 import { assert, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { resolveSettings } from '../../base/settings.ts'
@@ -185,8 +185,8 @@ export interface LossTotals {
 
 /**
  * Prepares a whole batch: writes the standing of trajectories, the tokens' advantages and the correction's weights.
- * @throws InputError if a column of the descriptor is missing or has another length, a known reward is not finite, or a group is
- * out of range
+ * @throws InputError if a column of the descriptor is missing or has another length, a known reward is not finite, or a group is out of
+ * range
  */
 export function prepareLoss(
   descriptor: LossDescriptor,
@@ -256,8 +256,8 @@ export function totalsOf(
 }
 
 /**
- * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`) and writes its derivatives.
- * The inputs are columns of a prepared batch and its sequences' spans; `totals` are the batch's.
+ * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`) and writes its derivatives. The
+ * inputs are columns of a prepared batch and its sequences' spans; `totals` are the batch's.
  */
 export function differentiateLoss(
   { settings, aggregation, program }: LossDescriptor,

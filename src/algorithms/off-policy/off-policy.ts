@@ -1,7 +1,7 @@
 /**
- * The common part of replay algorithms. Each update stores a rollout, then makes gradient steps on minibatches drawn from the replay.
- * All threads compute a minibatch's gradient (`slots.ts`). Each algorithm provides its loss and may use a second set of weights, the
- * target, which follows the first.
+ * The common part of replay algorithms. Each update stores a rollout, then makes gradient steps on minibatches drawn from the replay. All
+ * threads compute a minibatch's gradient (`slots.ts`). Each algorithm provides its loss and may use a second set of weights, the target,
+ * which follows the first.
  */
 import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'

@@ -69,8 +69,8 @@ export function startReplay({ counts }: ReplayColumns): void {
 }
 
 /**
- * Stores a rollout, the only copy of its rows. Rows become drawable when all steps of their return are stored, at first with the
- * highest priority.
+ * Stores a rollout, the only copy of its rows. Rows become drawable when all steps of their return are stored, at first with the highest
+ * priority.
  */
 export function takeIn(
   replay: ReplayColumns,

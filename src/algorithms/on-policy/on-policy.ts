@@ -102,9 +102,9 @@ export interface OnPolicyLoss {
   /** Called before each update to apply schedules. `update` counts from 0 and is below `numUpdates`. */
   begin?(update: number, numUpdates: number): void
   /**
-   * Computes the loss of `numRows` rows, a sum of row losses times `minibatch.weight`. Writes its derivatives by the values in `evaluated`
-   * for rows 0 … numRows − 1; the recorded columns of these rows begin at row `from`. Adds the sum of each metric to `sums` from element
-   * `sumsFrom`, in the declared order.
+   * Computes the loss of `numRows` rows, a sum of row losses times `minibatch.weight`. Writes its derivatives by the values in
+   * `evaluated` for rows 0 … numRows − 1; the recorded columns of these rows begin at row `from`. Adds the sum of each metric to `sums`
+   * from element `sumsFrom`, in the declared order.
    */
   ofRows(
     derivatives: Derivatives,
@@ -126,8 +126,8 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly module?: string
   /**
    * The settings of `onPolicySettings` and its own. It may declare `updateEpochs` (passes over each rollout) and `numMinibatches`
-   * (minibatches per pass, shuffled in each); without them it makes one step on the whole rollout. With `stalenessSettings`,
-   * rollouts can be collected during updates.
+   * (minibatches per pass, shuffled in each); without them it makes one step on the whole rollout. With `stalenessSettings`, rollouts can
+   * be collected during updates.
    */
   readonly settings: S
   /** Metrics that its loss sums over rows. `explainedVariance`, `gradNorm` and `learningRate` are added automatically. */

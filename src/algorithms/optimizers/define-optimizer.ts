@@ -50,8 +50,8 @@ export interface OptimizerPart extends Part {
 }
 
 /**
- * Defines an optimizer, the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the
- * path of its module, where other threads and later runs load it.
+ * Defines an optimizer, the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the path
+ * of its module, where other threads and later runs load it.
  * @throws InputError for an invalid id, step or number of moments, and for unknown settings.
  * @example
  * export const signSgd = defineOptimizer({

@@ -1,7 +1,7 @@
 /**
- * Batches of ragged sequences, divided into micro-batches of bounded size. A sequence of n tokens has n − 1 rows, each of which
- * predicts the next token; a token is the target of the row before it. A batch only records where its sequences lie: their tokens are
- * not moved, and results per token use the same positions in other columns.
+ * Batches of ragged sequences, divided into micro-batches of bounded size. A sequence of n tokens has n − 1 rows, each of which predicts
+ * the next token; a token is the target of the row before it. A batch only records where its sequences lie: their tokens are not moved,
+ * and results per token use the same positions in other columns.
  */
 import { InputError } from '../../base/errors.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
@@ -122,8 +122,8 @@ function candidatesOf(
 }
 
 /**
- * Writes which tokens of the batch are trained: those of its loss mask, except each sequence's first token, which no row predicts.
- * Other elements do not change.
+ * Writes which tokens of the batch are trained: those of its loss mask, except each sequence's first token, which no row predicts. Other
+ * elements do not change.
  */
 export function markLearned(learned: Uint8Array, { spans: { begin, end }, lossMask }: TokenBatch): void {
   for (let i = 0; i < begin.length; i++) {

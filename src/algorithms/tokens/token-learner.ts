@@ -3,8 +3,8 @@
  * and makes one optimizer step. Loss and gradient are those of the whole batch for any division, and bit-identical for any number of
  * threads. Advantages, corrections and denominators are computed for the whole batch.
  *
- * An unrecorded log-probability is NaN (null in files); 0 only means a certain token. Unknown values are evaluated with the weights before
- * the update and counted, or rejected if a correction would compare them with the sampler's.
+ * An unrecorded log-probability is NaN (null in files); 0 only means a certain token. Unknown values are evaluated with the weights
+ * before the update and counted, or rejected if a correction would compare them with the sampler's.
  */
 import { Clock } from '../../base/clock.ts'
 import { InputError } from '../../base/errors.ts'

@@ -49,8 +49,8 @@ export class TokenLossRun {
   }
 
   /**
-   * Writes dLogprob and dEntropy of the tokens of sequences `from` … `to` − 1 and adds to the sums. Inputs, sums and denominator are those
-   * of the kernel `policyLoss`. The number of clipped tokens is NaN if the loss does not return it.
+   * Writes dLogprob and dEntropy of the tokens of sequences `from` … `to` − 1 and adds to the sums. Inputs, sums and denominator are
+   * those of the kernel `policyLoss`. The number of clipped tokens is NaN if the loss does not return it.
    */
   differentiate(
     outputs: PolicyLossOutputs,

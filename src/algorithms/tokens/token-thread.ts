@@ -53,8 +53,8 @@ export interface UpdateSize {
 }
 
 /**
- * Plans the per-batch results that all threads write: one row per token, at the token's position in the batch's source columns, or
- * one row per sequence.
+ * Plans the per-batch results that all threads write: one row per token, at the token's position in the batch's source columns, or one
+ * row per sequence.
  */
 export function tokenUpdatePlan({ rows, tokens }: UpdateSize, hasCritic: boolean) {
   const each = () => column('f32', tokens)

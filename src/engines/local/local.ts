@@ -1,7 +1,7 @@
 /**
- * The engine in this process: a transformer over the world's memory. It reads ids in the cohort's columns, appends each token there,
- * and returns the decoder's columns without a copy. Each step adds one token to every slot with a turn. Other trainer threads take
- * shares of the slots; the tokens do not depend on the number of threads.
+ * The engine in this process: a transformer over the world's memory. It reads ids in the cohort's columns, appends each token there, and
+ * returns the decoder's columns without a copy. Each step adds one token to every slot with a turn. Other trainer threads take shares of
+ * the slots; the tokens do not depend on the number of threads.
  */
 import { InputError } from '../../base/errors.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
@@ -291,8 +291,8 @@ export class LocalEngine implements Engine, EngineThreads {
   }
 
   /**
-   * The number of threads that share `count` slots; it does not change the tokens. A pass over two rows takes as long as one over
-   * four, since both read all weights once; synchronizing the threads takes about 50 µs.
+   * The number of threads that share `count` slots; it does not change the tokens. A pass over two rows takes as long as one over four,
+   * since both read all weights once; synchronizing the threads takes about 50 µs.
    */
   #numSharesOf(count: number): number {
     if (count * this.#context.model.numParameters < 2 ** 21) return 1

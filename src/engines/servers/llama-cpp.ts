@@ -25,8 +25,7 @@ const settings = {
 export type LlamaCppOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that uses llama.cpp's server. Log-probabilities are at temperature 1 (`raw`), or after temperature and filters
- * (`tempered`).
+ * An engine that uses llama.cpp's server. Log-probabilities are at temperature 1 (`raw`), or after temperature and filters (`tempered`).
  * @throws InputError for an invalid address and settings out of range.
  * @example createWorld({ environment, policy, engine: llamaCppEngine({ url: 'http://127.0.0.1:8080' }) })
  */

@@ -34,8 +34,8 @@ export function probeDistance(before: readonly ProbedToken[], now: readonly Prob
 }
 
 /**
- * The largest difference in nats between the given log-probabilities after the prompt and those of the weights in this process. NaN
- * if there is no token. `context.columns.probe` holds a decoder's columns.
+ * The largest difference in nats between the given log-probabilities after the prompt and those of the weights in this process. NaN if
+ * there is no token. `context.columns.probe` holds a decoder's columns.
  */
 export function learnerDistance(context: EngineContext, said: readonly ProbedToken[]): number {
   const { probe } = context.columns as { probe: DecoderColumns }

@@ -3,12 +3,12 @@
  * answers, and delivers and proves weights. A kind of server adds its routes and formats.
  *
  * Versions: if a server reports the version of each token, that version is used. Otherwise the version is read before and after a turn,
- * and a turn during which it changed is aborted and requested again. After the first delivery, a token of another version excludes
- * the server until it proves the next delivery.
+ * and a turn during which it changed is aborted and requested again. After the first delivery, a token of another version excludes the
+ * server until it proves the next delivery.
  *
- * Weights go through a folder that both sides see. They are used only after the server reports their version and its
- * log-probabilities after a fixed prompt equal the learner's. The same probe is repeated before learning from its tokens and before the
- * next delivery, so a server whose weights changed under the same name, even within an answer, is detected.
+ * Weights go through a folder that both sides see. They are used only after the server reports their version and its log-probabilities
+ * after a fixed prompt equal the learner's. The same probe is repeated before learning from its tokens and before the next delivery, so a
+ * server whose weights changed under the same name, even within an answer, is detected.
  */
 import { namedVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -154,10 +154,7 @@ export function serverEngine(
   }
 }
 
-/**
- * The HTTP client for these settings.
- * @throws InputError for an invalid address and an environment variable that is not set.
- */
+/** The HTTP client for these settings. @throws InputError for an invalid address and an environment variable that is not set. */
 export function serverClient(
   id: string,
   { url, deadline, retries, apiKeyVariable }: Pick<ServerSettings, 'url' | 'deadline' | 'retries' | 'apiKeyVariable'>,
@@ -268,10 +265,7 @@ class ServerClient {
     return new Error(why)
   }
 
-  /**
-   * Repeats the probe, to prove the tokens generated since the last proof.
-   * @throws InputError if the answer differs or is missing.
-   */
+  /** Repeats the probe, to prove the tokens generated since the last proof. @throws InputError if the answer differs or is missing. */
   async prove(): Promise<boolean> {
     await this.#delivering?.catch(() => {}) // The caller of deliver gets the error.
     const isLost = this.#isLost

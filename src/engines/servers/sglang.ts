@@ -27,8 +27,8 @@ const settings = {
 export type SglangOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that uses SGLang or `colonnade serve`. Log-probabilities are after temperature (`tempered`). With
- * `logprobs: 'candidates'` they are renormalized over the candidate sets of top-k, top-p and min-p, which the server returns too.
+ * An engine that uses SGLang or `colonnade serve`. Log-probabilities are after temperature (`tempered`). With `logprobs: 'candidates'`
+ * they are renormalized over the candidate sets of top-k, top-p and min-p, which the server returns too.
  * @throws InputError for an invalid address and settings out of range.
  * @example createWorld({ environment, policy, engine: sglangEngine({ url: 'http://127.0.0.1:30000' }) })
  */

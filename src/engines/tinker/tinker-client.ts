@@ -1,9 +1,9 @@
 /**
- * The HTTP protocol of Tinker, a training service: sessions with heartbeats, models with numbered requests, and futures. A long
- * request returns a future at once, which the client polls until it is done.
+ * The HTTP protocol of Tinker, a training service: sessions with heartbeats, models with numbered requests, and futures. A long request
+ * returns a future at once, which the client polls until it is done.
  *
- * If a service publishes its request schema (`/openapi.json`, as FastAPI servers do), the client checks fields against it, because
- * the service would silently ignore unknown ones. Without a schema, the service is assumed to support the whole protocol.
+ * If a service publishes its request schema (`/openapi.json`, as FastAPI servers do), the client checks fields against it, because the
+ * service would silently ignore unknown ones. Without a schema, the service is assumed to support the whole protocol.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { namedVariable } from '../../base/environment-variables.ts'

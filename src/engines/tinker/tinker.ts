@@ -3,8 +3,8 @@
  * name gets a sampling session. A turn is one request to the session of the weights that were newest when it began.
  *
  * New weights are used only after the service's log-probabilities of the most probable tokens after a fixed prompt equal those of the
- * weights in this process. This detects another base model, another adapter scale, or old weights under a new name. The probe is
- * repeated before learning from a session's tokens, which detects other weights under the same name.
+ * weights in this process. This detects another base model, another adapter scale, or old weights under a new name. The probe is repeated
+ * before learning from a session's tokens, which detects other weights under the same name.
  */
 import { type DefinitionRecord, defineFactory } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -33,8 +33,8 @@ const settings = {
 export type TinkerEngineOptions = Partial<SettingValues<typeof settings>>
 
 /**
- * An engine that samples at the training service of the backend `tinkerBackend` at the same address. Its log-probabilities are always
- * at temperature 1 over the whole vocabulary.
+ * An engine that samples at the training service of the backend `tinkerBackend` at the same address. Its log-probabilities are always at
+ * temperature 1 over the whole vocabulary.
  * @throws InputError for unknown settings and settings out of range.
  * @example createWorld({ environment, policy, engine: tinkerEngine({ url: 'http://127.0.0.1:8000' }) })
  */

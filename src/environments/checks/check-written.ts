@@ -191,7 +191,7 @@ export function checkSeen(lanes: CalledLanes, by: 'reset' | 'step', rows: Uint32
       const value = observation[n * width + k]!
       if (value >= Math.fround(low[k]!) && value <= Math.fround(high[k]!) && Number.isFinite(value)) continue
       const place = `observation[${k}] of ${where(lanes, n)}`
-      const expected = `${low[k]} to ${high[k]}, as its observation space has it, and finite`
+      const expected = `${low[k]} to ${high[k]}, the bounds of its observation space, and finite`
       throw new Fault('values', `${value} in ${place} from ${by}`, expected)
     }
     if (actionMask.length === 0) continue

@@ -6,12 +6,11 @@ import type { Kernels } from '../../kernels/kernels.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 
 /**
- * The cohort's engine is asked for the turns that have begun, advances, and what it has generated is appended: of an engine that
- * computes here one token in every lane where the model has the turn. A promise where the engine's advance is one.
+ * Submits turns that have begun to the cohort's engine, advances the engine, and appends the generated tokens: a local engine generates
+ * one token in every lane where the model has the turn. Returns a promise if the engine's advance does.
  *
- * Reads token, length, phase, budget, and which conversation it is. Writes the token, its logprob and version, length, and where
- * a turn is over its stopReason and whether it was cut. A turn that the engine could not generate ends the conversation with an
- * unknown reward.
+ * Reads token, length, phase, budget and the conversation's identity. Writes token, logprob, version, length, and at the end of a turn
+ * stopReason and cutTurns. If the engine fails to generate a turn, the conversation ends with an unknown reward.
  */
 export function inferConversations(_: Kernels, cohort: ConversationCohort): void | Promise<void> {
   submitTurns(cohort)
@@ -48,8 +47,8 @@ function submitTurns(cohort: ConversationCohort): void {
 }
 
 /**
- * Breaks all turns off that the engine has, and appends what they came to: the next tick submits them again with the ids that stand
- * then. Between two ticks.
+ * Aborts all open turns and appends their tokens. The next tick submits the turns again with the ids of that time. Call it between two
+ * ticks.
  */
 export function interruptTurns(cohort: ConversationCohort): void {
   const { conversation, engine, submitted, breaks } = cohort
@@ -58,7 +57,7 @@ export function interruptTurns(cohort: ConversationCohort): void {
     engine.abort(n)
   }
   appendPolled(cohort)
-  breaks.fill(0) // Not the engine's doing.
+  breaks.fill(0) // The engine did not cause these aborts.
 }
 
 function appendPolled(cohort: ConversationCohort): void {
@@ -74,11 +73,11 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   const { candidate, candidateOffset } = block
   const [n, token] = [block.slot[i]!, block.token[i]!]
   if (cohort.submitted[n] !== 1 || length[n]! >= context) {
-    throw new InputError(`engine ${engine.id}`, `a token for slot ${n}`, 'tokens of turns that it has, up to maxTokens')
+    throw new InputError(`engine ${engine.id}`, `a token for slot ${n}`, 'tokens only for open turns, up to maxTokens')
   }
   if (phase[n] === ConversationPhase.abandoned) return
   if (!(token >= 0 && token < model.shape.vocabularySize)) {
-    const expected = `ids below ${model.shape.vocabularySize}, of the cohort's tokenizer`
+    const expected = `ids of the cohort's tokenizer, below ${model.shape.vocabularySize}`
     throw new InputError(`engine ${engine.id}`, `token ${token}`, expected)
   }
   const at = n * context + length[n]!
@@ -88,23 +87,23 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   conversation.token[at] = token
   conversation.lossMask[at] = isLearned ? 1 : 0
   conversation.logprob[at] = block.logprob[i]!
-  // It is unknown which weights chose a token without a log-probability: the trainer's are used for both.
+  // Without a log-probability the token's weights are unknown too, so the trainer's weights are used for both.
   conversation.version[at] = Number.isNaN(block.logprob[i]!) ? -1 : block.version[i]!
-  // A version is what tells a token of which nothing is learned from those of a prompt: the cohort's, where the engine has none.
+  // A version marks untrained model tokens, unlike prompt tokens: use the cohort's if the engine reports none.
   if (!isLearned && block.version[i] === -1 && !Number.isNaN(block.logprob[i]))
     conversation.version[at] = cohort.version
   conversation.turnOf[at] = turn[n]!
   length[n] = length[n]! + 1
   cohort.breaks[n] = 0
-  // A log-probability of another distribution than the one that was drawn from is as good as none.
+  // A log-probability from another distribution than the sampled one is treated as unknown.
   const isOfSampling = areOfSampling(engine.logprobs, sampling)
-  const isKnown = candidate !== null && isOfSampling && isLearned // For other turns there is no room for candidate sets.
+  const isKnown = candidate !== null && isOfSampling && isLearned // Other turns have no room for candidate sets.
   const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
   conversation.candidateCount[at] = isKnown ? to - from : isOfSampling && from === to ? 0 : -1
   if (isKnown && to > from) appendCandidates(cohort, n, candidate, from, to)
 }
 
-/** Keeps the candidate set of lane n's last token. */
+/** Stores the candidate set of lane n's last token. */
 function appendCandidates(
   { conversation, numLanes, context, engine }: ConversationCohort,
   n: number,
@@ -117,7 +116,7 @@ function appendCandidates(
   const count = numCandidateIds[n]! + to - from
   if (count > width) {
     const got = `${count} ids of candidate sets in a conversation`
-    throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} a token: topK bounds them`)
+    throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} per token (limited by topK)`)
   }
   for (let k = from, at = n * width + numCandidateIds[n]!; k < to; k++, at++) candidateIds[at] = candidate[k]!
   numCandidateIds[n] = count
@@ -126,8 +125,7 @@ function appendCandidates(
 function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
   const { conversation, submitted, engine, breaks, failing } = cohort
   const { slot: n, reason } = end
-  if (submitted[n] !== 1)
-    throw new InputError(`engine ${engine.id}`, `an end of slot ${n}`, 'ends of turns that it has')
+  if (submitted[n] !== 1) throw new InputError(`engine ${engine.id}`, `an end of slot ${n}`, 'ends only of open turns')
   submitted[n] = 0
   const failure = failing[n] ?? (reason === 'failed' ? end.error : null)
   failing[n] = null
@@ -140,7 +138,7 @@ function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
     return
   }
   const isOfBudget = conversation.length[n]! - conversation.turnStart[n]! >= conversation.budget[n]!
-  // The next tick submits an aborted turn with room left again, with its tokens so far.
+  // An aborted turn with room left is submitted again in the next tick, with its tokens so far.
   if (reason === 'aborted' && !isOfBudget && conversation.length[n]! < cohort.context) {
     breaks[n] = breaks[n]! + 1
     if (breaks[n] === BREAKS_MAX) fail(cohort, n, `broke the turn off ${BREAKS_MAX} times without a token`)
@@ -152,10 +150,10 @@ function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
   if (told !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
 }
 
-/** How often a turn may be broken off before another token: an engine that always does would be asked forever. */
+/** Maximum aborts of a turn without a new token, which bounds retries of an engine that always aborts. */
 const BREAKS_MAX = 8
 
-/** Ends the conversation in lane n: its last turn could not be generated, so its reward is unknown. */
+/** Ends the conversation in lane n with an unknown reward, because its last turn failed. */
 function fail({ conversation, replies, engine, breaks }: ConversationCohort, n: number, error: string): void {
   conversation.phase[n] = ConversationPhase.ended
   conversation.stopReason[n] = stopReasons.indexOf('aborted')

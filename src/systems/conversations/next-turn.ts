@@ -1,21 +1,21 @@
-/** What a lane's next turn begins with, after a reply that asks for one. */
+/** Computes the start of a lane's next turn after a reply. */
 import { type Message, type Reply, stopReasons } from '../../environments/text.ts'
 import { replyIds, spelledMessage } from '../../language/templates/dialogue.ts'
 import { type ConversationCohort, type Segment, segmentOf } from '../../world/conversations/cohort.ts'
 import { withoutEnd } from './turn.ts'
 
-/** The beginning of a turn. */
+/** The start of a turn. */
 export interface NextTurn {
-  /** All that was said before it. */
+  /** All messages before it. */
   readonly messages: Message[]
-  /** The ids that are appended; or, where they begin a row of their own, all from the first one on. */
+  /** The ids to append; if the turn begins a new segment, all ids from the first. */
   readonly ids: readonly number[]
   readonly isRow: boolean
 }
 
 /**
- * What lane n's next turn begins with, where the row `standing` ends with the answer that it follows; null where the
- * conversation has no leave or room for it. Where the model is to answer again, no answer stands.
+ * Returns the start of lane n's next turn. `standing` is the segment that ends with the answer to be followed. Returns null if the
+ * conversation may not continue or has no room. If the model must answer again, its last answer is left out.
  */
 export function nextTurnOf(cohort: ConversationCohort, n: number, reply: Reply, standing: Segment): NextTurn | null {
   const { conversation, environment, context, histories, tokenizer, segmentation, cutTurn } = cohort
@@ -38,10 +38,7 @@ export function nextTurnOf(cohort: ConversationCohort, n: number, reply: Reply, 
   return null
 }
 
-/**
- * The row of lane n that ends with the answer of that turn, or with the last answer; null where it is no answer to what the last
- * one answers.
- */
+/** The segment of lane n that ends with the answer of `turn` (default: the current turn); null if none answers the current turn's prompt. */
 export function rowThatStands(cohort: ConversationCohort, n: number, turn: number | undefined): Segment | null {
   const { conversation, segments } = cohort
   const current = segmentOf(cohort, n)

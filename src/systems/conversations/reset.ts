@@ -7,10 +7,10 @@ import { type ConversationCohort, exampleAt } from '../../world/conversations/co
 import { settleSpeakers } from '../../world/conversations/population.ts'
 
 /**
- * Lanes that are there and free take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
- * each for a whole group.
+ * Starts the next conversations in free present lanes, while there are some to start. Each epoch has its own order of the examples, and
+ * each example serves a whole group.
  *
- * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that every lane that can decode does.
+ * Reads phase, begun. Writes the prompt's tokens and the conversation's identity. Runs first, so that every lane that can decode does.
  */
 export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
   settleSpeakers(cohort)
@@ -18,11 +18,11 @@ export function resetConversations(kernels: Kernels, cohort: ConversationCohort)
   for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
     if (conversation.phase[n] !== ConversationPhase.free) continue
     begin(kernels, cohort, n, conversation.begun[0]!)
-    conversation.begun[0]!++ // Not before: one that cannot begin is not passed over.
+    conversation.begun[0]!++ // Counted only on success: a conversation that cannot begin is not skipped.
   }
 }
 
-/** Begins the conversation of that number, counted from 0, in lane n. */
+/** Starts conversation `number`, counted from 0, in lane n. */
 function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: number): void {
   const { conversation } = cohort
   const group = Math.floor(number / cohort.groupSize)
@@ -52,7 +52,7 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   append(cohort, n, ids)
 }
 
-/** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
+/** Appends input tokens to the conversation; the model's turn begins after them. */
 export function append({ conversation, context }: ConversationCohort, n: number, ids: readonly number[]): void {
   const { token, lossMask, logprob, version, turnOf, candidateCount, length, turn } = conversation
   const first = n * context + length[n]!

@@ -15,15 +15,12 @@ import { append } from './reset.ts'
 import { turnOf } from './turn.ts'
 
 /**
- * The environment replies to turns that are over: with a reward, with messages to append, or both. A reply that takes time is
- * awaited while other lanes go on, and replies that have come are taken in lane order.
+ * Gets the environment's replies to finished turns: a reward, messages to append, or both. A slow reply is awaited while other lanes
+ * continue; replies are applied in lane order. If the environment replies to several turns together, finished turns wait for others
+ * (`batchesOf`). If the chat template rewrites earlier text, the lane begins a new segment.
  *
- * Where the environment replies to several turns together, turns that are over wait for others (`batchesOf`).
- *
- * Where the chat template rewrites what stands, the lane begins a new segment.
- *
- * Reads phase, token, stopReason. Writes reward, known, what was said to the model, turn, segment, phase. What goes wrong in
- * the environment is an unknown reward and an error on the lane, not an exception through the tick.
+ * Reads phase, token, stopReason. Writes reward, known, input tokens, turn, segment, phase. An environment failure becomes an unknown
+ * reward and an error on the lane, not an exception.
  */
 export function stepConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes, pending } = cohort
@@ -42,20 +39,20 @@ export function stepConversations(_: Kernels, cohort: ConversationCohort): void 
   }
 }
 
-/** A separate function, so that ticks without replies make no closures. */
+/** A separate function, so that ticks without replies allocate no closures. */
 function askTogether(cohort: ConversationCohort, size: number | 'group'): void {
   const waiting = Array.from({ length: cohort.numLanes }, (_, n) => n).filter((n) => isToBeAsked(cohort, n))
   for (const lanes of batchesOf(cohort, waiting, size)) ask(cohort, lanes)
 }
 
-/** True where the environment has not been asked about the turn that is over; in a resumed run it is asked again. */
+/** Whether the environment must be asked about the finished turn; a resumed run asks again. */
 function isToBeAsked({ conversation, pending }: ConversationCohort, n: number): boolean {
   return conversation.phase[n] === ConversationPhase.asked && pending[n] === null
 }
 
 /**
- * The lanes whose turns are replied to together, in the order of their conversations: as many as are asked for at once, and
- * fewer only where no lane can go on otherwise; or whole groups. A group of which no more conversations will come is unknown.
+ * The lanes whose turns get a joint reply, in the order of their conversations: batches of `size`, smaller only if no lane can continue
+ * otherwise; or whole groups. A group that will get no more conversations has unknown rewards.
  */
 function batchesOf(cohort: ConversationCohort, waiting: readonly number[], size: number | 'group'): number[][] {
   const { conversation, groupSize, pending } = cohort
@@ -72,14 +69,14 @@ function batchesOf(cohort: ConversationCohort, waiting: readonly number[], size:
   const whole = [...groups.values()].filter((members) => members.length === groupSize)
   if (whole.length === 0 && !mayWait && !pending.some((owed) => owed !== null)) {
     for (const n of lanes) {
-      const error = `${groups.get(group[n]!)!.length} of the ${groupSize} conversations of a group that is judged whole`
+      const error = `${groups.get(group[n]!)!.length} of the ${groupSize} conversations of a group that needs all of them`
       pending[n] = arrived([failed(error)], 1)[0]!
     }
   }
   return whole
 }
 
-/** Asks the environment for the replies to the turns of these lanes: to one turn, or to several together. */
+/** Requests the replies to the turns of these lanes: to one turn, or to several together. */
 function ask(cohort: ConversationCohort, lanes: readonly number[]): void {
   const { environment, pending, replyMilliseconds } = cohort
   const stop = new AbortController()
@@ -103,7 +100,7 @@ function arrived(replies: readonly Reply[], count: number): PendingReply[] {
   return checkedAll(replies, count).map((reply) => ({ reply, arrival: Promise.resolve(), cancel() {} }))
 }
 
-/** Replies to several lanes at once, so that none is used without the others. */
+/** A joint reply to several lanes: either all of its parts are applied or none. */
 function awaited(
   promise: Promise<readonly Reply[]>,
   stop: AbortController,
@@ -119,7 +116,7 @@ function awaited(
     timer = setTimeout(() => {
       const who = lanes.length === 1 ? `lane ${lanes[0]}` : `lanes ${lanes.join(', ')}`
       const asked = `${who}: respond of ${environment.id}, asked at ${since.toISOString()}`
-      if (onLate?.(`${asked}, has not answered for ${milliseconds / 1000} s`) === 'stop') return // It is asked again.
+      if (onLate?.(`${asked}, has not answered for ${milliseconds / 1000} s`) === 'stop') return // The resumed run asks again.
       stop.abort()
       resolve(allFailed(new Error(`no reply within ${milliseconds / 1000} s`)))
     }, milliseconds)
@@ -136,7 +133,7 @@ function awaited(
   return owed
 }
 
-/** Checks that there is one reply per turn: with fewer it is unknown which reply belongs to which turn. */
+/** Checks that there is one reply per turn; otherwise replies cannot be matched to turns. */
 function checkedAll(replies: readonly Reply[], count: number): Reply[] {
   if (Array.isArray(replies) && replies.length === count) return replies.map(checked)
   const got = Array.isArray(replies) ? `${replies.length} replies` : show(replies)
@@ -176,11 +173,11 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
   append(cohort, n, next.ids)
 }
 
-/** Why a reply cannot be followed; null where it can. */
+/** Returns why a reply cannot be applied; null if it can. */
 function wrongOf(cohort: ConversationCohort, { again, stands, sampling }: Reply, isLost: boolean): string | null {
   const { id, answersAgain } = cohort.environment
-  if (isLost) return `turn ${stands}, which is no answer to what the last one answers`
-  if (again === true && answersAgain !== true) return `another answer, without answersAgain of ${id}`
+  if (isLost) return `turn ${stands}, which answers another prompt than the last turn`
+  if (again === true && answersAgain !== true) return `again, which requires answersAgain of ${id}`
   if (sampling === undefined) return null
   try {
     turnDrawing(sampling, cohort, cohort.tokenizer)
@@ -190,7 +187,7 @@ function wrongOf(cohort: ConversationCohort, { again, stands, sampling }: Reply,
   }
 }
 
-/** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with the engine may have kept. */
+/** Stores lane n's segment and starts one with `ids`. The engine may have cached the common prefix of both. */
 function beginSegment(cohort: ConversationCohort, n: number, ids: readonly number[]): void {
   const { conversation, context, segments } = cohort
   const { token, unchanged, length, tokensBefore, segment } = conversation
@@ -205,23 +202,23 @@ function beginSegment(cohort: ConversationCohort, n: number, ids: readonly numbe
   length[n] = 0
 }
 
-/** A segment whose token columns are no views. */
+/** A copy of a segment that does not view the lane's columns. */
 function copyOf(segment: Segment): Segment {
   const columns = ['token', 'lossMask', 'logprob', 'version', 'turn', 'candidateCount', 'candidateIds'] as const
   return { ...segment, ...Object.fromEntries(columns.map((name) => [name, Array.from(segment[name]!)])) }
 }
 
-/** A reply whose reward is a finite number, or unknown, and whose messages are messages. */
+/** Checks that a reply's reward is finite or unknown and that its messages are valid. */
 function checked(reply: Reply): Reply {
-  if (typeof reply !== 'object' || reply === null) return failed(`a reply that is ${String(reply)}, not an object`)
+  if (typeof reply !== 'object' || reply === null) return failed(`got reply ${String(reply)}, expected an object`)
   const { reward, messages, again, maxTokens } = reply
-  if (again === true && messages !== undefined) return failed('again, with messages, and not one of the two')
+  if (again === true && messages !== undefined) return failed('got again and messages, expected one of them')
   if (maxTokens !== undefined && !(Number.isSafeInteger(maxTokens) && maxTokens >= 1)) {
-    return failed(`maxTokens of ${show(maxTokens)}, not a whole number ≥ 1`)
+    return failed(`got maxTokens ${show(maxTokens)}, expected a whole number ≥ 1`)
   }
   if (messages !== undefined && !(Array.isArray(messages) && messages.every(isMessage))) {
-    return failed(`messages that are ${show(messages)}, not a list of { role, content }`)
+    return failed(`got messages ${show(messages)}, expected a list of { role, content }`)
   }
   if (reward === null || (typeof reward === 'number' && Number.isFinite(reward))) return reply
-  return { ...reply, reward: null, error: reply.error ?? `a reward of ${String(reward)}` }
+  return { ...reply, reward: null, error: reply.error ?? `got reward ${String(reward)}` }
 }

@@ -3,11 +3,11 @@ import type { Kernels } from '../../kernels/kernels.ts'
 import { type ConversationCohort, segmentOf } from '../../world/conversations/cohort.ts'
 
 /**
- * Keeps the conversations that are over as trajectories, a row for each of their segments, and frees their lanes. Where the log
- * has no room the lane waits; others go on.
+ * Stores finished conversations as trajectories, one row per segment, and frees their lanes. If the log is full, the lane waits and
+ * others continue.
  *
- * Reads the whole conversation. Writes phase, the cohort's trajectories, and how many lanes wait. Runs last, so that the lane is
- * free when the next tick opens.
+ * Reads the whole conversation. Writes phase, the cohort's trajectories, and the number of waiting lanes. Runs last, so that the lane is
+ * free in the next tick.
  */
 export function storeConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes } = cohort
@@ -19,17 +19,17 @@ export function storeConversations(_: Kernels, cohort: ConversationCohort): void
   }
 }
 
-/** Appends the rows of lane n's conversation. Returns false where the log has no room for them. */
+/** Appends the rows of lane n's conversation. Returns false if the log has no room for them. */
 function storeLane(cohort: ConversationCohort, n: number): boolean {
   const { conversation, replies, segments, trajectories } = cohort
   const { reward: last, components = {}, error } = replies[n]!
   const isTold = conversation.known[n] === 1
-  // What the conversation is worth, each of its rows is.
+  // Every row has the reward of the whole conversation.
   const worth = {
     reward: isTold ? conversation.reward[n]! : null,
     turnReward: turnRewardsOf(conversation, n),
     components,
-    error: error ?? (isTold || last === null ? null : 'the reward of a turn before is not known'),
+    error: error ?? (isTold || last === null ? null : 'the reward of an earlier turn is unknown'),
   }
   const rows = [...segments[n]!, segmentOf(cohort, n)].map((row) => ({ ...row, ...worth }))
   if (!trajectories.appendConversation(rows)) return false

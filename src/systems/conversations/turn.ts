@@ -1,22 +1,22 @@
-/** A lane's turns in the form that the environment gets: the finished one, and those before it. */
+/** A lane's turns in the environment's format: the finished turn and the earlier ones. */
 import { InputError } from '../../base/errors.ts'
 import { type PastTurn, stopReasons, type Turn } from '../../environments/text.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { type ConversationCohort, type Segment, segmentOf } from '../../world/conversations/cohort.ts'
 
-/** What the model said in lane n's turn, without the token that ended it. */
+/** The model's tokens in lane n's turn, without the end token. */
 export function completionOfTurn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
   const { token, turnStart, length } = conversation
   const [from, to] = [n * context + turnStart[n]!, n * context + length[n]!]
   return withoutEnd(tokenizer, token.subarray(from, to))
 }
 
-/** What was said in a turn, without the token that ended it. */
+/** The tokens of a turn, without the end token. */
 export function withoutEnd({ endIds }: Tokenizer, ids: Int32Array): Int32Array {
   return endIds.includes(ids.at(-1)!) ? ids.subarray(0, -1) : ids
 }
 
-/** The turn of lane n that is over. */
+/** The finished turn of lane n. */
 export function turnOf(cohort: ConversationCohort, n: number): Turn {
   const { conversation, environment, tokenizer, histories } = cohort
   const { promptId, turn } = conversation
@@ -34,7 +34,7 @@ export function turnOf(cohort: ConversationCohort, n: number): Turn {
   }
 }
 
-/** A turn of lane n's conversation: the one that is over, or one before it. */
+/** A finished or earlier turn of lane n's conversation. */
 function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn {
   const { conversation, tokenizer, drawings } = cohort
   const { stopStrings } = drawings[n]!.get(turn) ?? cohort
@@ -54,12 +54,12 @@ function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn
       versions: Array.from(row.version).slice(from, to),
     }
   }
-  throw new InputError('turn', String(turn), `one that the conversation has had: 0 to ${conversation.turn[n]}`)
+  throw new InputError('turn', String(turn), `a turn of the conversation, 0 to ${conversation.turn[n]}`)
 }
 
-/** Where in a row the tokens lie that the model chose in that turn. */
+/** Range of the model's tokens of that turn within a segment. */
 function spanOfTurn({ turn, lossMask, version, candidateCount }: Segment, number: number): [from: number, to: number] {
-  // Tokens of the model that are not trained on have a version, or an unknown number of candidates.
+  // Model tokens that are not trained have a version, or an unknown number of candidates.
   const isChosen = (t: number) => lossMask[t] === 1 || version[t] !== -1 || candidateCount?.[t] === -1
   let from = 0
   while (from < turn.length && !(turn[from] === number && isChosen(from))) from++

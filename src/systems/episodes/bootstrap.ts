@@ -1,23 +1,17 @@
 /**
- * The lists of what came after rows. The bootstrap list has rows whose action led somewhere that no later row of the rollout
- * values, with what the lane saw and remembered there, and what was legal: truncated rows are put on it by store, unfinished lanes at the horizon.
- * The list of final observations keeps what no later row shows, for the rollout's table.
+ * Lists of states after rows. The bootstrap list has rows whose next state no later row of the rollout values, with its observation,
+ * memory and action mask: store adds truncated rows, and the horizon adds unfinished lanes. The list of final observations keeps states
+ * that no later row contains, for the rollout's table.
  *
- * `terminated` and `truncated` are columns from the environment to the kernel. The next `infer` completes `nextValue` of
- * lanes that went on; what it cannot complete is on the bootstrap list, and is valued after the last tick with the
- * weights that filled the rollout. A `restart` in the middle of a rollout cuts: the lane's last row becomes truncated
- * and goes onto the same list.
+ * The next `infer` completes `nextValue` of lanes that continued. The bootstrap list covers the rest, which is valued after the last tick
+ * with the weights that filled the rollout. A `restart` within a rollout truncates the lane's last row and adds it to the list.
  */
-
 import { assert } from '../../base/errors.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 
-/**
- * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final
- * observations of truncated rows, and the observations of lanes whose episode goes on.
- */
+/** Runs a rollout's bootstrap inference at its horizon: values the final observations of truncated rows and the observations of unfinished lanes. */
 export function bootstrapEpisodes(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
   if (!cohort.recorded) return
   makeRoom(kernels, cohort)
@@ -25,7 +19,7 @@ export function bootstrapEpisodes(kernels: Kernels, cohort: EpisodeCohort): void
   return valueList(kernels, cohort)
 }
 
-/** Puts the wanted rows among those of lanes `from` to `to` in block `t` on the bootstrap list. */
+/** Adds the selected rows of lanes `from` to `to` in block `t` to the bootstrap list. */
 export function listToValue(
   kernels: Kernels,
   cohort: EpisodeCohort,
@@ -42,10 +36,7 @@ export function listToValue(
   copyMasks(cohort, t, row, actionMask, length, list.length)
 }
 
-/**
- * Puts the wanted rows among those of lanes `from` to `to` in block `t` on the list of final observations. Returns how many they
- * are.
- */
+/** Adds the selected rows of lanes `from` to `to` in block `t` to the list of final observations. Returns their number. */
 export function listFinal(
   kernels: Kernels,
   cohort: EpisodeCohort,
@@ -92,7 +83,7 @@ function append(
   )
 }
 
-/** Of the rows `from` to `to` of a list, which are of block `t`, what was legal there. */
+/** Copies the action masks of list rows `from` to `to`, which belong to block `t`. */
 function copyMasks(
   { windows, numLanes }: EpisodeCohort,
   t: number,
@@ -109,15 +100,15 @@ function copyMasks(
   }
 }
 
-/** Values the list before this thread's lanes could overflow it. That of a policy that answers later has room for all. */
+/** Values the list before this thread's lanes could overflow it. The list of an asynchronous policy has room for all rows. */
 export function makeRoom(kernels: Kernels, cohort: EpisodeCohort): void {
   const { bootstrap, from, to, model } = cohort
   if (bootstrap.length + to - from <= bootstrap.row.length) return
-  assert(!model.answersLater, 'the bootstrap list of a policy that answers later overflows')
+  assert(!model.answersLater, 'the bootstrap list of an asynchronous policy overflows')
   valueList(kernels, cohort)
 }
 
-/** Values the list, each row by the set of weights that learns from it, writes the values to their rows, and empties it. */
+/** Values each row of the list with the weights that learn from it, writes the values to the rows, and clears the list. */
 function valueList(kernels: Kernels, { bootstrap, policy, rollout, league }: EpisodeCohort): void | Promise<void> {
   const { value, row, length } = bootstrap
   bootstrap.length = 0

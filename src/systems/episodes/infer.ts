@@ -1,6 +1,6 @@
 /**
- * How lanes get their actions. A policy that answers later gives a promise: its cohort rests until the answer is there,
- * others go on, and a tick is a promise only while an answer is owed.
+ * Chooses the lanes' actions. An asynchronous policy returns a promise: its cohort rests until the answer arrives while others continue,
+ * and a tick is a promise only while an answer is pending.
  */
 import { InputError } from '../../base/errors.ts'
 import { spaceWidth } from '../../base/space.ts'
@@ -11,14 +11,13 @@ import { makeRoom } from './bootstrap.ts'
 import { inferLeague } from './league.ts'
 
 /**
- * Every lane's policy looks and chooses: one pass over all lanes. A policy on a device that cannot be read at
- * once is asked, and its cohort rests, in this tick and in those that follow, until the answer has arrived.
+ * Runs the policy of every lane in one pass. An asynchronous policy is called once, and its cohort rests in this and later ticks until
+ * the answer has arrived.
  *
- * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and
- * memory.next; completes nextValue of the row before with this row's value, for lanes that went on. Runs when all lanes see
- * a running episode.
+ * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and memory.next. For
+ * lanes that continued, completes nextValue of the previous row with this row's value. Runs when all lanes see a running episode.
  *
- * @throws InputError where an environment leaves a lane no legal choice; what a policy's answer failed with.
+ * @throws InputError if an environment leaves a lane no legal choice; the error of a failed policy.
  */
 export function inferEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.answer === null) {
@@ -47,7 +46,7 @@ function ask(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
   return policy.infer(cohort, explore, from, to)
 }
 
-/** A promise that a system can look at. */
+/** A promise with its state in fields. */
 function awaited(promise: void | Promise<void>): Answer | null {
   if (promise === undefined) return null
   const answer: Answer = { hasArrived: false, failure: null, arrival: Promise.resolve() }
@@ -71,5 +70,9 @@ function checkMasks(kernels: Kernels, cohort: EpisodeCohort): void {
   const n = kernels.findStuck(mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
   if (n < 0) return
   const where = `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
-  throw new InputError(`environment ${environment.id}`, `an action mask without a legal choice in ${where}`, 'one')
+  throw new InputError(
+    `environment ${environment.id}`,
+    `an action mask without a legal choice in ${where}`,
+    'at least one',
+  )
 }

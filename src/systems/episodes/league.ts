@@ -2,7 +2,7 @@ import { InputError } from '../../base/errors.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { gatherLanes, type League, scatterLanes } from '../../world/episodes/league.ts'
 
-/** Each set of weights acts in its lanes: one pass a set, over this thread's lanes. What comes of a lane does not depend on that. */
+/** Each set of weights acts in its lanes, in one pass per set over this thread's lanes. The number of passes does not change a lane's result. */
 export function inferLeague(cohort: EpisodeCohort, league: League): void {
   const { name, from, to, t, numLanes, sliding } = cohort
   const { policies, acted, lanes } = league
@@ -26,7 +26,7 @@ export function inferLeague(cohort: EpisodeCohort, league: League): void {
   throw new InputError(`cohort ${name}`, got, `a set of weights, from 0 to ${policies.length - 1}`)
 }
 
-/** A set of weights acts in the first `count` lanes of the list: where they are, or gathered if they do not lie together. */
+/** A set of weights acts in the first `count` lanes of the list, in place if they are contiguous, otherwise gathered. */
 function inferLanes(cohort: EpisodeCohort, { policies, staging }: League, set: number, count: number): void {
   const { explore, observation, actionMask, memory, action, episode, numLanes } = cohort
   const { rows, acting } = staging

@@ -1,4 +1,4 @@
-/** The user's own systems among the four: each before or after one of them, in the cohort's order. */
+/** Runs custom systems before or after the four systems, in the cohort's order. */
 import { InputError } from '../../base/errors.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -7,7 +7,7 @@ import type { Systems } from '../../world/housing.ts'
 import type { SystemName } from '../../world/system.ts'
 import { where } from './reset.ts'
 
-/** The four systems with a cohort's own ones around them. */
+/** The four systems with the cohort's custom systems around them. */
 export function withOwnSystems(four: Systems<EpisodeCohort>): Systems<EpisodeCohort> {
   const around = (name: 'reset' | 'step' | 'store') => {
     const system = four[name]
@@ -33,7 +33,7 @@ export function withOwnSystems(four: Systems<EpisodeCohort>): Systems<EpisodeCoh
   }
 }
 
-/** Runs a cohort's own systems that have this place, over this thread's lanes. */
+/** Runs a cohort's custom systems of this place over this thread's lanes. */
 function runOwn(kernels: Kernels, cohort: EpisodeCohort, side: 'before' | 'after', name: SystemName): void {
   const { from, to, transition, observation, action } = cohort
   for (const { definition, lanes, windows } of cohort.systems) {
@@ -47,7 +47,7 @@ function runOwn(kernels: Kernels, cohort: EpisodeCohort, side: 'before' | 'after
     lanes.valid = transition.valid
     lanes.recorded = windows[rowBlock(cohort, side, name)]!
     definition.run(lanes, from, to)
-    if (name === 'reset' || name === 'infer') continue // What they find of a row is of the one before.
+    if (name === 'reset' || name === 'infer') continue // They see the row of the previous step, which was checked.
     const n = kernels.findMiswritten(lanes.reward, lanes.terminated, lanes.truncated, REWARD_MAX, from, to)
     if (n >= 0) throw miswritten(cohort, definition.id, lanes, n, where(cohort, n))
   }
@@ -60,10 +60,10 @@ function rowBlock({ t, numSteps, sliding }: EpisodeCohort, side: 'before' | 'aft
   return side === 'after' && name === 'store' ? t - 1 : t
 }
 
-/** Runs what a cohort's own systems do with a rollout that is full; in the caller's thread. */
+/** Runs the `afterRollout` functions of a cohort's systems on a full rollout, in the caller's thread. */
 export function runAfterRollout(kernels: Kernels, cohort: EpisodeCohort): void {
   const { systems, rollout, present, numLanes, entities } = cohort
-  if (entities === null) return // Of a thread that shares another's columns.
+  if (entities === null) return // This thread shares another's columns.
   for (const system of systems) {
     const { id, afterRollout } = system.definition
     if (afterRollout === undefined) continue
@@ -87,6 +87,6 @@ function miswritten(
   return new InputError(
     `system ${id} of cohort ${name}`,
     got,
-    `a finite reward of at most ${REWARD_MAX} either way, and flags of 0 or 1`,
+    `a finite reward from −${REWARD_MAX} to ${REWARD_MAX}, and flags of 0 or 1`,
   )
 }

@@ -9,13 +9,13 @@ import { shareLanes } from '../../world/episodes/shares.ts'
 import { listFinal, listToValue } from './bootstrap.ts'
 
 /**
- * Opens the tick. Moves the components to the next row block (to the first, with what the lanes see and remember carried over, when the
- * rollout is full), then begins an episode in every lane that waits for one.
+ * Opens the tick. Moves the components to the next row block, or after a full rollout to the first, carrying over observations and
+ * memories. Then begins an episode in every lane that waits for one.
  *
- * Reads phase. Writes the environment's state, observation.current, actionMask.current, memory.current, episode. Runs first, so that every lane that acts in
- * this tick sees an observation of a running episode.
+ * Reads phase. Writes the environment's state, observation.current, actionMask.current, memory.current, episode. Runs first, so that
+ * every lane acts on an observation of a running episode.
  *
- * @throws InputError where an environment begins an episode with an observation outside its space.
+ * @throws InputError if an environment begins an episode with an observation outside its space.
  */
 export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
@@ -46,7 +46,7 @@ function leaveAbsent({ laneList, episode }: EpisodeCohort, count: number): numbe
   return left
 }
 
-/** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */
+/** Begins an episode in the first `count` lanes of the cohort's list and writes its observation to `current` or `next`. */
 export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'current' | 'next'): void {
   if (count === 0) return
   const { laneList, environmentLanes } = cohort
@@ -69,10 +69,10 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
   checkBegun(cohort, cohort.observation[seenIn], count)
 }
 
-/** From so many elements a row on, a pass of the kernel takes less time than a loop, the call of it included. */
+/** Elements per row from which a kernel call is faster than a loop. */
 const WIDE = 16
 
-/** Throws where what the first `count` lanes of the list see is not within the observation space. */
+/** @throws InputError if the first `count` lanes of the list see an observation outside the space. */
 function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): void {
   const { laneList, numLanes, environmentLanes } = cohort
   const { low, high } = cohort.observationBounds
@@ -91,35 +91,35 @@ function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): v
   }
 }
 
-/** @throws InputError for what an environment's `reset` or `step` may not return. */
+/** @throws InputError for an invalid return value of an environment's `reset` or `step`. */
 export function refuseReturn({ environment }: EpisodeCohort, name: 'reset' | 'step', returned: unknown): void {
   const refused = refusedReturn(name, returned)
   if (refused !== null) throw new InputError(`environment ${environment.id}`, refused.got, refused.expected)
 }
 
-/** An observation that an environment's reset or step wrote and that is not in its space. */
+/** The error of an observation outside its space, written by an environment's reset or step. */
 export function unseen(cohort: EpisodeCohort, name: string, seen: Float32Array, at: number): InputError {
   const { environment, numLanes } = cohort
   const width = seen.length / numLanes
   const k = at % width
   const space = environment.observationSpace as BoxSpace
-  const bounds = `${space.low[k]} to ${space.high[k]}, as its observation space has it`
+  const bounds = `${space.low[k]} to ${space.high[k]}, the bounds of its observation space`
   const expected = Number.isFinite(seen[at]!) ? bounds : 'finite numbers'
   return wrote(cohort, name, `${seen[at]} in observation[${k}]`, Math.floor(at / width), expected)
 }
 
-/** What an environment's reset or step should not have written. */
+/** The error of an invalid value written by an environment's reset or step. */
 export function wrote(cohort: EpisodeCohort, name: string, what: string, n: number, expected: string): InputError {
   const got = `${what} of ${where(cohort, n)} from ${name}`
   return new InputError(`environment ${cohort.environment.id}`, got, expected)
 }
 
-/** A lane and where it is, in words. */
+/** Describes a lane's position in words. */
 export function where({ episode }: EpisodeCohort, n: number): string {
   return `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
 }
 
-/** The first `count` lanes of the list remember nothing. */
+/** Clears the memory of the first `count` lanes of the list. */
 function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, count: number): void {
   const width = memory.length / numLanes
   if (width === 0) return
@@ -127,18 +127,21 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
 }
 
 /**
- * Tells lanes to begin a new episode at the next tick, whatever they are doing. All lanes of the cohort if none are named.
- * `lanes` are rows of the cohort, from 0. In the middle of a rollout this cuts the episodes that go on: the lane's last row
- * is truncated, and valued as such. After a rollout's last tick that rollout stays as it is: its last rows are valued as those
- * of episodes that go on, which comes to the same.
+ * Makes lanes begin a new episode in the next tick: `lanes` are rows of the cohort, from 0; default: all lanes. Within a rollout this
+ * truncates running episodes at the lane's last row, which is valued accordingly. After a rollout's last tick the rollout does not
+ * change: its last rows are valued as unfinished, with the same result.
  *
- * @throws InputError if one of them is not, before any is restarted; or if other threads are in the middle of a rollout.
+ * @throws InputError for an invalid row, before any lane restarts, and if other threads are within a rollout.
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   checkGiven('cohort of restart', cohort, ['episode'])
   const { name, present, t, numSteps, recorded, from, to, episode } = cohort
   if (cohort.ahead !== null) {
-    throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', 'a trainer without')
+    throw new InputError(
+      `restart of cohort ${name}`,
+      'lanes whose rollouts actors collect ahead',
+      'a trainer without actors',
+    )
   }
   const { numAgents = 1 } = cohort.environment
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
@@ -150,20 +153,20 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
       if (told.includes(agent)) continue
       throw new InputError(`lanes of cohort ${name}`, `${n} without ${agent}`, 'all players of a game')
     }
-    if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'one that is there')
+    if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'a present lane')
   }
   const isUnderWay = recorded && t > 0 && t < numSteps
   if (isUnderWay && to - from < present) {
     throw new InputError(
       `restart of cohort ${name}`,
-      'a call in the middle of an update of several threads',
-      'one between two',
+      'a call during an update of several threads',
+      'a call between two updates',
     )
   }
   const waiting = isUnderWay ? told.find((n) => cohort.late.has(n)) : undefined
   if (waiting !== undefined) {
-    const got = `${waiting}, which waits for its environment in the middle of a rollout`
-    throw new InputError(`lane of cohort ${name}`, got, 'one that has its answer, or a call between two rollouts')
+    const got = `${waiting}, which waits for its environment within a rollout`
+    throw new InputError(`lane of cohort ${name}`, got, 'a lane with an answer, or a call between two rollouts')
   }
   for (const n of told) {
     if (isUnderWay) cut(cohort, n)
@@ -171,7 +174,7 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   }
 }
 
-/** Ends the episode of lane n at its last row, with the observation after it. */
+/** Truncates the episode of lane n at its last row, with the observation after it. */
 function cut(cohort: EpisodeCohort, n: number): void {
   const { windows, t, environmentLanes } = cohort
   const { valid, terminated, truncated } = windows.transition[t - 1]!

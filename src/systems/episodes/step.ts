@@ -1,7 +1,6 @@
 /**
- * What an environment may write: observations within their space, finite rewards of at most 2^50, flags that are 0 or 1,
- * all when `reset` and `step` return. What is not is an error that names the lane, its episode and step, and which of
- * the two wrote it.
+ * Steps environments and checks what they write by the time `reset` and `step` return: observations within their space, finite rewards of
+ * at most 2^50, and flags of 0 or 1. An error names the lane, episode, step and function.
  */
 import { InputError, thrownBy } from '../../base/errors.ts'
 import { spaceWidth } from '../../base/space.ts'
@@ -14,13 +13,13 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
 
 /**
- * Every environment moves on by one step.
+ * Steps every environment.
  *
- * Reads action.chosen. Writes action.applied, the environment's state, observation.next (the final observation of an
- * episode that ended), actionMask.next, reward, terminated, truncated, valid. Runs when every lane has chosen.
+ * Reads action.chosen. Writes action.applied, the environment's state, observation.next (for an ended episode the final observation),
+ * actionMask.next, reward, terminated, truncated, valid. Runs when every lane has chosen.
  *
- * @throws InputError where an action is outside its space or masked, or an environment wrote an observation outside its space,
- * a reward that is none, or a flag that is neither 0 nor 1.
+ * @throws InputError for an action that is masked or outside its space, and for an environment that writes an observation outside its
+ * space, an invalid reward, or a flag that is neither 0 nor 1.
  */
 export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
@@ -61,11 +60,11 @@ function checkGames(cohort: EpisodeCohort, numAgents: number): void {
   for (let n = from; n < to; n++) {
     const first = n - (n % numAgents)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
-    const got = `an end for ${where(cohort, terminated[n]! | truncated[n]! ? n : first)} from step, and not for all of its game`
+    const got = `an end for ${where(cohort, terminated[n]! | truncated[n]! ? n : first)} from step, but not for its whole game`
     throw new InputError(
       `environment ${cohort.environment.id}`,
       got,
-      `one for all its ${numAgents} players, or for none`,
+      `an end for all its ${numAgents} players, or for none`,
     )
   }
 }
@@ -79,11 +78,11 @@ function checkLives(cohort: EpisodeCohort): void {
     if (died[n] === 0 || episode.phase[n] !== Phase.ready) continue
     if (died[n] !== 1) throw wrote(cohort, 'step', `${died[n]} in died`, n, '0 or 1')
     if (terminated[n] !== 0 || truncated[n] !== 0) continue
-    throw wrote(cohort, 'step', '1 in died', n, '1 in terminated or truncated too: a life ends with its episode')
+    throw wrote(cohort, 'step', '1 in died', n, '1 in terminated or truncated too: a death ends the episode')
   }
 }
 
-/** Checks what was chosen, and clips it where the action space is a box. */
+/** Checks chosen actions, and clips them to a box space. */
 function applyActions(kernels: Kernels, cohort: EpisodeCohort): void {
   const { action, bounds, episode, from, to, environment } = cohort
   const width = spaceWidth(environment.actionSpace)
@@ -98,7 +97,7 @@ function applyActions(kernels: Kernels, cohort: EpisodeCohort): void {
     const mask = cohort.actionMask.current
     if (mask.length === 0) return
     const illegal = kernels.findIllegal(chosen, mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
-    if (illegal >= 0) throw outside(cohort, illegal, width, 'a choice that the action mask allows')
+    if (illegal >= 0) throw outside(cohort, illegal, width, 'a choice allowed by the action mask')
   }
 }
 
@@ -113,7 +112,7 @@ function settleObservations(kernels: Kernels, cohort: EpisodeCohort): void {
   }
 }
 
-/** Rows of lanes that wait for their environment are not valid, and keep the observation. */
+/** Marks rows of lanes that wait for their environment as invalid; they keep the observation. */
 function settleLate({ late, transition, observation, actionMask, numLanes }: EpisodeCohort): void {
   const { valid, reward, terminated, truncated } = transition
   for (const n of late.rows()) {
@@ -143,7 +142,7 @@ function checkWritten(kernels: Kernels, cohort: EpisodeCohort): void {
   if (n < 0) return
   if (!Number.isFinite(reward[n]!)) throw wrote(cohort, 'step', `${reward[n]} in reward[0]`, n, 'finite numbers')
   if (Math.abs(reward[n]!) > REWARD_MAX) {
-    throw wrote(cohort, 'step', `${reward[n]} in reward[0]`, n, `at most ${REWARD_MAX} either way`)
+    throw wrote(cohort, 'step', `${reward[n]} in reward[0]`, n, `a number from −${REWARD_MAX} to ${REWARD_MAX}`)
   }
   throw wrote(cohort, 'step', `${terminated[n]} in terminated and ${truncated[n]} in truncated`, n, '0 or 1')
 }

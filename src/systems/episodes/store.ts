@@ -5,9 +5,9 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { listFinal, listToValue } from './bootstrap.ts'
 
 /**
- * Closes the row: says whose episode it belongs to and which weights chose it, accounts for its reward, marks the lanes
- * whose episode ended, and puts truncated ones, with what they saw last and remember, on the bootstrap list, and what no later
- * row shows on the list of final observations.
+ * Closes the row: records its episode and weights version, adds its reward to the return, marks lanes whose episode ended, adds truncated
+ * rows with their last observation and memory to the bootstrap list, and adds states that no later row contains to the list of final
+ * observations.
  *
  * Reads transition, observation.next, memory.next. Writes the row's step, lane, episode, episodeReturn, version; episode. Runs last,
  * before reset overwrites the final observations.
@@ -22,7 +22,7 @@ export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   cohort.rests = cohort.ticksLeft === 0
   if (!cohort.recorded) return
   const found = listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
-  if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // All that are truncated are among them.
+  if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // These include all truncated rows.
 }
 
 /** Counts births and marks deaths of the lanes that acted. */

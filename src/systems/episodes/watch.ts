@@ -1,10 +1,10 @@
 /**
- * The first rollouts of a training, watched: each call of an environment is looked at as `checkEnvironment` does, in the columns of
- * the training itself. So an environment that overwrites its inputs, writes other lanes' rows, leaves elements of its own out or
- * writes to columns of an earlier step ends the training at once. Nothing that is learned from changes by it.
+ * Checks the first rollouts of a training: each environment call is verified as in `checkEnvironment`, but in the training's columns. An
+ * environment that overwrites its inputs, writes other lanes' rows, omits elements or writes to columns of an earlier step ends the
+ * training at once. The checks do not change training data.
  *
- * Other threads rest while one is watched, so that a row of theirs that changes was changed by this one's environment; where they
- * cannot, as actors, a thread looks at the rows of its own share.
+ * While one thread is checked, other threads rest, so that any change of their rows was made by this thread's environment. Actors cannot
+ * rest, so there each thread checks only its own rows.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
@@ -26,16 +26,16 @@ import {
 import { type EnvironmentDefinition, type Lanes, refusedReturn } from '../../environments/environment.ts'
 import type { EpisodeCohort, WatchedCalls } from '../../world/episodes/cohort.ts'
 
-/** Bytes of copies after which a thread looks no more, so that large worlds wait for at most some tenths of a second. */
+/** Bytes of copies after which a thread stops checking, to limit the delay to some tenths of a second. */
 const BYTES_MAX = 2 ** 29
 
-/** What was handed to the environment in a tick, as it was then. */
+/** Copies of the environment's inputs in a tick. */
 interface Kept {
   readonly t: number
   readonly copies: Record<string, Column>
 }
 
-/** Watches the calls of a cohort's environment in this thread. */
+/** Checks the calls of a cohort's environment in this thread. */
 export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
@@ -43,16 +43,16 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   readonly number: number
   readonly #cohort: EpisodeCohort
   readonly #isAlone: boolean
-  /** Whether only the environment and the four systems write observations: no own systems, and no births. */
+  /** Whether only the environment and the four systems write observations: no custom systems and no births. */
   readonly #isSole: boolean
-  /** The rows that the last step had to write, and what they show since the last call. */
+  /** The rows that the last step had to write, and their contents since the last call. */
   readonly #acted: Uint8Array
   #seen: Record<string, Column> | null = null
   #kept: Kept[] = []
   #tick = 0
   #bytes = 0
 
-  /** `number` says which rollouts are watched together; `isAlone` that other threads rest during calls. */
+  /** `number` identifies rollouts that are checked together. `isAlone`: other threads rest during calls. */
   constructor(cohort: EpisodeCohort, number: number, isAlone: boolean) {
     const { environment, numLanes, environmentLanes, systems } = cohort
     this.environment = environment
@@ -95,7 +95,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
       const isWhole = from === this.first && to === this.end
       const isAsked = isWhole ? null : (n: number) => n >= from && n < to
       const returned = this.#watch({ by: 'step', isAsked, aside: sliding ? current : {} }, run)
-      if (refusedReturn('step', returned) !== null) return returned // The step system says so.
+      if (refusedReturn('step', returned) !== null) return returned // The step system reports it.
       for (const n of late.rows()) this.#acted[n] = 0
       if (!isWritten(this, 'step', [from, to])) {
         for (let n = from; n < to; n++) if (this.#acted[n] === 1) expectWritten(this, 'step', n)
@@ -123,14 +123,14 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     })
   }
 
-  /** Calls the environment, and counts the copies made for it. */
+  /** Calls the environment and counts the bytes copied for it. */
   #watch(call: Call, run: () => unknown): unknown {
     const columns = call.isAsked === null ? Object.values(call.aside) : Object.values(writtenOf(this))
     this.#bytes += columns.reduce((sum, { byteLength }) => sum + byteLength, 0)
     return watchCall(this, call, run)
   }
 
-  /** What is found is the user's to mend. */
+  /** Turns a found fault into an InputError. */
   #tell(work: () => unknown): unknown {
     try {
       return work()
@@ -140,7 +140,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     }
   }
 
-  /** What lane n sees and may do is to be written. */
+  /** Marks lane n's observation and mask as unwritten. */
   #unwrite(n: number): void {
     fillRow(this.lanes.observation, n, this.numLanes, UNWRITTEN_NUMBER)
     fillRow(this.lanes.actionMask, n, this.numLanes, UNWRITTEN_BYTE)
@@ -153,13 +153,13 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
       const now = { observation: observation[t]!.current, actionMask: actionMask[t]?.current ?? new Uint8Array(0) }
       const changed = this.#changedRow(copies, now, () => true)
       if (changed === null) continue
-      const got = `another ${changed.name} of lane ${this.lanes.lane[changed.n]} in row block ${t} of the rollout, written after its step`
+      const got = `another ${changed.name} of lane ${this.lanes.lane[changed.n]} in row block ${t} of the rollout, changed after its step`
       throw new InputError(`environment ${environment.id}`, got, KEEPS_NONE)
     }
     this.#kept = []
   }
 
-  /** What lanes see is what the last call left. */
+  /** Checks that observations and masks have not changed since the last call. */
   #expectSeen(): void {
     if (this.#seen === null || !this.#isSole) return
     const { observation, actionMask } = this.#cohort
@@ -167,7 +167,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     const changed = this.#changedRow(this.#seen, now, (n) => this.#acted[n] === 1)
     if (changed === null) return
     const { name, n } = changed
-    throw new Fault('aliasing', `another ${name} of ${where(this, n)}, written after step had returned`, KEEPS_NONE)
+    throw new Fault('aliasing', `another ${name} of ${where(this, n)}, changed after step returned`, KEEPS_NONE)
   }
 
   #keepSeen(): void {
@@ -207,4 +207,4 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   }
 }
 
-const KEEPS_NONE = 'writing to the columns that a call is handed, before it returns, and keeping none'
+const KEEPS_NONE = 'writes only to the columns passed to a call, before it returns'

@@ -1,13 +1,12 @@
 /**
- * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
- * after another, so a lane that is done goes on at once while others still decode. First it is a draft, which knows its options and its
- * model and plans its columns (`draft.ts`); then a cohort over them (`columns.ts`).
+ * A cohort of conversations: the lanes of one text environment with one language model. A lane that finishes a conversation starts the
+ * next one at once. A cohort is first a draft with options, model and planned columns (`draft.ts`), then runs over its columns
+ * (`columns.ts`).
  *
- * A tick says one token in every lane that has the turn; a lane that is done is stored. What the environment said each
- * turn is worth is recorded, and the conversation's reward is a declared reduction of it (`rewardReduction`), for
- * episodes of a buffer and samples of a file alike. Random numbers are keyed by the conversation (group and member), so
- * it does not matter which lane takes it, or beside which others. Where a turn was cut off and the environment has more
- * to say, the conversation ends or goes on, as was chosen (`cutTurn`), and is counted.
+ * A tick generates one token in every lane that has the turn, and stores finished lanes. The reward of each turn is recorded, and the
+ * conversation's reward is a reduction of them (`rewardReduction`). Random numbers are keyed by the conversation (group and member),
+ * independent of its lane. If a turn is cut off and the environment has more to say, the conversation ends or continues, depending on
+ * `cutTurn`, and is counted.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Random } from '../../base/random.ts'
@@ -37,52 +36,48 @@ import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import type { TrajectoryLogSize } from '../../tables/trajectories/trajectory-log.ts'
 import type { LaneEntities } from '../lanes.ts'
 
-/** The lanes of one text environment under one language model. */
+/** Options of a cohort of conversations. */
 export interface ConversationCohortOptions {
   environment: TextEnvironmentDefinition
   policy: LanguageModelDefinition
-  /** How many conversations at once: a whole number ≥ 1. */
+  /** Number of concurrent conversations, a whole number ≥ 1. */
   numLanes: number
-  /** How the cohort is called; the policy's id where it is not given. */
+  /** Name of the cohort; default: the policy's id. */
   name?: string
-  /** The distribution that tokens are drawn from. Default: the model's own. */
+  /** The distribution from which tokens are sampled. Default: the model's own. */
   sampling?: Partial<Sampling>
-  /** Texts that end a turn of the model, beside its end tokens. Default none. */
+  /** Strings that end a turn of the model, in addition to its end tokens. Default: none. */
   stopStrings?: readonly string[]
-  /** Tokens of a turn, at most; default the environment's. */
+  /** Maximum tokens per turn; default: the environment's. */
   maxTokens?: number
-  /** Conversations begun from one prompt, one after another: a group. Default 1. */
+  /** Size of a group: consecutive conversations with the same prompt. Default 1. */
   groupSize?: number
-  /** Draw tokens (default), or take the most probable one. */
+  /** Sample tokens (default), or choose the most probable one. */
   explore?: boolean
-  /** What a conversation's reward is of its turns'. Default `last`. */
+  /** How turn rewards reduce to the conversation's reward. Default `last`. */
   rewardReduction?: RewardReduction
   /** Seconds after which the environment's reply counts as failed. Default 60. */
   replySeconds?: number
-  /** Seconds after which a turn to which the engine adds no token has failed, while a trainer collects. Default 300. */
+  /** While a trainer collects, seconds without a token from the engine after which a turn fails. Default 300. */
   turnSeconds?: number
   /**
-   * What becomes of an example that is longer than the context. All of them are looked at before the first conversation. Where it
-   * is not given, an example is looked at when its turn comes, and one that is too long is an error then.
+   * What happens to examples that exceed the context. If given, all examples are checked before the first conversation. If not, each is
+   * checked at its turn, and one that is too long is an error.
    */
   tooLong?: TooLong
-  /** Questions that are held out: conversations, and supervised steps, take the others, or those alone. Default: none are. */
+  /** Held-out examples: conversations and supervised steps use only the others, or only these. Default: none. */
   heldOut?: HeldOut
   /**
-   * What becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends
-   * there (default), or the turn is closed and the reply is appended, as far as the context has room.
+   * What happens to a conversation whose turn was cut off by its budget or the context while the environment has more to say: it ends
+   * (default), or the turn is closed and the reply is appended if the context has room.
    */
   cutTurn?: CutTurn
-  /**
-   * What becomes of a conversation's turns: one row while each prompt begins with what stands (default), or a row for each turn,
-   * which begins with all that stands.
-   */
+  /** Segmentation of turns: one segment while each prompt continues the previous text (default), or one segment per turn, with all earlier text. */
   segmentation?: Segmentation
-  /** Who chooses the model's tokens. Default: this process, with the policy's weights as they stand. */
+  /** The engine that chooses the model's tokens. Default: this process, with the policy's current weights. */
   engine?: EngineDefinition
 }
 
-/** The names of the options. */
 export const conversationOptions = Object.keys({
   ...{
     environment: true,
@@ -107,16 +102,15 @@ export const conversationOptions = Object.keys({
   },
 } satisfies Record<keyof ConversationCohortOptions, true>)
 
-/** What becomes of a conversation whose turn was cut off. */
+/** What happens to a conversation whose turn was cut off. */
 export const cutTurns = ['end', 'continue'] as const
 export type CutTurn = (typeof cutTurns)[number]
 
-/** What becomes of a conversation's turns: one row while what stands stays as it is, or a row each. */
+/** One segment while earlier text stays the same, or one segment per turn. */
 export const segmentations = ['interleaved', 'branching'] as const
-/** One of them. */
 export type Segmentation = (typeof segmentations)[number]
 
-/** A reply that is awaited. */
+/** A pending reply. */
 export interface PendingReply {
   reply: Reply | null
   /** Settles when the reply has arrived; never rejects. */
@@ -125,7 +119,7 @@ export interface PendingReply {
   cancel(): void
 }
 
-/** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
+/** A cohort of conversations with memory. `conversation` is the component of its lanes. */
 export interface ConversationCohort {
   readonly kind: 'conversations'
   readonly name: string
@@ -144,31 +138,30 @@ export interface ConversationCohort {
   readonly turnMilliseconds: number
   /** Called for a late reply or turn; `stop` leaves it pending for a stop after this tick. Null: no call. */
   onLate: ((message: string) => 'continue' | 'stop') | null
-  /** Told what a user should know of the engine. Null: it is a warning of the process. */
+  /** Receives notices about the engine for the user. Null: they become process warnings. */
   onNotice: ((message: string) => void) | null
   readonly cutTurn: CutTurn
   readonly segmentation: Segmentation
   readonly tooLong: TooLong
-  /** The examples that conversations begin with; null where all are, and none has been looked at. */
+  /** The examples that conversations use; null if all are used, unchecked. */
   readonly examples: UsableExamples | null
-  /** Its lanes as bitecs has them: which take conversations is what the query finds. */
+  /** Its lanes as bitecs entities: a query decides which take conversations. */
   readonly entities: LaneEntities
   /** The entity of each row; `NOBODY`, 2³² − 1, in rows without one. */
   lanes: Uint32Array
   readonly conversation: Conversation
-  /** Who chooses the model's tokens. */
   readonly engine: Engine
   /** 1 for lanes whose turn the engine has. */
   readonly submitted: Uint8Array
-  /** How often the engine has broken each lane's turn off since it last gave a token. */
+  /** Per lane: how often the engine has aborted its turn since the last token. */
   readonly breaks: Uint8Array
   /** Why the aborted turn has failed; null if the turn will be continued. */
   readonly failing: (string | null)[]
-  /** No elements where they are kept in 8 or 4 bits, under an adapter. */
+  /** Empty if the weights are quantized (8 or 4 bits), under an adapter. */
   readonly weights: Float32Array
-  /** Null where they are whole. */
+  /** Null if the weights are not quantized. */
   readonly quantized: QuantizedColumns | null
-  /** What is trained instead of the weights; null where there is no adapter. */
+  /** Trained in place of the weights; null without an adapter. */
   readonly adapter: LoraAdapter | null
   readonly learner: Columns<Plan>
   readonly random: Random
@@ -176,40 +169,40 @@ export interface ConversationCohort {
   readonly order: Uint32Array
   readonly words: Uint32Array
   orderEpoch: number
-  /** What was said in each lane before the model's turn. */
+  /** Per lane: the messages before the model's turn. */
   readonly histories: Message[][]
-  /** The environment's last reply to each lane, and the one that it owes. */
+  /** The environment's last reply to each lane, and the pending one. */
   readonly replies: (Reply | null)[]
   readonly pending: (PendingReply | null)[]
-  /** Of each lane, the turns of its conversation that are not drawn, or ended, as the cohort says, by their numbers. */
+  /** Per lane: the turns of its conversation, by number, with other sampling or stop strings than the cohort's. */
   readonly drawings: Map<number, TurnDrawing>[]
-  /** Segments of each lane's conversation before the one that it is in, without what only its end tells. */
+  /** Per lane: the earlier segments of its conversation, without the fields that are known only at its end. */
   readonly segments: Segment[][]
-  /** Texts that end a turn of the model, beside its end tokens. */
+  /** Strings that end a turn of the model, in addition to its end tokens. */
   readonly stopStrings: readonly string[]
-  /** How many conversations may begin, of all that ever did. */
+  /** How many conversations may begin in total. */
   released: number
-  /** Conversations that are over, in the order in which they ended: a trainer's in a planned log, others in the heap. */
+  /** Finished conversations in the order of their ends: in a planned log with a trainer, otherwise on the heap. */
   readonly trajectories: Trajectories
   /** Lanes whose conversations are over and wait for room in the log. Written by store. */
   waiting: number
   /**
-   * What its trajectories are from: by default a name made of all that decides what is said, with a trainer its algorithms too,
-   * so that two trainings have two and a resumed one keeps its own.
+   * Source of its trajectories. Default: a name derived from everything that influences the conversations, including a trainer's
+   * algorithms, so that it differs between trainings and survives a resume.
    */
   source: string
-  /** Number of the weights. */
+  /** Version of the weights. */
   version: number
-  /** Whether the model was read from files, and not made. */
+  /** Whether the model was loaded from files. */
   readonly isLoaded: boolean
-  /** What of its files was left out, a sentence each. */
+  /** Notes on omitted parts of its files, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** A row of a conversation that is not over: its reward is not known yet. */
+/** A row of an unfinished conversation, without its reward. */
 export type Segment = Omit<Trajectory, 'reward' | 'components' | 'error'>
 
-/** The segment that lane n is in, as it stands: its token columns are views. */
+/** The current segment of lane n; its token columns are views. */
 export function segmentOf({ conversation, context, source }: ConversationCohort, n: number): Segment {
   const [from, to] = [n * context, n * context + conversation.length[n]!]
   return {
@@ -233,14 +226,14 @@ export function segmentOf({ conversation, context, source }: ConversationCohort,
   }
 }
 
-/** The segments that all lanes have put aside, as a table. */
+/** The stored earlier segments of all lanes, as a table. */
 export function segmentsOf({ segments }: ConversationCohort): Trajectories {
   const table = new Trajectories()
   for (const row of segments.flat()) table.append({ ...row, reward: null, components: {}, error: null })
   return table
 }
 
-/** Gives each lane the segments of its conversation, of a table that `segmentsOf` made of another cohort's. */
+/** Restores each lane's earlier segments from a table that `segmentsOf` created for another cohort. */
 export function takeUpSegments({ conversation, segments }: ConversationCohort, table: Trajectories): void {
   const rows = Array.from({ length: table.count }, (_, i) => table.row(i))
   for (const n of segments.keys()) {
@@ -253,32 +246,32 @@ export function takeUpSegments({ conversation, segments }: ConversationCohort, t
   }
 }
 
-/** What a learner adds to a cohort of conversations before its memory is taken. */
+/** A learner's reservation in a cohort of conversations, before memory is allocated. */
 export interface ConversationReservation {
   /** The learner's own columns. */
   readonly learner: Plan
-  /** What examples are used for, where that is more than to begin conversations. */
+  /** Uses of examples besides conversations. */
   readonly use?: ExampleUse
-  /** The log's size; without it conversations that are over lie in the heap, and nothing limits them. */
+  /** The log's size; without it finished conversations are kept on the heap without a limit. */
   readonly log?: TrajectoryLogSize
 }
 
-/** What is known of a cohort of conversations before it has memory. */
+/** A cohort of conversations before it has memory. */
 export interface ConversationDraft {
   readonly kind: 'conversations'
   readonly options: ConversationCohortOptions
   readonly name: string
-  /** Keys its starting weights: how many cohorts of conversations the world has before it. */
+  /** Keys its initial weights: the number of earlier cohorts of conversations in the world. */
   readonly key: number
   readonly opened: OpenLanguageModel
   reservation?: ConversationReservation
-  /** Which examples are used, once they are looked at. */
+  /** The usable examples, once they are checked. */
   examples?: UsableExamples | null
-  /** What the model begins with, from when it is read until the cohort has it. */
+  /** The model's initial weights, between reading them and creating the cohort. */
   begins?: LanguageModelWeights
 }
 
-/** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */
+/** The example at a position of the endless order. Each epoch uses every example once, in its own order. */
 export function exampleAt(
   cohort: ConversationCohort,
   kernels: Kernels,
@@ -295,12 +288,12 @@ export function exampleAt(
   return { promptId: examples === null ? number : examples.numbers[number]!, epoch }
 }
 
-/** Stands for an update in the key of the examples' order. */
+/** Replaces the update number in the key of the examples' order. */
 const NO_UPDATE = 0xffffffff
 
 /**
- * Gives the cohort's engine its weights as they stand, by this number from now on.
- * @throws InputError where the engine says afterwards that it has others.
+ * Delivers the current weights to the cohort's engine under this version.
+ * @throws InputError if the engine then reports another version.
  */
 export async function refreshWeights(cohort: ConversationCohort, version: number): Promise<void> {
   cohort.version = version
@@ -308,10 +301,10 @@ export async function refreshWeights(cohort: ConversationCohort, version: number
 }
 
 /**
- * Loads a saved adapter into a cohort that talks, between two of its ticks: conversations under way go on, and what is said
- * from now on carries the next version, which is returned. A trainer's optimizer keeps its moments.
- * @throws InputError where the cohort has no adapter, for an adapter of another rank, alpha, targets or model, a folder that
- * holds none, and in the middle of a trainer's step of several threads; then nothing has changed.
+ * Loads a saved adapter into a running cohort, between two ticks. Conversations continue, and later tokens carry the next version, which
+ * is returned. A trainer's optimizer keeps its moments.
+ * @throws InputError, without any change, for a cohort without an adapter, for an adapter of another rank, alpha, targets or model, for a
+ * folder without an adapter, and within a trainer's step of several threads.
  * @example await loadAdapter(world.cohort(), 'runs/text-reverse-1/adapter')
  */
 export async function loadAdapter(cohort: ConversationCohort, folder: string): Promise<number> {
@@ -319,20 +312,20 @@ export async function loadAdapter(cohort: ConversationCohort, folder: string): P
   if (adapter === undefined)
     throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.cohort()')
   if (adapter === null)
-    throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
+    throw new InputError(`adapter ${folder}`, `cohort ${name}, which has no adapter`, 'a cohort with an adapter')
   const weights = await loadLoraWeights(folder, adapter.lora)
   if (cohort.engine.threads !== null && cohort.engine.threads.workers !== null) {
-    throw new InputError(`adapter ${folder}`, 'a step of several threads under way', 'a place between two steps')
+    throw new InputError(`adapter ${folder}`, 'a call during a step of several threads', 'a call between two steps')
   }
   adapter.weights.set(weights)
   await refreshWeights(cohort, cohort.version + 1)
   return cohort.version
 }
 
-/** Tells the cohort that its columns come from a checkpoint: it submits their turns to the engine again. */
+/** Prepares a cohort whose columns come from a checkpoint: it submits their turns to the engine again. */
 export function takeUp({ conversation, engine, submitted, breaks, failing }: ConversationCohort): void {
   for (const [n, isSubmitted] of submitted.entries()) if (isSubmitted === 1) engine.abort(n)
-  engine.poll() // Of turns that are no more.
+  engine.poll() // Discards output of earlier turns.
   submitted.fill(0)
   breaks.fill(0)
   failing.fill(null)
@@ -357,7 +350,7 @@ function isNone(reply: PendingReply | null): boolean {
   return reply === null
 }
 
-/** What lanes wait for: replies of the environment, and tokens of an engine that generates by itself. */
+/** The promises that lanes wait for: environment replies, and tokens of an engine that generates by itself. */
 export function owedAnswers({ pending, submitted, engine }: ConversationCohort): readonly Promise<void>[] {
   const isAwaited = engine.arrival !== null && submitted.includes(1)
   if (!isAwaited && pending.every(isNone)) return NOTHING
@@ -365,7 +358,7 @@ export function owedAnswers({ pending, submitted, engine }: ConversationCohort):
   return isAwaited ? [...replies, engine.arrival] : replies
 }
 
-/** True if some lane can continue without waiting for the environment, or for an engine that generates by itself. */
+/** Whether some lane can continue without waiting for the environment or for an engine that generates by itself. */
 export function canGoOn({ conversation, released, submitted, engine }: ConversationCohort): boolean {
   const mayBegin = conversation.begun[0]! < released
   const isAwaited = engine.arrival !== null
@@ -373,7 +366,7 @@ export function canGoOn({ conversation, released, submitted, engine }: Conversat
     if (phase === ConversationPhase.free) return mayBegin
     const hasTurn = phase === ConversationPhase.model || phase === ConversationPhase.abandoned
     if (hasTurn) return !(isAwaited && submitted[n] === 1)
-    // An end waits for room in the log.
+    // A finished conversation waits for room in the log.
     return phase !== ConversationPhase.asked && phase !== ConversationPhase.ended && phase !== ConversationPhase.absent
   })
 }

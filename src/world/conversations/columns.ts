@@ -13,7 +13,7 @@ import { LaneEntities } from '../lanes.ts'
 import type { ConversationCohort, ConversationDraft } from './cohort.ts'
 import type { ConversationCohortPlan } from './draft.ts'
 
-/** A cohort of conversations over its columns. */
+/** Creates a cohort of conversations over its columns. */
 export function createConversations(
   draft: ConversationDraft,
   columns: Columns<ConversationCohortPlan>,
@@ -21,7 +21,7 @@ export function createConversations(
   kernels: Kernels,
 ): ConversationCohort {
   const { options, name, key, opened, examples = null, begins } = draft
-  delete draft.begins // From now on the columns have it.
+  delete draft.begins // The columns now hold these weights.
   const { environment, policy: policyDefinition, numLanes } = options
   const { model, tokenizer, context } = opened
   const { weights, adapter: adapterWeights, notes } = begins!
@@ -40,7 +40,7 @@ export function createConversations(
   const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
   const chosenBy = definition === localEngine ? [] : [definition.id]
   const asked = options.heldOut === undefined ? [] : [options.heldOut]
-  new StopStrings(tokenizer, stopStrings) // Refuses what are none, whichever engine looks for them.
+  new StopStrings(tokenizer, stopStrings) // Rejects invalid stop strings for every kind of engine.
   const engine = definition.create({
     ...{ model, tokenizer, numSlots: numLanes, context, sampling, explore, stopStrings },
     columns: columns.engine,

@@ -1,4 +1,4 @@
-/** A cohort of conversations before it has memory: its options, checked, its environment and model, opened, and its columns, planned. */
+/** A cohort of conversations before it has memory: checks options, opens environment and model, and plans columns. */
 import { checkCount, InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkRoom } from '../../components/arena.ts'
 import { column, type Plan, saved } from '../../components/column.ts'
@@ -16,9 +16,9 @@ import type { CohortDraft } from '../housing.ts'
 import { type ConversationCohortOptions, type ConversationDraft, cutTurns, segmentations } from './cohort.ts'
 
 /**
- * Checks the options of a cohort of conversations, opens its environment and its model, and reads the model's weights, after
- * the cohort's columns were found to have room.
- * @throws InputError that says which option is wrong, what the model's files lack, or what takes too much memory.
+ * Checks the options of a cohort of conversations, opens its environment and model, and reads the model's weights after checking that the
+ * columns fit into memory.
+ * @throws InputError for a wrong option, missing parts of the model's files, and too little memory.
  */
 export async function draftConversations(
   options: ConversationCohortOptions,
@@ -31,15 +31,15 @@ export async function draftConversations(
 }
 
 /**
- * Checks the options of a cohort of conversations, and opens its environment and its model but for the weights: its columns
- * can be planned.
- * @throws InputError that says which option is wrong, or what the model's files lack.
+ * Checks the options of a cohort of conversations and opens its environment and model without the weights, so that its columns can be
+ * planned.
+ * @throws InputError for a wrong option and missing parts of the model's files.
  */
 export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
   const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine, turnSeconds = 300 } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
-    throw new InputError('policy', show(policy), 'one like languageModel()')
+    throw new InputError('policy', show(policy), 'a language model, like languageModel()')
   }
   for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) checkCount(name, value)
   for (const [name, value] of Object.entries({ replySeconds, turnSeconds })) {
@@ -51,14 +51,18 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   if (!segmentations.includes(segmentation)) throw unknownWord('segmentation', segmentation, segmentations)
   checkSampling(sampling)
   if (engine !== undefined && (typeof engine?.id !== 'string' || typeof engine.create !== 'function')) {
-    throw new InputError('engine', show(engine), 'one like scriptedEngine(…), with an id and create()')
+    throw new InputError('engine', show(engine), 'an engine with id and create(), like scriptedEngine(…)')
   }
   const { rewardReduction = 'last' } = options
   if (!rewardReductions.includes(rewardReduction)) {
     throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
   }
   if (environment?.together?.size === 'group' && numLanes < groupSize) {
-    throw new InputError('numLanes', String(numLanes), `at least the group size, ${groupSize}: groups are judged whole`)
+    throw new InputError(
+      'numLanes',
+      String(numLanes),
+      `at least the group size, ${groupSize}: replies need whole groups`,
+    )
   }
   const read = { ...environment, ...(await environment.open?.()) }
   checkCount(`${environment.id} numExamples`, read.numExamples)
@@ -74,28 +78,28 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   }
 }
 
-/** Refuses what a policy that is none of ours opened, where it is no language model. */
+/** Checks the result of a custom policy's `open`. */
 function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLanguageModel> | undefined): void {
   const { model, tokenizer, context, adapter } = opened ?? {}
   const wrong = (part: string, got: unknown, expected: string) =>
     new InputError(`policy ${id}, ${part} of open()`, show(got), expected)
   if (typeof model?.shape !== 'object' || typeof model.initialize !== 'function') {
-    throw wrong('model', model, 'one that transformer() makes')
+    throw wrong('model', model, 'a model made by transformer()')
   }
   if (typeof tokenizer?.encode !== 'function' || typeof tokenizer.decode !== 'function') {
-    throw wrong('tokenizer', tokenizer, 'one like byteTokenizer()')
+    throw wrong('tokenizer', tokenizer, 'a tokenizer, like byteTokenizer()')
   }
   if (!(Number.isSafeInteger(context) && context! >= 2)) throw wrong('context', context, 'a whole number ≥ 2')
-  if (adapter === undefined) throw wrong('adapter', adapter, 'one that lora() makes, or null')
+  if (adapter === undefined) throw wrong('adapter', adapter, 'an adapter made by lora(), or null')
   if (typeof opened!.readWeights !== 'function') throw wrong('readWeights', opened!.readWeights, 'a function')
 }
 
-/** Bytes that reading a draft's weights takes outside the arena: the numbers, and the files that they are in. */
+/** Bytes outside the arena that reading a draft's weights takes: the numbers and their files. */
 export function bytesToRead({ opened: { model, folder } }: ConversationDraft): number {
   return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
 }
 
-/** Looks at the examples of a cohort, once, if its options ask for it. */
+/** Checks the examples of a cohort once, if its options require it. */
 function examplesOf(draft: ConversationDraft): UsableExamples | null {
   const { options, opened, reservation } = draft
   const { use = { asked: true, learned: false } } = reservation ?? {}
@@ -106,16 +110,15 @@ function examplesOf(draft: ConversationDraft): UsableExamples | null {
   return draft.examples
 }
 
-/** The columns of a cohort of conversations before they have memory. */
 export type ConversationCohortPlan = ReturnType<typeof planConversations>
 
-/** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
+/** The plan before examples are checked, with room for all of them. */
 export function largestConversationPlan(draft: ConversationDraft, threads: number): ConversationCohortPlan {
   const { tooLong: _, heldOut: __, ...options } = draft.options
   return planConversations({ ...draft, options }, threads)
 }
 
-/** Plans the columns of a cohort of conversations whose engine so many threads may help. */
+/** Plans the columns of a cohort of conversations for `threads` threads. */
 export function planConversations(draft: ConversationDraft, threads: number) {
   const { options, opened, reservation } = draft
   const { model, context, adapter, weightBits } = opened

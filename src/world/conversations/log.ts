@@ -1,15 +1,15 @@
 /**
- * How large the log of a cohort of conversations is. A trainer says how many conversations it keeps at a time: those of an
- * update. Those in flight have room beside them, so that the log is full only where nobody takes out what it holds.
+ * Size of a cohort's trajectory log. It holds the conversations of a trainer's update and those in progress, so that it is full only if
+ * nobody empties it.
  */
 import { InputError } from '../../base/errors.ts'
 import { candidatesPerToken, checkSampling } from '../../language/transformer/sampling.ts'
 import type { TrajectoryLogSize } from '../../tables/trajectories/trajectory-log.ts'
 import { type ConversationCohort, type ConversationDraft, canGoOn, owedAnswers } from './cohort.ts'
 
-/** Rows of a conversation that are planned for, at most, where a chat template may rewrite what stands. */
+/** Maximum planned segments per conversation if a chat template may rewrite earlier text. */
 const SEGMENTS = 4
-/** The log of so many conversations and of those in flight. */
+/** The size of a log for `conversations` conversations and those in progress. */
 export function conversationLogSize(draft: ConversationDraft, conversations: number): TrajectoryLogSize {
   const { environment, numLanes, sampling = {}, segmentation } = draft.options
   const { model, tokenizer, context } = draft.opened
@@ -22,14 +22,14 @@ export function conversationLogSize(draft: ConversationDraft, conversations: num
 }
 
 /**
- * Throws if finished conversations wait for room in a log that is never emptied while no lane can continue.
- * @throws InputError that says what the log holds.
+ * Checks that conversations do not wait forever for room in a full log.
+ * @throws InputError with the contents of the log if finished conversations wait and no lane can continue.
  */
 export function checkLogRoom(cohort: ConversationCohort): void {
   const { name, waiting, trajectories } = cohort
   if (waiting === 0 || canGoOn(cohort) || owedAnswers(cohort).length > 0) return
-  const got = `${trajectories.count} rows of ${trajectories.numTokens} tokens, and ${waiting} conversations that wait for room`
+  const got = `${trajectories.count} rows of ${trajectories.numTokens} tokens, and ${waiting} waiting conversations`
   const expected =
-    'an update whose conversations have room together: fewer of them, or fewer turns that the template rewrites'
+    'room for all conversations of an update: use fewer of them, or fewer turns that the template rewrites'
   throw new InputError(`log of ${name}`, got, expected)
 }

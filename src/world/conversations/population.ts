@@ -1,13 +1,12 @@
-/** How lanes of conversations join and leave: a row keeps its place, and is absent while it has no entity. */
+/** How lanes of conversations join and leave. A row keeps its place, and is absent while it has no entity. */
 import { InputError } from '../../base/errors.ts'
 import { ConversationPhase } from '../../components/conversation.ts'
 import { NOBODY } from '../lanes.ts'
 import type { ConversationCohort } from './cohort.ts'
 
 /**
- * Asks the query which lanes are there, where anything has changed since it was last asked. A free row whose entity is gone becomes
- * absent; a lane that is in a conversation becomes so when that is over. An entity without a row takes an absent
- * one, or waits until one is.
+ * Queries the present lanes after a change. A free row without an entity becomes absent; a row in a conversation becomes absent when that
+ * ends. An entity without a row takes an absent row, or waits for one.
  * @throws InputError if no lane is present, or if there are more entities than rows.
  */
 export function settleSpeakers(cohort: ConversationCohort): void {
@@ -16,7 +15,7 @@ export function settleSpeakers(cohort: ConversationCohort): void {
   const { phase } = conversation
   const { rows, newcomers } = entities.find()
   const count = rows.length + newcomers.length
-  if (count === 0) throw new InputError(`cohort ${name}`, 'no present lane', 'at least one: spawn(cohort)')
+  if (count === 0) throw new InputError(`cohort ${name}`, 'no present lane', 'at least one: call spawn(cohort)')
   if (count > numLanes) {
     throw new InputError(`cohort ${name}`, `${count} present lanes`, `at most its numLanes, ${numLanes}`)
   }
@@ -37,7 +36,7 @@ export function settleSpeakers(cohort: ConversationCohort): void {
   if (isSpeaking) entities.askAgain()
 }
 
-/** The rows that become absent when their conversations are over; entities that wait for a row take the others. */
+/** The rows that become absent when their conversations end, except those that waiting entities take. */
 export function leavingRows({ entities, conversation }: ConversationCohort): number[] {
   const { rows, newcomers } = entities.find()
   const isThere = new Set(rows)

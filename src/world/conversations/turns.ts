@@ -2,13 +2,13 @@
 import { ConversationPhase } from '../../components/conversation.ts'
 import type { ConversationCohort } from './cohort.ts'
 
-/** Breaks the turn in lane n off for good: its conversation ends with an unknown reward, for this reason. */
+/** Fails the turn in lane n: its conversation ends with an unknown reward and this reason. */
 export function failTurn({ engine, failing }: ConversationCohort, n: number, reason: string): void {
   failing[n] = reason
   engine.abort(n)
 }
 
-/** Frees lane n of a conversation that is not to be stored; where the engine has its turn, when that has ended. */
+/** Discards the conversation in lane n and frees the lane, at once or when the engine has ended its turn. */
 export function abandonConversation({ conversation, engine, submitted, pending }: ConversationCohort, n: number): void {
   const { phase } = conversation
   if (phase[n] === ConversationPhase.free || phase[n] === ConversationPhase.abandoned) return

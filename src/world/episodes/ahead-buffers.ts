@@ -1,8 +1,8 @@
-/** The buffers of a cohort whose lanes collect ahead, as its rollouts open them. */
+/** Opens the buffers of a cohort that collects rollouts ahead. */
 import type { Column } from '../../components/column.ts'
 import type { EpisodeCohort } from './cohort.ts'
 
-/** The cohort's rollout is from now on the one with this number: its components slide along that buffer. */
+/** Opens the rollout with this number: the cohort's components slide along its buffer. */
 export function openBuffer(cohort: EpisodeCohort, number: number): void {
   if (cohort.ahead === null) return
   const { buffers } = cohort.ahead
@@ -11,7 +11,7 @@ export function openBuffer(cohort: EpisodeCohort, number: number): void {
   for (const [i, slider] of cohort.sliders.entries()) Object.assign(slider, sliders[i])
 }
 
-/** Notes where this thread's lanes stand when the rollout with this number begins. */
+/** Saves the state of this thread's lanes at the start of the rollout with this number. */
 export function keepBeginning({ ahead, carried, from, to, numLanes }: EpisodeCohort, number: number): void {
   const kept = ahead!.beginnings[number % ahead!.beginnings.length]!
   for (const [i, column] of carried.entries()) {
@@ -20,7 +20,7 @@ export function keepBeginning({ ahead, carried, from, to, numLanes }: EpisodeCoh
   }
 }
 
-/** The columns in which it is kept where lanes stand when that rollout begins, by those in which lanes stand now. */
+/** Maps the columns of the lanes' current state to their saved state at the start of that rollout. */
 export function beginningOf({ ahead, carried }: EpisodeCohort, number: number): ReadonlyMap<Column, Column> {
   const kept = ahead!.beginnings[number % ahead!.beginnings.length]!
   return new Map(carried.map((column, i) => [column, kept[i]!]))

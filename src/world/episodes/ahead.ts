@@ -1,10 +1,10 @@
 /**
- * Rollouts ahead: where some threads collect while others learn, a cohort has the columns of several rollouts. Rollout r is
- * collected in buffer r mod n, under weights of version v that are published in slot v mod n. With n = maxStaleness + 1 no
- * buffer is written that is learned from, and no weights that act: rollout r begins when version r − n + 1 is published, and
- * version r + 1 is not before rollout r was learned from.
+ * Rollouts ahead: if some threads collect while others learn, a cohort has columns for n rollouts. Rollout r is collected in buffer r mod
+ * n, and weights of version v are published in slot v mod n. With n = maxStaleness + 1, no buffer in use by a learner and no acting
+ * weights are overwritten: rollout r begins after version r − n + 1 is published, and version r + 1 is published after rollout r was
+ * learned from.
  *
- * Where lanes stand when rollout r begins is kept in place r mod n, since lanes are further when the update before it is over.
+ * The lanes' state at the start of rollout r is saved in place r mod n, since the lanes are further ahead when a checkpoint needs it.
  */
 import type { Action, ActionMask } from '../../components/action.ts'
 import { type Column, type Columns, column, isColumnSpec, type Plan, saved } from '../../components/column.ts'
@@ -15,12 +15,12 @@ import type { Sliding } from '../../components/sliding.ts'
 import type { Transition } from '../../components/transition.ts'
 import type { Policy } from '../../policies/policy.ts'
 
-/** The columns of one of a cohort's rollouts, and the windows on them. */
+/** The columns of one of a cohort's rollouts, and windows on them. */
 export interface RolloutBuffer {
   readonly rollout: RolloutColumns
-  /** Of the threads that collect. */
+  /** Per collecting thread. */
   readonly finals: readonly FinalObservations[]
-  /** This thread's part of them. */
+  /** This thread's part. */
   readonly final: FinalObservations
   readonly windows: {
     readonly observation: readonly Observation[]
@@ -29,27 +29,27 @@ export interface RolloutBuffer {
     readonly action: readonly Action[]
     readonly transition: readonly Transition[]
   }
-  /** What the components that slide have of it, in the order of `EpisodeCohort.sliders`. */
+  /** Windows of the sliding components, in the order of `EpisodeCohort.sliders`. */
   readonly sliders: readonly {
     readonly windows: readonly Sliding<Float32Array | Uint8Array>[]
     readonly firstBlock: Float32Array | Uint8Array
   }[]
 }
 
-/** What a cohort has for rollouts ahead: n of each. */
+/** A cohort's buffers for rollouts ahead, n of each kind. */
 export interface Ahead {
   readonly buffers: readonly RolloutBuffer[]
   /** Weights by version mod n. */
   readonly published: readonly Float32Array[]
-  /** Policies over these; none in a thread that learns. */
+  /** Policies over these weights; empty in a thread that learns. */
   readonly policies: readonly Policy[]
-  /** Where lanes stand when a rollout begins: columns as `EpisodeCohort.carried` has them. */
+  /** The lanes' state at the start of each rollout: columns as in `EpisodeCohort.carried`. */
   readonly beginnings: readonly (readonly Column[])[]
 }
 
 /**
- * Plans what a cohort has besides for `numBuffers` rollouts: the columns of the others, published weights, and copies of the
- * columns that lanes carry from one rollout to the next.
+ * Plans a cohort's additional columns for `numBuffers` rollouts: the other buffers, published weights, and copies of the columns that
+ * lanes carry from one rollout to the next.
  */
 export function aheadPlan<B extends Plan>(
   numBuffers: number,
@@ -64,19 +64,19 @@ export function aheadPlan<B extends Plan>(
     published: saved(column('f32', numBuffers, numParameters)),
     /** Buffers 1 … numBuffers − 1. */
     others: numbered(numBuffers - 1, bufferPlan),
-    /** Where lanes stand when a rollout begins, by its number mod numBuffers. Written by the threads that collect. */
+    /** The lanes' state at the start of a rollout, by its number mod numBuffers. Written by the collecting threads. */
     beginnings: numbered(numBuffers, () => unsaved(carriedPlan)),
   }
 }
 
-/** The same columns, which checkpoints do not keep. */
+/** The same columns, not saved in checkpoints. */
 function unsaved(plan: Plan): Plan {
   return Object.fromEntries(
     Object.entries(plan).map(([name, node]) => [name, isColumnSpec(node) ? { ...node, saved: false } : unsaved(node)]),
   )
 }
 
-/** What a cohort has for rollouts ahead, over its columns; `bind` makes the policy over a set of weights. */
+/** Creates the buffers for rollouts ahead over their columns. `bind` creates the policy over a set of weights. */
 export function createAhead(
   columns: Pick<Columns<ReturnType<typeof aheadPlan>>, 'published' | 'beginnings'>,
   buffers: readonly RolloutBuffer[],

@@ -1,4 +1,4 @@
-/** A cohort of episodes over its columns: components over windows on the rollout, and what lanes begin with. */
+/** Creates a cohort of episodes over its columns: windows on the rollout, and the lanes' initial values. */
 import { InputError } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../../base/space.ts'
@@ -21,7 +21,7 @@ import type { EpisodeDraft } from './options.ts'
 import { createSelfPlay } from './self-play.ts'
 import { bootstrapList, collecting, createSlider, finalObservations, sharesOf } from './shares.ts'
 
-/** The cohort over its columns, as one of the world's threads has it; `isFresh` where they wait for their first values. */
+/** Creates the cohort over its columns, in one of the world's threads. `isFresh`: the columns have no initial values yet. */
 export function createEpisodes(
   draft: EpisodeDraft,
   columns: Columns<EpisodeCohortPlan>,
@@ -99,7 +99,7 @@ export function createEpisodes(
   const refusal = whyNotLate(draft, world.threads.count)
   const environmentLanes: Lanes = {
     answersLater(n, arrival) {
-      if (refusal !== null) throw new InputError(`environment ${environment.id}`, 'an answer that comes later', refusal)
+      if (refusal !== null) throw new InputError(`environment ${environment.id}`, 'a promise', refusal)
       late.add(n, arrival)
     },
     state: columns.state,
@@ -185,17 +185,18 @@ export function createEpisodes(
   }
 }
 
-/** What is expected of an environment that must answer at once; null if it may answer later. */
+/** Returns what an environment that must answer at once has to do; null if it may answer later. */
 function whyNotLate({ model, options: { environment } }: EpisodeDraft, numThreads: number): string | null {
-  if (numThreads > 1) return `one at once, or lanes of one thread (threads: 1); ${numThreads} share them`
-  if ((environment.numAgents ?? 1) > 1) return 'one at once: the lanes of a game are stepped together'
-  if (environment.population === true) return 'one at once: lanes are born and die'
-  return (model.memoryWidth ?? 0) > 0 ? 'one at once, or a policy without memory' : null
+  if (numThreads > 1)
+    return `an immediate answer, or lanes of one thread (threads: 1); ${numThreads} threads share them`
+  if ((environment.numAgents ?? 1) > 1) return 'an immediate answer: the lanes of a game step together'
+  if (environment.population === true) return 'an immediate answer: lanes are born and die'
+  return (model.memoryWidth ?? 0) > 0 ? 'an immediate answer, or a policy without memory' : null
 }
 
 const NONE = new Uint32Array(0)
 
-/** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
+/** Writes the lanes' initial state and the policy's initial weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
   { key, sharesWith, firstLane, options, model }: EpisodeDraft,
   { episode, population, league, weights }: Columns<EpisodeCohortPlan>,
@@ -203,7 +204,7 @@ function writeFirstValues(
 ): void {
   const present = options.present ?? options.numLanes
   for (let n = 0; n < present; n++) episode.lane[n] = firstLane + n
-  episode.episode.fill(0xffffffff, 0, present) // Minus one: the first reset makes it 0.
+  episode.episode.fill(0xffffffff, 0, present) // −1: the first reset makes it 0.
   episode.phase.fill(Phase.fresh, 0, present)
   episode.phase.fill(Phase.absent, present)
   population.present[0] = present
@@ -227,5 +228,5 @@ function writeBounds(
   }
 }
 
-/** The largest finite f32: where a box has no bound, a number is bounded by what a column holds. */
+/** The largest finite f32, for dimensions of a box without a bound. */
 const F32_MAX = 3.4028234663852886e38

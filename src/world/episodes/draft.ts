@@ -1,4 +1,4 @@
-/** A cohort of episodes before it has memory: its options, checked, and its columns, planned. */
+/** A cohort of episodes before it has memory: checks options and plans columns. */
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkSeed } from '../../base/random.ts'
@@ -18,8 +18,8 @@ import type { EpisodeCohortOptions, EpisodeDraft } from './options.ts'
 import { checkSelfPlay, selfPlayPlan } from './self-play.ts'
 
 /**
- * Checks the options of a cohort, and builds its network. `before` are the world's cohorts before it, which its lanes follow.
- * @throws InputError that says which option is wrong.
+ * Checks the options of a cohort and builds its network. `before` are the world's earlier cohorts, whose lane numbers come first.
+ * @throws InputError with the wrong option.
  */
 export async function draftEpisodes(
   options: EpisodeCohortOptions,
@@ -46,7 +46,7 @@ export async function draftEpisodes(
   }
   if (options.seed !== undefined) checkSeed(options.seed)
   const isSeeded = options.seed !== undefined
-  // A cohort with its own seed follows no other.
+  // A cohort with its own seed has its own lane numbers.
   const others = isSeeded ? [] : before.filter((draft) => draft.kind === 'episodes').filter(hasWorldsSeed)
   const last = others.at(-1)
   const isOpen = present !== undefined || environment.population === true
@@ -54,12 +54,16 @@ export async function draftEpisodes(
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
   }
   if (isOpen && numAgents > 1) {
-    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} players`, 'lanes that stay')
+    throw new InputError(
+      'present',
+      `a cohort of ${environment.id}, which has ${numAgents} players`,
+      'no option present: games need all their lanes',
+    )
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })
   if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numNumbers > 0xffffffff) {
-    throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
+    throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0, with all lane numbers below 4294967295')
   }
   if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
     throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
@@ -78,8 +82,8 @@ export async function draftEpisodes(
   await policy.prepare?.()
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
-    const got = `${owner.name}, whose network has other shapes than this environment needs`
-    throw new InputError('policy', got, 'that of a cohort with the same spaces')
+    const got = `${owner.name}, whose network has other shapes than this environment requires`
+    throw new InputError('policy', got, 'the policy of a cohort with the same spaces')
   }
   const sets = setsOf(options, policy.id, model)
   const name = options.name ?? policy.id
@@ -91,7 +95,7 @@ function hasWorldsSeed({ options }: EpisodeDraft): boolean {
   return options.seed === undefined
 }
 
-/** @throws InputError where there cannot be such sets of weights. */
+/** @throws InputError for invalid sets of weights. */
 function setsOf(
   { environment, weightSets, learningSets, selfPlay: asked }: EpisodeCohortOptions,
   id: string,
@@ -100,7 +104,7 @@ function setsOf(
   const selfPlay = asked === undefined ? null : checkSelfPlay(asked, environment)
   for (const [name, given] of Object.entries({ weightSets, learningSets })) {
     if (selfPlay === null || given === undefined) continue
-    throw new InputError(name, `${show(given)} beside selfPlay`, 'one of the two: earlier selves are sets of weights')
+    throw new InputError(name, `${show(given)} beside selfPlay`, 'one of them: earlier selves are sets of weights')
   }
   const sets = {
     all: selfPlay === null ? (weightSets ?? 1) : 1 + selfPlay.opponents,
@@ -111,25 +115,25 @@ function setsOf(
   return sets
 }
 
-/** Lanes that a cohort whose lanes come and go may ever have: so many numbers are kept for it. */
+/** Number of lane numbers reserved for a cohort whose lanes may join and leave. */
 export const LANE_NUMBERS = 2 ** 27
 
-/** How many lane numbers are a cohort's, from its first one on. */
+/** How many lane numbers a cohort has, from its first one on. */
 export function numbersOf({ isOpen, options }: Pick<EpisodeDraft, 'isOpen' | 'options'>): number {
   return isOpen ? Math.max(LANE_NUMBERS, options.numLanes) : options.numLanes
 }
 
-/** @throws InputError where no cohort of episodes before this one has the name that it gives for its policy. */
+/** @throws InputError if no earlier cohort of episodes has the name given as policy. */
 function ownerOf({ policy }: EpisodeCohortOptions, before: readonly CohortDraft[]): EpisodeDraft {
   const episodes = before.filter((draft) => draft.kind === 'episodes')
   const owner = episodes.find(({ name }) => name === policy)
   if (owner !== undefined) return owner
   const names = episodes.map(({ name }) => name)
   if (names.length > 0) throw unknownWord('policy', String(policy), names)
-  throw new InputError('policy', show(policy), 'a policy, like mlp(), or the name of a cohort before it')
+  throw new InputError('policy', show(policy), 'a policy, like mlp(), or the name of an earlier cohort')
 }
 
-/** What every thread makes of a cohort, and what each of it is: systems that only work on whole rollouts are not among it. */
+/** The definitions that every thread creates for a cohort, with their kinds. Excludes systems that only have `afterRollout`. */
 export function madeInThreads({
   environment,
   policy,
@@ -147,18 +151,16 @@ export function madeInThreads({
   ]
 }
 
-/**
- * @throws InputError where the policy stays in its thread, or a definition has no module from which a thread could make it.
- */
+/** @throws InputError if the policy cannot leave its thread, or a definition has no module from which a thread could create it. */
 export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, count: number): void {
   if (count === 1) return
   if (model.staysInThread) {
-    const expected = "threads: 1: its device serves only the caller's thread"
+    const expected = "threads: 1, since its device serves only the caller's thread"
     throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
   }
   for (const [noun, { id, module }] of madeInThreads({ ...options, policy })) {
     if (module !== undefined) continue
-    const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
+    const remedy = 'a definition with `module: import.meta.url`, which other threads can load; or threads: 1'
     throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)
   }
 }
@@ -167,10 +169,9 @@ function isAsynchronous(f: { readonly constructor: { readonly name: string } }):
   return f.constructor.name.startsWith('Async')
 }
 
-/** A cohort's columns before they have memory. */
 export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 
-/** Plans a cohort's columns; each thread that shares it has a workspace. */
+/** Plans a cohort's columns, with a workspace for each thread. */
 export function planEpisodes(draft: EpisodeDraft, threads: number) {
   const { options, sharesWith, isOpen, model, sets, reservation } = draft
   const { environment, numLanes } = options
@@ -225,11 +226,11 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
   }
 }
 
-/** About what a step's windows take, and a lane's entity while it is made: measured, and rounded up. */
+/** Measured bytes of a step's windows plus a lane's entity during creation, rounded up. */
 const WINDOWS_BYTES = 3072
 const ENTITY_BYTES = 640
 
-/** What a cohort keeps in the runtime's heap beside its columns. */
+/** A cohort's heap objects, besides its columns. */
 export function episodeObjects({ name, options, reservation }: EpisodeDraft): PlannedObjects[] {
   return [
     { name: `${name}.windows`, count: reservation?.numSteps ?? 1, bytesEach: WINDOWS_BYTES },

@@ -1,11 +1,11 @@
 /**
- * Lanes whose environment answers later. While one waits its rows are nobody's, as dead steps are, and it goes on seeing what it saw;
- * other lanes go on. When the answer is there, the row that is open then has the choice that was asked for, with its log-probability.
+ * Lanes whose environment answers later. A waiting lane keeps its observation and its rows are invalid, like dead steps; other lanes
+ * continue. When the answer arrives, the open row gets the original choice with its log-probability.
  */
 import type { Action } from '../../components/action.ts'
 import type { Episode } from '../../components/episode.ts'
 
-/** The choice that a lane waits for an answer to, and the step of its episode in which it was made. */
+/** The choice of a waiting lane, and the step of its episode in which it was made. */
 interface LateLane {
   readonly lane: number
   readonly episode: number
@@ -28,22 +28,20 @@ export class LateLanes {
     this.#width = width
   }
 
-  /** How many lanes wait. */
+  /** Number of waiting lanes. */
   get size(): number {
     return this.#lanes.size
   }
 
-  /** The rows of the lanes that wait. */
   rows(): Iterable<number> {
     return this.#lanes.keys()
   }
 
-  /** Whether the lane of row n waits. */
   has(n: number): boolean {
     return this.#lanes.has(n)
   }
 
-  /** What they wait for; none of it fails. */
+  /** Promises of the answers; none rejects. */
   arrivals(): readonly Promise<void>[] {
     return Array.from(this.#lanes.values(), ({ arrival }) => arrival)
   }
@@ -56,7 +54,7 @@ export class LateLanes {
     this.#lanes.set(n, { lane: lane[n]!, episode: episode[n]!, step: step[n]!, choice, logprob, arrival })
   }
 
-  /** Puts their choices in the place of those that were made anew, in lanes whose episode is still the same. */
+  /** Replaces new choices of waiting lanes by their original ones, if the episode is still the same. */
   repeatChoices(): void {
     const { lane, episode, step } = this.#episode
     for (const [n, late] of this.#lanes) {
@@ -66,7 +64,6 @@ export class LateLanes {
     }
   }
 
-  /** Nobody waits. */
   clear(): void {
     this.#lanes.clear()
   }

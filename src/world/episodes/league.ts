@@ -1,7 +1,6 @@
 /**
- * Several sets of weights of one policy in a cohort: a league. A column says whose weights act in each lane. The first sets learn,
- * each from the lanes in which it acts, like the roles of a game; the others act as the program has written them, which is how
- * opponents are exchanged.
+ * A league: a cohort with several sets of weights of one policy. A column assigns a set to each lane. The first sets learn, each from its
+ * lanes, like the roles of a game. The program writes the others, for example to exchange opponents.
  */
 import { checkCount, InputError, show } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
@@ -10,32 +9,30 @@ import type { RowWidths } from '../../components/rollout.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { ActingLanes, Policy, PolicyModel } from '../../policies/policy.ts'
 
-/** Most sets of weights: a lane's is a byte. */
+/** Maximum number of sets of weights: a lane stores its set in a byte. */
 const SETS_MAX = 256
 
-/** The sets of weights of a cohort that has several. */
 export interface League {
-  /** Whose weights act in each lane, from 0: a component of the lanes. Written by the program, between two rollouts. */
+  /** Index of the set of weights that acts in each lane, a component of the lanes. Written by the program, between two rollouts. */
   readonly lanes: { readonly policy: Uint8Array }
   /** The sets. The first is the cohort's own; it and the other learning sets learn, the rest are written by the program. */
   readonly weights: readonly Float32Array[]
-  /** The policy over each of them. */
+  /** The policy over each set. */
   readonly policies: readonly Policy[]
-  /** Whose weights acted in each row of the rollout. Written by infer. */
+  /** Index of the set that acted in each row of the rollout. Written by infer. */
   readonly acted: Uint8Array
-  /** Of each learning set, 1 for rows of the rollout in which it acted. Written when the rollout is full. */
+  /** Per learning set: 1 for rows of the rollout in which it acted. Written when the rollout is full. */
   readonly learned: readonly Uint8Array[]
-  /** Lanes of one set that do not lie together, gathered for one pass. */
+  /** Buffer for lanes of one set that are not contiguous, gathered for one pass. */
   readonly staging: Staging
 }
 
-/** Room for lanes that do not lie together. */
 export interface Staging {
   readonly rows: Uint32Array
   readonly acting: ActingLanes
 }
 
-/** Plans what a cohort with so many sets of weights needs beside the first; nothing where there is but one. */
+/** Plans a cohort's additional columns for several sets of weights; empty for one set. */
 export function leaguePlan(
   numSets: number,
   numLearning: number,
@@ -78,7 +75,7 @@ function stagingPlan(numRows: number, widths: RowWidths, action: Space) {
   } satisfies Plan
 }
 
-/** A league over its columns, as one thread has it; `bind` makes the policy over a set of weights. */
+/** Creates a league over its columns, in one thread. `bind` creates the policy over a set of weights. */
 export function createLeague(
   columns: Columns<ReturnType<typeof leaguePlan>>,
   own: { readonly weights: Float32Array; readonly policy: Policy },
@@ -111,7 +108,7 @@ export function createLeague(
   }
 }
 
-/** @throws InputError where there cannot be so many sets of weights, or as many that learn, or the policy cannot act by turns. */
+/** @throws InputError for invalid numbers of sets or learning sets, and for an asynchronous policy. */
 export function checkSets(numSets: unknown, numLearning: unknown, id: string, model: PolicyModel): void {
   checkCount('weightSets', numSets, 1, SETS_MAX)
   if (
@@ -124,7 +121,7 @@ export function checkSets(numSets: unknown, numLearning: unknown, id: string, mo
   if (numSets !== 1 && model.answersLater) {
     throw new InputError(
       'weightSets',
-      `${numSets} of policy ${id}, which answers later`,
+      `${numSets} for policy ${id}, which is asynchronous`,
       'a policy that answers at once, or 1',
     )
   }
@@ -137,14 +134,14 @@ export function markLearned({ acted, learned }: League, valid: Uint8Array): void
   }
 }
 
-/** Copies `count` rows of `width` elements that the list names, to the front of another column. */
+/** Copies `count` listed rows of `width` elements to the front of another column. */
 export function gatherLanes(into: Column, from: Column, rows: Uint32Array, count: number, width: number): void {
   for (let i = 0; i < count; i++) {
     for (let k = 0; k < width; k++) into[i * width + k] = from[rows[i]! * width + k]!
   }
 }
 
-/** Copies the first `count` rows of a column to those that the list names. */
+/** Copies the first `count` rows of a column to the listed rows of another. */
 export function scatterLanes(into: Column, from: Column, rows: Uint32Array, count: number, width: number): void {
   for (let i = 0; i < count; i++) {
     for (let k = 0; k < width; k++) into[rows[i]! * width + k] = from[i * width + k]!

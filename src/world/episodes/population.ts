@@ -1,8 +1,7 @@
 /**
- * How lanes come and go. Within a rollout a death is a phase and a birth a number, each in the row of its lane; whoever owns
- * the row writes them. When the rollout is over they become entities, the query says who is there, and the rows of those who are
- * are packed to the front, in the order in which they came. So ranges of lanes stay contiguous, and where a newborn goes
- * depends on the rows alone, on no thread.
+ * How lanes join and leave. Within a rollout, the thread that owns a lane's row writes its death as a phase and its births as a number.
+ * After the rollout these become entities, a query finds the present lanes, and their rows are packed to the front in order of arrival.
+ * So ranges of lanes stay contiguous, and a newborn's row does not depend on threads.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
@@ -11,15 +10,15 @@ import { Lives } from '../../components/population.ts'
 import type { LaneEntities } from '../lanes.ts'
 import type { EpisodeCohort } from './cohort.ts'
 
-/** The parent's row of each newborn entity, in the order in which the newborns get their rows. */
+/** The parent's row of each newborn entity, in the order in which newborns get their rows. */
 type Parents = ReadonlyMap<number, number>
 const NONE: Parents = new Map()
 
 /**
- * Makes the rows of a cohort those of the present lanes: after births and deaths in the rollout that is over, and after
- * whatever the program added or removed. Call it between two rollouts. Nothing happens in a thread that shares another's columns.
- * @throws InputError where there are more lanes than rows, or than numbers for them; where a part of a game has gone; and where lanes
- * have gone whose rollouts actors collect ahead.
+ * Updates the rows of a cohort to the present lanes, after births and deaths in the last rollout and after lanes that the program added
+ * or removed. Call it between two rollouts. Does nothing in a thread that shares another's columns.
+ * @throws InputError for more lanes than rows or lane numbers, for an incomplete game, and for lanes that left while actors collect their
+ * rollouts ahead.
  */
 export function settleLanes(cohort: EpisodeCohort): void {
   const { entities, population } = cohort
@@ -28,7 +27,7 @@ export function settleLanes(cohort: EpisodeCohort): void {
   if (entities.hasChanged) packLanes(cohort, entities, parents)
 }
 
-/** Removes the entities of lanes that died in the rollout, and makes entities of newborns while there is room. */
+/** Removes the entities of lanes that died in the rollout, and creates entities for newborns while there is room. */
 function settleLives({ population, episode, numLanes }: EpisodeCohort, entities: LaneEntities): Parents {
   const { present, offspring, totals } = population
   const { phase } = episode
@@ -75,7 +74,7 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   for (let n = rows.length; n < present; n++) {
     episode.lane[n] = cohort.firstLane + population.numbered[0]!
     population.numbered[0]!++
-    episode.episode[n] = 0xffffffff // Minus one: the first reset makes it 0.
+    episode.episode[n] = 0xffffffff // −1: the first reset makes it 0.
     episode.phase[n] = Phase.fresh
   }
   episode.phase.fill(Phase.absent, present)
@@ -84,13 +83,11 @@ function packLanes(cohort: EpisodeCohort, entities: LaneEntities, parents: Paren
   population.present[0] = present
 }
 
-/** @throws InputError if the cohort has no lane numbers for so many newcomers. */
+/** @throws InputError if the cohort has no lane numbers for this many newcomers. */
 function checkCome({ name, population, numLanes, numNumbers }: EpisodeCohort, count: number): void {
   if (count === 0 || population.numbered[0]! + count <= numNumbers) return
   const expected =
-    numNumbers === numLanes
-      ? 'lanes that only leave: the option `present` lets others join'
-      : `at most ${numNumbers} in a whole training`
+    numNumbers === numLanes ? 'no new lanes without the option `present`' : `at most ${numNumbers} in a training`
   throw new InputError(`cohort ${name}`, `${count} new lanes`, expected)
 }
 
@@ -100,7 +97,7 @@ function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows
   if (rows.length === before) return
   const { numAgents = 1 } = environment
   if (ahead !== null) {
-    const got = `${rows.length} of its ${before} lanes, while actors collect its rollouts ahead`
+    const got = `${rows.length} of its ${before} lanes while actors collect its rollouts ahead`
     throw new InputError(`cohort ${name}`, got, 'all of them')
   }
   for (let i = 0; i < rows.length; i += numAgents) {
@@ -126,9 +123,7 @@ function packRows(column: Column, width: number, rows: Uint32Array, before: numb
   column.fill(0, rows.length * width, before * width)
 }
 
-/**
- * Restores the entities of a cohort whose columns come from a checkpoint: one for each row with a lane.
- */
+/** Restores the entities of a cohort whose columns come from a checkpoint: one for each row with a lane. */
 export function restoreLanes(cohort: EpisodeCohort): void {
   const { entities, population, episode, numLanes } = cohort
   if (entities === null) return

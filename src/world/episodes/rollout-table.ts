@@ -1,4 +1,4 @@
-/** What a cohort has recorded, as a table. */
+/** A cohort's recorded rollout as a table. */
 import { recordOf } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
@@ -6,12 +6,11 @@ import { type Field, type RolloutOrigin, type Table, tableOfRollout } from '../.
 import type { EpisodeCohort } from './cohort.ts'
 
 /**
- * The table of a cohort's rollout, numSteps × numLanes rows, for a world with a trainer or without one. It is live: write it, or
- * copy it, before the next rollout. Rows of later steps still have their former contents.
+ * The table of a cohort's rollout with numSteps × numLanes rows, with or without a trainer. It is live: write or copy it before the next
+ * rollout. Rows of later steps still have their former contents.
  *
- * @param from the world's seed; the algorithm's discount factor where there is one; where the policy's weights were read. They
- *   go into the table's metadata.
- * @throws InputError where the cohort's lanes are no lanes of an environment.
+ * @param from metadata of the table: the world's seed, the algorithm's discount factor, and the source of the policy's weights
+ * @throws InputError if the cohort's lanes are not lanes of an environment.
  *
  * @example
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 4 })
@@ -24,7 +23,7 @@ export function rolloutTable(
   from: Pick<RolloutOrigin, 'seed'> & Partial<Pick<RolloutOrigin, 'gamma' | 'checkpoint'>>,
 ): Table {
   if (cohort?.finals === undefined)
-    throw new InputError('rolloutTable(cohort)', show(cohort?.name), "a cohort of an environment's lanes")
+    throw new InputError('rolloutTable(cohort)', show(cohort?.name), 'a cohort of episodes')
   const { environment, policyDefinition, numLanes, numSteps, rollout, finals } = cohort
   const { id, observationSpace, actionSpace } = environment
   const { seed, gamma = null, checkpoint = null } = from
@@ -43,7 +42,7 @@ export function rolloutTable(
   return tableOfRollout(rollout, finals, origin, ownFields(cohort))
 }
 
-/** Whose weights acted, where there are several sets; what a cohort's own systems have recorded, as `<id>.<name>`. */
+/** Optional fields: the set of weights that acted, and columns recorded by custom systems, as `<id>.<name>`. */
 function ownFields({ systems, league, numSteps, numLanes }: EpisodeCohort): Field[] {
   const acted = league === null ? [] : [{ name: 'policy', column: league.acted, width: 1 }]
   const recorded = systems.flatMap(({ definition, rollout }) =>

@@ -1,6 +1,6 @@
 /**
- * Self-play against earlier selves: a league that keeps itself. In a part of the games some lanes act by frozen earlier weights of the
- * policy. These are exchanged between two updates, the oldest first, and all are rated by the games that they play.
+ * Self-play against earlier selves: a league that manages itself. In a fraction of the games, some lanes act with frozen earlier weights
+ * of the policy. Between updates the oldest is replaced, and all are rated by their games.
  */
 import { checkCount, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type Columns, column, saved } from '../../components/column.ts'
@@ -8,38 +8,38 @@ import type { RolloutColumns } from '../../components/rollout.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { League } from './league.ts'
 
-/** How lanes play against earlier selves of their policy. */
+/** Options of self-play. */
 export interface SelfPlayOptions {
-  /** How many earlier selves there are: sets of weights beside the one that learns. */
+  /** Number of earlier selves: sets of weights besides the learning one. */
   readonly opponents: number
-  /** Updates after which the oldest of them becomes what the policy is then. Default 20. */
+  /** Updates after which the policy's current weights replace the oldest earlier self. Default 20. */
   readonly every?: number
-  /** Part of the games that are played against them; in the others all lanes are the learner's. Default 0.5. */
+  /** Fraction of the games played against earlier selves; in the others all lanes are the learner's. Default 0.5. */
   readonly share?: number
 }
 
-/** Self-play at work. */
+/** Self-play of a cohort with memory. */
 export interface SelfPlay {
   readonly options: Required<SelfPlayOptions>
-  /** Elo rating of each set of weights: of the policy as it learns, then of its earlier selves as they were frozen. */
+  /** Elo rating of each set of weights: the learning policy first, then the frozen earlier selves. */
   readonly rating: Float64Array
-  /** Which of the earlier selves is the oldest, from 0. */
+  /** Index of the oldest earlier self, from 0. */
   readonly oldest: Uint32Array
 }
 
-/** What the first policy is rated. */
+/** Initial rating of the policy. */
 const FIRST_RATING = 1000
-/** Points that a game moves the rating by, at most. A rollout has many games, so it is small. */
+/** Maximum rating change by a game. It is small because a rollout has many games. */
 const POINTS = 4
-/** Rating points between two players if one scores ten times as often as the other. */
+/** Rating difference of two players, one of whom scores ten times as often as the other. */
 const SCALE = 400
 
 const DEFAULTS = { every: 20, share: 0.5 }
 
-/** @throws InputError where lanes of this environment cannot play so, or an option is none. */
+/** @throws InputError for an environment without several players, and an invalid option. */
 export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: EnvironmentDefinition): Required<SelfPlayOptions> {
   if (typeof given !== 'object' || given === null) {
-    throw new InputError('selfPlay', show(given), 'an object, like { opponents: 4 }')
+    throw new InputError('selfPlay', show(given), 'an object like { opponents: 4 }')
   }
   const names = ['opponents', ...Object.keys(DEFAULTS)]
   for (const name of Object.keys(given)) if (!names.includes(name)) throw unknownWord('selfPlay', name, names)
@@ -48,7 +48,7 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
   checkCount('selfPlay opponents', opponents, 1, 255)
   checkCount('selfPlay every', every)
   if (!(typeof share === 'number' && share > 0 && share <= 1)) {
-    throw new InputError('selfPlay share', show(share), 'a number above 0, and at most 1')
+    throw new InputError('selfPlay share', show(share), 'a number above 0 and at most 1')
   }
   if (numAgents < 2) {
     throw new InputError('selfPlay', `${id}, whose games have ${numAgents} player`, 'a game of several players')
@@ -56,12 +56,12 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
   return options
 }
 
-/** Plans what self-play keeps. */
+/** Plans the columns of self-play. */
 export function selfPlayPlan(numSets: number) {
   return { rating: saved(column('f64', numSets)), oldest: saved(column('u32', 1)) }
 }
 
-/** Self-play over its columns; `isFresh` where they wait for their first values, and lanes for their opponents. */
+/** Creates self-play over its columns. `isFresh`: the columns have no initial values, and lanes no opponents yet. */
 export function createSelfPlay(
   options: Required<SelfPlayOptions>,
   columns: Columns<ReturnType<typeof selfPlayPlan>>,
@@ -76,7 +76,7 @@ export function createSelfPlay(
   return { options, ...columns }
 }
 
-/** In games against earlier selves, each as often, the second half of the lanes is theirs. */
+/** Assigns the second half of the lanes in games against earlier selves to these, each equally often. */
 function assignOpponents(policy: Uint8Array, { opponents, share }: Required<SelfPlayOptions>, numAgents: number): void {
   for (let game = 0; game < policy.length / numAgents; game++) {
     const before = Math.floor(game * share)
@@ -86,16 +86,16 @@ function assignOpponents(policy: Uint8Array, { opponents, share }: Required<Self
   }
 }
 
-/** What came of a rollout's games against earlier selves. */
+/** Results of a rollout's games against earlier selves. */
 interface Played {
   readonly games: number
-  /** Mean score of the policy: a game won counts 1, a draw ½. NaN of no game. */
+  /** Mean score of the policy: 1 for a win, ½ for a draw; NaN without games. */
   readonly score: number
 }
 
 /**
- * Rates the policy by the games of a full rollout that ended, in their order. The side wins whose lanes have the higher mean return.
- * Earlier selves keep the ratings with which they were frozen.
+ * Rates the policy by the finished games of a full rollout, in order. The side with the higher mean return wins. Earlier selves keep the
+ * ratings with which they were frozen.
  */
 export function ratePolicy(
   { rating }: SelfPlay,
@@ -121,7 +121,7 @@ export function ratePolicy(
   return { games, score: score / games }
 }
 
-/** After every so many updates the oldest of the earlier selves becomes what the policy is now. */
+/** Replaces the oldest earlier self by the current policy after every `every` updates. */
 export function exchangeOldest({ options, rating, oldest }: SelfPlay, { weights }: League, update: number): void {
   if (update % options.every !== 0) return
   const set = 1 + oldest[0]!

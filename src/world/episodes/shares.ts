@@ -1,4 +1,4 @@
-/** Which lanes of a cohort of episodes each thread has, and the parts of columns that go with them. */
+/** Divides the lanes of a cohort of episodes among threads, with their parts of columns. */
 import type { Column, Columns } from '../../components/column.ts'
 import type { FinalObservations } from '../../components/rollout.ts'
 import { slidingWindows } from '../../components/sliding.ts'
@@ -6,7 +6,7 @@ import type { Housing } from '../housing.ts'
 import type { BootstrapList, EpisodeCohort, Slider } from './cohort.ts'
 import type { EpisodeCohortPlan } from './draft.ts'
 
-/** A thread's share of a cohort: lanes `from` to `to`, and how its components slide. */
+/** A thread's share of a cohort: lanes `from` to `to`, and its sliding components. */
 export interface Share {
   readonly sliding: boolean
   readonly numSteps: number
@@ -16,22 +16,22 @@ export interface Share {
 }
 
 /**
- * The first lane of a thread's share, if `count` threads share `present` lanes; the next share begins where this one ends.
- * The agents of an environment are in one share.
+ * The first lane of a thread's share, if `count` threads share `present` lanes; the next share begins where this one ends. The players of
+ * a game are in one share.
  */
 export function shareStart(thread: number, count: number, present: number, numAgents = 1): number {
   return numAgents * Math.floor((thread * (present / numAgents)) / count)
 }
 
 /**
- * Which of the threads that collect this one is, from 0, and how many they are: all of them, or the last ones where others learn.
- * The index is below 0 for a thread that only learns.
+ * The number of collecting threads and this thread's index among them. All threads collect, or only the last ones if others learn; the
+ * index is below 0 for a thread that only learns.
  */
 export function collecting({ count, index, actors }: Housing['threads']): { index: number; count: number } {
   return actors === 0 ? { index, count } : { index: index - (count - actors), count: actors }
 }
 
-/** The shares of all threads that collect of the present lanes. */
+/** The shares of the present lanes for all collecting threads. */
 export function sharesOf(
   cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes' | 'environment'>,
   count: number,
@@ -73,13 +73,13 @@ export function bootstrapList(
   }
 }
 
-/** This thread's part of a column that has as much for each lane. */
+/** This thread's part of a column with the same number of elements per lane. */
 function part<C extends Float32Array | Uint32Array | Uint8Array>(column: C, { numLanes, from, to }: Share): C {
   const perLane = column.length / numLanes
   return column.subarray(from * perLane, to * perLane) as C
 }
 
-/** A component over a column that slides, and this thread's part in sliding it on. */
+/** Creates a sliding component over a column, with this thread's part in carrying it over. */
 export function createSlider<C extends Float32Array | Uint8Array>(column: C, carried: C, share: Share): Slider<C> {
   const { sliding, numSteps } = share
   const windows = sliding ? slidingWindows(column, carried, numSteps) : [{ current: carried, next: carried }]
@@ -87,12 +87,12 @@ export function createSlider<C extends Float32Array | Uint8Array>(column: C, car
   return { component: { ...windows[0]! }, windows, whole, ...ownPart(whole, share) }
 }
 
-/** This thread's part in sliding a column on. */
+/** This thread's part in carrying a column over. */
 function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: Slider<C>['whole'], share: Share) {
   return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
 }
 
-/** Deals the present lanes out to the threads, when a rollout begins. Nothing happens where as many are there as before. */
+/** Divides the present lanes among the threads at the start of a rollout. Does nothing if their number has not changed. */
 export function shareLanes(cohort: EpisodeCohort): void {
   const { population, whole, threads, numSteps, numLanes } = cohort
   const present = population.present[0]!
@@ -114,7 +114,7 @@ export function shareLanes(cohort: EpisodeCohort): void {
   for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
 }
 
-/** Rows of a rollout without a lane: zeros, at step −1 as in dead steps. */
+/** Clears rows of a rollout without a lane: zeros, with step −1 as in dead steps. */
 function clearRows({ rollout, league, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
   if (from >= to) return
   const recorded = systems.flatMap((system) => Object.values(system.rollout.recorded as Record<string, Column>))

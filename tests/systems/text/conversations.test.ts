@@ -251,13 +251,13 @@ describe('what goes wrong in an environment', () => {
       },
       'no idea later',
     ],
-    ['says NaN', () => ({ reward: Number.NaN }), 'a reward of NaN'],
-    ['says Infinity', () => ({ reward: Number.POSITIVE_INFINITY }), 'a reward of Infinity'],
-    ['says nothing', () => undefined as never, 'a reply that is undefined'],
-    ['says null', () => null as never, 'a reply that is null'],
-    ['says null later', async () => null as never, 'a reply that is null'],
+    ['says NaN', () => ({ reward: Number.NaN }), 'got reward NaN'],
+    ['says Infinity', () => ({ reward: Number.POSITIVE_INFINITY }), 'got reward Infinity'],
+    ['says nothing', () => undefined as never, 'got reply undefined, expected an object'],
+    ['says null', () => null as never, 'got reply null, expected an object'],
+    ['says null later', async () => null as never, 'got reply null, expected an object'],
     ['says a word', () => ({ reward: 'good' as never }), 'a reward of good'],
-    ['speaks in no messages', () => ({ reward: 1, messages: 'more' as never }), 'messages that are "more"'],
+    ['speaks in no messages', () => ({ reward: 1, messages: 'more' as never }), 'got messages "more"'],
     ['says nobody knows what', () => ({ reward: 1, messages: [{ role: 'user' }] as never }), 'not a list of'],
     [
       'says one message and something else',
@@ -376,7 +376,7 @@ describe('the rewards of turns', () => {
       expect(reward).toBe(Number.isNaN(whole) ? null : whole)
       // Of a reply without a reward it is the environment that says why, or not.
       const isOfTurnBefore = rewardReduction !== 'last' && promptId === 2 && turns > 1
-      expect(error).toBe(isOfTurnBefore ? 'the reward of a turn before is not known' : null)
+      expect(error).toBe(isOfTurnBefore ? 'the reward of an earlier turn is unknown' : null)
     }
     expect(new Set(rows.map(({ turns }) => turns))).toEqual(new Set([1, 2, 3]))
     expect(rows.some(({ promptId, turns }) => promptId === 2 && turns > 1)).toBe(true)

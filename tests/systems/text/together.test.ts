@@ -165,7 +165,7 @@ describe('a reward that judges groups', () => {
   test('leaves a group unknown of which not all conversations begin', async () => {
     const rows = await talk(groups([]), { numLanes: 4, count: 6 })
     expect(rows.map(({ reward }) => reward !== null)).toEqual([true, true, true, true, false, false])
-    expect(rows[5]!.error).toBe('2 of the 4 conversations of a group that is judged whole')
+    expect(rows[5]!.error).toBe('2 of the 4 conversations of a group that needs all of them')
   })
 
   test('needs a lane for each member, and one turn', async () => {

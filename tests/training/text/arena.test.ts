@@ -167,9 +167,7 @@ describe('a log without room', () => {
       tick(world)
     }
     expect(() => checkLogRoom(cohort)).toThrow(InputError)
-    expect(() => checkLogRoom(cohort)).toThrow(
-      /log of .*: got 2 rows of \d+ tokens, and 4 conversations that wait for room/,
-    )
+    expect(() => checkLogRoom(cohort)).toThrow(/log of .*: got 2 rows of \d+ tokens, and 4 waiting conversations/)
     const before = cohort.conversation.length.slice()
     tick(world)
     expect(cohort.conversation.length).toEqual(before)
@@ -200,7 +198,7 @@ describe('candidate sets', () => {
   test('that are larger than an engine may make them are an error, and not lost', async () => {
     const world = await talkWorld({ engine: engine(60), sampling: { topK: 1 } })
     const { context } = world.cohort()
-    const expected = `ids of candidate sets in a conversation, expected at most ${context}, 1 a token: topK bounds them`
+    const expected = `ids of candidate sets in a conversation, expected at most ${context}, 1 per token (limited by topK)`
     await expect(talkUntil(world, 8)).rejects.toThrow(expected)
   })
 })
