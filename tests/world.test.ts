@@ -118,7 +118,9 @@ describe('createWorld', () => {
     expect(() => createTrainer(talking, ppo())).toThrow(/^algorithm of languageModel: got .+, expected sft\(\), rl\(\)/)
     const acting = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 1 })
     expect(() => createTrainer(acting, rl())).toThrow(/^algorithm of mlp: got .+, expected one of episodes, like ppo/)
-    expect(() => new RolloutCoordinator(acting, { episodes: 1 })).toThrow(/got cohort mlp of episodes, expected one of/)
+    expect(() => new RolloutCoordinator(acting, { episodes: 1 })).toThrow(
+      /got cohort mlp of episodes, expected a cohort of/,
+    )
     const one = { environment: cartPole(), policy: mlp(), numLanes: 1 }
     const two = await createWorld({
       cohorts: [

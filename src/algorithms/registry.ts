@@ -7,7 +7,7 @@ import { a2c } from './on-policy/a2c.ts'
 import { bc } from './on-policy/bc.ts'
 import { ppo } from './on-policy/ppo.ts'
 
-/** Factories of all built-in algorithms. */
+/** Every built-in algorithm's factory. */
 export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] as unknown as AlgorithmFactory[]
 
 /**

@@ -13,7 +13,9 @@ export interface ColumnArrays {
   u8: Uint8Array
 }
 
+/** The element type of a column. */
 export type ColumnType = keyof ColumnArrays
+/** A column: one typed array. */
 export type Column = ColumnArrays[ColumnType]
 
 export const elementBytes: Readonly<Record<ColumnType, number>> = { f32: 4, f64: 8, i32: 4, u32: 4, u8: 1 }

@@ -1,9 +1,8 @@
-/** The inputs that determine the size of an engine's columns. */
 import type { WeightBits } from '../language/transformer/forward-plan.ts'
 import type { LoraModel } from '../language/transformer/lora.ts'
 import type { TransformerModel } from '../language/transformer/model.ts'
 
-/** What the memory plan of an engine depends on. */
+/** Inputs that determine the size of an engine's columns. */
 export interface EngineShape {
   readonly model: TransformerModel
   readonly adapter: LoraModel | null

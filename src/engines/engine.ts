@@ -24,7 +24,7 @@ import type { DecodingColumns } from './local/local-columns.ts'
  * candidate set. `tempered`: the whole vocabulary after temperature. `raw`: the whole vocabulary at temperature 1. `none`: not available.
  */
 export const logprobKinds = ['candidates', 'tempered', 'raw', 'none'] as const
-/** One of `logprobKinds`. */
+/** A kind of log-probabilities: one of `logprobKinds`. */
 export type LogprobKind = (typeof logprobKinds)[number]
 
 /** A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF. */

@@ -1,6 +1,6 @@
 /**
- * An environment's step as arithmetic over columns. The function is called once, with an expression for each column, and gives
- * an expression for each that the step writes; what it says is then run over the lanes as one SIMD loop (`column-loop.ts`).
+ * An environment's step as arithmetic over columns. The function is called once with an expression per column and returns an expression
+ * per written column, which runs over the lanes as one SIMD loop (`column-loop.ts`).
  */
 import { InputError, show, unknownWord } from '../base/errors.ts'
 import { columnOf, Expression, expressionOf, type Operand, where } from '../base/expressions/expression.ts'
@@ -9,38 +9,38 @@ import type { Column, ColumnType } from '../components/column.ts'
 import { type BoundLoop, bindColumnLoop, type LoopColumn, type LoopElement, type LoopType } from '../kernels/bind.ts'
 import type { Lanes, State, StateDeclaration } from './environment.ts'
 
-/** What a step reads, a number a lane each; all as it was before the step. */
+/** The inputs of a step, one number per lane, with their values before the step. */
 export interface ColumnStepInputs<D> {
-  /** The state columns: an expression for each, or a list of them where a lane has several elements. */
+  /** The state columns: an expression for each, or a list of expressions for a column with several elements. */
   readonly state: { readonly [K in keyof D]: D[K] extends ColumnType ? Expression : readonly Expression[] }
-  /** What the lane does: one number for one choice, else as many as its space has. */
+  /** The action: one number for a single choice, otherwise as many as its space has elements. */
   readonly action: readonly [Expression, ...Expression[]]
-  /** The steps taken in this episode. */
+  /** Number of steps taken in this episode. */
   readonly step: Expression
 }
 
-/** What a step writes. */
+/** The outputs of a step. */
 export interface ColumnStepOutputs<D> {
-  /** State columns as they are from now on; those that are not named stay as they are. `i32` and `u8` are rounded toward 0. */
+  /** New state columns; omitted ones do not change. `i32` and `u8` are rounded toward 0. */
   readonly state?: { readonly [K in keyof D]?: D[K] extends ColumnType ? Operand : readonly Operand[] }
-  /** What the lane sees from now on, in the order of its space. */
+  /** The next observation, in the order of its space. */
   readonly observation: readonly Operand[]
   readonly reward: Operand
-  /** Not 0 where the episode reached a terminal state. Default: nowhere. */
+  /** Not 0 if the episode reached a terminal state. Default: never. */
   readonly terminated?: Operand
-  /** Not 0 where the environment itself cuts the episode off. Default: nowhere. */
+  /** Not 0 if the environment itself truncates the episode. Default: never. */
   readonly truncated?: Operand
 }
 
 /**
- * A step for `defineEnvironment`, written as arithmetic over columns, given the state's declaration. It is computed in f32, with
- * the same bits whatever kernels there are. Expressions have `plus`, `minus`, `times`, `over`, `negative`, `square`, `sqrt`, `abs`,
- * `floor`, `sin`, `cos` (of angles up to some thousands), `min`, `max`, `clip`, `greaterThan`, `lessThan`, `equalTo`, `or` and
- * `and`; `where` of `colonnade/algorithms` chooses between two. State columns are `f32`, `i32` or `u8`. For chance, masks, and
- * lanes that are born or die, write a plain step.
+ * A step for `defineEnvironment`, written as arithmetic over columns, for a given state declaration. It is computed in f32, with the same
+ * bits for every kernel build. Expressions have `plus`, `minus`, `times`, `over`, `negative`, `square`, `sqrt`, `abs`, `floor`, `sin`,
+ * `cos` (of angles up to some thousands), `min`, `max`, `clip`, `greaterThan`, `lessThan`, `equalTo`, `or` and `and`; `where` of
+ * `colonnade/algorithms` chooses between two. State columns are `f32`, `i32` or `u8`. For randomness, masks, births and deaths, write a
+ * plain step.
  *
- * @throws InputError at the first step, for names of no column, lists of another length than their columns have elements, and
- * operations that a step does not have.
+ * @throws InputError at the first step, for unknown columns, lists of another length than a column's elements, and unsupported
+ * operations.
  * @example
  * const state = { height: 'f32', speed: 'f32' } as const
  * // In defineEnvironment: state: () => state, and in what `make` returns:
@@ -67,7 +67,7 @@ export function columnStep<const D extends StateDeclaration>(
       bound.set(lanes, each)
     }
     const { columns, run } = each
-    // Where these lie changes from step to step; the state stays where it is.
+    // These columns move from step to step; the state does not.
     for (let c = 0; c < LANE_COLUMNS.length; c++) columns[c] = lanes[LANE_COLUMNS[c]!] as LoopColumn
     run(columns, from, to)
   }
@@ -82,16 +82,16 @@ type AnyStep = (columns: Omit<ColumnStepInputs<unknown>, 'state'> & { readonly s
   readonly state?: Readonly<Record<string, Operand | readonly Operand[]>>
 }
 
-/** Columns that a step may read or write beside the state. */
+/** Columns that a step may read or write besides the state. */
 const LANE_COLUMNS = ['observation', 'reward', 'terminated', 'truncated', 'action', 'step'] as const
 
 interface Bound {
   readonly run: BoundLoop
-  /** `LANE_COLUMNS`, then the state's. */
+  /** `LANE_COLUMNS`, then the state's columns. */
   readonly columns: LoopColumn[]
 }
 
-/** Calls the function with the columns' expressions, and binds what it gives to the lanes' kernels. */
+/** Calls the function with the columns' expressions, and binds its results to the lanes' kernels. */
 function bind(declaration: StateDeclaration, lanes: AnyLanes, step: AnyStep): Bound {
   const { state, actionMask, died, kernels } = lanes
   if (actionMask.length > 0 || died.length > 0) {
@@ -129,7 +129,7 @@ function bind(declaration: StateDeclaration, lanes: AnyLanes, step: AnyStep): Bo
   return { run: bindColumnLoop(kernels, { program, loads, stores, numColumns: columns.length }), columns }
 }
 
-/** Where each element of a lane is, by the name of its expression: `state.position[0]`. */
+/** The position of each element of a lane, by the name of its expression: `state.position[0]`. */
 function elementsOf(
   names: readonly string[],
   columns: readonly LoopColumn[],
@@ -146,7 +146,7 @@ function elementsOf(
   return elements
 }
 
-/** What a step gives, as a list for each column. */
+/** The results of a step, as a list for each column. */
 function listResults(results: ReturnType<AnyStep>, declaration: StateDeclaration): [string, readonly Operand[]][] {
   if (typeof results !== 'object' || results === null) {
     throw new InputError('columnStep', show(results), 'an object with observation and reward')
@@ -176,7 +176,7 @@ function typeOf(name: string, column: Column): LoopType {
   throw new InputError(`columnStep, ${name}`, show(column.constructor.name), 'a column of type f32, i32 or u8')
 }
 
-/** The state's expressions; a name of no column is an error. */
+/** The state's expressions; reading an unknown name throws. */
 function named(state: Several): Several {
   return new Proxy(state, {
     get(_, name) {
@@ -190,7 +190,7 @@ function named(state: Several): Several {
 
 const LEFT_OUT = ['exp', 'log', 'tanh', 'sigmoid', 'sequenceSum']
 
-/** The same by operations that a loop over columns has. */
+/** Rewrites an expression with the operations of a column loop. */
 function simplify(node: Expression, known: Map<Expression, Expression>): Expression {
   const found = known.get(node)
   if (found !== undefined) return found
@@ -206,12 +206,12 @@ function simplify(node: Expression, known: Map<Expression, Expression>): Express
   return simple
 }
 
-/** To be added and taken away again: what is left of a number below 2^22 is rounded to a whole one. */
+/** Adding and subtracting it rounds a number below 2^22 to a whole one. */
 const ROUNDER = 1.5 * 2 ** 23
 
 /**
- * Sine or cosine by quarter turns: x = q · ½π + r with |r| ≤ ¼π, the multiple of ½π taken away in three parts (Cody and
- * Waite), polynomials in r (Cephes `sinf`, `cosf`), and q says which of them, with which sign.
+ * Sine or cosine by quarter turns: x = q · ½π + r with |r| ≤ ¼π. The multiple of ½π is subtracted in three parts (Cody and Waite), r goes
+ * into polynomials (Cephes `sinf`, `cosf`), and q selects the polynomial and the sign.
  */
 function waveOf(x: Expression, operation: 'sin' | 'cos'): Expression {
   const q = x

@@ -1,8 +1,7 @@
 /**
- * The contract of environments. An environment is dynamics over columns: its state is columns that it declares, and its
- * two functions, `reset` and `step`, are loops over lanes that read and write columns of the `Lanes` they are handed.
- * They keep nothing else, so a definition can be made again in another thread, and a checkpoint of the columns is a
- * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
+ * The contract of environments. An environment is dynamics over columns: it declares state columns, and its functions `reset` and `step`
+ * loop over lanes and read and write the columns in `Lanes`. They keep no other state, so a definition can be created again in another
+ * thread, and a checkpoint of the columns contains the environment. The systems handle episode numbers, time limits, returns and resets.
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
 import { checkCount, checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
@@ -21,10 +20,10 @@ import {
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Picture } from './picture.ts'
 
-/** State columns by name: a column type, or a type and its width a lane. */
+/** State columns by name: a column type, or a type and its width per lane. */
 export type StateDeclaration = Readonly<Record<string, ColumnType | readonly [ColumnType, number]>>
 
-/** The typed arrays of a state declaration, one row a lane. */
+/** The typed arrays of a state declaration, one row per lane. */
 export type State<D extends StateDeclaration> = {
   readonly [K in keyof D]: D[K] extends readonly [infer T extends ColumnType, number]
     ? ColumnArrays[T]
@@ -33,40 +32,39 @@ export type State<D extends StateDeclaration> = {
       : never
 }
 
-/** The columns that an environment works on; row n of each is lane n of its cohort. */
+/** The columns of an environment's calls; row n of each is lane n of its cohort. */
 export interface Lanes<S = unknown> {
   /** The environment's own columns. */
   readonly state: S
-  /** Write what each lane sees from now on: observation width elements a row, each within the observation space. */
+  /** Write each lane's next observation: observation width elements per row, within the observation space. */
   observation: Float32Array
-  /** Write what each lane may do from now on, if the model has `actionMask`: a byte for each choice, 1 = legal. */
+  /** Write each lane's legal actions if the model has `actionMask`: a byte per choice, 1 = legal. */
   actionMask: Uint8Array
-  /** Read what each lane does: within the action space. Int32Array for choices, Float32Array for a box. */
+  /** Read each lane's action, within the action space: Int32Array for choices, Float32Array for a box. */
   action: Float32Array | Int32Array
-  /** Write the reward of the step: finite, and at most 2^50 (about 1e15) either way. */
+  /** Write the reward of the step: finite, with an absolute value of at most 2^50 (about 1e15). */
   reward: Float32Array
-  /** Write 1 where the episode reached a terminal state; 0 on entry. */
+  /** Write 1 if the episode reached a terminal state; 0 on entry. */
   terminated: Uint8Array
-  /** Write 1 where the environment itself cuts the episode off; 0 on entry. The time limit is seen to by the step system. */
+  /** Write 1 if the environment itself truncates the episode; 0 on entry. The step system handles the time limit. */
   truncated: Uint8Array
   /**
-   * Write 1 where the lane is gone for good after this step, which has to end its episode; 0 on entry. Nobody is in it for the
-   * rest of the rollout. Has elements if the model has `population`.
+   * Write 1 if the lane dies after this step, which must end its episode; 0 on entry. Its row is empty for the rest of the rollout. Has
+   * elements if the model has `population`.
    */
   readonly died: Uint8Array
   /**
-   * Write how many are born of the lane in this step; 0 on entry. They are there from the next rollout on, as far as there is
-   * room, each with a copy of the lane's state when it was over, which `reset` finds in their episode 0. Has elements if the
-   * model has `population`.
+   * Write the number of births from the lane in this step; 0 on entry. Newborns join in the next rollout if there is room, with a copy of
+   * the lane's final state, which `reset` finds in their episode 0. Has elements if the model has `population`.
    */
   readonly births: Uint8Array
   /**
-   * Call in `step` for a lane whose answer comes later, when `arrival` settles (it must not fail): its row is nobody's, it goes on seeing what it
-   * saw, and other lanes go on. `step` is asked again in the next tick, with the same action. For lanes of one thread and of no game, whose
-   * policy remembers nothing; others are an InputError.
+   * Call in `step` for a lane whose answer comes later, when `arrival` settles (it must not reject). The lane's row is invalid, its
+   * observation stays, and other lanes continue. `step` is called again in the next tick with the same action. Throws InputError if
+   * several threads share the lanes, for games, and for policies with memory.
    */
   readonly answersLater: (n: number, arrival: Promise<void>) => void
-  /** Read how many lanes there were when the rollout began: in the whole cohort, whichever thread asks. */
+  /** Read the number of lanes at the start of the rollout, in the whole cohort. */
   present: number
   /** Read the lane's number in the whole run, to key random numbers. */
   readonly lane: Uint32Array
@@ -83,19 +81,16 @@ export interface Lanes<S = unknown> {
 /** The longest episode: steps are counted in i32. */
 export const STEPS_MAX = 2 ** 31 - 1
 
-/**
- * The largest reward, either way. Losses square returns in f32: a return of ten thousand such rewards has a square that f32
- * still holds, and what is beyond is no reward but a mistake.
- */
+/** The largest absolute reward. Losses square returns in f32, which still holds the square of ten thousand such rewards. */
 export const REWARD_MAX = 2 ** 50
 
-/** What an environment's functions have to be. */
+/** What an environment's functions must satisfy. */
 export const DONE = 'one that is done when it returns: lanes do not wait for their environment'
 
 /**
- * What is wrong with what `reset` or `step` returned; null where nothing is. They are typed as returning nothing, but any function passes
- * for one. What one returns by the way, as the number or the column that it wrote last, does no harm; a list, or an object with an
- * observation or a reward, is meant to be taken.
+ * Returns what is wrong with the result of `reset` or `step`; null if nothing is. TypeScript accepts any function in place of one that
+ * returns nothing. An incidental result, such as the last written number or column, is harmless; a list, or an object with an observation
+ * or reward, is a mistake.
  */
 export function refusedReturn(
   name: 'reset' | 'step',
@@ -111,32 +106,32 @@ export function refusedReturn(
   return { got, expected: 'nothing: it writes into the columns that it is given' }
 }
 
-/** What the maker of an environment returns. */
+/** The result of an environment's `make`. */
 export interface EnvironmentModel<S> {
   readonly observationSpace: Space
   readonly actionSpace: Space
-  /** True if `reset` and `step` say which choices are legal; needs choices. Default: every choice is legal. */
+  /** Whether `reset` and `step` write the legal choices; requires discrete actions. Default: every choice is legal. */
   readonly actionMask?: boolean
   /**
-   * Agents that act on one another, like the players of a game: lane `g * numAgents + i` is agent i of game g. `reset` and `step`
-   * have all lanes of a game at once, and their episodes begin and end together. Default 1.
+   * Number of agents that interact, like the players of a game: lane `g * numAgents + i` is agent i of game g. `reset` and `step` get all
+   * lanes of a game together, and their episodes begin and end together. Default 1.
    */
   readonly numAgents?: number
-  /** True if `step` says who is born and who dies (`births`, `died`). Default: the lanes stay as they are. */
+  /** Whether `step` writes `births` and `died`. Default: the lanes stay. */
   readonly population?: boolean
-  /** True if its lanes have objects beside their columns, as those of `fromObjects`: a step may allocate for each lane. Default false. */
+  /** Whether its lanes have heap objects, as in `fromObjects`, so that a step may allocate for each lane. Default false. */
   readonly allocates?: boolean
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
-  /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
+  /** Mean return of 100 episodes at which it counts as solved; null if there is none. */
   readonly returnThreshold: number | null
-  /** Begins an episode in each of the lanes rows[0 … count): writes their state and observation. Done when it returns. */
+  /** Begins an episode in each of the lanes rows[0 … count): writes their state and observation. Must be done when it returns. */
   reset(lanes: Lanes<S>, rows: Uint32Array, count: number): void
-  /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. Done when it returns. */
+  /** Makes a step in lanes `from` to `to`: writes their state, observation, reward and flags. Must be done when it returns. */
   step(lanes: Lanes<S>, from: number, to: number): void
-  /** What a person sees of lane n; of a game the whole of it. Default: where observations are a grid, `gridPicture` of them. */
+  /** Draws lane n, or its whole game. Default: `gridPicture` of grid observations. */
   draw?(state: S, n: number): Picture
-  /** Ends what it runs for these columns beside them, like processes, when their world is closed. A later step begins it again. */
+  /** Releases resources such as processes that belong to these columns, when their world is closed. A later step acquires them again. */
   close?(state: S): void
 }
 
@@ -149,14 +144,14 @@ export interface TunedPart {
   readonly parameters: TunedSettings
 }
 
-/** Settings with which an environment is known to be learned by one policy and one algorithm. */
+/** Settings with which a policy and an algorithm are known to learn an environment. */
 export interface EnvironmentPreset {
-  /** The environment's own settings with which it was learned, where they differ from their defaults. */
+  /** The environment's settings that differ from their defaults. */
   readonly environment?: TunedSettings
   readonly run: TunedSettings
   readonly algorithm: TunedPart
   readonly policy: TunedPart
-  /** Of so many seeds those that reached this mean return over fresh episodes, where not all did: a run says so at its end. */
+  /** How many of the seeds reached this mean return over fresh episodes, if not all did; a run reports it at its end. */
   readonly reached?: { readonly episodeReturn: number; readonly reached: number; readonly seeds: number }
 }
 
@@ -165,30 +160,30 @@ export function withSettings(id: string, parameters: Record<string, SettingValue
   return { id, parameters }
 }
 
-/** An environment with its parameters: what `createWorld` takes. */
+/** An environment with its settings, as `createWorld` takes it. */
 export interface EnvironmentDefinition
   extends DefinitionRecord,
-    // biome-ignore lint/suspicious/noExplicitAny: each definition has state columns of its own, which only it reads.
+    // biome-ignore lint/suspicious/noExplicitAny: only the environment itself knows the types of its state columns.
     EnvironmentModel<any> {
-  /** The state columns that the environment's functions are handed. */
+  /** Its state columns. */
   readonly state: StateDeclaration
-  /** What is known to work for it, the usual policy and algorithm first. */
+  /** Tested presets; the first has the usual policy and algorithm. */
   readonly presets: readonly EnvironmentPreset[]
 }
 
-/** Makes an environment from its parameters, like `cartPole`; `id` and `settings` say which. */
+/** Creates an environment from its settings, like `cartPole`. `id` and `settings` describe it. */
 export interface EnvironmentFactory<S extends Settings = Settings, I extends string = string>
   extends Factory<S, EnvironmentDefinition> {
   readonly id: I
-  /** What is known to work for it, the usual policy and algorithm first; a run takes it where the user says nothing. */
+  /** Tested presets; the first has the usual policy and algorithm, which a run uses by default. */
   readonly presets: readonly EnvironmentPreset[]
 }
 
 /**
- * Defines an environment. With `module: import.meta.url`, exported under any name, it can be made again by its id in
- * another thread or when a run is resumed.
+ * Defines an environment. With `module: import.meta.url` and an export under any name, other threads and resumed runs can create it by
+ * its id.
  *
- * @throws InputError where spaces or limits are wrong, when the environment is made.
+ * @throws InputError on creation, for wrong spaces or limits.
  * @example
  * export const coin = defineEnvironment({
  *   id: 'Coin-v0',
@@ -215,9 +210,9 @@ export function defineEnvironment<
   id: I
   module?: string
   settings: S
-  /** What is known to work for it, the usual policy and algorithm first. Default: nothing is. */
+  /** Tested presets; the first has the usual policy and algorithm. Default: none. */
   presets?: readonly EnvironmentPreset[]
-  /** The state columns, one row a lane. */
+  /** The state columns, one row per lane. */
   state(parameters: SettingValues<S>): D
   make(parameters: SettingValues<S>): EnvironmentModel<State<D>>
 }): EnvironmentFactory<S, I> {
@@ -263,7 +258,7 @@ function madeBy<M>(id: string, make: () => M): M {
   }
 }
 
-/** @throws InputError for a space that is not as `box`, `discrete` or `multiDiscrete` make it. */
+/** @throws InputError for a space that `box`, `discrete` or `multiDiscrete` did not create. */
 function checkSpace(subject: string, space: Space): void {
   if (space.kind === 'box') box(space)
   else if (space.kind === 'discrete') discrete(space.n)
@@ -271,7 +266,7 @@ function checkSpace(subject: string, space: Space): void {
   else throw new InputError(subject, show(space), 'a space of box, discrete or multiDiscrete')
 }
 
-/** @throws InputError for a column whose type or width is none. */
+/** @throws InputError for a column with an invalid type or width. */
 function checkState(id: string, state: StateDeclaration): void {
   if (typeof state !== 'object' || state === null || Array.isArray(state)) {
     throw new InputError(`${id} state`, show(state), "columns by name, like { cell: 'i32' }")
@@ -284,7 +279,7 @@ function checkState(id: string, state: StateDeclaration): void {
   }
 }
 
-/** @throws InputError where what `make` returned lacks a space, `reset` or `step`, or has something else in their place. */
+/** @throws InputError if the result of `make` has a missing or invalid space, `reset` or `step`. */
 function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   if (typeof model !== 'object' || model === null) throw new InputError(`${id} make`, show(model), 'an environment')
   for (const name of ['observationSpace', 'actionSpace'] as const) {
@@ -306,7 +301,7 @@ function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   }
 }
 
-/** Elements a lane of an environment's action mask: one for each choice, or none where it has no mask. */
+/** Elements per lane of an environment's action mask: one per choice, or 0 without a mask. */
 export function actionMaskWidth({ actionMask, actionSpace }: EnvironmentDefinition): number {
   return actionMask ? choiceSizes(actionSpace).reduce((sum, size) => sum + size, 0) : 0
 }
@@ -321,7 +316,7 @@ export function declaredPlan(declaration: StateDeclaration, rows: number): Recor
   )
 }
 
-/** The columns of an environment's state; checkpoints keep them. */
+/** The columns of an environment's state, which checkpoints contain. */
 export function statePlan(environment: EnvironmentDefinition, numLanes: number): Plan {
   const plan = declaredPlan(environment.state, numLanes)
   return Object.fromEntries(Object.entries(plan).map(([name, spec]) => [name, saved(spec)]))

@@ -2,14 +2,14 @@
 import { checkGiven, InputError } from '../base/errors.ts'
 import { type Picture, pictureColors } from './picture.ts'
 
-/** The palette has 16 colors: 4 bits a pixel. */
+/** The palette has 16 colors: 4 bits per pixel. */
 const BITS = 4
 const CODES_MAX = 4096
 
 /**
- * The file of pictures that follow one another, over and over, each `delayMs` milliseconds (in steps of 10). A field is
- * `fieldPixels` pixels wide and high; by default at most 16, and so many that the picture is about 480.
- * @throws InputError where there is no picture, or they differ in size.
+ * Encodes pictures as an animated GIF that repeats forever, with `delayMs` milliseconds per picture (in steps of 10). A field has
+ * `fieldPixels` pixels per side; default: at most 16, chosen for a picture of about 480 pixels.
+ * @throws InputError for an empty list, and for pictures of different sizes.
  */
 export function encodeGif(
   pictures: readonly Picture[],
@@ -35,7 +35,7 @@ export function encodeGif(
   for (const color of pictureColors) bytes.push(...color)
   bytes.push(0x21, 0xff, 11)
   text('NETSCAPE2.0')
-  bytes.push(3, 1, 0, 0, 0) // Over and over.
+  bytes.push(3, 1, 0, 0, 0) // Repeat forever.
   for (const { fields } of pictures) {
     bytes.push(0x21, 0xf9, 4, 0)
     word(Math.round(delayMs / 10))
@@ -59,21 +59,21 @@ export function encodeGif(
   return Uint8Array.from(bytes)
 }
 
-/** The pixels in codes of growing width, packed from the lowest bit on. */
+/** Encodes the pixels in codes of growing width, packed from the lowest bit. */
 function compress(pixels: Uint8Array): number[] {
   const clear = 1 << BITS
   const packed: number[] = []
   let held = 0
   let numHeld = 0
   let width = BITS + 1
-  /** The code of a known code followed by a pixel, at `code * 16 + pixel`; 0 where there is none. */
+  /** The code of a known code followed by a pixel, at `code * 16 + pixel`; 0 if there is none. */
   const longer = new Uint16Array(CODES_MAX << BITS)
   let next = clear + 2
   const put = (code: number) => {
     held |= code << numHeld
     numHeld += width
     for (; numHeld >= 8; numHeld -= 8, held >>= 8) packed.push(held & 255)
-    if (next === 1 << width && next < CODES_MAX) width++ // Who reads knows the codes up to the one before.
+    if (next === 1 << width && next < CODES_MAX) width++ // A decoder is one code behind.
   }
   put(clear)
   let code = pixels[0]!

@@ -1,11 +1,11 @@
 /**
- * Pictures of what a lane sees, where that is a grid: a box of rows × columns × channels. A field is drawn in the color of its first
- * channel that is not 0. A channel that is 1 on every field tells of no field, like whose turn it is, and is not drawn.
+ * Pictures of grid observations: a box of rows × columns × channels. A field has the color of its first nonzero channel. A channel that
+ * is 1 on every field, such as whose turn it is, describes no field and is not drawn.
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import type { BoxSpace, Space } from '../base/space.ts'
 
-/** Red, green and blue, from 0 to 255: of the ground, and of the channels. */
+/** Red, green and blue, from 0 to 255: the background, then the channels. */
 export const pictureColors: readonly (readonly [number, number, number])[] = [
   [24, 26, 32],
   [86, 180, 233],
@@ -29,14 +29,11 @@ export const pictureColors: readonly (readonly [number, number, number])[] = [
 export interface Picture {
   readonly rows: number
   readonly columns: number
-  /** Of each field, row by row from the top, the place of its color in `pictureColors`. */
+  /** Color of each field, row by row from the top, as an index of `pictureColors`. */
   readonly fields: Uint8Array
 }
 
-/**
- * The picture of one observation.
- * @throws InputError where observations are no grid of at most 15 channels.
- */
+/** The picture of one observation. @throws InputError if observations are not a grid of at most 15 channels. */
 export function gridPicture(space: Space, observation: Float32Array): Picture {
   checkGiven('space of gridPicture', space, ['kind'])
   checkGiven('observation of gridPicture', observation, 'a list')

@@ -1,4 +1,4 @@
-/** Environments by id: those that come with Colonnade (`colonnade` itself names some, the suite the rest), and those that a program registers. */
+/** Environments by id: built-in ones (`colonnade` exports some, the suite the rest) and registered ones. */
 import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { readSettingTexts } from '../base/settings.ts'
 import { cartPole } from './classic/cart-pole.ts'
@@ -12,23 +12,23 @@ import * as suite from './suite.ts'
 
 const first = { cartPole, pendulum, breakout, cartPolePosition, recall, ticTacToe }
 
-/** The ids of the built-in environments. */
+/** The id of a built-in environment. */
 export type EnvironmentId = ((typeof first)[keyof typeof first] | (typeof suite)[keyof typeof suite])['id']
 
-/** Every built-in environment's factory: those of the first hour, then the suite by id, since a bundle changes the order of its exports. */
+/** Every built-in environment's factory: those of `colonnade` first, then the suite by id, since a bundle changes the order of its exports. */
 export const environments = [
   ...Object.values(first),
   ...Object.values(suite).sort((a, b) => (a.id < b.id ? -1 : 1)),
 ] as unknown as readonly EnvironmentFactory[]
 
-/** Environments of one's own, by id. */
+/** Registered environments, by id. */
 const registered = new Map<string, EnvironmentFactory>()
 
 /**
- * Lets an environment of one's own be found by its id in this process, as the built-in ones are. For threads and resumed runs it has to be
- * made with `module: import.meta.url` all the same.
+ * Registers a custom environment, so that it is found by its id in this process. Other threads and resumed runs still require its
+ * `module: import.meta.url`.
  *
- * @throws InputError for what is no factory of environments, and for an id that another environment has.
+ * @throws InputError for a value that is not an environment factory, and for an id that another environment has.
  */
 export function registerEnvironment(factory: EnvironmentFactory): void {
   const isFactory = typeof factory === 'function' && typeof factory.id === 'string' && Array.isArray(factory.presets)
@@ -40,17 +40,17 @@ export function registerEnvironment(factory: EnvironmentFactory): void {
   if (known === undefined) registered.set(factory.id, factory)
 }
 
-/** The ids of the environments that are found by them: the built-in ones, then those that were registered. */
+/** The ids of the built-in environments, then of the registered ones. */
 export function listEnvironments(): readonly string[] {
   return [...environments.map(({ id }) => id), ...registered.keys()]
 }
 
-/** Which environment: its id, with its settings as values; or as a text, like `CartPole-v1 maxEpisodeSteps=200`. */
+/** An environment's id and settings, as an object or as text like `CartPole-v1 maxEpisodeSteps=200`. */
 export type EnvironmentSpec = string | { readonly id: string; readonly parameters?: Readonly<Record<string, unknown>> }
 
 /**
- * Makes an environment from what says which.
- * @throws InputError for an id that none has, and for settings that are wrong.
+ * Creates an environment from its specification.
+ * @throws InputError for an unknown id and for wrong settings.
  * @example createEnvironment('CartPole-v1 maxEpisodeSteps=200')
  */
 export function createEnvironment(spec: EnvironmentSpec): EnvironmentDefinition {
@@ -64,8 +64,8 @@ export function createEnvironment(spec: EnvironmentSpec): EnvironmentDefinition 
 }
 
 /**
- * The factory of an environment: of a built-in one, or of one that was registered. `otherwise` is what the caller would take besides.
- * @throws InputError that names the nearest id.
+ * Returns the factory of a built-in or registered environment. `otherwise` describes, for the error, what the caller accepts besides.
+ * @throws InputError with the nearest id.
  */
 export function environmentFactory(id: string, otherwise?: string): EnvironmentFactory {
   const factory = registered.get(id) ?? environments.find((candidate) => candidate.id === id)

@@ -1,7 +1,4 @@
-/**
- * The environments of `colonnade/environments`, a line each: whoever adds one writes its file, and its line here. The registry
- * takes them from here; those of the first hour are in `colonnade` itself.
- */
+/** The environments of `colonnade/environments`, a line each. A new environment needs its file and a line here; the registry reads this list. */
 export { acrobot } from './classic/acrobot.ts'
 export { mountainCar } from './classic/mountain-car.ts'
 export { mountainCarContinuous } from './classic/mountain-car-continuous.ts'

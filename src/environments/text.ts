@@ -1,7 +1,7 @@
 /**
- * The contract of text environments. The model's turn is an answer in words; the environment replies with a reward, with
- * further messages, or with both. It deals in text only: what becomes tokens, and when, is the conversation's work, so that
- * ids are stored as sent and as sampled and no text is tokenized twice.
+ * The contract of text environments. A turn of the model is an answer in words; the environment replies with a reward, further messages,
+ * or both. It uses only text. The conversation handles tokens, so that ids are stored as sent and as sampled and no text is tokenized
+ * twice.
  */
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
 import { checkCount, InputError, show } from '../base/errors.ts'
@@ -10,13 +10,13 @@ import type { Settings, SettingValues } from '../base/settings.ts'
 /** One message of a conversation. Roles are those of the model's chat template: system, user, assistant, tool. */
 export interface Message {
   readonly role: string
-  /** Null where the assistant only calls tools. */
+  /** Null if the assistant only calls tools. */
   readonly content: string | null
-  /** Whatever else the chat template reads: `tool_calls`, `tool_call_id`, `name`, `reasoning_content` … */
+  /** Other fields that the chat template reads: `tool_calls`, `tool_call_id`, `name`, `reasoning_content` … */
   readonly [field: string]: unknown
 }
 
-/** True for a message: a role, and a content that is text, or null where there are `tool_calls`. */
+/** Whether a value is a message: it has a role, and a content that is a string, or null with `tool_calls`. */
 export function isMessage(message: unknown): message is Message {
   const { role, content, tool_calls: calls } = (message ?? {}) as Record<string, unknown>
   if (typeof role !== 'string' || role === '') return false
@@ -24,88 +24,87 @@ export function isMessage(message: unknown): message is Message {
 }
 
 /**
- * How one turn of the model is drawn, and what ends it; what is not given is as the cohort has it. Of a turn that is drawn from
- * another distribution than the cohort's nothing is learned: its tokens have a loss mask of 0, and `untrainedTokens` counts them.
+ * Sampling and stop strings of one turn of the model; omitted values are the cohort's. A turn sampled from another distribution than the
+ * cohort's is not trained on: its tokens have a loss mask of 0, and `untrainedTokens` counts them.
  */
 export interface TurnSampling {
-  /** What logits are divided by: above 0. */
+  /** Divisor of the logits, above 0. */
   readonly temperature?: number
-  /** The most probable tokens that are left; 0: all. */
+  /** Keeps this many most probable tokens; 0: all. */
   readonly topK?: number
-  /** The fewest most probable tokens that have this probability together are left: above 0 and at most 1. */
+  /** Keeps the fewest most probable tokens with at least this total probability: above 0 and at most 1. */
   readonly topP?: number
-  /** Tokens of at least this part of the most probable one's probability are left: 0 to 1. */
+  /** Keeps tokens with at least this fraction of the highest probability: 0 to 1. */
   readonly minP?: number
-  /** Texts that end the turn, beside its end tokens. They change nothing about what is learned. */
+  /** Strings that end the turn, in addition to its end tokens. They do not affect training. */
   readonly stopStrings?: readonly string[]
 }
 
-/** What a conversation begins with, and whatever the environment or a reward wants to know of it. */
+/** The start of a conversation, with data for the environment and rewards. */
 export interface Example {
   /** Plain text, which the model continues, or messages for the model's chat template. */
   readonly prompt: string | readonly Message[]
-  /** The right answer, where there is one: what supervised fine-tuning learns. */
+  /** The right answer, if there is one; supervised fine-tuning learns it. */
   readonly answer?: string
   /**
-   * What supervised fine-tuning learns in place of `answer` where it takes several turns: what follows the prompt, turns of the
-   * assistant and between them what is replied. It ends with the assistant.
+   * Learned by supervised fine-tuning in place of `answer` if the example has several turns: the messages after the prompt, turns of the
+   * assistant with replies between them. It ends with the assistant.
    */
   readonly demonstration?: readonly Message[]
-  /** Functions that the model may call, as JSON schemas, for the chat template to tell it of. */
+  /** Functions that the model may call, as JSON schemas for the chat template. */
   readonly tools?: readonly object[]
-  /** Tokens of a turn, at most, in this conversation; what the cohort says where it is not given. */
+  /** Maximum tokens per turn in this conversation; default: the cohort's. */
   readonly maxTokens?: number
-  /** How the first turn is drawn, where that is not as the cohort has it. */
+  /** Sampling of the first turn; default: the cohort's. */
   readonly sampling?: TurnSampling
   readonly [column: string]: unknown
 }
 
-/** Why a turn of the model ended: it said so; its budget, or the context, had no room left; somebody broke it off. */
+/** Why a turn of the model ended: the model ended it; its budget or the context was used up; or it was aborted. */
 export const stopReasons = ['stop', 'length', 'context', 'aborted'] as const
 export type StopReason = (typeof stopReasons)[number]
 
-/** A turn of the model that is over. */
+/** A finished turn of the model. */
 export interface Turn {
   readonly example: Example
-  /** Which of the environment's examples it is. */
+  /** Index of the environment's example. */
   readonly exampleIndex: number
-  /** What the model said in words: without the token that ended it, or any other special token that it chose. */
+  /** The model's text, without its end token and other special tokens. */
   readonly completion: string
-  /** The same with special tokens spelled out, as those are by which some models call tools; without the token that ended it. */
+  /** The model's text with special tokens, which some models use for tool calls; without the end token. */
   readonly raw: string
-  /** The turn's number, from 0. */
+  /** Number of the turn, from 0. */
   readonly turn: number
   readonly stopReason: StopReason
-  /** All that was said before this turn; the example's prompt as one user message where it is plain text. */
+  /** All messages before this turn; a plain-text prompt is one user message. */
   readonly messages: readonly Message[]
   /**
-   * This turn as it was sampled, or, by its number, one before it. It can be asked until the reply is given; turns that no cohort
-   * has made lack it.
-   * @throws InputError for a turn that the conversation has not had.
+   * Returns this turn, or an earlier one by number, as sampled. Available until the reply is given, and only in a cohort's turns.
+   * @throws InputError for a turn that the conversation does not have.
    */
   readonly past?: (turn?: number) => PastTurn
 }
 
-/** A turn as it was sampled: ids with the token that ended it, and of each its log-probability in nats and the weights' version. */
+/** A turn as sampled: ids with the end token, and per id the log-probability in nats and the weights' version. */
 export interface PastTurn extends Pick<Turn, 'completion' | 'raw' | 'stopReason'> {
   readonly ids: readonly number[]
-  /** Of the distribution that it was drawn from; NaN where nobody knows. */
+  /** Under the sampled distribution; NaN if unknown. */
   readonly logprobs: readonly number[]
-  /** −1 where nobody knows. */
+  /** −1 if unknown. */
   readonly versions: readonly number[]
 }
 
 /**
- * What the reward of a conversation, or of an episode, is of the rewards of its turns: that of the last turn, which is then one of
- * the whole so far; their sum; or their mean.
+ * How the rewards of turns reduce to that of a conversation or episode: `last`, the last turn's, which then covers everything so far;
+ * `sum`; or `mean`.
  */
 export const rewardReductions = ['last', 'sum', 'mean'] as const
-/** One of them. */
+/** A reduction of turn rewards: one of `rewardReductions`. */
 export type RewardReduction = (typeof rewardReductions)[number]
 
 /**
- * What turns' rewards come to; NaN stands for one that cannot be told. Null where it cannot be told: of no turn, of a last one that
- * is unknown, of any that is unknown in a sum or mean, and where that is no finite number.
+ * Reduces the rewards of turns; NaN is an unknown reward. Returns null if the result is unknown: without turns, if the last reward is
+ * unknown (`last`), if any is (`sum`, `mean`), or if the result is not finite.
  */
 export function reduceTurnRewards(turnReward: ArrayLike<number>, reduction: RewardReduction): number | null {
   const { length } = turnReward
@@ -116,78 +115,72 @@ export function reduceTurnRewards(turnReward: ArrayLike<number>, reduction: Rewa
   return Number.isFinite(reward) ? reward : null
 }
 
-/** What the environment says to a turn. */
+/** The environment's reply to a turn. */
 export interface Reply {
-  /**
-   * The reward of the turn, or of the conversation so far, as the cohort's `rewardReduction` takes them; null where it cannot be
-   * told, and never a number made up instead.
-   */
+  /** The reward of the turn, or of the conversation so far, depending on the cohort's `rewardReduction`; null if unknown. Never invent a value. */
   readonly reward: number | null
-  /** What the reward is made of, by name. */
+  /** Components of the reward, by name. */
   readonly components?: Readonly<Record<string, number | null>>
-  /** Why the reward cannot be told. */
+  /** Why the reward is unknown. */
   readonly error?: string
-  /** What is said to the model, which then has another turn; without it the conversation is over. */
+  /** Messages to the model, which then has another turn; without them the conversation is over. */
   readonly messages?: readonly Message[]
-  /** Without messages, where `answersAgain`: the model answers once more what it has just answered. Each answer is a row of its own. */
+  /** Without messages, and with `answersAgain`: the model answers the last prompt again. Each answer is a segment of its own. */
   readonly again?: boolean
-  /** Of several answers the turn that the messages follow; default the last one. */
+  /** The turn that the messages follow, if there were several answers; default: the last one. */
   readonly stands?: number
-  /** Tokens of the next turn, at most; default what the example or the cohort says. */
+  /** Maximum tokens of the next turn; default: the example's or the cohort's. */
   readonly maxTokens?: number
-  /** How the next turn is drawn, where that is not as the cohort has it; that of the turn before does not last. */
+  /** Sampling of the next turn only; default: the cohort's. */
   readonly sampling?: TurnSampling
 }
 
-/** What the maker of a text environment returns. */
+/** The result of a text environment's `make`. */
 export interface TextEnvironmentModel {
-  /** Examples are numbered from 0. */
+  /** Number of examples, which are numbered from 0. */
   readonly numExamples: number
-  /** The example of that number; always the same one. */
+  /** Returns the example with that number; always the same one. */
   example(index: number): Example
-  /** Replies to the model's turn; a promise where it has to ask others. */
+  /** Replies to the model's turn; returns a promise if it depends on others. */
   respond(turn: Turn, signal: AbortSignal): Reply | Promise<Reply>
   /**
-   * Replies to several turns in one call, in their order, where that is cheaper, or where turns are compared; `respond` is not
-   * called then. `size` turns at most, which wait until there are so many, or until no lane can go on without a reply; or
-   * those of a whole `group`, which takes as many lanes, and conversations of one turn.
+   * Replies to several turns in one call, in order, if that is cheaper or compares turns; `respond` is then not called. The turns are at
+   * most `size`, and wait for as many until no lane can continue without a reply; or those of a whole `group`, which requires as many
+   * lanes and conversations of one turn.
    */
   readonly together?: {
     readonly size: number | 'group'
     respond(turns: readonly Turn[], signal: AbortSignal): readonly Reply[] | Promise<readonly Reply[]>
   }
-  /**
-   * Whether every reply comes by itself, after work that is bounded: it is given no time limit then, since most of the
-   * time it may wait for its turn, under the load of the machine. Default false.
-   */
+  /** Whether every reply arrives after bounded work, so that it needs no time limit: under load it may wait for long. Default false. */
   readonly repliesInTime?: boolean
-  /** Reads what the examples are made of, where that takes files; they are those that it gives, then. */
+  /** Reads the examples' files and returns the examples; optional. */
   open?(): Promise<Pick<TextEnvironmentModel, 'numExamples' | 'example' | 'close'>>
-  /** Gives back what the environment holds, like a connection to a server of tools; called when its world is closed. */
+  /** Releases resources such as a connection to a tool server, when its world is closed. */
   close?(): void
-  /** Whether its replies may let the model answer again: room for rows of several answers is planned then. Default false. */
+  /** Whether its replies may use `again`, so that room for segments of several answers is planned. Default false. */
   readonly answersAgain?: boolean
-  /** Turns of the model after which a conversation ends whatever the reply; default 1. */
+  /** Maximum turns of the model per conversation; default 1. */
   readonly maxTurns?: number
-  /** Tokens of a turn, at most, where the user does not say; default 64. */
+  /** Default maximum of tokens per turn; default 64. */
   readonly maxTokens?: number
-  /** Characters that prompts and answers are made of, if they are few: a model made for it need know no others. */
+  /** Characters of prompts and answers, if they are few: a model made for it needs only these. */
   readonly alphabet?: string
 }
 
-/** A text environment with its parameters. */
+/** A text environment with its settings. */
 export interface TextEnvironmentDefinition extends DefinitionRecord, TextEnvironmentModel {
   readonly kind: 'text'
   readonly maxTurns: number
   readonly maxTokens: number
 }
 
-/** Makes a text environment from its parameters. */
+/** Creates a text environment from its settings. */
 export type TextEnvironmentFactory<S extends Settings = Settings> = Factory<S, TextEnvironmentDefinition>
 
 /**
  * Defines a text environment.
- * @throws InputError where its numbers are wrong, when the environment is made.
+ * @throws InputError on creation, for wrong numbers.
  * @example
  * export const echo = defineTextEnvironment({
  *   id: 'text/echo',
@@ -204,7 +197,7 @@ export function defineTextEnvironment<S extends Settings>(options: {
   id: string
   module?: string
   settings: S
-  /** `parts` are those that were given for settings that name one, like a reward of one's own. */
+  /** `parts` are the values of settings declared with `part`, like a custom reward. */
   make(parameters: SettingValues<S>, parts: Parts): TextEnvironmentModel
 }): TextEnvironmentFactory<S> {
   return defineFactory('text environment', options, (parameters, parts) => {

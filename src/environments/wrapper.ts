@@ -1,8 +1,7 @@
 /**
- * Wrappers: what is laid around an environment, and is an environment again. A wrapper has columns of its own beside those of the
- * environment, and reset and step functions that call the environment's over lanes in which some columns are its own: where the
- * environment shall write, or what it shall read. So it can be made again from its record, like the environment itself, and the
- * record of the whole is the environment's with those of its wrappers.
+ * Wrappers: an environment around another environment. A wrapper has its own columns, and its reset and step functions call the inner
+ * environment's with some lane columns replaced by its own. It can be created again from its record; the record of a wrapped environment
+ * is the environment's with those of its wrappers.
  */
 import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
@@ -10,41 +9,41 @@ import type { Settings, SettingValues } from '../base/settings.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
 import type { Picture } from './picture.ts'
 
-/** The lanes of a wrapper, as `reset` and `step` have them; row n of each column is lane n. */
+/** The lanes of a wrapper in `reset` and `step`; row n of each column is lane n. */
 export interface WrapperLanes<S = unknown> {
   /** The wrapper's own columns. */
   readonly own: S
-  /** The lanes as the world has them: what is written there is seen by the policy. */
+  /** The world's lanes: the policy sees what is written there. */
   readonly outer: Lanes
-  /** The lanes as the environment inside is handed them: the same columns, until others are put in their place for a call. */
+  /** The lanes for the inner environment: the same columns, until the wrapper replaces some for a call. */
   readonly inner: { -readonly [name in keyof Lanes]: Lanes[name] }
 }
 
-/** What the maker of a wrapper returns: what is not as in the environment inside. */
+/** The result of a wrapper's `make`: the differences from the inner environment. */
 export interface WrapperModel<S = unknown>
   extends Partial<
     Pick<EnvironmentModel<unknown>, 'observationSpace' | 'actionSpace' | 'maxEpisodeSteps' | 'returnThreshold'>
   > {
-  /** Begins an episode in each of the lanes rows[0 … count), by the environment's own `reset`. Default: that alone. */
+  /** Begins an episode in each of the lanes rows[0 … count), by the inner `reset`. Default: the inner `reset`. */
   reset?(lanes: WrapperLanes<S>, rows: Uint32Array, count: number): void
-  /** Moves the lanes `from` to `to` on by one step, by the environment's own `step`. Default: that alone. */
+  /** Makes a step in lanes `from` to `to`, by the inner `step`. Default: the inner `step`. */
   step?(lanes: WrapperLanes<S>, from: number, to: number): void
-  /** What a person sees of lane n, from the wrapper's own columns. Default: what the environment draws. */
+  /** Draws lane n from the wrapper's own columns. Default: the inner environment's picture. */
   draw?(own: S, n: number): Picture
 }
 
-/** A wrapper with its settings: what `wrap` takes. */
+/** A wrapper with its settings, as `wrap` takes it. */
 export interface WrapperDefinition extends DefinitionRecord {
-  /** The environment with the wrapper around it. */
+  /** Wraps an environment. */
   around(environment: EnvironmentDefinition): EnvironmentDefinition
 }
 
-/** Makes a wrapper from its settings, like `frameStack`; `id` and `settings` say which. */
+/** Creates a wrapper from its settings, like `frameStack`. `id` and `settings` describe it. */
 export type WrapperFactory<S extends Settings = Settings> = Factory<S, WrapperDefinition>
 
 /**
- * Defines a wrapper. With `module: import.meta.url`, exported under any name, what it is laid around can be made again in another
- * thread or when a run is resumed.
+ * Defines a wrapper. With `module: import.meta.url` and an export under any name, other threads and resumed runs can create wrapped
+ * environments.
  *
  * @example
  * export const scaledReward = defineWrapper({
@@ -61,20 +60,20 @@ export type WrapperFactory<S extends Settings = Settings> = Factory<S, WrapperDe
  */
 export function defineWrapper<
   S extends Settings,
-  // biome-ignore lint/complexity/noBannedTypes: no columns, where none are declared.
+  // biome-ignore lint/complexity/noBannedTypes: no columns by default.
   const D extends StateDeclaration = {},
 >(options: {
   id: string
   module?: string
   settings: S
-  /** Columns of its own, one row a lane. */
+  /** Its own columns, one row per lane. */
   state?(parameters: SettingValues<S>, environment: EnvironmentDefinition): D
-  /** @throws InputError for an environment that it cannot be laid around. */
+  /** @throws InputError for an environment that it cannot wrap. */
   make(parameters: SettingValues<S>, environment: EnvironmentDefinition): WrapperModel<State<D>>
 }): WrapperFactory<S> {
   return defineFactory('wrapper', options, (parameters) => ({
     around(this: WrapperDefinition, environment: EnvironmentDefinition): EnvironmentDefinition {
-      let answer: unknown // What the environment's function returned last: the world says what is wrong with it.
+      let answer: unknown // The inner function's last result, which the world checks.
       const inside: EnvironmentDefinition = {
         ...environment,
         reset(...given) {
@@ -119,8 +118,8 @@ export function defineWrapper<
 }
 
 /**
- * Lays wrappers around an environment, the first of them next to it.
- * @throws InputError for what is no wrapper, and for one that cannot be laid around what is inside it.
+ * Wraps an environment; the first wrapper is the innermost.
+ * @throws InputError for a value that is not a wrapper, and for a wrapper that does not support what is inside it.
  * @example wrap(breakout(), actionRepeat({ times: 2 }), frameStack({ frames: 4 }))
  */
 export function wrap(
@@ -133,7 +132,7 @@ export function wrap(
   }, environment)
 }
 
-/** The lanes of a wrapper for those that it is handed: one object for each, since a step allocates nothing. */
+/** Creates a wrapper's lanes once for each lanes object, so that a step allocates nothing. */
 function boundLanes<S>(ownOf: (columns: Readonly<Record<string, unknown>>) => S): (outer: Lanes) => WrapperLanes<S> {
   const bound = new WeakMap<Lanes, WrapperLanes<S>>()
   return (outer) => {

@@ -1,4 +1,4 @@
-/** The wrappers that come with Colonnade. */
+/** The built-in wrappers. */
 import { byId, InputError, show } from '../base/errors.ts'
 import { integer, number, optionalNumber } from '../base/settings.ts'
 import { type BoxSpace, box, spaceWidth } from '../base/space.ts'
@@ -7,9 +7,8 @@ import { gridPicture, isGrid } from './picture.ts'
 import { defineWrapper, type WrapperFactory } from './wrapper.ts'
 
 /**
- * Another time limit, in steps of what is inside, or none. What has a limit of its own keeps it, and is truncated there, however long
- * this one is: `actionRepeat` of what it repeats, environments whose lanes have room for so many actions (`fromObjects`), and rooms,
- * whose goal pays by it.
+ * Replaces the time limit, in steps of the inner environment, or removes it. An inner limit of its own still truncates: that of
+ * `actionRepeat`, of environments that store a limited number of actions (`fromObjects`), and of rooms, whose goal reward depends on it.
  * @example wrap(pendulum(), timeLimit({ maxEpisodeSteps: 100 }))
  */
 export const timeLimit = defineWrapper({
@@ -31,9 +30,9 @@ export const timeLimit = defineWrapper({
 })
 
 /**
- * The last observations beside one another, the newest last; at the beginning of an episode the first one so many times, as in
- * Gymnasium's FrameStackObservation with `padding_type="reset"`. Pictures (height × width × channels) are laid one behind the other, so that
- * there are frames · channels; others get a side of so many frames before their own. A grid is drawn as the newest of them shows it.
+ * Stacks the last observations, newest last. An episode starts with copies of its first observation, as in Gymnasium's
+ * FrameStackObservation with `padding_type="reset"`. Images (height × width × channels) are stacked along the channels; other shapes get
+ * a leading dimension of frames. A grid is drawn from its newest frame.
  *
  * @example wrap(breakout(), frameStack({ frames: 4 }))
  */
@@ -48,7 +47,7 @@ export const frameStack = defineWrapper({
   make({ frames }, environment) {
     const { shape, low, high } = environment.observationSpace as BoxSpace
     const width = spaceWidth(environment.observationSpace)
-    // A row is so many parts, each of so many elements, of which those of all frames lie together.
+    // A row has `parts` parts; the elements of a part from all frames are adjacent.
     const [parts, size] = shape.length === 3 ? [shape[0]! * shape[1]!, shape[2]!] : [1, width]
     const stacked = (bounds: readonly number[]) =>
       Array.from({ length: parts }, (_, p) =>
@@ -56,7 +55,7 @@ export const frameStack = defineWrapper({
       ).flat()
     const answersLater = () => refuseLater(environment, 'frameStack')
     const isDrawn = environment.draw === undefined && isGrid(environment.observationSpace)
-    /** Writes what lane n sees: its frames, part by part. */
+    /** Writes lane n's observation: its frames, part by part. */
     const write = (observation: Float32Array, own: Float32Array, n: number) => {
       let to = n * frames * width
       for (let p = 0; p < parts; p++) {
@@ -104,11 +103,11 @@ export const frameStack = defineWrapper({
 })
 
 /**
- * Does each action so many times and adds up their rewards, until the episode ends. Steps of the environment count its time limit, so the
- * limit in actions is the part of it, rounded up; the last action of an episode that is cut off is done as often as is left.
+ * Repeats each action and adds up the rewards, until the episode ends. The inner environment's steps count toward its time limit, so the
+ * limit in actions is that limit divided by `times`, rounded up; the last action before truncation is repeated as often as fits.
  *
- * @throws InputError around games of several players that die or are born, and around environments with masks of actions, which may
- * forbid the second time what they allowed the first.
+ * @throws InputError around environments with births and deaths, and around those with action masks, which may forbid the second
+ * repetition of an allowed action.
  * @example wrap(mountainCar(), actionRepeat({ times: 4 }))
  */
 export const actionRepeat = defineWrapper({
@@ -140,7 +139,7 @@ export const actionRepeat = defineWrapper({
         for (let time = 0; time < times; time++) {
           let first = from
           while (first < to) {
-            // Lanes of a game stand or go on together.
+            // Lanes of a game stop or continue together.
             let end = first
             while (end < to && terminated[end] === 0 && truncated[end] === 0 && step[end]! < limit) end += numAgents
             if (end > first) {
@@ -155,7 +154,7 @@ export const actionRepeat = defineWrapper({
         }
         for (let n = from; n < to; n++) {
           reward[n] = total[n]!
-          if (step[n]! >= limit) truncated[n] = 1 // Also where what lies around has a longer limit, or none.
+          if (step[n]! >= limit) truncated[n] = 1 // Also if an outer limit is longer, or there is none.
         }
       },
     }
@@ -163,8 +162,8 @@ export const actionRepeat = defineWrapper({
 })
 
 /**
- * Actions between `low` and `high` in place of the environment's own bounds, which they are stretched to.
- * @throws InputError around an environment whose actions are choices or without bounds, and where low is not below high.
+ * Rescales actions from `low` … `high` to the environment's own bounds.
+ * @throws InputError around an environment with discrete or unbounded actions, and if low is not below high.
  * @example wrap(pendulum(), rescaleAction({ low: -1, high: 1 }))
  */
 export const rescaleAction = defineWrapper({
@@ -199,19 +198,14 @@ export const rescaleAction = defineWrapper({
 })
 
 function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
-  throw new InputError(
-    `environment ${id}`,
-    `a promise, inside ${wrapper}`,
-    'one that is there at once',
-  )
+  throw new InputError(`environment ${id}`, `a promise, inside ${wrapper}`, 'one that is there at once')
 }
 
-/** Every wrapper's factory. */
 export const wrappers = [timeLimit, frameStack, actionRepeat, rescaleAction] as unknown as readonly WrapperFactory[]
 
 /**
- * The factory of one of them. `otherwise` is what the caller would take besides.
- * @throws InputError that names the nearest id.
+ * Returns the factory of a built-in wrapper. `otherwise` describes, for the error, what the caller accepts besides.
+ * @throws InputError with the nearest id.
  */
 export function wrapperFactory(id: string, otherwise?: string): WrapperFactory {
   return byId('wrapper', wrappers, id, otherwise)

@@ -4,6 +4,7 @@ import type { Kernels } from '../kernels/kernels.ts'
 import type { ConversationCohortOptions, ConversationDraft } from './conversations/cohort.ts'
 import type { EpisodeCohortOptions, EpisodeDraft } from './episodes/options.ts'
 
+/** Options of a cohort of either kind. */
 export type CohortOptions = EpisodeCohortOptions | ConversationCohortOptions
 
 /** A cohort of either kind before it has memory. */

@@ -27,6 +27,7 @@ import type { EpisodeDraft } from './episodes/options.ts'
 import type { CohortDraft, CohortOptions } from './housing.ts'
 import { draftCohort, kindOf } from './kinds.ts'
 
+/** Options that all cohorts of a world share. */
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number

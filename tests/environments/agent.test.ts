@@ -299,7 +299,7 @@ describe('Agents that go wrong in a world', () => {
     const told = await talkWrong(run)
     expect(told.slice(3)).toEqual(['got reply right, expected an object', 4])
     expect(told[0]).toContain('got a call before the last one has settled')
-    expect(told[1]).toContain('not a list of { role, content }')
+    expect(told[1]).toContain('expected a list of { role, content }')
     expect(told[2]).toBe('got maxTokens 0, expected a whole number ≥ 1')
   })
 })

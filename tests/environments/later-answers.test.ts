@@ -187,6 +187,6 @@ test('where lanes cannot wait it is said', async () => {
   const world = await worldOf(patientOne, 2)
   world.reserve(world.draft(), { numSteps: 8, learner: {} })
   for (let t = 0; t < 4; t++) await tick(world)
-  expect(() => restart(cohortOf(world), [0])).toThrow('0, which waits for its environment in the middle of a rollout')
+  expect(() => restart(cohortOf(world), [0])).toThrow('0, which waits for its environment within a rollout')
   world.close()
 })

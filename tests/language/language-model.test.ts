@@ -79,7 +79,10 @@ describe("a language model from Hugging Face's files", () => {
     for (const [opened, message] of [
       [undefined, 'policy mine, model of open(): got undefined, expected a model made by transformer()'],
       [{ ...own, model: { shape: {} } }, 'policy mine, model of open(): got {"shape":{}}'],
-      [{ ...own, tokenizer: {} }, 'policy mine, tokenizer of open(): got {}, expected one like byteTokenizer()'],
+      [
+        { ...own, tokenizer: {} },
+        'policy mine, tokenizer of open(): got {}, expected a tokenizer, like byteTokenizer()',
+      ],
       [{ ...own, context: 1.5 }, 'policy mine, context of open(): got 1.5, expected a whole number ≥ 2'],
       [unread, 'policy mine, readWeights of open(): got undefined, expected a function'],
     ] as const) {

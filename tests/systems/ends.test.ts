@@ -329,19 +329,19 @@ describe('what an environment or a policy does wrong', () => {
     [
       'too low',
       ({ observation }) => observation.fill(-3.5, 3, 6),
-      `-3.5 in observation[0] ${at}, expected -1 to 1, as its`,
+      `-3.5 in observation[0] ${at}, expected -1 to 1, the bounds`,
     ],
     [
       'too high',
       ({ observation }) => observation.fill(2.5, 4, 5),
-      `2.5 in observation[1] ${at}, expected -2 to 2, as its`,
+      `2.5 in observation[1] ${at}, expected -2 to 2, the bounds`,
     ],
     [
       'a reward of 1e20',
       ({ reward }) => reward.fill(1e20, 1, 2),
-      `in reward[0] ${at}, expected at most 1125899906842624`,
+      `in reward[0] ${at}, expected a number from −1125899906842624`,
     ],
-    ['a reward of -1e16', ({ reward }) => reward.fill(-1e16, 1, 2), `in reward[0] ${at}, expected at most`],
+    ['a reward of -1e16', ({ reward }) => reward.fill(-1e16, 1, 2), `in reward[0] ${at}, expected a number from`],
     ['no reward', ({ reward }) => reward.fill(Number.NaN, 1, 2), `NaN in reward[0] ${at}, expected finite numbers`],
     [
       'a flag of 2',

@@ -122,7 +122,7 @@ export const algorithmPresets = {
   },
 } as const satisfies Record<string, AlgorithmPresets>
 
-/** Name of a loss preset. */
+/** The id of a built-in token loss. */
 export type LossId = keyof typeof algorithmPresets
 
 /** Named corrections, as overrides for any loss. The bounds are common values; choose your own. */

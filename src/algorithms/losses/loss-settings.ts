@@ -122,7 +122,7 @@ function optionalWhole(description: string) {
   }
 }
 
-/** Values of the settings of a loss. */
+/** The settings of a loss. */
 export type LossSettings = SettingValues<typeof lossSettings>
 
 /** The settings that define advantages. */

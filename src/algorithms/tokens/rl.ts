@@ -92,7 +92,7 @@ export const rlSettings = {
 
 export type RlSettings = SettingValues<typeof rlSettings>
 
-/** Reinforcement learning of a language model, with its settings. */
+/** Reinforcement learning with its settings. */
 export interface RlDefinition extends DefinitionRecord {
   readonly settings: RlSettings
   readonly loss: LossDescriptor

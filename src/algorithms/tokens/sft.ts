@@ -20,7 +20,7 @@ export const sftSettings = {
   ...optimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
-/** Supervised fine-tuning of a language model, with its settings. */
+/** Supervised fine-tuning with its settings. */
 export interface SftDefinition extends DefinitionRecord {
   readonly settings: SettingValues<typeof sftSettings>
   readonly loss: LossDescriptor

@@ -1,13 +1,13 @@
-/** What an environment that is an object answers with: one object, whose parts have names, so that an end and a cut stay apart. */
+/** Checks the answers of object environments: one object with named parts, so that termination and truncation are distinct. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 
-/** The parts of what `reset` answers, and of what `step` does; both may have `info` besides. */
+/** The parts of an answer of `reset` and of `step`; both may also have `info`. */
 export const RESET_PARTS = ['observation'] as const
 export const STEP_PARTS = ['observation', 'reward', 'terminated', 'truncated'] as const
 
 /**
- * Checks which parts an answer has.
- * @throws TypeError for an array, InputError for what is no object, has a part that is unknown, or lacks one.
+ * Checks the parts of an answer.
+ * @throws TypeError for an array, InputError for a value that is not an object, and for an unknown or missing part.
  */
 export function checkParts(subject: string, answer: unknown, required: readonly string[]): void {
   const expected = `an object with ${[...required, 'info'].join(', ')}`
@@ -19,7 +19,7 @@ export function checkParts(subject: string, answer: unknown, required: readonly 
   for (const key of required) if (!(key in answer)) throw new InputError(`${subject}, ${key}`, 'none', expected)
 }
 
-/** Checks the two flags of a step. @throws InputError for one that is not a boolean. */
+/** Checks the two flags of a step. @throws InputError for a flag that is not a boolean. */
 export function checkFlags(
   subject: string,
   flags: { readonly terminated: unknown; readonly truncated: unknown },

@@ -1,8 +1,8 @@
 /**
- * Environments that somebody has already, as a game on bitecs: components of columns, a world of entities, systems. Each lane has a world of
- * its own. While a lane's game runs, the columns of the game's components are those of the lane, in the shared memory of the training's
- * world: they are put in place as `Position.x = …`, so nothing is copied, and the game's own systems read and write there what they always
- * did. Between two calls the components have the arrays that they came with, so the game can also run by itself.
+ * Environments from existing bitecs games: components of columns, a world of entities, and systems. Each lane has its own world. While a
+ * lane's game runs, its columns in the training's shared memory replace the arrays of the game's components (`Position.x = …`), so that
+ * the game's systems read and write them without a copy. Between calls the components have their original arrays, so the game also runs
+ * alone.
  */
 import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
@@ -11,32 +11,32 @@ import { type Column, type ColumnType, elementBytes } from '../../components/col
 import type { EnvironmentFactory, StateDeclaration } from '../environment.ts'
 import { defineLed, type LedOptions, type ObjectAction, type ObjectEnvironment } from './led.ts'
 
-/** A column of a game: an array with a value for each entity. */
+/** A column of a game: an array with a value per entity. */
 export type ComponentColumn = { [entity: number]: number; readonly length: number }
 
 /** The components of a game by name, each an object of columns. */
 export type GameComponents = Readonly<Record<string, object>>
 
-/** The names of the columns of components: `Position.x`. */
+/** The name of a column: `Position.x`. */
 export type ColumnName<C extends GameComponents> = {
   [K in keyof C & string]: {
     [P in keyof C[K] & string]: C[K][P] extends ComponentColumn ? `${K}.${P}` : never
   }[keyof C[K] & string]
 }[keyof C & string]
 
-/** Columns of some entities as a part of the observation: entity after entity, of each its columns. */
+/** Columns of some entities as a part of the observation, entity by entity. */
 export interface ObservedColumns<C extends GameComponents, W> {
-  /** One entity, or a list such as a bitecs query gives. */
+  /** One entity, or a list such as a bitecs query returns. */
   readonly entities: (world: W) => number | ArrayLike<number>
-  /** At most so many entities; the values of those that are not there are 0. Default 1. */
+  /** Maximum number of entities; the values of missing ones are 0. Default 1. */
   readonly numEntities?: number
   readonly columns: readonly ColumnName<C>[]
-  /** Bounds of each column: one for all, or one for each. */
+  /** Bounds, one for all columns or one per column. */
   readonly low: number | readonly number[]
   readonly high: number | readonly number[]
 }
 
-/** What is said of a game on bitecs. */
+/** Options of `fromBitecs`. */
 export interface FromBitecsOptions<
   C extends GameComponents,
   W extends object,
@@ -44,59 +44,58 @@ export interface FromBitecsOptions<
   S extends Settings,
   I extends string,
 > extends Omit<LedOptions<A, S, I>, 'observationSpace' | 'actionSpace'> {
-  /** All components that have columns. Tags and what the world itself holds need not be named. */
+  /** All components with columns. Tags and data in the world itself are not listed. */
   readonly components: C
-  /** Begins a game: a new bitecs world with its entities. All chance in it has to come from `seed`, a whole number from 0 to 2^32 − 1. */
+  /** Creates a game: a new bitecs world with entities. All randomness must derive from `seed`, a whole number from 0 to 2^32 − 1. */
   readonly createGame: (seed: number, parameters: SettingValues<S>) => W
-  /** The game's systems, in their order: one step is one run of each. */
+  /** The game's systems in order; a step runs each once. */
   readonly systems: readonly ((world: W) => unknown)[]
   readonly observation: readonly ObservedColumns<C, W>[]
   readonly action: {
-    /** The entity that is played. */
+    /** The played entity. */
     readonly entity: (world: W) => number
-    /** The columns that a step's action is written into before the systems run: as many as the space has elements. */
+    /** The columns that receive the action before the systems run: one per element of the space. */
     readonly columns: readonly ColumnName<C>[]
     readonly space: A
   }
   /** The reward of a step, after the systems have run. */
   readonly reward: (world: W) => number
-  /** Whether the game is over. Default: it goes on until `maxEpisodeSteps`. */
+  /** Whether the game is over. Default: it continues until `maxEpisodeSteps`. */
   readonly terminated?: (world: W) => boolean
 }
 
-/** Where a game's columns lie, and what is copied. */
+/** Where a game's columns are stored, and how much is copied. */
 export interface GameMemory {
-  /** Columns in the shared memory of the training's world. */
+  /** Columns in the training's shared memory. */
   readonly adopted: readonly string[]
-  /** Bytes that these take a lane. */
+  /** Bytes of these per lane. */
   readonly adoptedBytes: number
-  /** Columns that stay in the heap of the thread, a set for each lane: shared memory has no such arrays. */
+  /** Columns that stay on the thread's heap, one set per lane, because shared memory has no arrays of their type. */
   readonly kept: readonly string[]
-  /** Bytes that are copied a lane and step: the action into columns, the observation out of them. */
+  /** Bytes copied per lane and step: the action in, the observation out. */
   readonly copiedBytes: number
 }
 
-/** Makes the environment of a game, and is the bridge to a game that runs by itself. */
+/** Creates the environment of a game, and evaluates a policy in a game that runs alone. */
 export interface GameFactory<W extends object, A extends Space, S extends Settings, I extends string>
   extends EnvironmentFactory<S, I> {
   readonly memory: GameMemory
-  /** What the policy sees of a game: the observation, out of the columns that its components have now. */
+  /** The observation of a game, from the current columns of its components. */
   observe(world: W): Float32Array
-  /** Writes an action into the columns that the game's components have now. */
+  /** Writes an action into the current columns of the game's components. */
   act(world: W, action: ObjectAction<A>): void
 }
 
-/** A component as this file sees it: columns that can be put in place. */
+/** A component with replaceable columns. */
 type Component = Record<string, ComponentColumn>
 
-/** One column of the game. */
 interface GameColumn {
   readonly name: string
   readonly component: Component
   readonly key: string
-  /** What it holds when a game begins: what it held when the environment was defined. */
+  /** Its values at the start of a game: those at the definition of the environment. */
   readonly initial: ComponentColumn
-  /** Its type in shared memory; null where that has none. */
+  /** Its type in shared memory; null if it has none. */
   readonly type: ColumnType | null
 }
 
@@ -109,15 +108,15 @@ const columnTypes = new Map<unknown, ColumnType>([
 ])
 
 /**
- * Makes an environment of a game on bitecs. Its components' columns are the state; columns of its entities are the observation and the
- * action; its systems are the step.
+ * Creates an environment from a bitecs game. The columns of its components are the state, columns of its entities are the observation and
+ * the action, and its systems are the step.
  *
- * A component is an object of typed arrays, or of arrays, one value for each entity. Systems have to read `Position.x` each time they run,
- * and not keep the array: it is another one in each lane. What is in the world object belongs to its lane; what is elsewhere in the game's
- * modules is shared by all lanes, and has to stay as it is.
+ * A component is an object of typed arrays or arrays with one value per entity. Systems must read `Position.x` in each run and not keep
+ * the array, because each lane has another one. Data in the world object belongs to its lane. Data elsewhere in the game's modules is
+ * shared by all lanes and must not change.
  *
- * @throws InputError for options that are wrong, and for components whose columns cannot be put in place. What the game throws is told with
- * the lane, its episode and its step.
+ * @throws InputError for wrong options and for components whose columns cannot be replaced. An error of the game is reported with the
+ * lane, episode and step.
  * @example
  * export const orchard = fromBitecs({
  *   id: 'Orchard-v0',
@@ -203,17 +202,16 @@ export function fromBitecs<
   const declared: StateDeclaration = Object.fromEntries(
     adopted.map(({ name, type, initial }) => [name, [type!, initial.length]]),
   )
-  /** What this thread has not yet seen leave the arrays alone that the components came with. */
+  /** Methods that this thread has not yet seen leave the components' original arrays unchanged. */
   const unproven = new Set(['reset', 'step'])
 
   class Game implements ObjectEnvironment<A> {
     readonly #parameters: SettingValues<S>
-    /** The lane's own columns. */
     readonly #own: ComponentColumn[]
-    /** The arrays that the components came with, while the lane's are in place. */
+    /** The components' original arrays, while the lane's are in place. */
     readonly #others: ComponentColumn[]
     #world: W | null = null
-    /** What is answered, each time the same object. */
+    /** The answer, reused for each call. */
     readonly #answer = {
       observation: new Float32Array(spaceWidth(observationSpace)),
       reward: 0,
@@ -302,7 +300,7 @@ export function fromBitecs<
   })
 }
 
-/** Throws where the game wrote to an array that its components came with, while a lane's was in its place. */
+/** @throws InputError if the game wrote to an original array of its components while a lane's was in place. */
 function checkUntouched(id: string, columns: readonly GameColumn[], before: readonly number[][]): void {
   for (const [k, { name, component, key }] of columns.entries()) {
     const now = component[key]!
@@ -312,7 +310,7 @@ function checkUntouched(id: string, columns: readonly GameColumn[], before: read
   }
 }
 
-/** @throws InputError for what is no component of columns that can be put in place. */
+/** @throws InputError for a component without replaceable columns. */
 function listGameColumns(id: string, components: GameComponents): GameColumn[] {
   if (typeof components !== 'object' || components === null) {
     throw new InputError(`${id} components`, show(components), 'an object of components')
@@ -335,7 +333,6 @@ function listGameColumns(id: string, components: GameComponents): GameColumn[] {
   return columns
 }
 
-/** A part of the observation, checked. */
 interface ObservedPart<W> {
   readonly subject: string
   readonly entities: (world: W) => number | ArrayLike<number>
@@ -346,10 +343,10 @@ interface ObservedPart<W> {
   readonly high: readonly number[]
 }
 
-/** A part of the observation whose names are any. */
+/** A part of the observation with arbitrary names. */
 type ObservedNames<W> = Omit<ObservedColumns<GameComponents, W>, 'columns'> & { readonly columns: readonly string[] }
 
-/** @throws InputError for a part that is wrong. */
+/** @throws InputError for an invalid part. */
 function bindObservation<W>(
   id: string,
   observation: readonly ObservedNames<W>[],
@@ -379,7 +376,7 @@ function bindObservation<W>(
   })
 }
 
-/** @throws InputError where an entity has no place in a column. */
+/** @throws InputError if an entity is outside a column. */
 function checkEntity(subject: string, entity: number, column: ComponentColumn): void {
   const length = Array.isArray(column) ? 2 ** 32 - 1 : column.length // Arrays grow.
   if (Number.isInteger(entity) && entity >= 0 && entity < length) return
@@ -390,12 +387,12 @@ function isArray(value: unknown): value is ComponentColumn {
   return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))
 }
 
-/** An array of the same kind with the same values. */
+/** A copy of the same type. */
 function copied(column: ComponentColumn): ComponentColumn {
   return (column as unknown as Float32Array).slice()
 }
 
-/** Puts the values of one column into another of its kind. */
+/** Copies values into a column of the same type. */
 function fill(column: ComponentColumn, values: ComponentColumn): void {
   if (Array.isArray(column)) column.splice(0, column.length, ...(values as unknown as number[]))
   else (column as unknown as Float32Array).set(values as unknown as Float32Array)

@@ -1,7 +1,7 @@
 /**
- * Environments of Python's Gymnasium. The lanes of a thread are in one Python process, which `python/colonnade.py` serves over columns in a
- * file: all lanes of a step are asked for at once. What a lane is stays in its own columns, as with objects (`led.ts`): a process that has
- * not seen an episode, in another thread or after a resume, is led through it by its seed and its actions.
+ * Environments of Python's Gymnasium. One Python process per thread serves its lanes (`python/colonnade.py`) over columns in a file, and
+ * all lanes step in one request. As with objects (`led.ts`), a lane's state is its own columns: a process that has not seen an episode,
+ * in another thread or after a resume, replays it from its seed and actions.
  */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { closeSync, constants, openSync, readFileSync, unlinkSync } from 'node:fs'
@@ -30,33 +30,31 @@ import {
 } from '../environment.ts'
 import { COURSE_START, checkOnFault, type FAULTS, faultTeller, ledColumns, mix } from './led.ts'
 
-/** Which environment of Gymnasium it is, and how Python is called. */
+/** Options of `fromGymnasium`: the environment, and how to run Python. */
 export interface FromGymnasiumOptions<I extends string = string> {
-  /** As `gymnasium.make` takes it: `LunarLander-v3`, or `package:Name-v0` for one that a package of Python's registers. */
+  /** Id for `gymnasium.make`: `LunarLander-v3`, or `package:Name-v0` for an environment that a Python package registers. */
   readonly id: I
-  /** `import.meta.url`: lets other threads and resumed runs make it too. */
+  /** `import.meta.url`: lets other threads and resumed runs create it too. */
   readonly module?: string
-  /** The Python to run, which has numpy and gymnasium. Default `python3`. */
+  /** The Python to run, with numpy and gymnasium. Default `python3`. */
   readonly python?: string
-  /** Keyword arguments of `gymnasium.make`, as JSON. Default none. */
+  /** Keyword arguments of `gymnasium.make`, as JSON. Default: none. */
   readonly kwargs?: Readonly<Record<string, unknown>>
-  /** Steps after which an episode is truncated. Default: as Gymnasium registers it. A lane's columns keep the actions of so many steps. */
+  /** Steps after which an episode is truncated. Default: Gymnasium's registered limit. A lane's columns store this many actions. */
   readonly maxEpisodeSteps?: number
-  /** Seconds that Python may take for one step of all lanes, or to begin their episodes; then its process ends. Default 60. */
+  /** Seconds that Python may take for a step or reset of all lanes; after that its process is ended. Default 60. */
   readonly timeoutSeconds?: number
   /**
-   * What a step comes to that raises or answers a number that is none, and a process that is gone or takes longer than `timeoutSeconds`.
-   * `stop` (default): the error goes to the caller, and the training ends. `end-episode`: a warning tells of it, and the episode of the
-   * lane is cut off where it was before that step, with a reward of 0; what raised is not asked again. Of a process that is
-   * gone it is all lanes that were asked for this step; the next episodes begin in a new process. Other lanes go on. A reset that fails
-   * always stops.
+   * What happens if a step raises or returns a value that is not a number, and if the process dies or exceeds `timeoutSeconds`. `stop`
+   * (default): the caller gets the error and the training ends. `end-episode`: the user gets a warning, and the lane's episode is
+   * truncated at its state before the step, with reward 0; the failed environment is not used again. If the process died, this applies to
+   * all lanes of the request, and new episodes begin in a new process. Other lanes continue. A failed reset always stops.
    */
   readonly onFault?: (typeof FAULTS)[number]
-  /** What is known to work for it. Default: nothing is. */
+  /** Tested presets. Default: none. */
   readonly presets?: readonly EnvironmentPreset[]
 }
 
-/** The names of the options. */
 const optionNames = Object.keys({
   ...{ id: true, module: true, python: true, kwargs: true, maxEpisodeSteps: true, timeoutSeconds: true, presets: true },
   onFault: true,
@@ -67,7 +65,7 @@ const scriptUrl = new URL(
   import.meta.url,
 )
 
-/** A space as Python tells it. */
+/** A space in Python's description. */
 type ToldSpace =
   | { readonly kind: 'discrete'; readonly n: number }
   | { readonly kind: 'multi-discrete'; readonly sizes: readonly number[] }
@@ -78,7 +76,7 @@ type ToldSpace =
       readonly high: readonly string[]
     }
 
-/** What Python says of an environment. */
+/** Python's description of an environment. */
 interface Told {
   readonly observationSpace: Extract<ToldSpace, { kind: 'box' }>
   readonly actionSpace: ToldSpace
@@ -86,7 +84,7 @@ interface Told {
   readonly returnThreshold: number | null
 }
 
-/** What a process says when it serves. */
+/** First message of a serving process. */
 interface Hello extends Told {
   readonly protocol: string
   readonly version: number
@@ -95,10 +93,10 @@ interface Hello extends Told {
   readonly columns: Readonly<Record<string, FileColumn>>
 }
 
-/** What each environment was said to be, by how it was asked for. */
+/** Descriptions of environments, by request. */
 const told = new Map<string, Told>()
 
-/** @throws InputError where there is no such Python, or it cannot make the environment. */
+/** @throws InputError if Python is missing or cannot create the environment. */
 function ask(id: string, python: string, request: object): Told {
   const words = JSON.stringify(request)
   const key = `${python} ${words}`
@@ -110,7 +108,7 @@ function ask(id: string, python: string, request: object): Told {
   const expected = 'a Python with numpy and gymnasium that can make it'
   if (error !== undefined) throw new InputError(`environment ${id}, python ${python}`, error.message, expected)
   if (status !== 0) throw new InputError(`environment ${id}, python ${python}`, lastLines(stderr, 1), expected)
-  // Whatever else is printed, by the environment too, is no object in JSON.
+  // Other output, also from the environment, is not a JSON object.
   const answer = stdout
     .split('\n')
     .map(parseObject)
@@ -120,7 +118,7 @@ function ask(id: string, python: string, request: object): Told {
   return answer as unknown as Told
 }
 
-/** What Python said last. */
+/** The last lines of Python's output. */
 function lastLines(text: string, count: number): string {
   return text.trimEnd().split('\n').slice(-count).join('\n') || 'nothing said'
 }
@@ -131,14 +129,14 @@ function spaceOf(space: ToldSpace): Space {
   return box({ shape: space.shape, low: space.low.map(bound), high: space.high.map(bound) })
 }
 
-/** A number of Python's: `inf` is infinite. */
+/** Parses a number of Python; `inf` is infinite. */
 function bound(text: string): number {
   return Number(text.replace('inf', 'Infinity'))
 }
 
-/** What an environment raised. The rows before it have taken their step. */
+/** An exception of an environment. The rows before it have made their step. */
 class RaisedError extends Error {
-  /** Rows that were done when it was raised. */
+  /** Number of rows completed before the exception. */
   readonly done: number
 
   constructor(done: number, message: string) {
@@ -147,7 +145,7 @@ class RaisedError extends Error {
   }
 }
 
-/** A process that is gone. */
+/** The process has ended. */
 class GoneError extends Error {}
 
 /** A Python process that serves the lanes of a thread. */
@@ -155,7 +153,7 @@ class Process {
   readonly #id: string
   readonly #doorbell: Doorbell
   readonly #ends: readonly [number, number]
-  /** What it wrote to its standard error. */
+  /** File of its standard error. */
   readonly #errors: number
   readonly file: ColumnFile
   readonly row: Uint32Array
@@ -165,7 +163,7 @@ class Process {
   readonly reward: Float64Array
   readonly terminated: Uint8Array
   readonly truncated: Uint8Array
-  /** Of each row the lane, episode and step that its environment is at, and the course of that episode. */
+  /** Per row: the lane, episode and step of its environment, and the course of that episode. */
   readonly at: { lane: number; episode: number; step: number; course: number }[] = []
 
   constructor(id: string, python: string, request: object) {
@@ -173,17 +171,17 @@ class Process {
     const folder = columnFolder()
     const [requests, answers] = [join(folder, 'requests'), join(folder, 'answers')]
     execFileSync('mkfifo', ['-m', '600', requests, answers])
-    // A pipe with a name opens at once for who finds its other end open. The last to hold an end decides whether the other reads its end.
+    // A named pipe opens at once if its other end is open. A reader sees the end of the pipe when the last writer closes it.
     const [input, write] = openBoth(requests)
     const [read, output] = openBoth(answers)
     const errors = openSync(join(folder, 'errors'), 'w', 0o600)
     this.#errors = openSync(join(folder, 'errors'), 'r')
     const words = [fileURLToPath(ownFile(scriptUrl)), JSON.stringify(request)]
     const child = spawn(python, words, { stdio: [input, output, errors] })
-    child.on('error', () => {}) // Told by the pipe, which ends.
+    child.on('error', () => {}) // The pipe's end reports it.
     child.unref()
     for (const end of [input, output, errors]) closeSync(end)
-    removeColumnFolder(folder) // What is open stays, until the last who has it is gone.
+    removeColumnFolder(folder) // Open files remain until the last process closes them.
     this.#ends = [read, write]
     this.#doorbell = new Doorbell(read, write)
     const hello = JSON.parse(this.#answer()) as Hello
@@ -204,8 +202,8 @@ class Process {
   }
 
   /**
-   * Asks for the first `count` rows of its columns. `where` says in words where a row of the cohort is.
-   * @throws RaisedError where an environment raises; GoneError.
+   * Requests the first `count` rows of its columns. `where` describes the position of a row of the cohort.
+   * @throws RaisedError if an environment raises; GoneError.
    */
   ask(request: 'reset' | 'step', count: number, where: (row: number) => string): void {
     this.file.write('row', 'action')
@@ -233,7 +231,6 @@ class Process {
   }
 }
 
-/** Both ends of a named pipe. */
 function openBoth(path: string): [read: number, write: number] {
   const first = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const write = openSync(path, constants.O_WRONLY)
@@ -243,12 +240,11 @@ function openBoth(path: string): [read: number, write: number] {
 }
 
 /**
- * An environment of Gymnasium, which Python steps: its spaces, its time limit and its dynamics as `gymnasium.make` has them. Observations
- * that are no box are flattened as Gymnasium flattens them; bounds of observations are not held to, since environments do not.
+ * An environment of Gymnasium, stepped by Python, with the spaces, time limit and dynamics of `gymnasium.make`. Observations that are not
+ * a box are flattened as in Gymnasium. Observation bounds are not enforced, because environments do not respect them.
  *
- * @throws InputError where Python cannot be called, has no Gymnasium or no such environment (when the environment is made), and for
- * options that are wrong. What an environment raises is told with the lane, its episode and its step; so is a process that is gone, or that
- * took longer than `timeoutSeconds`, with what Python said last.
+ * @throws InputError if Python cannot run or lacks Gymnasium or the environment (on creation), and for wrong options. An exception of an
+ * environment is reported with the lane, episode and step; a process that died or exceeded `timeoutSeconds`, with Python's last output.
  * @example
  * export const lander = fromGymnasium({ id: 'LunarLander-v3', module: import.meta.url, python: '.venv/bin/python' })
  */
@@ -284,7 +280,7 @@ export function fromGymnasium<const I extends string>(
     state: () => {
       const { observationSpace, actionSpace, maxEpisodeSteps } = learn()
       const elements = observationSpace.shape.reduce((product, side) => product * side, 1)
-      // What each lane saw last: an episode that a fault cuts off stays there. Nobody else needs it.
+      // The last observation of each lane, where a fault truncates the episode; not needed otherwise.
       const seen = onFault === 'stop' ? {} : { seen: ['f32', elements] as const }
       return { ...ledColumns(actionSpace, maxEpisodeSteps), ...seen } as Declared
     },
@@ -326,8 +322,8 @@ export function fromGymnasium<const I extends string>(
       }
 
       /**
-       * Takes a step in the first `count` rows of a process, whose actions are those of `lanes.state` at their step.
-       * Returns what the environment after the last row that took it raised, if one did.
+       * Makes a step in the first `count` rows of a process, with the actions in `lanes.state` at their step. Returns the exception of
+       * the environment after the last completed row, if there is one.
        */
       const move = (process: Process, lanes: Lanes<Columns>, count: number): RaisedError | null => {
         const { actions } = lanes.state
@@ -354,14 +350,14 @@ export function fromGymnasium<const I extends string>(
         return raised
       }
 
-      /** The course with what row i of a process sees. */
+      /** The course extended by the observation of row i of a process. */
       const courseOf = ({ observation }: Process, i: number, course: number): number => {
         let sum = course
         for (let k = i * width; k < (i + 1) * width; k++) sum = mix(sum, observation[k]!)
         return sum
       }
 
-      /** Leads the environment of lane n to where its columns are. */
+      /** Replays the episode of lane n up to its current step. */
       const leadTo = (process: Process, lanes: Lanes<Columns>, n: number): void => {
         const { state, step } = lanes
         process.row[0] = n
@@ -378,7 +374,7 @@ export function fromGymnasium<const I extends string>(
         )
       }
 
-      /** Writes what row i of a process came to into its lane. */
+      /** Writes the result of row i of a process into its lane. */
       const put = (process: Process, { state, observation }: Lanes<Columns>, i: number): void => {
         const n = process.row[i]!
         const seen = process.observation.subarray(i * width, (i + 1) * width)
@@ -387,7 +383,7 @@ export function fromGymnasium<const I extends string>(
         state.course[n] = process.at[n]!.course
       }
 
-      /** What row i of a process answered that is no number; undefined where all are. The step system looks at those of `stop`. */
+      /** Returns the error of a result in row i that is not a number; undefined if all are numbers. The step system checks those of `stop`. */
       const unnumbered = (
         { row, reward, observation }: Process,
         lanes: Lanes<Columns>,
@@ -407,7 +403,7 @@ export function fromGymnasium<const I extends string>(
 
       const warn = faultTeller()
 
-      /** Leaves the episode of lane n where it was before this step. */
+      /** Truncates the episode of lane n at its state before this step. */
       const cutOff = ({ state, observation, reward, terminated, truncated }: Lanes<Columns>, n: number): void => {
         observation.set(state.seen.subarray(n * width, (n + 1) * width), n * width)
         reward[n] = 0
@@ -416,7 +412,7 @@ export function fromGymnasium<const I extends string>(
         state.isOver[n] = 1
       }
 
-      /** Takes the step of the first `count` rows of a process, whose lanes it is at. */
+      /** Makes the step of the first `count` rows of a process whose environments match their lanes. */
       const moveAll = (process: Process, lanes: Lanes<Columns>, count: number): void => {
         const { state, step, reward, terminated, truncated } = lanes
         let left = count
@@ -435,14 +431,14 @@ export function fromGymnasium<const I extends string>(
             put(process, lanes, i)
             reward[n] = process.reward[i]!
             terminated[n] = process.terminated[i]!
-            // There is room for no more actions, also where a wrapper has a longer limit.
+            // No room for more actions, even if a wrapper has a longer limit.
             truncated[n] = process.truncated[i]! || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
             state.isOver[n] = terminated[n]! | truncated[n]!
           }
           if (raised === null) return
           warn(raised)
           cutOff(lanes, process.row[done]!)
-          process.row.copyWithin(0, done + 1, left) // Those after it have not been asked.
+          process.row.copyWithin(0, done + 1, left) // The rows after it have not been requested.
           left -= done + 1
         }
       }

@@ -1,19 +1,19 @@
-/** Environments that somebody has already, as objects with `reset(seed)` and `step(action)`: one object a lane. */
+/** Environments from existing objects with `reset(seed)` and `step(action)`, one object per lane. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import type { Space } from '../../base/space.ts'
 import type { EnvironmentFactory } from '../environment.ts'
 import { defineLed, type LedOptions, type ObjectEnvironment } from './led.ts'
 
-/** What is said of objects that are environments. */
+/** Options of `fromObjects`. */
 export type FromObjectsOptions<A extends Space, S extends Settings, I extends string> = LedOptions<A, S, I>
 
 /**
- * Makes environments of objects: `create` makes one object for each lane.
+ * Creates an environment from objects: `create` returns one object per lane.
  *
- * @throws InputError for options that are wrong. A step whose answer is an array is a TypeError; one that lacks a part, has an unknown one
- * or one of a wrong type is an InputError that names the lane, its episode and its step. What an object throws is told likewise, with what
- * it threw as the cause. So is an object that answers otherwise when it is led through the same episode again.
+ * @throws InputError for wrong options. A step that answers with an array is a TypeError; one with a missing, unknown or wrong part is an
+ * InputError with the lane, episode and step. An exception of an object is reported likewise, with the exception as its cause. So is an
+ * object that answers differently when its episode is replayed.
  * @example
  * export const game = fromObjects(() => new Game(), {
  *   id: 'Game-v0',

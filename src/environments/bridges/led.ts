@@ -1,7 +1,7 @@
 /**
- * Environments that live in the heap of a thread: objects, or worlds of another library. What a lane is stays in columns: its episode is a
- * seed and the actions since. The objects are what these columns come to, kept for speed; where one is not at hand, in another thread or
- * after a resume, a new one is led through the episode again.
+ * Environments on a thread's heap: objects, or worlds of another library. A lane's state is in columns: the seed of its episode and the
+ * actions so far. The object is a cache of that state. If it is missing, in another thread or after a resume, a new object replays the
+ * episode.
  */
 import { checkOptions, InputError, nameCaller, show, unknownWord } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
@@ -19,15 +19,15 @@ import {
 import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from './answer.ts'
 import { isPromise, Promised } from './promised.ts'
 
-/** What an action of a space is to an object: a number for one choice, else a number for each choice or element. */
+/** An action as passed to an object: a number for one choice, otherwise an array with a number per choice or element. */
 export type ObjectAction<A extends Space> = A extends DiscreteSpace ? number : number[]
 
-/** An observation of an object: as many numbers as its space has elements, or one alone. */
+/** An observation of an object: as many numbers as its space has elements, or a single number. */
 export type ObjectObservation = number | ArrayLike<number>
 
 /**
- * An environment of one agent. What it answers has to follow from the seed and the actions since `reset` alone. `info` is not read.
- * `reset` answers at once. `step` may answer with a promise: until it has settled the lane's rows are nobody's, and other lanes go on.
+ * An environment of one agent. Its answers must depend only on the seed and the actions since `reset`. `info` is ignored. `reset` answers
+ * at once. `step` may return a promise: until it settles, the lane's rows are invalid and other lanes continue.
  */
 export interface ObjectEnvironment<A extends Space = Space> {
   /** Begins an episode; `seed` is a whole number from 0 to 2^32 − 1. */
@@ -35,52 +35,50 @@ export interface ObjectEnvironment<A extends Space = Space> {
   step(action: ObjectAction<A>): ObjectStep | PromiseLike<ObjectStep>
 }
 
-/** What an object answers to an action. */
+/** The answer of `step`. */
 export interface ObjectStep {
   readonly observation: ObjectObservation
   readonly reward: number
-  /** The episode ended; it was cut off. A cut is bootstrapped, an end is not. */
+  /** Whether the episode ended, and whether it was truncated. Truncation is bootstrapped, termination is not. */
   readonly terminated: boolean
   readonly truncated: boolean
   readonly info?: unknown
 }
 
-/** What is said of an environment whose lanes are led. */
+/** Options of a replayed environment. */
 export interface LedOptions<A extends Space, S extends Settings, I extends string> {
   readonly id: I
-  /** `import.meta.url`: lets other threads and resumed runs make the environment too. */
+  /** `import.meta.url`: lets other threads and resumed runs create the environment too. */
   readonly module?: string
-  /** Settings that it is made with. Default none. */
+  /** Its settings. Default: none. */
   readonly settings?: S
   readonly observationSpace: BoxSpace
   readonly actionSpace: A
-  /** Steps after which an episode is truncated. A lane's columns have room for the actions of so many steps. */
+  /** Steps after which an episode is truncated. A lane's columns store this many actions. */
   readonly maxEpisodeSteps: number
-  /** Mean return of 100 episodes at which it counts as solved. Default null: there is no such figure. */
+  /** Mean return of 100 episodes at which it counts as solved. Default null: none. */
   readonly returnThreshold?: number | null
-  /** What is known to work for it. Default: nothing is. */
+  /** Tested presets. Default: none. */
   readonly presets?: readonly EnvironmentPreset[]
   /**
-   * What a step comes to that throws or answers wrongly: with a number that is none, one outside the observation space, another shape.
-   * `stop` (default): the error goes to the caller, and the training ends. `end-episode`: a warning tells of it, the lane's episode is cut off
-   * where it was before that step, with a reward of 0, and its next one begins with a new object; the other lanes go on. A `reset` that
-   * fails always stops.
+   * What happens if a step throws or returns a wrong observation: not a number, outside the space, or of another shape. `stop` (default):
+   * the caller gets the error and the training ends. `end-episode`: the user gets a warning, the lane's episode is truncated at its state
+   * before the step, with reward 0, and the next one begins with a new object; other lanes continue. A failed `reset` always stops.
    */
   readonly onFault?: (typeof FAULTS)[number]
-  /** Seconds that a promise of a step may take; then the step has failed. Default 60. */
+  /** Seconds after which a promise of a step has failed. Default 60. */
   readonly timeoutSeconds?: number
 }
 
-/** What `onFault` may be. */
 export const FAULTS = ['stop', 'end-episode'] as const
-/** Faults of an environment that a thread tells of each; of more, those whose number is a power of two. */
+/** Number of faults after which a thread reports only faults whose number is a power of two. */
 const FAULTS_TOLD = 10
-/** What a promise may take unless told otherwise. */
+/** Default of `timeoutSeconds`. */
 const TIMEOUT_SECONDS = 60
-/** The longest that a timer of Node waits. */
+/** The longest delay of a Node timer. */
 const TIMEOUT_SECONDS_MAX = (2 ** 31 - 1) / 1000
 
-/** Tells of faults after which episodes are cut off, as warnings; and of which one it is where they are too many to tell of all. */
+/** Warns about faults that truncate episodes, with their number if not all are reported. */
 export function faultTeller(): (fault: Error) => void {
   let numFaults = 0
   return (fault) => {
@@ -93,76 +91,74 @@ export function faultTeller(): (fault: Error) => void {
   }
 }
 
-/** @throws InputError where `onFault` is none of its words. */
+/** @throws InputError for an unknown `onFault`. */
 export function checkOnFault(id: string, onFault: string): void {
   if (!(FAULTS as readonly string[]).includes(onFault)) throw unknownWord(`${id} onFault`, String(onFault), FAULTS)
 }
 
-/** The names of the options. */
 const ledOptions = Object.keys({
   ...{ id: true, module: true, settings: true, observationSpace: true, actionSpace: true, maxEpisodeSteps: true },
   ...{ returnThreshold: true, presets: true, onFault: true, timeoutSeconds: true },
 } satisfies Record<keyof LedOptions<Space, Settings, string>, true>)
 
-/** The columns from which an episode can be led through again. */
+/** The columns from which an episode can be replayed. */
 export function ledColumns(actionSpace: Space, maxEpisodeSteps: number) {
   return {
     /** The actions of the lane's episode, one after another. */
     actions: [spaceType(actionSpace), spaceWidth(actionSpace) * maxEpisodeSteps],
-    /** A hash of what the episode came to so far. */
+    /** A hash of the episode's answers so far. */
     course: 'u32',
-    /** 1 where the episode is over: it is not asked for another step. */
+    /** 1 if the episode is over, so that it gets no further step. */
     isOver: 'u8',
   } as const
 }
 
-/** How the object of a lane is made, and which columns of its lane it keeps its state in besides. */
+/** How a lane's object is created, and the additional columns that hold its state. */
 export interface LedMaker<A extends Space, S extends Settings> {
-  /** Columns of the objects' own, a row a lane. */
+  /** The objects' own columns, one row per lane. */
   readonly columns: StateDeclaration
-  /** Makes the object of row n, whose columns are in `state`. */
+  /** Creates the object of row n, whose columns are in `state`. */
   create(parameters: SettingValues<S>, state: Readonly<Record<string, Column>>, n: number): ObjectEnvironment<A>
 }
 
-/** What the course of an episode is hashed from: numbers as f64, and their words. */
+/** Buffer for hashing the course of an episode: numbers as f64, and their words. */
 const hashed = new Float64Array(1)
 const hashedWords = new Uint32Array(hashed.buffer)
 
-/** What the course of an episode begins with. */
+/** Initial value of a course. */
 export const COURSE_START = 0x811c9dc5
 
-/** The course with one number more: FNV-1a of 32 bits, a word at a time. */
+/** Adds a number to a course: 32-bit FNV-1a, one word at a time. */
 export function mix(course: number, value: number): number {
   hashed[0] = value
   return Math.imul(Math.imul(course ^ hashedWords[0]!, 0x01000193) ^ hashedWords[1]!, 0x01000193) >>> 0
 }
 
-/** Whether a number is finite and within bounds when it stands in a column of f32. */
+/** Whether a number, rounded to f32, is finite and within bounds. */
 function isWithin(value: number, low: number, high: number): boolean {
   const seen = Math.fround(value)
   return Number.isFinite(seen) && seen >= Math.fround(low) && seen <= Math.fround(high)
 }
 
-/** One object, and the episode that it was led through. */
+/** An object and the episode that it has played. */
 class Led<A extends Space> {
   readonly #object: ObjectEnvironment<A>
   readonly #options: LedOptions<A, Settings, string>
   readonly #width: number
-  /** Elements of an action. */
   readonly #size: number
   #lane = 0
   #episode = 0
   #step = 0
-  /** A hash of all that the object was asked and answered in this episode. */
+  /** A hash of the object's inputs and answers in this episode. */
   course = 0
   readonly observation: Float32Array
   reward = 0
   terminated = false
   truncated = false
-  /** The answer to the action at `#asked`, while it has not been taken. */
+  /** The pending answer to the action at `#asked`. */
   #promised: Promised | null = null
   #asked: readonly number[] = []
-  /** Where it is being led to, with what that failed with. */
+  /** The step up to which it replays, and the error of a failed replay. */
   #goal: { lane: number; episode: number; step: number; arrival: Promise<void>; fault?: unknown } | null = null
 
   constructor(object: ObjectEnvironment<A>, options: LedOptions<A, Settings, string>) {
@@ -177,40 +173,40 @@ class Led<A extends Space> {
     this.observation = new Float32Array(this.#width)
   }
 
-  /** Whether this is the object of a lane as its columns have it. */
+  /** Whether the object matches a lane's columns. */
   is(lane: number, episode: number, step: number, course: number): boolean {
     return this.#lane === lane && this.#episode === episode && this.#step === step && this.course === course
   }
 
-  /** Whether it is being led to where a lane is. */
+  /** Whether it replays up to this step of a lane. */
   isLedTo(lane: number, episode: number, step: number): boolean {
     const goal = this.#goal
     return goal !== null && goal.lane === lane && goal.episode === episode && goal.step === step
   }
 
-  /** Whether it owes an answer to another action than the one at `at`, or that of an episode which is no more. */
+  /** Whether its pending answer belongs to another action than the one at `at`, or to an earlier episode. */
   owesOther(actions: Float32Array | Int32Array, at: number): boolean {
     return this.#promised !== null && !this.#asked.every((value, k) => value === actions[at + k])
   }
 
-  /** What has to settle before it can go on; null where nothing has to. @throws what leading it failed with. */
+  /** The promise to await before it can continue; null if there is none. @throws the error of a failed replay. */
   get awaited(): Promise<void> | null {
     if (this.#goal !== null && 'fault' in this.#goal) throw this.#goal.fault
     if (this.#goal !== null) return this.#goal.arrival
     return this.#promised === null || this.#promised.outcome !== undefined ? null : this.#promised.arrival
   }
 
-  /** Whether it owes no answer: one that does cannot begin another episode. */
+  /** Whether no answer is pending; with a pending answer it cannot begin another episode. */
   get isIdle(): boolean {
     return this.#promised === null
   }
 
-  /** Nobody waits for its answer any more. */
+  /** Drops its pending answer. */
   abandon(): void {
     this.#promised?.abandon()
   }
 
-  /** Begins an episode of a lane, with the seed that its number gives. */
+  /** Begins an episode of a lane, with a seed derived from its numbers. */
   begin(lane: number, episode: number, random: Random): void {
     this.#lane = lane
     this.#episode = episode
@@ -225,8 +221,8 @@ class Led<A extends Space> {
   }
 
   /**
-   * Moves on by the action that stands at `at`. Returns false where the object owes its answer (`awaited`); asked again with the same action,
-   * it moves on by what has come.
+   * Makes a step with the action at `at`. Returns false while the object's answer is pending (`awaited`); a repeated call with the same
+   * action applies the answer.
    */
   act(actions: Float32Array | Int32Array, at: number): boolean {
     if (this.#promised === null) {
@@ -248,11 +244,11 @@ class Led<A extends Space> {
     return true
   }
 
-  /** Goes through `count` steps whose actions begin at `at`: at once, or as answers come (`awaited`). */
+  /** Replays `count` steps whose actions begin at `at`, at once or as answers arrive (`awaited`). */
   lead(actions: Float32Array | Int32Array, at: number, count: number): void {
     for (let s = 0; s < count; s++) {
       if (this.act(actions, at + s * this.#size)) continue
-      // The column goes on to change: with another episode of the lane nobody asks for this object any more.
+      // A copy, since the column changes when the lane begins another episode; then this object is not used again.
       const rest = actions.slice(at + s * this.#size, at + count * this.#size)
       const goal = { lane: this.#lane, episode: this.#episode, step: count, arrival: this.#leadOn(rest, count - s) }
       this.#goal = goal
@@ -287,7 +283,7 @@ class Led<A extends Space> {
     this.#step++
   }
 
-  /** Leaves the episode where it was before a step that failed. */
+  /** Truncates the episode at its state before a failed step. */
   cutOff(): void {
     this.reward = 0
     this.terminated = false
@@ -309,7 +305,7 @@ class Led<A extends Space> {
   #threw(method: string, error: unknown): Error {
     const said = error instanceof Error ? error.message : show(error)
     const wrapped = new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
-    nameCaller(wrapped, error instanceof Error ? error.stack : '') // The line that threw is the user's.
+    nameCaller(wrapped, error instanceof Error ? error.stack : '') // The throwing line is the user's.
     return wrapped
   }
 
@@ -324,7 +320,7 @@ class Led<A extends Space> {
     const { low, high } = observationSpace
     for (let k = 0; k < this.#width; k++) {
       const value = numbers[k]!
-      // Who stops in any case leaves the bounds to the step system, which looks at all lanes at once.
+      // With `stop`, the step system checks the bounds of all lanes together.
       const isSeen = onFault !== 'end-episode' || isWithin(value, low[k]!, high[k]!)
       if (typeof value === 'number' && isSeen) continue
       const expected = typeof value === 'number' ? `a number from ${low[k]} to ${high[k]}` : 'a number'
@@ -337,11 +333,7 @@ class Led<A extends Space> {
   }
 }
 
-/**
- * Defines an environment whose lanes are led.
- *
- * @throws InputError for options that are wrong.
- */
+/** Defines a replayed environment. @throws InputError for wrong options. */
 export function defineLed<const A extends Space, const S extends Settings, const I extends string>(
   options: LedOptions<A, S, I>,
   maker: LedMaker<A, S>,
@@ -386,7 +378,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
         return found
       }
 
-      /** A new object that is led to where the columns of lane n are. */
+      /** A new object that replays the episode of lane n up to its current step. */
       const leadTo = ({ state, lane, episode, step, random }: Lanes<Columns>, n: number): Led<A> => {
         const led = make(state, n)
         led.begin(lane[n]!, episode[n]!, random)
@@ -394,7 +386,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
         return led
       }
 
-      /** The object of lane n: the one at hand, if it is where the lane is or on its way there. */
+      /** The object of lane n: the cached one if it matches the lane or is replaying up to its step, otherwise a new one. */
       const objectOf = (lanes: Lanes<Columns>, objects: Led<A>[], n: number): Led<A> => {
         const { state, lane, episode, step } = lanes
         const led = objects[n]
@@ -405,7 +397,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
         return objects[n]
       }
 
-      /** @throws InputError where an object that was led through an episode again is not where its lane is. */
+      /** @throws InputError if a replayed object does not match its lane. */
       const checkCourse = ({ state, lane, episode, step }: Lanes<Columns>, led: Led<A>, n: number): void => {
         if (led.course === state.course[n]) return
         throw new InputError(
@@ -463,7 +455,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
             observation.set(led.observation, n * led.observation.length)
             reward[n] = led.reward
             terminated[n] = led.terminated ? 1 : 0
-            // There is room for no more actions, also where a wrapper has a longer limit.
+            // No room for more actions, even if a wrapper has a longer limit.
             truncated[n] = led.truncated || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
             state.course[n] = led.course
             state.isOver[n] = terminated[n]! | truncated[n]!

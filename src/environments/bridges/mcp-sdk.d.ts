@@ -1,4 +1,4 @@
-/** What is used of `@modelcontextprotocol/sdk`, which is not installed here: an optional peer of users. */
+/** The used parts of `@modelcontextprotocol/sdk`, an optional peer that is not installed here. */
 declare module '@modelcontextprotocol/sdk/client/index.js' {
   import type { McpClient } from './mcp.ts'
   export const Client: new (about: {

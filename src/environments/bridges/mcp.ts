@@ -1,7 +1,6 @@
 /**
- * Tools of a server that speaks MCP (Model Context Protocol), over stdio or HTTP, by the official SDK
- * `@modelcontextprotocol/sdk`: an optional peer, which is loaded when a server is first asked for. Of a client that is
- * connected already, whoever made it, only two calls are needed.
+ * Tools of an MCP (Model Context Protocol) server over stdio or HTTP, through the official SDK `@modelcontextprotocol/sdk`: an optional
+ * peer that is loaded on first use. A connected client from elsewhere needs only two methods.
  */
 /// <reference path="./mcp-sdk.d.ts" />
 import { checkGiven, InputError, show } from '../../base/errors.ts'
@@ -14,7 +13,7 @@ interface McpContent {
   readonly text?: string
 }
 
-/** What is needed of a client of the SDK that is connected. */
+/** The used methods of a connected SDK client. */
 export interface McpClient {
   listTools(params?: { cursor?: string }): Promise<{
     readonly tools: readonly { name: string; description?: string; inputSchema: Readonly<Record<string, unknown>> }[]
@@ -32,23 +31,23 @@ export interface McpClient {
   close(): Promise<void>
 }
 
-/** Where the tools are: a program that is started and spoken to over stdio, a server's address, or a client that is connected. */
+/** The server: a program to start and use over stdio, an address, or a connected client. */
 export type McpServer =
   | { readonly command: string; readonly args?: readonly string[]; readonly env?: Readonly<Record<string, string>> }
   | { readonly url: string; readonly headers?: Readonly<Record<string, string>> }
   | { readonly client: McpClient }
 
-/** Tools of a server that is connected. */
+/** Tools of a connected server. */
 export interface McpTools {
   readonly tools: readonly Tool[]
-  /** Ends the connection, and the program where one was started. */
+  /** Closes the connection, and ends the program if one was started. */
   close(): Promise<void>
 }
 
 /**
- * Connects to a server of tools. A call that takes longer than `seconds` (default 10) has failed; an answer that the server calls
- * an error is one, and the model is told of it. Of an answer the model is told its texts; where it has none, what is structured.
- * @throws InputError where the SDK is not installed, the server cannot be reached, or a tool of it is none.
+ * Connects to a tool server. A call fails after `seconds` (default 10). If the server marks an answer as an error, the model gets it as
+ * an error. The model gets the texts of an answer, or its structured content if there are none.
+ * @throws InputError if the SDK is not installed, the server does not answer, or one of its tools is invalid.
  * @example
  * const { tools, close } = await mcpTools({ command: 'node', args: ['server.mjs'] })
  */

@@ -1,47 +1,43 @@
 /**
- * Environments of OpenEnv (Hugging Face) as environments of conversations. A server's WebSocket has a session each; a conversation takes
- * one of a pool for as long as it lasts, and resets it. Each turn of the model becomes an action, and the observation that comes of
- * it is what the model is told next.
+ * OpenEnv environments (Hugging Face) as text environments. Each WebSocket of a server has one session. A conversation takes a session
+ * from a pool and resets it. Each turn of the model becomes an action, and the resulting observation becomes the next message.
  *
- * The protocol has one `done` for both kinds of end. Where the server says in an observation's metadata whether it was `truncated`, the
- * reward's component of that name is 1 or 0; where it does not, null.
+ * The protocol has one `done` for both kinds of episode end. The reward component `truncated` is 1 or 0 if the observation's metadata
+ * contains it, otherwise null.
  */
 import { checkCount, checkOptions, InputError, show } from '../../base/errors.ts'
 import type { Message, TextEnvironmentDefinition } from '../text.ts'
 import { type AgentContext, type AgentResult, defineAgent } from '../tools/agent.ts'
 import { TextSocket } from './text-socket.ts'
 
-/** What a server says of a step. */
+/** A server's answer to a step. */
 export interface OpenEnvObservation {
   readonly observation: Readonly<Record<string, unknown>>
   readonly reward: number | null
   readonly done: boolean
-  /** Null where the server does not say. */
+  /** Null if the server does not report it. */
   readonly truncated: boolean | null
 }
 
-/** How an environment of OpenEnv becomes one of conversations. */
+/** Options of `openEnv`. */
 export interface OpenEnvOptions {
-  /** Where the server is, like `http://127.0.0.1:8000`. */
+  /** Address of the server, like `http://127.0.0.1:8000`. */
   readonly url: string
-  /** What the model is told of an observation: a text, or messages for its chat template. */
+  /** Converts an observation into text, or messages for the chat template. */
   tell(seen: OpenEnvObservation): string | readonly Message[]
-  /** The action that a turn of the model is, as the server's schema has it. What it throws ends the conversation, with no reward. */
+  /** Converts a turn of the model into an action in the server's schema. If it throws, the conversation ends without a reward. */
   act(completion: string): Readonly<Record<string, unknown>>
-  /** Episodes that are told apart by the seeds 0, 1, 2 …, with which the server is reset. */
+  /** Number of episodes; the server is reset with the seeds 0, 1, 2 … */
   readonly numEpisodes: number
-  /** What the conversation's last reward is when the model has had so many turns and it is not done; default 16 turns. */
+  /** Turns of the model after which an unfinished conversation ends with its last reward; default 16. */
   readonly maxTurns?: number
-  /** Tokens of a turn, at most; default 64. */
+  /** Maximum tokens per turn; default 64. */
   readonly maxTokens?: number
-  /**
-   * What becomes of a conversation whose turn its budget or the context cut off, as the cohort's `cutTurn` has it: it ends with what that
-   * turn was worth, or goes on; default `end`.
-   */
+  /** What happens after a turn cut off by its budget or the context, as the cohort's `cutTurn`: the conversation ends (default) or continues. */
   readonly cutTurn?: 'end' | 'continue'
-  /** Characters that the model has to know, where it is made for this environment. */
+  /** Characters that a model made for this environment must know. */
   readonly alphabet?: string
-  /** Sessions at once, at most; default 64. Conversations beyond them, or beyond what the server has room for, wait. */
+  /** Maximum concurrent sessions; default 64. Conversations beyond this limit, or beyond the server's capacity, wait. */
   readonly sockets?: number
   /** Seconds after which an answer of the server has failed; default 30. */
   readonly seconds?: number
@@ -62,15 +58,15 @@ const OPTIONS: readonly (keyof OpenEnvOptions)[] = [
   ] as const),
 ]
 
-/** An environment of conversations, and the connections that it holds. */
+/** A text environment with its connections. */
 export interface OpenEnvEnvironment extends TextEnvironmentDefinition {
-  /** Ends its sessions. */
+  /** Closes its sessions. */
   close(): void
 }
 
 /**
- * Connects to a server of OpenEnv. Each episode is reset once, since a conversation begins with what is seen then; one that is seen
- * otherwise later ends its conversation with the reason.
+ * Connects to an OpenEnv server. Each episode is reset once to read its first observation, which is the prompt. If a later reset differs,
+ * the conversation ends with this reason.
  * @throws InputError for options that are unknown or out of range, and a server that does not answer.
  * @example
  * const environment = await openEnv({
@@ -135,7 +131,7 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
   return { ...environment, close: () => pool.close() }
 }
 
-/** The address of a server's socket. */
+/** The WebSocket address of a server. */
 function addressOf(url: string): string {
   if (typeof url !== 'string' || !URL.canParse(url) || !/^(http|ws)s?:$/.test(new URL(url).protocol)) {
     throw new InputError('openEnv.url', show(url), 'one like http://127.0.0.1:8000')
@@ -143,10 +139,9 @@ function addressOf(url: string): string {
   return `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws`
 }
 
-/** The server has as many sessions as it has room for. */
+/** The server has no room for another session. */
 class CapacityError extends Error {}
 
-/** A session of the server. */
 class Session {
   readonly #socket: TextSocket
   readonly #seconds: number
@@ -201,7 +196,7 @@ class Session {
   }
 }
 
-/** Sessions that conversations take in turn. */
+/** Sessions for conversations, each used by one at a time. */
 class SessionPool {
   readonly #url: string
   readonly #seconds: number
@@ -209,7 +204,7 @@ class SessionPool {
   readonly #waiting: (() => void)[] = []
   #most: number
   #count = 0
-  /** A conversation that ends where the context has no more room never gives its session back: it is taken when it is garbage. */
+  /** Closes the session of a conversation that ended without a last reply, for lack of context, when it is garbage-collected. */
   readonly #lost = new FinalizationRegistry((socket: TextSocket) => {
     socket.close()
     this.#count--
@@ -223,7 +218,7 @@ class SessionPool {
     this.#seconds = seconds
   }
 
-  /** Does work with a session of its own. One that was broken off is closed: nobody knows what it comes to. */
+  /** Runs work with a session. An aborted session is closed, because its state is unknown. */
   async use<T>(work: (session: Session) => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (;;) {
       const session = await this.#take()
@@ -234,7 +229,7 @@ class SessionPool {
         if (signal?.aborted) throw new Error('nobody waits for it')
         return await work(session)
       } catch (error) {
-        // A server that is full says so to the first question.
+        // A full server reports it on the first request.
         isFull = error instanceof CapacityError && this.#count > 1
         if (!isFull) {
           session.close()

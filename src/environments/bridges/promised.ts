@@ -1,17 +1,16 @@
-/** Answers of objects that come later. */
+/** Asynchronous answers of objects. */
 
-/** Whether an object answers later. */
 export function isPromise(answer: unknown): answer is PromiseLike<unknown> {
   return typeof (answer as PromiseLike<unknown> | null)?.then === 'function'
 }
 
-/** An answer that an object has promised. */
+/** A promised answer. */
 export class Promised {
-  /** Settles when it is there, or will not come; never fails. */
+  /** Settles when the answer has arrived or failed; never rejects. */
   readonly arrival: Promise<void>
-  /** What came: undefined while nothing has. */
+  /** The result; undefined while it is pending. */
   outcome: { readonly answer: unknown } | { readonly fault: unknown } | undefined
-  /** Nobody waits for it any more. */
+  /** Stops waiting for it. */
   abandon: () => void = () => {}
 
   constructor(promise: PromiseLike<unknown>, timeoutSeconds: number) {

@@ -1,14 +1,14 @@
-/** A WebSocket of texts, each of which is answered by one: what is asked is asked in turn. */
+/** A WebSocket with one text answer per text request, one request at a time. */
 import { once } from 'node:events'
 import type { WebSocket } from 'ws'
 
-/** Bytes of an answer, at most: a server that lies about a length would fill the memory. */
+/** Maximum bytes of an answer, so that a wrong length cannot exhaust memory. */
 const MAX_BYTES = 64 * 2 ** 20
 
 export class TextSocket {
   readonly #socket: WebSocket
   readonly #where: string
-  /** Answers that nobody has asked for yet, and who waits for one. */
+  /** Answers not requested yet, and the waiting request. */
   readonly #answers: string[] = []
   #waiting: { resolve(answer: string): void; reject(error: Error): void } | null = null
   #error: Error | null = null
@@ -17,18 +17,18 @@ export class TextSocket {
     this.#where = where
     this.#socket = socket
     socket.on('message', (bytes, isBinary) => {
-      if (isBinary) return // Bytes are nobody's answer.
+      if (isBinary) return // Binary messages are ignored.
       if (this.#waiting === null) this.#answers.push(String(bytes))
       else this.#waiting.resolve(String(bytes))
     })
     socket.on('error', (error) => this.#fail(error.message))
     socket.on('close', (code, reason) =>
-      // 1006: no frame said that it would be closed.
+      // 1006: the connection closed without a close frame.
       this.#fail(code === 1006 ? 'the connection was closed' : `the server closed it (${code} ${reason})`),
     )
   }
 
-  /** Connects to an address like `ws://127.0.0.1:8000/ws`; rejects where nobody answers in so many seconds. */
+  /** Connects to an address like `ws://127.0.0.1:8000/ws`; rejects after `seconds`. */
   static async connect(url: string, seconds: number): Promise<TextSocket> {
     const { WebSocket } = await import('ws')
     const socket = new WebSocket(url, {
@@ -44,18 +44,18 @@ export class TextSocket {
     return made
   }
 
-  /** Whether it can be asked. */
+  /** Whether it accepts requests. */
   get isOpen(): boolean {
     return this.#error === null
   }
 
-  /** Sends a text, and waits for the next one. A socket whose answer is late is closed: a later one would be of another question. */
+  /** Sends a text and waits for the next one. On a timeout the socket closes, so that no later request gets the late answer. */
   async ask(text: string, seconds: number): Promise<string> {
     if (this.#error === null) this.#socket.send(text)
     return this.next(seconds)
   }
 
-  /** The next text that comes. */
+  /** Waits for the next text. */
   async next(seconds: number): Promise<string> {
     if (this.#answers.length > 0) return this.#answers.shift()!
     if (this.#error !== null) throw this.#error

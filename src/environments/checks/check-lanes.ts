@@ -1,6 +1,6 @@
 /**
- * Lanes of an environment without a world, for `checkEnvironment`: its columns, actions at random within its space, and what the
- * systems do about episodes. What the environment has to write holds, before it is asked, what it may not write.
+ * Lanes of an environment without a world, for `checkEnvironment`: columns, random legal actions, and the systems' handling of episodes.
+ * Before each call, the outputs are filled with values that an environment may not write.
  */
 import { InputError } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
@@ -12,38 +12,38 @@ import type { KernelBuild } from '../../kernels/kernels.ts'
 import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from '../environment.ts'
 import { type CalledLanes, fillRow, UNWRITTEN_BYTE, UNWRITTEN_NUMBER } from './check-written.ts'
 
-/** Every other game begins anew after so many steps, so that some do in every step, however long episodes are. */
+/** Steps after which every other game restarts, so that resets happen throughout even if episodes are long. */
 const RESTART_STEPS = 13
-/** Actions of a box without bounds are drawn from −1 to 1. */
+/** Actions of an unbounded box are sampled from −1 to 1. */
 const UNBOUNDED = 1
 
-/** Which lanes, and how they are asked. */
+/** The lanes of a check, and how they are called. */
 export interface LaneOptions {
-  /** The number in the run of the first lane: the first of a game. */
+  /** Number of the first lane in the run, the first of a game. */
   readonly firstLane: number
   readonly numLanes: number
-  /** How many lanes there are as the environment is told: in the whole cohort. */
+  /** Number of lanes in the whole cohort, as reported to the environment. */
   readonly present: number
   readonly seed: number
-  /** Whether lanes begin one by one from the last to the first, and step in three ranges from the last to the first. */
+  /** Whether lanes reset one by one, last to first, and step in three ranges, last to first. */
   readonly isSplit: boolean
   readonly kernels: KernelBuild
 }
 
-/** Lanes that step with actions at random: each is a function of the seed and the lane's number, episode and step alone. */
+/** Lanes with random actions. Each action depends only on the seed and the lane's number, episode and step. */
 export class CheckedLanes implements CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
   readonly first = 0
   readonly end: number
-  /** What the environment is handed. */
+  /** The environment's inputs and outputs. */
   readonly lanes: Lanes<Record<string, Column>>
-  /** The observations and masks that the environment was handed a step before, and is not handed now. */
+  /** The observations and masks of the previous step, which the environment does not get again. */
   before: { readonly observation: Float32Array; readonly actionMask: Uint8Array }
   /** The lanes rows[0 … count) begin an episode next. */
   readonly rows: Uint32Array
   count: number
-  /** Steps taken since the lanes were made. */
+  /** Number of steps so far. */
   t = 0
   readonly #isSplit: boolean
   readonly #actions: Random
@@ -100,7 +100,7 @@ export class CheckedLanes implements CalledLanes {
     this.#actions = new Random(seed)
   }
 
-  /** Makes what the next reset has to write unwritten. */
+  /** Fills the outputs of the next reset with unwritten values. */
   beforeReset(): void {
     const { lanes, rows, count } = this
     const { observation, actionMask } = lanes
@@ -110,7 +110,7 @@ export class CheckedLanes implements CalledLanes {
     }
   }
 
-  /** Begins an episode in each of the lanes `rows[0 … count)`, after `beforeReset`. @returns what `reset` returned. */
+  /** Begins an episode in each of the lanes `rows[0 … count)`, after `beforeReset`. @returns the result of `reset`. */
   reset(): unknown {
     const { lanes, rows, count, environment } = this
     if (!this.#isSplit) return environment.reset(lanes, rows, count)
@@ -124,7 +124,7 @@ export class CheckedLanes implements CalledLanes {
     return undefined
   }
 
-  /** Chooses what each lane does: at random, of what is legal. */
+  /** Chooses a random legal action in each lane. */
   act(): void {
     const { lanes, numLanes, environment } = this
     const { action, actionMask, lane, episode, step } = lanes
@@ -151,7 +151,7 @@ export class CheckedLanes implements CalledLanes {
     }
   }
 
-  /** Hands the next step other columns than the step before had, in which nothing is written. */
+  /** Gives the next step other columns than the previous one, filled with unwritten values. */
   beforeStep(): void {
     const { before } = this
     const lanes = this.lanes as { -readonly [K in keyof Lanes]: Lanes[K] }
@@ -163,7 +163,7 @@ export class CheckedLanes implements CalledLanes {
     for (const flags of [terminated, truncated, died, births]) flags.fill(0)
   }
 
-  /** Every lane takes a step, after `beforeStep`. @returns what `step` returned. */
+  /** Steps every lane, after `beforeStep`. @returns the result of `step`. */
   step(): unknown {
     const { numLanes, environment } = this
     if (!this.#isSplit) return environment.step(this.lanes, 0, numLanes)
@@ -180,7 +180,7 @@ export class CheckedLanes implements CalledLanes {
     return terminated[n] === 1 || truncated[n] === 1 || step[n]! + 1 === this.environment.maxEpisodeSteps
   }
 
-  /** Counts the step, and lists the lanes that begin anew: whose episode is over, and every other game now and then. */
+  /** Counts the step, and lists the lanes to reset: those whose episode is over, and every other game at intervals. */
   endEpisodes(): void {
     const { lanes, numLanes, environment, rows } = this
     const { lane, episode, step } = lanes
@@ -204,7 +204,7 @@ function finite(bound: number): number {
   return Number.isFinite(bound) ? bound : 0
 }
 
-/** One of the choices that the mask allows, or the first where it allows none. */
+/** One of the choices that the mask allows, or the first if it allows none. */
 function legal(mask: Uint8Array, first: number, size: number, drawn: number): number {
   let numLegal = 0
   for (let choice = 0; choice < size; choice++) numLegal += mask[first + choice]! === 1 ? 1 : 0

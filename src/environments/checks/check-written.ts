@@ -1,22 +1,19 @@
-/**
- * What is looked at after each call of an environment, by `checkEnvironment` and in the first rollouts of a training
- * (`systems/episodes/watch.ts`), and how it is said what is wrong there.
- */
+/** The checks after each call of an environment, for `checkEnvironment` and the first rollouts of a training (`systems/episodes/watch.ts`). */
 import { choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'
 import { type EnvironmentDefinition, type Lanes, REWARD_MAX } from '../environment.ts'
 import type { EnvironmentCheck } from './checks.ts'
 
-/** What a byte, and a number, holds that nobody has written: no flag, and nothing that an environment would come to. */
+/** Markers of unwritten bytes and numbers: not a flag, and not a plausible result of an environment. */
 export const UNWRITTEN_BYTE = 0x5a
 export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 
-/** The columns that an environment is called with. */
+/** The columns of a call. */
 export interface CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
   readonly lanes: Lanes<unknown>
-  /** Rows `first` ≤ n < `end` are nobody else's during a call, so that what changes in them the environment has written. */
+  /** No other thread writes rows `first` ≤ n < `end` during a call, so the environment made any change in them. */
   readonly first: number
   readonly end: number
   /** Whether the episode of lane n is over after its step. */
@@ -43,14 +40,14 @@ function inputsOf({ lanes }: CalledLanes): Record<string, Column> {
   return { action, lane, episode, step }
 }
 
-/** Everything that the environment writes, by name: its state, what lanes see and what comes of a step. */
+/** The environment's outputs by name: its state, observations and the results of a step. */
 export function writtenOf({ lanes }: CalledLanes): Record<string, Column> {
   const { state, observation, actionMask, reward, terminated, truncated, died, births } = lanes
   const own = Object.entries(state as Record<string, Column>).map(([name, each]) => [`state.${name}`, each])
   return { ...Object.fromEntries(own), observation, actionMask, reward, terminated, truncated, died, births }
 }
 
-/** The rows that are nobody else's, of each column. */
+/** The rows of each column that no other thread writes. */
 function ownRows({ first, end, numLanes }: CalledLanes, columns: Record<string, Column>): Record<string, Column> {
   const part = (column: Column): Column => {
     const width = column.length / numLanes
@@ -63,19 +60,19 @@ export function copyRows(lanes: CalledLanes, columns: Record<string, Column>): R
   return Object.fromEntries(Object.entries(ownRows(lanes, columns)).map(([name, each]) => [name, each.slice()]))
 }
 
-/** What an environment is asked in a call. */
+/** A call of an environment. */
 export interface Call {
   readonly by: 'reset' | 'step'
-  /** Whether the call may write row n; null where it may write all that are nobody else's. */
+  /** Whether the call may write row n; null if it may write all rows of this thread. */
   readonly isAsked: ((n: number) => boolean) | null
-  /** Columns of the step before, which this call does not get. */
+  /** Columns of the previous step, which this call does not get. */
   readonly aside: Record<string, Column>
 }
 
 /**
- * Calls an environment, and expects its inputs, the columns of the step before and the rows that it was not asked for as they were.
- * @returns what `run` returned.
- * @throws Fault that names the lane and the column.
+ * Calls an environment and checks that its inputs, the columns of the previous step, and the rows outside the call did not change.
+ * @returns the result of `run`.
+ * @throws Fault with the lane and the column.
  */
 export function watchCall(lanes: CalledLanes, { by, isAsked, aside }: Call, run: () => unknown): unknown {
   const inputs = copyRows(lanes, inputsOf(lanes))
@@ -98,7 +95,7 @@ function expectInputs(lanes: CalledLanes, by: 'reset' | 'step', before: Record<s
   }
 }
 
-/** Expects columns that an environment was handed earlier as they were. */
+/** Checks that columns of an earlier call did not change. */
 export function expectAside(
   lanes: CalledLanes,
   by: 'reset' | 'step',
@@ -113,7 +110,7 @@ export function expectAside(
   }
 }
 
-/** Expects rows other than those asked for as they were. */
+/** Checks that rows outside the call did not change. */
 function expectUntouched(
   lanes: CalledLanes,
   by: 'reset' | 'step',
@@ -133,13 +130,13 @@ function expectUntouched(
   }
 }
 
-/** Makes the row of a column one that nobody has written. */
+/** Fills the row of a column with the unwritten marker. */
 export function fillRow(column: Column, n: number, numLanes: number, value: number): void {
   const width = column.length / numLanes
   column.fill(value, n * width, (n + 1) * width)
 }
 
-/** Whether rows `from` ≤ n < `to` have everything that a call writes: what a lane sees and may do, and its reward after a step. */
+/** Whether rows `from` ≤ n < `to` are completely written: observation, mask, and after a step the reward. */
 export function isWritten(
   { lanes, numLanes }: CalledLanes,
   by: 'reset' | 'step',
@@ -154,7 +151,7 @@ export function isWritten(
   return by === 'reset' || !has(reward, UNWRITTEN_NUMBER)
 }
 
-/** Expects the same of row n. */
+/** Checks that row n is completely written. */
 export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: number): void {
   if (isWritten(called, by, [n, n + 1])) return
   const { lanes, numLanes } = called
@@ -175,7 +172,7 @@ export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: numb
   missing('reward', UNWRITTEN_NUMBER, 'a number')
 }
 
-/** Looks at what the lanes see and may do: those of a list, or the first `count`. */
+/** Checks observations and masks of the listed lanes, or of the first `count`. */
 export function checkSeen(lanes: CalledLanes, by: 'reset' | 'step', rows: Uint32Array | null, count: number): void {
   const { environment, numLanes } = lanes
   const { observation, actionMask } = lanes.lanes
@@ -209,7 +206,7 @@ export function checkSeen(lanes: CalledLanes, by: 'reset' | 'step', rows: Uint32
   }
 }
 
-/** Looks at rewards and flags. */
+/** Checks rewards and flags. */
 export function checkStepped(lanes: CalledLanes): void {
   const { reward, terminated, truncated } = lanes.lanes
   for (let n = 0; n < lanes.numLanes; n++) {
@@ -224,7 +221,7 @@ export function checkStepped(lanes: CalledLanes): void {
   }
 }
 
-/** Looks at who dies: with the end of an episode alone. */
+/** Checks that lanes die only at the end of an episode. */
 export function checkLives(lanes: CalledLanes): void {
   const { died, terminated, truncated } = lanes.lanes
   for (let n = 0; n < lanes.numLanes; n++) {
@@ -247,7 +244,7 @@ export function checkGames(lanes: CalledLanes, numAgents: number): void {
   }
 }
 
-/** Expects of other lanes, from `firstLane` on, what these did. */
+/** Checks that other lanes, from `firstLane` on, have the same results as these. */
 export function expectSame(
   check: EnvironmentCheck,
   lanes: CalledLanes,
@@ -273,7 +270,7 @@ export function expectSame(
   }
 }
 
-/** A lane and where it is, in words. */
+/** Describes a lane's position in words. */
 export function where({ lanes }: Pick<CalledLanes, 'lanes'>, n: number): string {
   if (lanes.episode[n] === 0xffffffff) return `lane ${lanes.lane[n]} (before its first episode)`
   return `lane ${lanes.lane[n]} (episode ${lanes.episode[n]}, step ${lanes.step[n]})`
@@ -283,10 +280,10 @@ export function rowOf(column: Column, at: number, numLanes: number): number {
   return Math.floor((at * numLanes) / column.length)
 }
 
-/** From so many elements on it takes less time to compare bytes than elements. */
+/** Number of elements from which comparing bytes is faster than comparing elements. */
 const LONG = 128
 
-/** Whether two columns of one length have the same numbers. */
+/** Whether two columns of the same length have the same numbers. */
 export function isSame(a: Column, b: Column): boolean {
   if (a.length < LONG) {
     for (let at = 0; at < a.length; at++) if (!Object.is(a[at], b[at])) return false
@@ -296,7 +293,7 @@ export function isSame(a: Column, b: Column): boolean {
   return ours!.equals(theirs!)
 }
 
-/** The first element in which two columns of one length differ; 0 if none does but in the bits of a NaN. */
+/** The first element in which two columns of the same length differ; 0 if only bits of NaNs differ. */
 export function firstDifference(a: Column, b: Column): number {
   for (let at = 0; at < a.length; at++) if (!Object.is(a[at], b[at])) return at
   return 0

@@ -1,6 +1,6 @@
 /**
- * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
- * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
+ * Checks that an environment satisfies its contract (`environment.ts`): which columns it writes and leaves alone, and that an episode
+ * depends only on the seed, the lane, the episode's number and the actions. A failed check says what is wrong and where.
  */
 import { checkCount, checkGiven, checkOptions, InputError, show, thrownText } from '../../base/errors.ts'
 import { kernelBuildOf } from '../../kernels/bind.ts'
@@ -25,56 +25,52 @@ import {
 } from './check-written.ts'
 import { type EnvironmentCheck, environmentChecks } from './checks.ts'
 
-/** What a check came to. */
+/** The result of one check. */
 export interface CheckResult {
   readonly name: EnvironmentCheck
-  /** `unasked` where an earlier fault would mislead it, or it has nothing to ask. */
+  /** `unasked` if an earlier fault would mislead it, or it does not apply. */
   readonly status: 'held' | 'failed' | 'unasked'
   /** What was found, and where; null unless it failed. */
   readonly got: string | null
-  /** What was expected in its place; null unless it failed. */
+  /** What was expected; null unless it failed. */
   readonly expected: string | null
 }
 
-/** What was asked of an environment, and what it came to. */
+/** The results of all checks of an environment. */
 export interface EnvironmentReport {
   readonly environment: string
   readonly numLanes: number
   readonly steps: number
   readonly seed: number
-  /** Episodes that ended by themselves, in all lanes. */
+  /** Number of episodes that ended by themselves, in all lanes. */
   readonly episodes: number
   readonly checks: readonly CheckResult[]
   readonly holds: boolean
 }
 
-/** What `checkEnvironment` steps, and for how long. */
+/** Lanes, steps and kernels of `checkEnvironment`. */
 export interface CheckOptions {
-  /** Lanes, a multiple of the players of a game. Default 1,024, or as many games. */
+  /** Number of lanes, a multiple of the players of a game. Default 1,024, or as many games. */
   readonly numLanes?: number
-  /** Steps of each lane. Default 64. */
+  /** Steps per lane. Default 64. */
   readonly steps?: number
   readonly seed?: number
-  /** Which kernels the environment gets. Default `best`: the fastest that run here. */
+  /** The environment's kernels. Default `best`: the fastest that run here. */
   readonly kernels?: KernelBuild | 'best'
 }
 
-/**
- * Bytes a step may allocate for each lane: a number that the compiler boxes because other environments have run in the process has 16, the
- * smallest object 24.
- */
+/** Allowed bytes per lane and step. The compiler may box a number (16 bytes) after other environments ran; the smallest object has 24. */
 const LANE_BYTES_MAX = 20
-/** How often a step's allocation is measured: the compiler's own work is in it until it has done it. */
+/** Number of measurements of a step's allocation; the first ones include the compiler's own work. */
 const MEASUREMENTS = 100
-/** Sleep after each, in which the compiler's own thread gets on where the machine is busy. */
+/** Sleep after each measurement, so that the compiler's thread can work on a busy machine. */
 const COMPILER_MS = 3
-/** Lanes and steps of one measurement. */
 const MEASURED = { numLanes: 64, steps: 200 }
 
 /**
- * Steps an environment with actions at random and checks all that its contract asks. What it finds is in the report, not thrown.
+ * Steps an environment with random actions and checks its whole contract. Faults are reported, not thrown.
  *
- * @throws InputError for options that are none.
+ * @throws InputError for invalid options.
  * @example
  * const { holds, checks } = checkEnvironment(cartPole())
  */
@@ -102,7 +98,7 @@ export function checkEnvironment(environment: EnvironmentDefinition, options: Ch
   return { environment: id, numLanes, steps, seed, episodes: asked.episodes, checks, holds }
 }
 
-/** One environment that is asked. */
+/** The checks of one environment. */
 class Inquiry {
   readonly environment: EnvironmentDefinition
   readonly options: LaneOptions
@@ -119,7 +115,7 @@ class Inquiry {
     const faults = new Map<EnvironmentCheck, Fault>()
     const unasked = new Set<EnvironmentCheck>()
     const ask = (checks: readonly EnvironmentCheck[], work: () => void) => {
-      // What does not run, or writes what it may not, cannot be compared with itself.
+      // An environment that throws or writes wrongly cannot be compared with itself.
       if (faults.size > 0 && !(faults.size === 1 && faults.has('reset'))) {
         for (const check of checks) unasked.add(check)
         return
@@ -134,7 +130,7 @@ class Inquiry {
     ask(['runs', 'values', 'rows', 'inputs', 'aliasing', 'games'], () => this.#askAlone())
     ask(['determinism', 'split', 'lanes'], () => this.#askAgain())
     ask(['state'], () => this.#askState())
-    // A child in a population begins with what its parent left.
+    // A child in a population begins with its parent's state.
     if (this.environment.population === true) unasked.add('reset')
     else ask(['reset'], () => this.#askReset())
     if (this.environment.allocates === true) unasked.add('allocation')
@@ -145,7 +141,7 @@ class Inquiry {
     })
   }
 
-  /** Steps the lanes, and looks at what is written. */
+  /** Steps the lanes and checks what they write. */
   #askAlone(): void {
     const lanes = new CheckedLanes(this.environment, this.options)
     const { numAgents = 1, population } = this.environment
@@ -169,7 +165,7 @@ class Inquiry {
     this.#askRange(lanes)
   }
 
-  /** Steps a few lanes in the middle, and expects the others as they were. */
+  /** Steps a few lanes in the middle and checks that the others do not change. */
   #askRange(lanes: CheckedLanes): void {
     const { numAgents = 1 } = this.environment
     const games = lanes.numLanes / numAgents
@@ -181,7 +177,7 @@ class Inquiry {
     runs(lanes, { by: 'step', isAsked, aside: lanes.before }, () => this.environment.step(lanes.lanes, from, to))
   }
 
-  /** Steps the lanes again, in parts and alone. What differs may do so because it differs each time: so that is asked first. */
+  /** Steps the lanes again, in parts and alone. Checks determinism first, since it could explain other differences. */
   #askAgain(): void {
     const again = { check: 'determinism', options: this.options } as const
     const split = { check: 'split', options: { ...this.options, isSplit: true } } as const
@@ -193,7 +189,7 @@ class Inquiry {
     }
   }
 
-  /** Steps the lanes beside others, which have to do the same. */
+  /** Steps the lanes alongside others and compares the results. */
   #compare(others: readonly { check: EnvironmentCheck; options: LaneOptions }[]): void {
     const lanes = new CheckedLanes(this.environment, this.options)
     const beside = others.map((each) => ({ ...each, lanes: new CheckedLanes(this.environment, each.options) }))
@@ -221,7 +217,7 @@ class Inquiry {
     })
   }
 
-  /** Steps, puts the columns back and steps again. */
+  /** Steps, restores the columns and steps again. */
   #askState(): void {
     const lanes = new CheckedLanes(this.environment, this.options)
     begin(lanes)
@@ -249,7 +245,7 @@ class Inquiry {
     }
   }
 
-  /** Begins episodes over states that mean nothing. */
+  /** Begins episodes over meaningless states. */
   #askReset(): void {
     const [clean, used] = [0, 1].map(() => new CheckedLanes(this.environment, this.options)) as [
       CheckedLanes,
@@ -262,7 +258,7 @@ class Inquiry {
     expectSame('reset', clean, used, 0, 'reset')
   }
 
-  /** Measures how the heap grows with steps. */
+  /** Measures the growth of the heap over steps. */
   #askAllocation(): void {
     const { numAgents = 1 } = this.environment
     const numLanes = MEASURED.numLanes * numAgents
@@ -280,10 +276,10 @@ class Inquiry {
         for (let n = 0; n < numLanes; n++) step[n]!++
       }
       const bytes = (process.memoryUsage().heapUsed - before) / (numLanes * MEASURED.steps)
-      if (bytes >= 0) least = Math.min(least, bytes) // Else something was collected meanwhile.
+      if (bytes >= 0) least = Math.min(least, bytes) // Negative after a garbage collection.
       lanes.endEpisodes()
       begin(lanes)
-      Atomics.wait(nobody, 0, 0, COMPILER_MS) // Nobody wakes it.
+      Atomics.wait(nobody, 0, 0, COMPILER_MS) // Sleeps: nothing wakes it.
     }
     if (least <= LANE_BYTES_MAX) return
     const got = `${least.toFixed(1)} bytes that a step allocates for each lane`
@@ -311,7 +307,7 @@ function goOn(lanes: CheckedLanes): void {
   if (lanes.count > 0) begin(lanes)
 }
 
-/** Calls a function of the environment's. @throws Fault for what it throws. */
+/** Calls a function of the environment. @throws Fault for an exception. */
 function caught(lanes: CheckedLanes, by: 'reset' | 'step', work: () => unknown): unknown {
   try {
     return work()
@@ -320,7 +316,7 @@ function caught(lanes: CheckedLanes, by: 'reset' | 'step', work: () => unknown):
   }
 }
 
-/** Calls a function of the environment's, and refuses what it throws, what it may not return and what it may not write. */
+/** Calls a function of the environment, and checks for exceptions, forbidden results and forbidden writes. */
 function runs(lanes: CheckedLanes, call: Call, work: () => unknown): void {
   const { by } = call
   const refused = refusedReturn(
@@ -330,7 +326,7 @@ function runs(lanes: CheckedLanes, call: Call, work: () => unknown): void {
   if (refused !== null) throw new Fault('runs', refused.got, refused.expected)
 }
 
-/** Begins episodes, and expects what reset may not touch as it was. */
+/** Begins episodes and checks that reset changes nothing else. */
 function runsReset(lanes: CheckedLanes): void {
   const isListed = new Uint8Array(lanes.numLanes)
   for (let i = 0; i < lanes.count; i++) isListed[lanes.rows[i]!] = 1

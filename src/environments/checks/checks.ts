@@ -1,6 +1,4 @@
-/** The checks of an environment, by name. */
-
-/** The checks in their order, and what each asks. One that fails leaves those unasked that it would mislead. */
+/** The checks of an environment by name, in order, each with its requirement. A failed check skips those that it would mislead. */
 export const environmentChecks = {
   runs: 'reset and step throw nothing, are done when they return, and write what they have to say',
   values: 'observations within their space, finite rewards, flags that are 0 or 1, masks that leave a choice',

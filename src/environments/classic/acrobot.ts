@@ -4,7 +4,7 @@ import { box, discrete } from '../../base/space.ts'
 import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 
-// Both links: 1 m long, 1 kg, their center of mass in the middle, a moment of inertia of 1 kg·m².
+// Each link: 1 m, 1 kg, center of mass in the middle, moment of inertia 1 kg·m².
 const GRAVITY = 9.8 // m/s²
 const STEP_SECONDS = 0.2
 const VELOCITY_1_MAX = 4 * Math.PI // rad/s
@@ -12,26 +12,20 @@ const VELOCITY_2_MAX = 9 * Math.PI
 const START_MAX = 0.1
 
 /**
- * Acrobot-v1 with Gymnasium's dynamics (those of the book; one Runge-Kutta step of fourth order in f64), limits and starting
- * states. Two links hang from a joint; a torque on the joint between them has to swing the free end above a line one link's
- * length over the first joint (Sutton, "Generalization in Reinforcement Learning: Successful Examples Using Sparse Coarse
- * Coding", 1996).
+ * Acrobot-v1 with Gymnasium's dynamics (those of the book; one fourth-order Runge-Kutta step in f64), limits and starting states. Two
+ * links hang from a joint. A torque on the joint between them must swing the free end above a line one link length over the first joint
+ * (Sutton, "Generalization in Reinforcement Learning: Successful Examples Using Sparse Coarse Coding", 1996).
  *
- * ## Action Space
- * Discrete(3): a torque of −1, 0 or 1 N·m on the joint between the links.
+ * ## Action Space Discrete(3): a torque of −1, 0 or 1 N·m on the joint between the links.
  *
- * ## Observation Space
- * Box of 6: cos and sin of the first link's angle (0 rad hangs down), cos and sin of the second link's angle against the
- * first, both angular velocities (rad/s, within ±4π and ±9π).
+ * Box of 6: cos and sin of the first link's angle (0 rad hangs down), cos and sin of the second link's angle relative to the first, both
+ * angular velocities (rad/s, within ±4π and ±9π).
  *
- * ## Rewards
- * −1 for every step but the one that reaches the line, which has 0. Solved at a mean return of −100.
+ * ## Rewards −1 for every step except the one that reaches the line, which has 0. Solved at a mean return of −100.
  *
- * ## Starting State
- * Both angles and angular velocities uniform in [−0.1, 0.1), rounded to f32.
+ * ## Starting State Both angles and angular velocities uniform in [−0.1, 0.1), rounded to f32.
  *
- * ## Episode End
- * Terminated when −cos(angle 1) − cos(angle 1 + angle 2) > 1. Truncated after `maxEpisodeSteps` (500) steps.
+ * ## Episode End Terminated when −cos(angle 1) − cos(angle 1 + angle 2) > 1. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const acrobot = defineEnvironment({
   id: 'Acrobot-v1',
@@ -53,7 +47,7 @@ export const acrobot = defineEnvironment({
   state: () => ({ angle1: 'f64', angle2: 'f64', velocity1: 'f64', velocity2: 'f64' }),
   make: ({ maxEpisodeSteps }) => {
     const high = [1, 1, 1, 1, Math.fround(VELOCITY_1_MAX), Math.fround(VELOCITY_2_MAX)]
-    // Numbers go to functions in arrays: as arguments they would be boxed, and so allocated.
+    // Functions get numbers in arrays: as arguments they would be boxed, and so allocated.
     const current = new Float64Array(4)
     const ahead = new Float64Array(4)
     const slopes = [0, 1, 2, 3].map(() => new Float64Array(4)) as [Slope, Slope, Slope, Slope]
@@ -62,7 +56,7 @@ export const acrobot = defineEnvironment({
         const [first, second] = [angle1[n]!, angle1[n]! + angle2[n]!]
         const [x, y] = [Math.sin(first), -Math.cos(first)]
         return new Canvas({ low: [-2.2, -2.2], high: [2.2, 2.2], columns: 100 })
-          .line(-2.2, 1, 2.2, 1, 0.04, 3) // As high as its end shall come.
+          .line(-2.2, 1, 2.2, 1, 0.04, 3) // The target height.
           .line(0, 0, x, y, 0.2, 1)
           .line(x, y, x + Math.sin(second), y - Math.cos(second), 0.2, 5)
           .disc(0, 0, 0.1, 6)
@@ -110,7 +104,7 @@ export const acrobot = defineEnvironment({
 /** Derivatives of both angles and both velocities. */
 type Slope = Float64Array
 
-/** Moves both angles and both velocities on by one Runge-Kutta step of fourth order; `slopes` and `ahead` are workspace. */
+/** Advances both angles and both velocities by one fourth-order Runge-Kutta step. `slopes` and `ahead` are workspace. */
 function integrate(
   state: Float64Array,
   torque: number,
@@ -128,7 +122,7 @@ function integrate(
   for (let k = 0; k < 4; k++) {
     state[k] = state[k]! + (STEP_SECONDS / 6) * (first[k]! + 2 * second[k]! + 2 * third[k]! + fourth[k]!)
   }
-  // Whole turns are taken away one by one, as Gymnasium does: the angles are in [−π, π].
+  // Subtracts whole turns one by one, as Gymnasium does: the angles are in [−π, π].
   for (let k = 0; k < 2; k++) {
     while (state[k]! > Math.PI) state[k] = state[k]! - 2 * Math.PI
     while (state[k]! < -Math.PI) state[k] = state[k]! + 2 * Math.PI
@@ -137,7 +131,7 @@ function integrate(
   state[3] = Math.min(Math.max(state[3]!, -VELOCITY_2_MAX), VELOCITY_2_MAX)
 }
 
-/** The derivatives at a state, by the equations of Sutton and Barto's book. */
+/** The derivatives at a state, by the equations in Sutton and Barto's book. */
 function derive(slope: Slope, state: Float64Array, torque: number): void {
   const velocity1 = state[2]!
   const velocity2 = state[3]!

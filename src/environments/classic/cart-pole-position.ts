@@ -4,25 +4,18 @@ import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { ANGLE_BOUND, CART_POLE_STATE, drawPole, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
 
 /**
- * CartPole-v1 with its velocities hidden: the same dynamics, starts and ends, bit for bit, of which a lane sees positions
- * only. What it needs to know it can find from two observations, so it takes a policy with a memory. The name is that of
- * Han, Doya, Tani, "Variational Recurrent Models for Solving Partially Observable Control Tasks" (2020), P for position;
- * POPGym's PositionOnlyCartPole hides the same and differs in reward and length.
+ * CartPole-v1 with hidden velocities: the same dynamics, starts and ends, bit for bit, but only positions are observed. Two observations
+ * determine the state, so a policy needs memory. The name is from Han, Doya, Tani, "Variational Recurrent Models for Solving Partially
+ * Observable Control Tasks" (2020), P for position. POPGym's PositionOnlyCartPole hides the same and differs in reward and length. ##
+ * Action Space Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
  *
- * ## Action Space
- * Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ * ## Observation Space Box of 2: cart position (m, ends at ±2.4), pole angle (rad, ends at ±12°).
  *
- * ## Observation Space
- * Box of 2: cart position (m, ends at ±2.4), pole angle (rad, ends at ±12°).
+ * ## Rewards 1 for every step, the last one included. Solved at a mean return of 475, like CartPole-v1.
  *
- * ## Rewards
- * 1 for every step taken, the last one included. Solved at a mean return of 475, as CartPole-v1 is.
+ * ## Starting State Position, angle and both velocities uniform in [−0.05, 0.05).
  *
- * ## Starting State
- * Both, and both velocities, uniform in [−0.05, 0.05).
- *
- * ## Episode End
- * Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
+ * ## Episode End Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const cartPolePosition = defineEnvironment({
   id: 'CartPole-P-v1',
@@ -44,13 +37,13 @@ export const cartPolePosition = defineEnvironment({
         // With a shared trunk, 300,000 steps reach 25 to 126.
         parameters: { units: 32, hidden: [32, 32], activation: 'relu', sequenceLength: 32 },
       },
-      // One ends with a cart that drifts away, and which one changes with the last bits of the kernels.
+      // One of six ends with a drifting cart; which seed it is depends on the kernels' last bits.
       reached: { episodeReturn: 475, reached: 5, seeds: 6 },
     },
   ],
   state: () => ({
     ...CART_POLE_STATE,
-    /** What CartPole-v1 would show. */
+    /** CartPole-v1's full observation. */
     full: ['f32', 4],
   }),
   make: ({ maxEpisodeSteps }) => ({

@@ -4,30 +4,26 @@ import { defineEnvironment, type Lanes, STEPS_MAX, type State, withSettings } fr
 import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
-/** What every cart and pole is in: m, m/s, rad, rad/s. */
+/** The state of a cart and pole: m, m/s, rad, rad/s. */
 export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
-/** Bounds of the observed position (m) and angle (rad): twice what ends an episode. */
+/** Bounds of the observed position (m) and angle (rad): twice the limits of an episode. */
 export const POSITION_BOUND = 4.8
 export const ANGLE_BOUND = (24 * 2 * Math.PI) / 360
 
 /**
- * CartPole-v1 with Gymnasium's dynamics, limits and starting states. A pole stands on a cart that moves along a track;
- * the task is to keep it up by pushing the cart (Barto, Sutton, Anderson 1983).
+ * CartPole-v1 with Gymnasium's dynamics, limits and starting states. A pole stands on a cart that moves along a track; the task is to
+ * keep it upright by pushing the cart (Barto, Sutton, Anderson 1983).
  *
- * ## Action Space
- * Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ * ## Action Space Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
  *
- * ## Observation Space
- * Box of 4: cart position (m, ends at ±2.4), cart velocity (m/s), pole angle (rad, ends at ±12°), angular velocity (rad/s).
+ * ## Observation Space Box of 4: cart position (m, ends at ±2.4), cart velocity (m/s), pole angle (rad, ends at ±12°), angular velocity
+ * (rad/s).
  *
- * ## Rewards
- * 1 for every step taken, the last one included. Solved at a mean return of 475.
+ * ## Rewards 1 for every step, the last one included. Solved at a mean return of 475.
  *
- * ## Starting State
- * All four uniform in [−0.05, 0.05).
+ * ## Starting State All four uniform in [−0.05, 0.05).
  *
- * ## Episode End
- * Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
+ * ## Episode End Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
@@ -99,7 +95,7 @@ export const cartPole = defineEnvironment({
   },
 })
 
-/** Puts the lanes rows[0 … count) into a starting state, and writes all four numbers of it, four a lane, to `seen`. */
+/** Puts the lanes rows[0 … count) into a starting state, and writes its four numbers per lane to `seen`. */
 export function startCartPoles(
   { state, lane, episode, random, kernels }: Lanes<State<typeof CART_POLE_STATE>>,
   seen: Float32Array,
@@ -111,7 +107,7 @@ export function startCartPoles(
   kernels.cartPoleReset(position, velocity, angle, angularVelocity, seen, words, lane, episode, rows, key0, key1, count)
 }
 
-/** The cart on its track, and the pole. */
+/** Draws the cart on its track, and the pole. */
 export function drawPole({ position, angle }: State<typeof CART_POLE_STATE>, n: number): Picture {
   const [x, sway] = [position[n]!, angle[n]!]
   return new Canvas({ low: [-2.6, -0.4], high: [2.6, 1.5] })

@@ -4,7 +4,7 @@ import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { drawCar, MOUNTAIN_CAR_BOUNDS, resetCars, VELOCITY_MAX } from './mountain-car.ts'
 
 const GRAVITY = 0.0025
-// The state is f32, and so is what Gymnasium, over NumPy, computes of it: each result is rounded.
+// Gymnasium computes in f32 with NumPy, so each result is rounded.
 const { fround } = Math
 const POWER = fround(0.0015)
 const GOAL = fround(0.45)
@@ -12,28 +12,22 @@ const [POSITION_LOW, VELOCITY_LOW] = MOUNTAIN_CAR_BOUNDS.low as [number, number]
 const [POSITION_HIGH, VELOCITY_HIGH] = MOUNTAIN_CAR_BOUNDS.high as [number, number]
 
 /**
- * MountainCarContinuous-v0 with Gymnasium's dynamics, limits and starting states: the car in a valley that has to swing to
- * reach the top of the hill on the right, with an engine that can be throttled.
+ * MountainCarContinuous-v0 with Gymnasium's dynamics, limits and starting states: a car in a valley must swing to reach the top of the
+ * right hill, with a throttled engine.
  *
- * ## Action Space
- * Box of 1: the force on the car, in [−1, 1]. What is beyond is clipped, and costs what the bound costs; in Gymnasium it
- * costs what was asked for.
+ * ## Action Space Box of 1: the force on the car, in [−1, 1]. Larger forces are clipped and cost what the bound costs; in Gymnasium they
+ * cost the unclipped force.
  *
- * ## Observation Space
- * Box of 2: position (m, within [−1.2, 0.6]), velocity (m a step, within ±0.07). At the left end the car stops.
+ * ## Observation Space Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car stops.
  *
- * ## Rewards
- * −0.1 · force² for every step, and 100 for the goal. Solved at a mean return of 90.
+ * ## Rewards −0.1 · force² for every step, and 100 for the goal. Solved at a mean return of 90.
  *
- * ## Starting State
- * Position uniform in [−0.6, −0.4), velocity 0.
+ * ## Starting State Position uniform in [−0.6, −0.4), velocity 0.
  *
- * ## Episode End
- * Terminated at position 0.45 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (999)
- * steps.
+ * ## Episode End Terminated at position 0.45 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps`
+ * (999) steps.
  *
- * ## Arguments
- * `goalVelocity` (0 m a step).
+ * ## Arguments `goalVelocity` (0 m per step).
  */
 export const mountainCarContinuous = defineEnvironment({
   id: 'MountainCarContinuous-v0',
@@ -49,10 +43,10 @@ export const mountainCarContinuous = defineEnvironment({
         numSteps: 128,
         numMinibatches: 16,
         updateEpochs: 4,
-        learningRate: 2e-3, // With 3e-3 one seed of three left the goal again.
+        learningRate: 2e-3, // With 3e-3 one of three seeds left the goal again.
         gamma: 0.99,
         gaeLambda: 0.9,
-        // Few episodes find the goal at first. Normalized, the others' advantages teach to rest before one does.
+        // Few early episodes reach the goal. Normalized advantages of the others would teach the car to stay at rest first.
         normalizeAdvantage: false,
         valueCoef: 0.1,
         maxGradNorm: 5,

@@ -5,11 +5,11 @@ import { defineEnvironment, type Lanes, STEPS_MAX, withSettings } from '../envir
 import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
-// Positions in m, velocities in m a step.
+// Positions in m, velocities in m per step.
 const POSITION_MIN = -1.2
 const POSITION_MAX = 0.6
 export const VELOCITY_MAX = 0.07
-/** The bounds of what both mountain cars see, as f32 has them: position, velocity. */
+/** Observation bounds of both mountain cars, in f32: position, velocity. */
 export const MOUNTAIN_CAR_BOUNDS = {
   low: [Math.fround(POSITION_MIN), Math.fround(-VELOCITY_MAX)],
   high: [Math.fround(POSITION_MAX), Math.fround(VELOCITY_MAX)],
@@ -43,27 +43,22 @@ export function resetCars(
 }
 
 /**
- * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as there. A car stands in a valley and has to
- * reach the top of the hill on the right; its engine is too weak to climb it at once, so it has to swing (Moore, "Efficient
- * Memory-Based Learning for Robot Control", 1990).
+ * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as there. A car in a valley must reach the top of the
+ * right hill; its engine is too weak to climb it directly, so the car must swing (Moore, "Efficient Memory-Based Learning for Robot
+ * Control", 1990).
  *
- * ## Action Space
- * Discrete(3): 0 accelerates to the left, 1 not at all, 2 to the right.
+ * ## Action Space Discrete(3): 0 accelerates to the left, 1 not at all, 2 to the right.
  *
- * ## Observation Space
- * Box of 2: position (m, within [−1.2, 0.6]), velocity (m a step, within ±0.07). At the left end the car stops.
+ * ## Observation Space Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car stops.
  *
- * ## Rewards
- * −1 for every step. Solved at a mean return of −110.
+ * ## Rewards −1 for every step. Solved at a mean return of −110.
  *
- * ## Starting State
- * Position uniform in [−0.6, −0.4), velocity 0.
+ * ## Starting State Position uniform in [−0.6, −0.4), velocity 0.
  *
- * ## Episode End
- * Terminated at position 0.5 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (200) steps.
+ * ## Episode End Terminated at position 0.5 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (200)
+ * steps.
  *
- * ## Arguments
- * `goalVelocity` (0 m a step).
+ * ## Arguments `goalVelocity` (0 m per step).
  */
 export const mountainCar = defineEnvironment({
   id: 'MountainCar-v0',
@@ -75,8 +70,8 @@ export const mountainCar = defineEnvironment({
   presets: [
     {
       run: { numLanes: 8, totalSteps: 149_760 },
-      // Values begin at 0, above all that there are, so that what was not tried is tried; returns of four steps carry the goal's
-      // news back, and rows of large errors, among them the few at the goal, are drawn more often.
+      // Values start at 0, above all possible ones, so untried actions are tried. Returns of four steps spread the goal's reward, and
+      // prioritized replay favors rows with large errors, like the few at the goal.
       algorithm: withSettings('dqn', {
         numSteps: 16,
         gradientSteps: 64,
@@ -119,7 +114,7 @@ export const mountainCar = defineEnvironment({
   }),
 })
 
-/** A car in the valley, whose height is that of Gymnasium's picture, and the flag at the goal. */
+/** Draws a car in the valley, with the height of Gymnasium's picture, and the flag at the goal. */
 export function drawCar(position: number, goal: number): Picture {
   const height = (x: number) => 0.45 * Math.sin(3 * x) + 0.55
   const flag = height(goal)

@@ -5,23 +5,18 @@ import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 import { Canvas } from '../minatar/canvas.ts'
 
 /**
- * Pendulum-v1 with Gymnasium's dynamics, limits and starting states: swing a pendulum up and hold it there by a torque at
- * its joint that is too weak to lift it at once.
+ * Pendulum-v1 with Gymnasium's dynamics, limits and starting states: swing a pendulum up and hold it there, with a torque at its joint
+ * that is too weak to lift it directly.
  *
- * ## Action Space
- * Box of 1: torque in [−2, 2] N·m.
+ * ## Action Space Box of 1: torque in [−2, 2] N·m.
  *
- * ## Observation Space
- * Box of 3: cos angle, sin angle (0 rad is upright), angular velocity (rad/s, within ±8).
+ * ## Observation Space Box of 3: cos angle, sin angle (0 rad is upright), angular velocity (rad/s, within ±8).
  *
- * ## Rewards
- * −(angle² + 0.1 · angular velocity² + 0.001 · torque²), the angle in [−π, π): between −16.3 and 0 a step.
+ * ## Rewards −(angle² + 0.1 · angular velocity² + 0.001 · torque²), the angle in [−π, π): between −16.3 and 0 per step.
  *
- * ## Starting State
- * Angle uniform in [−π, π), angular velocity in [−1, 1).
+ * ## Starting State Angle uniform in [−π, π), angular velocity in [−1, 1).
  *
- * ## Episode End
- * Never terminated. Truncated after `maxEpisodeSteps` (200) steps.
+ * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (200) steps.
  */
 export const pendulum = defineEnvironment({
   id: 'Pendulum-v1',
@@ -37,10 +32,10 @@ export const pendulum = defineEnvironment({
         numSteps: 128,
         numMinibatches: 64,
         updateEpochs: 2,
-        learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
+        learningRate: 1.5e-3, // With 3e-3 one of twelve seeds never swings it up.
         gamma: 0.95,
         gaeLambda: 0.95,
-        valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+        valueCoef: 0.05, // Returns are in the hundreds: with more, the critic's gradient dominates the clipping.
       }),
       policy: withSettings('mlp', { activation: 'relu' }),
     },
@@ -48,7 +43,7 @@ export const pendulum = defineEnvironment({
       run: { numLanes: 32, totalSteps: 3_000_000 },
       algorithm: withSettings('a2c', {
         numSteps: 32,
-        learningRate: 1.5e-3, // With 2e-3, or half the lanes, one seed or another stays below -200.
+        learningRate: 1.5e-3, // With 2e-3, or half the lanes, some seeds stay below -200.
         learningRateSchedule: 'linear',
         gamma: 0.95,
         gaeLambda: 0.95,

@@ -4,28 +4,22 @@ import { box, discrete } from '../../base/space.ts'
 import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
 
 /**
- * Recall: one of `numCues` cues is shown, then for `delay` steps nothing, then the lane is asked which it was. A task of
- * memory alone. Best return 1; chance returns 1 / numCues.
+ * Recall: one of `numCues` cues is shown, then nothing for `delay` steps, then the lane must name the cue. A pure memory task. The best
+ * return is 1; chance returns 1 / numCues.
  *
- * A policy without memory cannot do better than chance: whatever the cue was, it sees the same observation when it is
- * asked, so its answer has the same distribution for every cue and is independent of it. As the cue is uniform, that
- * answer, whatever its distribution, is right with probability 1 / numCues.
+ * A policy without memory cannot beat chance: its observation at the question is the same for every cue, so its answer is independent of
+ * the cue. As the cue is uniform, any answer is right with probability 1 / numCues.
  *
- * ## Action Space
- * Discrete(numCues): the answer. It counts at the question only; before it, actions do nothing.
+ * ## Action Space Discrete(numCues): the answer. Actions before the question have no effect.
  *
- * ## Observation Space
- * Box of numCues + 1, each 0 or 1: in the first step the cue's element, then none, at the question the last one. No
- * observation counts the steps.
+ * ## Observation Space Box of numCues + 1, each 0 or 1: the cue's element in the first step, the last element at the question, otherwise
+ * none. Observations do not count the steps.
  *
- * ## Rewards
- * 1 for the right answer, else 0. Solved at a mean return of 0.95.
+ * ## Rewards 1 for the right answer, otherwise 0. Solved at a mean return of 0.95.
  *
- * ## Starting State
- * The cue, each as often as the others.
+ * ## Starting State A uniform random cue.
  *
- * ## Episode End
- * Terminated by the answer, at step delay + 2, which is also the limit.
+ * ## Episode End Terminated by the answer, at step delay + 2, which is also the limit.
  */
 export const recall = defineEnvironment({
   id: 'Recall-v0',

@@ -6,36 +6,30 @@ import { defineEnvironment, withSettings } from '../environment.ts'
 const SUMS = 32
 const CARDS = 11
 const WIDTH = SUMS + CARDS + 2
-/** The dealer draws at most ten cards: draws of four words. */
+/** The dealer draws at most ten cards, in draws of four words. */
 const DRAWS = 3
 const STICK = 0
-/** No hand takes more steps: 21 aces and the card that is too many. */
+/** The longest hand: 21 aces and one more card. */
 const STEPS_MOST = 22
 
 /**
- * Blackjack-v1 with Gymnasium's rules: come closer to 21 than the dealer, and not beyond it (Sutton and Barto, "Reinforcement
- * Learning: An Introduction", example 5.1). Cards are drawn with replacement: an ace is 1, or 11 where that is not beyond 21
- * (a usable ace), face cards are 10. The dealer draws until they have 17 or more.
+ * Blackjack-v1 with Gymnasium's rules: get closer to 21 than the dealer without exceeding it (Sutton and Barto, "Reinforcement Learning:
+ * An Introduction", example 5.1). Cards are drawn with replacement. An ace is 1, or 11 if the sum stays within 21 (a usable ace); face
+ * cards are 10. The dealer draws until they have 17 or more.
  *
- * ## Action Space
- * Discrete(2): 0 sticks, 1 hits (draws a card).
+ * ## Action Space Discrete(2): 0 sticks, 1 hits (draws a card).
  *
- * ## Observation Space
- * Box of 45, each 0 or 1: the player's sum (32), the dealer's card that is seen (11; 1 is an ace), whether the player has a
- * usable ace (no, yes).
+ * ## Observation Space Box of 45, each 0 or 1: the player's sum (32), the dealer's visible card (11; 1 is an ace), whether the player has
+ * a usable ace (no, yes).
  *
- * ## Rewards
- * 1 for a game won, −1 for one lost, 0 for a draw or while it goes on. With `natural`, and not `sab`, an ace and a ten that
- * win have 1.5.
+ * ## Rewards 1 for a win, −1 for a loss, 0 for a draw and before the end. With `natural`, and not `sab`, a win with an ace and a ten pays
+ * 1.5.
  *
- * ## Starting State
- * Two cards each.
+ * ## Starting State Two cards each.
  *
- * ## Episode End
- * Terminated when the player sticks or is beyond 21.
+ * ## Episode End Terminated when the player sticks or exceeds 21.
  *
- * ## Arguments
- * `sab` (true): an ace and a ten win against everything but the same, as in the book, and `natural` says nothing. `natural`
+ * ## Arguments `sab` (true): an ace and a ten win against everything but the same, as in the book, and `natural` has no effect. `natural`
  * (false).
  */
 export const blackjack = defineEnvironment({
@@ -60,11 +54,11 @@ export const blackjack = defineEnvironment({
     },
   ],
   state: () => ({
-    /** The player's cards: their sum with aces as 1, whether one is an ace, how many there are. */
+    /** The player's cards: their sum with aces as 1, whether one is an ace, and their number. */
     sum: 'u8',
     hasAce: 'u8',
     numCards: 'u8',
-    /** The dealer's card that is seen, and the one that is not. */
+    /** The dealer's visible and hidden card. */
     shown: 'u8',
     hidden: 'u8',
   }),
@@ -73,7 +67,7 @@ export const blackjack = defineEnvironment({
     actionSpace: discrete(2),
     maxEpisodeSteps: STEPS_MOST,
     returnThreshold: null,
-    /** Bars as long as the player's sum, orange with an ace that counts 11, and as the dealer's card; 21 is marked. */
+    /** Draws bars for the player's sum, orange with an ace that counts 11, and the dealer's card; 21 is marked. */
     draw({ sum, hasAce, shown }, n) {
       const columns = 31
       const fields = new Uint8Array(5 * columns)
@@ -133,12 +127,12 @@ export const blackjack = defineEnvironment({
   }),
 })
 
-/** A card from a number in [0, 1): 1 to 9 with a thirteenth each, 10 with four. */
+/** A card from a number in [0, 1): 1 to 9 with probability 1/13 each, 10 with 4/13. */
 function cardOf(drawn: number): number {
   return Math.min(1 + Math.floor(drawn * 13), 10)
 }
 
-/** What a hand is worth: with one ace as 11, where that is not beyond 21. */
+/** The value of a hand, with one ace as 11 if the sum stays within 21. */
 function bestOf(sum: number, hasAce: number): number {
   return hasAce === 1 && sum <= 11 ? sum + 10 : sum
 }

@@ -5,27 +5,22 @@ import { lineModel, lineSettings, lineState } from './line-game.ts'
 const RULES = { rows: 6, columns: 7, inLine: 4, falls: true } as const
 
 /**
- * Connect four between two lanes: lanes 2g and 2g + 1 play game g and move by turns. A mark falls to the lowest free square of its
- * column.
+ * Connect four between two lanes: lanes 2g and 2g + 1 play game g and take turns. A mark falls to the lowest free square of its column.
  *
- * ## Action Space
- * Discrete(7): the column. The mask allows those with room; a lane that waits may choose 0 alone, which does nothing.
  *
- * ## Observation Space
- * Box of 6 × 7 × 3 (row from the top, column, channel), each 0 or 1: the lane's own marks, the other's, and 1 everywhere if the
- * lane is to move. With `showLines` of 6 × 7 × 11: then free squares that complete a line of the lane's own, in a channel each for those
- * that no free square is below, one, and more; those of lines with two own marks and two free squares; and the same four of the other's.
+ * ## Action Space Discrete(7): the column. The mask allows columns with room; a waiting lane can only choose 0, which has no effect.
  *
- * ## Rewards
- * 1 for a game won, −1 for one lost, else 0.
+ * ## Observation Space Box of 6 × 7 × 3 (row from the top, column, channel), each 0 or 1: the lane's own marks, the opponent's marks, and
+ * 1 everywhere if it is the lane's turn. With `showLines` Box of 6 × 7 × 11, with four channels for each side: free squares that complete
+ * a line, in separate channels for 0, 1 and more free squares below them; and free squares of lines with two marks and two free squares.
  *
- * ## Starting State
- * An empty board, or one after up to `openingMoves` (0) moves at random, so that a policy that learns against itself meets every
- * opening. Each lane begins as often as the other.
+ * ## Rewards 1 for a win, −1 for a loss, otherwise 0.
  *
- * ## Episode End
- * Terminated when four marks of a side lie in a row, a column or a diagonal, or the board is full: after 42 steps at most, which is
- * also the limit.
+ * ## Starting State An empty board, or one after up to `openingMoves` (0) random moves, so that self-play covers all openings. Each lane
+ * begins equally often.
+ *
+ * ## Episode End Terminated when four marks of a side form a row, column or diagonal, or the board is full, after at most 42 steps, which
+ * is also the limit.
  */
 export const connectFour = defineEnvironment({
   id: 'ConnectFour-v0',

@@ -1,23 +1,23 @@
 /**
- * Games of two in which whoever has so many marks in a line wins: what connect four and tic-tac-toe between two lanes share. Lanes
- * 2g and 2g + 1 play game g and move by turns; who begins is drawn.
+ * The common part of connect four and two-lane tic-tac-toe: games of two in which a line of marks wins. Lanes 2g and 2g + 1 play game g
+ * and take turns; the first to move is random.
  */
 import { integer, type SettingValues } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
 import type { EnvironmentModel, State, StateDeclaration } from '../environment.ts'
 import { Dice } from '../grids/grid-rooms.ts'
 
-/** A lane's own marks, the other's, and whether it is to move. */
+/** Channels of own marks, the opponent's marks, and the turn. */
 const CHANNELS = 3
-/** Of each side, if lines are shown: squares that complete one, by how many are free below them; squares of lines two marks short. */
+/** Per side, if lines are shown: squares that complete a line, by the free squares below; squares of lines that lack two marks. */
 const LINE_CHANNELS = 4
-/** Free squares below one are counted up to so many. */
+/** Free squares below a square are counted up to this number. */
 const BELOW_MAX = 2
-/** Of a square: as the lane sees it. */
+/** Contents of a square, from the lane's view. */
 const Mark = { none: 0, own: 1, other: 2 } as const
-/** Of a lane. */
+/** Turn of a lane. */
 const Turn = { over: 0, moves: 1, waits: 2 } as const
-/** Down, right, and the two diagonals: the change of row and of column. */
+/** Down, right, and the two diagonals, as changes of row and column. */
 const DIRECTIONS = [
   [1, 0],
   [0, 1],
@@ -25,44 +25,43 @@ const DIRECTIONS = [
   [1, -1],
 ] as const
 
-/** What sets one of these games apart. */
+/** The rules in which these games differ. */
 export interface LineRules {
   readonly rows: number
   readonly columns: number
-  /** Marks in a line that win. */
+  /** Number of marks in a winning line. */
   readonly inLine: number
-  /** True if a move names a column, in which the mark falls to the lowest free square; else it names a square. */
+  /** Whether a move is a column, in which the mark falls to the lowest free square; otherwise it is a square. */
   readonly falls: boolean
 }
 
-/** The columns of a lane of such a game. */
+/** The state columns of a lane. */
 export function lineState({ rows, columns }: LineRules) {
   return {
-    /** Of each square, row by row from the top: 0 free, 1 the lane's own, 2 the other's. */
+    /** Each square, row by row from the top: 0 free, 1 own, 2 the opponent's. */
     marks: ['u8', rows * columns],
-    /** 0 the game is over, 1 the lane moves, 2 it waits. */
+    /** 0: the game is over, 1: the lane moves, 2: it waits. */
     turn: 'u8',
   } as const satisfies StateDeclaration
 }
 
 type LineState = State<ReturnType<typeof lineState>>
 
-/** The settings of such a game. */
 export function lineSettings({ inLine }: LineRules) {
   return {
     openingMoves: integer(0, 'maximum of random moves (from 0) at the beginning of an episode', {
       min: 0,
-      max: 2 * (inLine - 1), // Nobody has a line yet.
+      max: 2 * (inLine - 1), // No side can have a line yet.
     }),
   }
 }
 
 type LineOptions = SettingValues<ReturnType<typeof lineSettings>> & {
-  /** Whether lanes see what lines are about to be complete. */
+  /** Whether lanes observe lines that are almost complete. */
   readonly showLines?: boolean
 }
 
-/** The environment of such a game. The lane that waits may choose 0 alone, which does nothing. */
+/** The environment of a line game. A waiting lane can only choose 0, which has no effect. */
 export function lineModel(
   rules: LineRules,
   { openingMoves, showLines = false }: LineOptions,
@@ -82,7 +81,7 @@ export function lineModel(
     return square
   }
 
-  /** The square of a move at random, by the next number of the dice. */
+  /** The square of a random move, by the next number of the dice. */
   function randomSquare(marks: Uint8Array, first: number): number {
     let numLegal = 0
     for (let move = 0; move < numMoves; move++) if (squareOf(marks, first, move) >= 0) numLegal++
@@ -93,7 +92,7 @@ export function lineModel(
     return squareOf(marks, first, move)
   }
 
-  /** Whether one of the lines through the square has the marks of one side alone. */
+  /** Whether one of the lines through the square has only marks of one side. */
   function isLine(marks: Uint8Array, first: number, square: number): boolean {
     const side = marks[first + square]!
     for (const line of through[square]!) {
@@ -109,7 +108,7 @@ export function lineModel(
     return true
   }
 
-  /** Free squares below a square of a board, BELOW_MAX at most: so many marks have to fall before one can lie on it. */
+  /** Free squares below a square, up to BELOW_MAX: this many marks must fall before one can lie on it. */
   function freeBelow(marks: Uint8Array, first: number, square: number): number {
     let count = 0
     let below = square + columns
@@ -120,7 +119,7 @@ export function lineModel(
     return count
   }
 
-  /** Writes the channels of the lines that hold one side's marks alone, and have one or two free squares. */
+  /** Writes the channels of lines with marks of only one side and one or two free squares. */
   function drawLines(observation: Float32Array, marks: Uint8Array, first: number): void {
     for (const line of lines) {
       let [own, other, free, secondFree] = [0, 0, -1, -1]
@@ -157,7 +156,7 @@ export function lineModel(
     }
     if (showLines) drawLines(observation, marks, first)
     for (let move = 0; move < numMoves; move++) {
-      // A column has room while its square in the top row is free, which has the column's number.
+      // A column has room while its top square is free; the top square has the column's number.
       const isLegal = moves ? marks[first + move] === Mark.none : move === 0
       actionMask[numMoves * n + move] = isLegal ? 1 : 0
     }

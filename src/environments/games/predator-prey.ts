@@ -4,7 +4,7 @@ import { box, discrete } from '../../base/space.ts'
 import { defineEnvironment, STEPS_MAX, type State, withSettings } from '../environment.ts'
 import { Dice } from '../grids/grid-rooms.ts'
 
-/** Of each action the change of column and of row: stay, right, down, left, up. */
+/** Change of column and row of each action: stay, right, down, left, up. */
 const COLUMN = [0, 1, 0, -1, 0] as const
 const ROW = [0, 0, 1, 0, -1] as const
 
@@ -16,25 +16,20 @@ const STATE = {
 type Places = State<typeof STATE>
 
 /**
- * Predators that catch prey on a grid with walls around it. Of the neighboring lanes of a game the first `predators` are predators,
- * the next `prey` are prey. All move at once, at most one field; several may stand on one field. Prey is caught where a predator
- * stands after the step, or that it changed places with, and is then put on a free field.
+ * Predators chase prey on a walled grid. The first `predators` lanes of a game are predators, the next `prey` lanes are prey. All move at
+ * once, at most one field, and may share a field. Prey is caught if a predator is on its field after the step or swapped places with it;
+ * it then moves to a random free field.
  *
- * ## Action Space
- * Discrete(5): 0 stays, 1 moves right, 2 down, 3 left, 4 up.
+ * ## Action Space Discrete(5): 0 stays, 1 moves right, 2 down, 3 left, 4 up.
  *
- * ## Observation Space
- * Box of 3 + 2 · (predators + prey): 1 for a predator and 0 for prey, its own column and row as parts of the side, and of each agent
- * of the game, predators first, how far to the right and down it is, as parts of the side.
+ * ## Observation Space Box of 3 + 2 · (predators + prey): 1 for a predator and 0 for prey; its own column and row; and for each agent of
+ * the game, predators first, its offset to the right and down. Positions and offsets are fractions of the side.
  *
- * ## Rewards
- * Of a predator 1 for each prey that it catches; of prey −1 when it is caught.
+ * ## Rewards Predators: 1 for each catch. Prey: −1 when caught.
  *
- * ## Starting State
- * Each agent on a field of its own, each as likely.
+ * ## Starting State Each agent on a different random field.
  *
- * ## Episode End
- * Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
+ * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
  */
 export const predatorPrey = defineEnvironment({
   id: 'PredatorPrey-v0',
@@ -63,7 +58,7 @@ export const predatorPrey = defineEnvironment({
     const numAgents = predators + prey
     const width = 3 + 2 * numAgents
     const dice = new Dice()
-    /** Where the players of one game stood before the step. */
+    /** Positions of a game's players before the step. */
     const xBefore = new Uint8Array(numAgents)
     const yBefore = new Uint8Array(numAgents)
 
@@ -72,7 +67,7 @@ export const predatorPrey = defineEnvironment({
       return false
     }
 
-    /** Puts lane n on a field, each as often, on which none of the lanes `from` to `to` is. */
+    /** Puts lane n on a random field without any of the lanes `from` to `to`. */
     function put(places: Places, n: number, from: number, to: number): void {
       let numFree = 0
       for (let field = 0; field < side * side; field++) if (!isTaken(places, from, to, field)) numFree++

@@ -4,23 +4,21 @@ import { lineModel, lineSettings, lineState } from './line-game.ts'
 const RULES = { rows: 3, columns: 3, inLine: 3, falls: false } as const
 
 /**
- * Tic-tac-toe between two lanes: lanes 2g and 2g + 1 play game g and move by turns. `TicTacToe-v0` has the other side play at random.
+ * Tic-tac-toe between two lanes: lanes 2g and 2g + 1 play game g and take turns. In `TicTacToe-v0` the opponent plays at random.
  *
- * ## Action Space
- * Discrete(9): the square, 3 · row + column. The mask allows the free ones; a lane that waits may choose 0 alone, which does nothing.
+ * ## Action Space Discrete(9): the square, 3 · row + column. The mask allows free squares; a waiting lane can only choose 0, which has no
+ * effect.
  *
- * ## Observation Space
- * Box of 3 × 3 × 3 (row, column, channel), each 0 or 1: the lane's own marks, the other's, and 1 everywhere if the lane is to move.
+ * ## Observation Space Box of 3 × 3 × 3 (row, column, channel), each 0 or 1: the lane's own marks, the opponent's marks, and 1 everywhere
+ * if it is the lane's turn.
  *
- * ## Rewards
- * 1 for a game won, −1 for one lost, else 0. Between two that play perfectly every game is drawn.
+ * ## Rewards 1 for a win, −1 for a loss, otherwise 0. Between perfect players every game is a draw.
  *
- * ## Starting State
- * An empty board, or one after up to `openingMoves` (0) moves at random, so that a policy that learns against itself meets every
- * opening. Each lane begins as often as the other.
+ * ## Starting State An empty board, or one after up to `openingMoves` (0) random moves, so that self-play covers all openings. Each lane
+ * begins equally often.
  *
- * ## Episode End
- * Terminated when one side has three marks in a line, or the board is full: after 9 steps at most, which is also the limit.
+ * ## Episode End Terminated when one side has three marks in a line, or the board is full, after at most 9 steps, which is also the
+ * limit.
  */
 export const ticTacToeDuel = defineEnvironment({
   id: 'TicTacToeDuel-v0',

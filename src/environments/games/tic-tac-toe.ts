@@ -4,33 +4,29 @@ import { defineEnvironment, withSettings } from '../environment.ts'
 
 const SQUARES = 9
 const WIDTH = 2 * SQUARES
-/** The squares of one side are the bits of a number: bit `3 * row + column`. */
+/** A side's squares as bits of a number: bit `3 * row + column`. */
 const ALL_SQUARES = 2 ** SQUARES - 1
 const LINES = [0o007, 0o070, 0o700, 0o111, 0o222, 0o444, 0o421, 0o124] // Rows, columns, diagonals.
-/** 1 for every set of squares that holds a line. */
+/** 1 for every set of squares that contains a line. */
 const HAS_LINE = Uint8Array.from({ length: ALL_SQUARES + 1 }, (_, squares) =>
   LINES.some((line) => (squares & line) === line) ? 1 : 0,
 )
 
 /**
- * Tic-tac-toe against an opponent that puts its mark on any free square, each as likely. A step is a move of the lane and
- * the opponent's answer. Which squares are free is the action mask.
+ * Tic-tac-toe against an opponent that plays uniformly at random. A step is a move of the lane and the opponent's answer. The action mask
+ * contains the free squares.
  *
- * ## Action Space
- * Discrete(9): the square, 3 · row + column. The mask allows the free ones.
+ * ## Action Space Discrete(9): the square, 3 · row + column. The mask allows free squares.
  *
- * ## Observation Space
- * Box of 3 × 3 × 2 (row, column, side), each 0 or 1: the lane's own marks, the opponent's.
+ * ## Observation Space Box of 3 × 3 × 2 (row, column, side), each 0 or 1: the lane's own marks, the opponent's marks.
  *
- * ## Rewards
- * 1 for a game won, −1 for one lost, else 0. Moves at random return 0 on average; the best play there is returns 0.960,
- * and 0.995 where it begins.
+ * ## Rewards 1 for a win, −1 for a loss, otherwise 0. Random moves return 0 on average; the best play returns 0.960, and 0.995 if it
+ * begins.
  *
- * ## Starting State
- * An empty board, or, as often, one with the opponent's first mark.
+ * ## Starting State An empty board, or, equally often, one with the opponent's first mark.
  *
- * ## Episode End
- * Terminated when one side has three marks in a line, or the board is full: after 5 steps at most, which is also the limit.
+ * ## Episode End Terminated when one side has three marks in a line, or the board is full, after at most 5 steps, which is also the
+ * limit.
  */
 export const ticTacToe = defineEnvironment({
   id: 'TicTacToe-v0',
@@ -68,9 +64,8 @@ export const ticTacToe = defineEnvironment({
     },
   ],
   state: () => ({
-    /** The lane's own squares. */
     own: 'i32',
-    /** The opponent's. */
+    /** The opponent's squares. */
     other: 'i32',
   }),
   make: () => ({
@@ -116,7 +111,7 @@ function isOver(own: number, other: number): boolean {
   return HAS_LINE[own] === 1 || HAS_LINE[other] === 1 || (own | other) === ALL_SQUARES
 }
 
-/** One of the squares in `free`, each as likely, by word `index` of the last draw. */
+/** A random square of `free`, uniform, by word `index` of the last draw. */
 function freeSquare(free: number, random: Random, index: number): number {
   let numFree = 0
   for (let left = free; left !== 0; left &= left - 1) numFree++

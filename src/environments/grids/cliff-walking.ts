@@ -6,7 +6,7 @@ const ROWS = 4
 const COLUMNS = 12
 const START = 3 * COLUMNS
 const GOAL = ROWS * COLUMNS - 1
-/** Up, right, down, left: the change of row and column. */
+/** Up, right, down, left, as changes of row and column. */
 const MOVES = [
   [-1, 0],
   [0, 1],
@@ -15,28 +15,22 @@ const MOVES = [
 ] as const
 
 /**
- * CliffWalking-v1 with Gymnasium's table of transitions: walk along a cliff, from the bottom left to the bottom right of a
- * grid of 4 × 12 fields (Sutton and Barto, "Reinforcement Learning: An Introduction", example 6.6). It differs from
- * Gymnasium's in one point: there is a time limit, so that every episode ends.
+ * CliffWalking-v1 with Gymnasium's transition table: walk along a cliff, from the bottom left to the bottom right of a grid of 4 × 12
+ * fields (Sutton and Barto, "Reinforcement Learning: An Introduction", example 6.6). Unlike Gymnasium's, it has a time limit, so that
+ * every episode ends.
  *
- * ## Action Space
- * Discrete(4): 0 up, 1 right, 2 down, 3 left. If it is slippery, the lane goes there, or to either side of it, each with a
- * third.
+ * ## Action Space Discrete(4): 0 up, 1 right, 2 down, 3 left. If it is slippery, the lane moves in this direction or to either side, each
+ * with probability 1/3.
  *
- * ## Observation Space
- * Box of 48, one for each field, row by row: 1 for the field on which the lane is, else 0.
+ * ## Observation Space Box of 48, one for each field, row by row: 1 for the lane's field, otherwise 0.
  *
- * ## Rewards
- * −1 for every step; −100 for one off the cliff, which puts the lane back to the start. The best return is −13.
+ * ## Rewards −1 for every step; −100 for a step off the cliff, which returns the lane to the start. The best return is −13.
  *
- * ## Starting State
- * The bottom left.
+ * ## Starting State The bottom left.
  *
- * ## Episode End
- * Terminated at the bottom right. Truncated after `maxEpisodeSteps` (500) steps.
+ * ## Episode End Terminated at the bottom right. Truncated after `maxEpisodeSteps` (500) steps.
  *
- * ## Arguments
- * `isSlippery` (false): Gymnasium's CliffWalkingSlippery-v1 has true.
+ * ## Arguments `isSlippery` (false): Gymnasium's CliffWalkingSlippery-v1 has true.
  */
 export const cliffWalking = defineEnvironment({
   id: 'CliffWalking-v1',
@@ -55,7 +49,7 @@ export const cliffWalking = defineEnvironment({
         learningRate: 3e-3,
         gamma: 0.99,
         entropyCoef: 0.5, // With 0 the lanes stand still, far from the cliff.
-        valueCoef: 0.01, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+        valueCoef: 0.01, // Returns are in the hundreds: with more, the critic's gradient dominates the clipping.
       }),
       policy: withSettings('mlp', { activation: 'relu' }),
     },
@@ -77,7 +71,7 @@ export const cliffWalking = defineEnvironment({
   }),
 })
 
-/** What may happen at the cliff. */
+/** The transition table of the cliff. */
 export function cliffTransitions(isSlippery: boolean): Transitions {
   const goTo = (field: number, action: number, probability: number) => {
     const [down, right] = MOVES[action]!

@@ -5,25 +5,19 @@ import { beginAnywhere, emptyField, enclose, Field, gridModel, gridPreset, gridS
 /**
  * Four rooms with a gap in each of the walls between them: find the goal (Sutton, Precup, Singh, "Between MDPs and Semi-MDPs", 1999).
  *
- * ## Action Space
- * Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key before the lane, 4 opens the door before it with
- * the key.
+ * ## Action Space Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with the
+ * key.
  *
- * ## Observation Space
- * Box of 126, each 0 or 1: of each of 5 × 5 fields from the lane's own row forward, left to right as it faces them, whether there is a
- * wall, the goal, a key, a door, an open door; then whether the lane has the key. It sees over walls.
+ * ## Observation Space Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces them,
+ * whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
  *
- * ## Rewards
- * 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, else 0.
+ * ## Rewards 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
  *
- * ## Starting State
- * The gaps, the goal and the lane anywhere, facing anywhere.
+ * ## Starting State Random gaps, goal, lane and direction.
  *
- * ## Episode End
- * Terminated at the goal. Truncated after `4 · side²` steps.
+ * ## Episode End Terminated at the goal. Truncated after `4 · side²` steps.
  *
- * ## Arguments
- * `side` (11), walls included.
+ * ## Arguments `side` (11), walls included.
  */
 export const fourRooms = defineEnvironment({
   id: 'FourRooms-v0',
@@ -31,7 +25,7 @@ export const fourRooms = defineEnvironment({
   settings: { side: integer(11, 'fields of a side, walls included', { min: 7, max: 63 }) },
   presets: [
     gridPreset(2_000_000),
-    // It remembers where it has been, and finds the goal sooner.
+    // Memory of visited fields finds the goal sooner.
     gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
   ],
   state: ({ side }) => gridState(side),

@@ -5,7 +5,7 @@ import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } fro
 
 const MAP_4X4 = 'SFFF/FHFH/FFFH/HFFG'
 const MAP_8X8 = 'SFFFFFFF/FFFFFFFF/FFFHFFFF/FFFFFHFF/FFFHFFFF/FHHFFFHF/FHFFHFHF/FFFHFFFG'
-/** Fields of a map, at most: an observation has one element for each. */
+/** Maximum fields of a map: an observation has one element for each. */
 const FIELDS_MAX = 4096
 
 const settings = {
@@ -18,27 +18,21 @@ const map = (initial: string) =>
   text(initial, 'rows from the top, with / between them, of S (start), F (frozen), H (hole) and G (goal)')
 
 /**
- * FrozenLake-v1 with Gymnasium's table of transitions: cross a frozen lake of 4 × 4 fields, or of a map of your own, without
- * falling into a hole. `FrozenLake8x8-v1` has 8 × 8.
+ * FrozenLake-v1 with Gymnasium's transition table: cross a frozen lake of 4 × 4 fields, or a custom map, without falling into a hole.
+ * `FrozenLake8x8-v1` has 8 × 8.
  *
- * ## Action Space
- * Discrete(4): 0 left, 1 down, 2 right, 3 up. If it is slippery, the lane goes there with `successRate`, and as often to
- * either side of it.
+ * ## Action Space Discrete(4): 0 left, 1 down, 2 right, 3 up. If it is slippery, the lane moves in this direction with `successRate`,
+ * otherwise to either side with equal probability.
  *
- * ## Observation Space
- * Box of one element for each field, row by row: 1 for the field on which the lane is, else 0.
+ * ## Observation Space Box of one element for each field, row by row: 1 for the lane's field, otherwise 0.
  *
- * ## Rewards
- * 1 for the goal, else 0. On the slippery 4 × 4 lake solved at a mean return of 0.7, on 8 × 8 at 0.85.
+ * ## Rewards 1 for the goal, otherwise 0. Solved at a mean return of 0.7 on the slippery 4 × 4 lake, 0.85 on 8 × 8.
  *
- * ## Starting State
- * The start; where the map has several, each as often.
+ * ## Starting State The start; uniform if the map has several.
  *
- * ## Episode End
- * Terminated in a hole and at the goal. Truncated after `maxEpisodeSteps` (100; 200 of 8 × 8) steps.
+ * ## Episode End Terminated in a hole and at the goal. Truncated after `maxEpisodeSteps` (100; 200 for 8 × 8) steps.
  *
- * ## Arguments
- * `map` (`SFFF/FHFH/FFFH/HFFG`), `isSlippery` (true), `successRate` (1/3).
+ * ## Arguments `map` (`SFFF/FHFH/FFFH/HFFG`), `isSlippery` (true), `successRate` (1/3).
  */
 export const frozenLake = defineEnvironment({
   id: 'FrozenLake-v1',
@@ -83,7 +77,7 @@ export const frozenLake8x8 = defineEnvironment({
         learningRate: 3e-3,
         gamma: 0.98,
         entropyCoef: 0.005,
-        // One episode in hundreds finds the goal by chance: until then noise, normalized, would settle what a lane does.
+        // By chance, one in hundreds of episodes finds the goal: until then normalized noise would decide what a lane learns.
         normalizeAdvantage: false,
       }),
       policy: withSettings('mlp', {}),
@@ -118,7 +112,7 @@ function lakeModel(
   }
 }
 
-/** Left, down, right, up: the change of row and column. */
+/** Left, down, right, up, as changes of row and column. */
 const MOVES = [
   [0, -1],
   [1, 0],
@@ -127,9 +121,9 @@ const MOVES = [
 ] as const
 
 /**
- * What may happen on a lake: of each action the one to its left, itself and the one to its right, in this order, where the
- * lane may slip.
- * @throws InputError for a map that is none.
+ * The transition table of a lake. If the lane may slip, an action's outcomes are, in order, the direction to its left, itself, and to its
+ * right.
+ * @throws InputError for an invalid map.
  */
 export function lakeTransitions(id: string, map: string, successRate: number): Transitions {
   const rows = map.split('/')

@@ -1,33 +1,32 @@
 /**
- * Rooms on a grid, of which a lane sees the part before it: what the environments of empty and four rooms, of the door and its key and
- * of the maze share. Each of them draws its own walls; who turns, walks, picks up and opens is the same in all, as in MiniGrid
- * (Chevalier-Boisvert and others, "Minigrid & Miniworld: Modular & Customizable Reinforcement Learning Environments for
- * Goal-Oriented Tasks", 2023), in code of our own.
+ * The common part of rooms on a grid, of which a lane sees the part ahead: empty room, four rooms, door and key, and maze. Each draws its
+ * own walls; turning, walking, picking up and opening are the same, as in MiniGrid (Chevalier-Boisvert and others, "Minigrid & Miniworld:
+ * Modular & Customizable Reinforcement Learning Environments for Goal-Oriented Tasks", 2023). The code is new.
  */
 import { type Random, Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
 import type { EnvironmentModel, EnvironmentPreset, State, StateDeclaration, TunedPart } from '../environment.ts'
 import type { Picture } from '../picture.ts'
 
-/** What may lie on a field. */
+/** Contents of a field. */
 export const Field = { empty: 0, wall: 1, goal: 2, key: 3, door: 4, open: 5 } as const
-/** What a lane sees of a field: one-hot of these, none for an empty one. */
+/** One-hot channels of a field, none for an empty one. */
 const CHANNELS = 5
-/** A lane sees so many fields before it, its own the middle of the nearest row. */
+/** Side of the view in fields; the lane is in the middle of the nearest row. */
 const VIEW = 5
 const WIDTH = VIEW * VIEW * CHANNELS + 1
 const Act = { left: 0, right: 1, forward: 2, pickUp: 3, open: 4 } as const
-/** Right, down, left, up: the change of column and of row. */
+/** Change of column and row: right, down, left, up. */
 const COLUMN = [1, 0, -1, 0] as const
 const ROW = [0, 1, 0, -1] as const
 
-/** The usual preset of so many steps, by PPO. */
+/** The usual PPO preset with this number of steps. */
 export function gridPreset(totalSteps: number, policy: TunedPart = { id: 'mlp', parameters: {} }): EnvironmentPreset {
   const parameters = { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 }
   return { run: { numLanes: 64, totalSteps }, algorithm: { id: 'ppo', parameters }, policy }
 }
 
-/** The columns of a lane on a grid of `side` × `side` fields. */
+/** The state columns of a lane on a grid of `side` × `side` fields. */
 export function gridState(side: number) {
   return {
     fields: ['u8', side * side],
@@ -40,7 +39,7 @@ export function gridState(side: number) {
 
 type GridState = State<ReturnType<typeof gridState>>
 
-/** Where a lane begins. */
+/** The start of a lane. */
 export interface Begin {
   x: number
   y: number
@@ -48,8 +47,8 @@ export interface Begin {
 }
 
 /**
- * The environment of a grid. `draw` lays out the fields of an episode, walls around them included, and says in `begin` where the lane
- * is; chance comes from `random.draw` with the counter that it counts up.
+ * The environment of a grid. `draw` lays out an episode's fields, including the walls around them, and writes the lane's start to
+ * `begin`. Randomness comes from `random.draw` with the counter that it increments.
  */
 export function gridModel(
   side: number,
@@ -96,17 +95,17 @@ export function gridModel(
         const isThere = state.fields[n * side * side + state.y[n]! * side + state.x[n]!] === Field.goal
         reward[n] = isThere ? 1 - (0.9 * (step[n]! + 1)) / maxEpisodeSteps : 0
         terminated[n] = isThere ? 1 : 0
-        truncated[n] = step[n]! + 1 >= maxEpisodeSteps ? 1 : 0 // Beyond, the goal would cost: no wrapper's limit is longer.
+        truncated[n] = step[n]! + 1 >= maxEpisodeSteps ? 1 : 0 // Later, the goal's reward would be negative: no wrapper's limit is longer.
         show(observation, state, n, side)
       }
     },
   }
 }
 
-/** Colors of what lies on a field, by its number. */
+/** Colors of field contents, by number. */
 const COLORS = [0, 3, 5, 6, 10, 11] as const
 
-/** The whole grid, three parts a field each way; the lane points to where it faces, and is yellow with the key. */
+/** Draws the whole grid, 3 × 3 parts per field; the lane points in its direction, and is yellow with the key. */
 function drawRooms({ fields, x, y, facing, hasKey }: GridState, n: number, side: number): Picture {
   const columns = 3 * side
   const drawn = new Uint8Array(columns * columns)
@@ -126,12 +125,12 @@ function drawRooms({ fields, x, y, facing, hasKey }: GridState, n: number, side:
   return { rows: columns, columns, fields: drawn }
 }
 
-/** The index within a lane's fields of the one before it. Walls all around keep it within. */
+/** Index, within a lane's fields, of the field ahead. The walls around the grid keep it in range. */
 function fieldAhead({ x, y, facing }: GridState, n: number, side: number): number {
   return (y[n]! + ROW[facing[n]!]!) * side + x[n]! + COLUMN[facing[n]!]!
 }
 
-/** Writes row n of the observation: the fields before the lane as it faces them, and whether it has the key. */
+/** Writes row n of the observation: the fields ahead, and whether the lane has the key. */
 function show(observation: Float32Array, { fields, x, y, facing, hasKey }: GridState, n: number, side: number): void {
   const row = n * WIDTH
   observation.fill(0, row, row + WIDTH)
@@ -150,7 +149,7 @@ function show(observation: Float32Array, { fields, x, y, facing, hasKey }: GridS
   observation[row + WIDTH - 1] = hasKey[n]!
 }
 
-/** Draws whole numbers for the start of an episode, or for one of its steps, one after another. */
+/** Draws consecutive random whole numbers for the start of an episode or for one of its steps. */
 export class Dice {
   #random: Random | null = null
   #lane = 0
@@ -159,7 +158,7 @@ export class Dice {
   #firstDraw = 0
   #drawn = 0
 
-  /** Begins with the first number of an episode of a lane; of a step with that of draw `firstDraw` of its stream. */
+  /** Starts with the first number of a lane's episode; for a step, with that of draw `firstDraw` of its stream. */
   begin(random: Random, lane: number, episode: number, stream: number = Stream.reset, firstDraw = 0): void {
     this.#random = random
     this.#lane = lane
@@ -169,7 +168,7 @@ export class Dice {
     this.#drawn = 0
   }
 
-  /** A whole number from 0 to `count` − 1, each as often. */
+  /** A uniform whole number from 0 to `count` − 1. */
   below(count: number): number {
     const random = this.#random!
     if (this.#drawn % 4 === 0) random.draw(this.#stream, this.#lane, this.#episode, this.#firstDraw + this.#drawn / 4)
@@ -177,7 +176,7 @@ export class Dice {
   }
 }
 
-/** Empties the grid and puts walls around it. */
+/** Clears the grid and puts walls around it. */
 export function enclose(fields: Uint8Array, side: number): void {
   for (let y = 0; y < side; y++) {
     for (let x = 0; x < side; x++) {
@@ -187,7 +186,7 @@ export function enclose(fields: Uint8Array, side: number): void {
   }
 }
 
-/** An empty field, each as often. */
+/** A uniform random empty field. */
 export function emptyField(fields: Uint8Array, dice: Dice, isAllowed: (at: number) => boolean = () => true): number {
   let count = 0
   for (let at = 0; at < fields.length; at++) if (fields[at] === Field.empty && isAllowed(at)) count++
@@ -200,7 +199,7 @@ export function emptyField(fields: Uint8Array, dice: Dice, isAllowed: (at: numbe
   return -1
 }
 
-/** Puts the lane on an empty field, facing anywhere. */
+/** Puts the lane on a random empty field in a random direction. */
 export function beginAnywhere(
   fields: Uint8Array,
   side: number,

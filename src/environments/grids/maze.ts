@@ -4,27 +4,21 @@ import { defineEnvironment } from '../environment.ts'
 import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
 
 /**
- * A maze made anew in each episode, with one way between any two fields: find the goal at the bottom right.
+ * A new maze in each episode, with exactly one path between any two fields: find the goal at the bottom right.
  *
- * ## Action Space
- * Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key before the lane, 4 opens the door before it with
- * the key.
+ * ## Action Space Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with the
+ * key.
  *
- * ## Observation Space
- * Box of 126, each 0 or 1: of each of 5 × 5 fields from the lane's own row forward, left to right as it faces them, whether there is a
- * wall, the goal, a key, a door, an open door; then whether the lane has the key. It sees over walls.
+ * ## Observation Space Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces them,
+ * whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
  *
- * ## Rewards
- * 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, else 0.
+ * ## Rewards 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
  *
- * ## Starting State
- * Every maze by walking at random and back where there is no way on; the lane on any field but the goal, facing anywhere.
+ * ## Starting State A maze by a random walk with backtracking; the lane on a random field other than the goal, in a random direction.
  *
- * ## Episode End
- * Terminated at the goal. Truncated after `4 · side²` steps.
+ * ## Episode End Terminated at the goal. Truncated after `4 · side²` steps.
  *
- * ## Arguments
- * `side` (9), walls included.
+ * ## Arguments `side` (9), walls included.
  */
 export const maze = defineEnvironment({
   id: 'Maze-v0',
@@ -32,7 +26,7 @@ export const maze = defineEnvironment({
   settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }) },
   presets: [
     gridPreset(1_000_000),
-    // It remembers where it has been, and finds the goal sooner.
+    // Memory of visited fields finds the goal sooner.
     gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
   ],
   state: ({ side }) => gridState(side),
@@ -48,7 +42,7 @@ export const maze = defineEnvironment({
   },
 })
 
-/** Carves a maze out of walls, by a walk that goes back along its trail where all fields around have been visited. */
+/** Carves a maze out of walls by a random walk that backtracks along its trail when all neighbors have been visited. */
 function carve(fields: Uint8Array, side: number, trail: Uint16Array, dice: Dice): void {
   let length = 1
   trail[0] = side + 1

@@ -1,8 +1,8 @@
-/** What the games on a 10 × 10 grid with channels share, whose dynamics are those of MinAtar. */
+/** The common part of games on a 10 × 10 grid with channels and MinAtar's dynamics. */
 import { fraction, integer } from '../../base/settings.ts'
 import { STEPS_MAX } from '../environment.ts'
 
-/** Fields in a row, and rows. */
+/** Number of rows, and of fields per row. */
 export const SIDE = 10
 
 export const smallGridSettings = {

@@ -4,62 +4,57 @@ import { box, discrete } from '../../base/space.ts'
 import { defineEnvironment, STEPS_MAX, type State, withSettings } from '../environment.ts'
 import { Dice } from './grid-rooms.ts'
 
-/** Of the bodies of the snakes of a game; heads are white, food is red. */
+/** Colors of the bodies; heads are white, food is red. */
 const SNAKE_COLORS = [1, 2, 5, 7, 8, 6, 10, 11] as const
 
-/** A snake sees so many fields each way. */
+/** Radius of a snake's view in fields. */
 const REACH = 3
 const VIEW = 2 * REACH + 1
 const CHANNELS = 4
 const WIDTH = VIEW * VIEW * CHANNELS + 3
-/** Right, down, left, up: the change of column and of row. */
+/** Change of column and row: right, down, left, up. */
 const COLUMN = [1, 0, -1, 0] as const
 const ROW = [0, 1, 0, -1] as const
-/** Quarter turns to the right of each action. */
+/** Quarter turns to the right for each action. */
 const TURN = [0, 3, 1] as const
-/** Where there is no food: a field beyond those of the largest arena. */
+/** The field of missing food, beyond those of the largest arena. */
 const NOWHERE = 255
-/** Numbers that the dice give in a step at most, for each snake: of its food, its field and where it faces. */
+/** Maximum random numbers per snake and step: for its food, field and direction. */
 const NUMBERS = 3
 
 const state = (fields: number) =>
   ({
-    /** Fields of the body, a ring from the tail on: `length` of them from `tail`. */
+    /** Fields of the body, a ring buffer: `length` fields from `tail`. */
     body: ['u8', fields],
     tail: 'u8',
     length: 'i32',
-    /** 0 right, 1 down, 2 left, 3 up. */
     facing: 'u8',
-    /** Field of the food that came with this lane; each snake may eat it. */
+    /** Field of this lane's food; any snake may eat it. */
     food: 'u8',
-    /** In the row of the game's first lane, of each field whether a snake is on it. Other rows are not used. */
+    /** In the row of the game's first lane: whether a snake is on each field. Other rows are not used. */
     occupied: ['u8', fields],
   }) as const
 
 type SnakeState = State<ReturnType<typeof state>>
 
 /**
- * Snakes that share an arena with walls around it: each of the `snakes` neighboring lanes of a game is one. A snake moves a field in
- * each step, and grows by one where it eats. One that meets a wall or a snake is gone, and begins anew as a head alone.
+ * Snakes in a shared walled arena: each of the `snakes` neighboring lanes of a game is one. A snake moves one field per step and grows by
+ * one when it eats. A snake that hits a wall or a snake starts over as a head alone.
  *
- * ## Action Space
- * Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
+ * ## Action Space Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
  *
- * ## Observation Space
- * Box of 199: of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column from the left), whether
- * one is a wall or a snake, one over the steps until a snake that does not eat has left it (0 for a wall), whether another snake's head
- * is there, and whether food is; then how far ahead and to the right the nearest food is, and the length, as parts of the side and of
- * all fields.
+ * ## Observation Space Box of 199: for each of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column
+ * from the left): whether it has a wall or a snake, 1 / steps until a snake that does not eat leaves it (0 for a wall), whether another
+ * snake's head is there, and whether food is; then the offset ahead and to the right of the nearest food as fractions of the side, and
+ * the length as a fraction of all fields.
  *
- * ## Rewards
- * 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
+ * ## Rewards 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
  *
- * ## Starting State
- * Each snake is a head on a field of its own, facing anywhere. There is as much food as there are snakes, each on a free field.
+ * ## Starting State Each snake is a head on a different random field, in a random direction. There are as many pieces of food as snakes,
+ * on free fields.
  *
- * ## Episode End
- * Terminated for all snakes of a game when there is no free field for a snake or for food. Truncated after `maxEpisodeSteps` (500)
- * steps.
+ * ## Episode End Terminated for all snakes of a game when no field is free for a snake or for food. Truncated after `maxEpisodeSteps`
+ * (500) steps.
  */
 export const snake = defineEnvironment({
   id: 'Snake-v0',
@@ -72,7 +67,7 @@ export const snake = defineEnvironment({
   },
   presets: [
     {
-      environment: { endPenalty: 10 }, // With 1, snakes eat more, and live a third as long.
+      environment: { endPenalty: 10 }, // With 1, snakes eat more but live a third as long.
       run: { numLanes: 128, totalSteps: 20_000_000 },
       algorithm: withSettings('ppo', {
         numSteps: 128,
@@ -89,7 +84,7 @@ export const snake = defineEnvironment({
   make: ({ snakes, side, endPenalty, maxEpisodeSteps }) => {
     const numFields = side * side
     const dice = new Dice()
-    /** Of the snakes of one game, in a step: the field that each enters, −1 for a wall; and whether it ends there. */
+    /** Per snake of a game in a step: the field that it enters, −1 for a wall; and whether it dies there. */
     const entered = new Int16Array(snakes)
     const ends = new Uint8Array(snakes)
 
@@ -102,7 +97,7 @@ export const snake = defineEnvironment({
       return lanes.occupied[first * numFields + field] === 0 && !isFood(lanes, first, field)
     }
 
-    /** A field without snake and food, each as often; −1 if there is none. */
+    /** A uniform random field without snake and food; −1 if there is none. */
     function freeField(lanes: SnakeState, first: number): number {
       let numFree = 0
       for (let field = 0; field < numFields; field++) if (isFree(lanes, first, field)) numFree++
@@ -114,7 +109,7 @@ export const snake = defineEnvironment({
       return field
     }
 
-    /** Begins lane n as a head on a free field; false if there is none, and the game is over. */
+    /** Begins lane n as a head on a free field; false if there is none, so that the game is over. */
     function begin(lanes: SnakeState, first: number, n: number): boolean {
       const field = freeField(lanes, first)
       lanes.body[n * numFields] = Math.max(field, 0)
@@ -132,14 +127,14 @@ export const snake = defineEnvironment({
       return field >= 0
     }
 
-    /** In how many steps each field of the game at hand will be left, if nobody eats; 0 where nobody is. */
+    /** Per field of the current game: the steps until its snake leaves it, if nobody eats; 0 without a snake. */
     const leftIn = new Uint8Array(numFields)
-    /** Whether a head is on it. */
+    /** Whether a head is on the field. */
     const isHead = new Uint8Array(numFields)
-    /** Whether food is on it; the last element is for food that is nowhere. */
+    /** Whether food is on the field; the last element is for missing food. */
     const hasFood = new Uint8Array(NOWHERE + 1)
 
-    /** Notes of the fields of a game what its snakes see of them. */
+    /** Computes the snakes' view of a game's fields. */
     function lookAt(lanes: SnakeState, first: number): void {
       leftIn.fill(0)
       isHead.fill(0)
@@ -247,7 +242,7 @@ export const snake = defineEnvironment({
             state.facing[n] = facing
             entered[i] = column < 0 || column >= side || row < 0 || row >= side ? -1 : row * side + column
           }
-          // Tails move on before heads: who follows a tail does not meet it.
+          // Tails move before heads, so a snake may follow a tail.
           for (let i = 0; i < snakes; i++) if (!isFood(state, first, entered[i]!)) vacateTail(state, first, first + i)
           for (let i = 0; i < snakes; i++) {
             const field = entered[i]!

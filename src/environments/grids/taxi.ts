@@ -14,34 +14,27 @@ const PLACES = [
 ] as const
 /** The passenger's place in the taxi. */
 const ABOARD = PLACES.length
-/** What is between a column and the next one, in each row: `|` is a wall. */
+/** Separators between a column and the next one in each row: `|` is a wall. */
 const BETWEEN = [':|::', ':|::', '::::', '|:|:', '|:|:']
 
 /**
- * Taxi-v3 with Gymnasium's table of transitions, which is that of Taxi-v4 too: fetch a passenger at one of four places and
- * bring them to another, on a grid of 5 × 5 fields with walls (Dietterich, "Hierarchical Reinforcement Learning with the
- * MAXQ Value Function Decomposition", 2000). Without Gymnasium's options of rain and of passengers who change their mind.
+ * Taxi-v3 with Gymnasium's transition table, which Taxi-v4 has too: pick up a passenger at one of four places and bring them to another,
+ * on a walled grid of 5 × 5 fields (Dietterich, "Hierarchical Reinforcement Learning with the MAXQ Value Function Decomposition", 2000).
+ * Gymnasium's options of rain and fickle passengers are not supported.
  *
- * ## Action Space
- * Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down. With `actionMask` those alone
- * are legal that change something, as Gymnasium's `info["action_mask"]` has it; without, all are, as in its `step`.
+ * ## Action Space Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down. With `actionMask` only
+ * actions that change the state are legal, as in Gymnasium's `info["action_mask"]`; otherwise all are, as in its `step`.
  *
- * ## Observation Space
- * Box of 19, each 0 or 1: the taxi's row (5) and column (5), where the passenger is (red, green, yellow, blue, in the taxi),
- * where they want to go (4). Gymnasium has them as one number, ((row · 5 + column) · 5 + passenger) · 4 + destination.
+ * ## Observation Space Box of 19, each 0 or 1: the taxi's row (5) and column (5), the passenger's place (red, green, yellow, blue, in the
+ * taxi), the destination (4). Gymnasium has them as one number, ((row · 5 + column) · 5 + passenger) · 4 + destination.
  *
- * ## Rewards
- * −1 for every step, 20 for bringing the passenger there, −10 for picking up or setting down where it cannot be done. Solved
- * at a mean return of 8.
+ * ## Rewards −1 for every step, 20 for delivering the passenger, −10 for an impossible pick-up or set-down. Solved at a mean return of 8.
  *
- * ## Starting State
- * Anywhere, with the passenger at a place that is not where they want to go: 300 states, each as often.
+ * ## Starting State Uniform over 300 states: any taxi position, and a passenger at a place other than the destination.
  *
- * ## Episode End
- * Terminated when the passenger is where they want to be. Truncated after `maxEpisodeSteps` (200) steps.
+ * ## Episode End Terminated when the passenger is at the destination. Truncated after `maxEpisodeSteps` (200) steps.
  *
- * ## Arguments
- * `actionMask` (true).
+ * ## Arguments `actionMask` (true).
  */
 export const taxi = defineEnvironment({
   id: 'Taxi-v3',
@@ -52,7 +45,7 @@ export const taxi = defineEnvironment({
   },
   presets: [
     {
-      // Without the mask it was not learned: lanes gave up picking anybody up, for −200.
+      // Without the mask it does not learn: lanes stop picking anybody up and return −200.
       run: { numLanes: 64, totalSteps: 800_000 },
       algorithm: withSettings('ppo', {
         numSteps: 64,
@@ -87,7 +80,7 @@ function decode(state: number) {
   return { row: Math.floor(field / SIDE), column: field % SIDE, passenger, destination }
 }
 
-/** The places gray, where the passenger wants to go green, where they wait pink; the taxi orange, yellow with the passenger aboard. */
+/** Draws places in gray, the destination in green, the waiting passenger in pink, and the taxi in orange, yellow with the passenger. */
 function drawTaxi(state: number): Picture {
   const { row, column, passenger, destination } = decode(state)
   const columns = 2 * SIDE - 1
@@ -102,7 +95,7 @@ function drawTaxi(state: number): Picture {
   return { rows: SIDE, columns, fields }
 }
 
-/** What may happen to a taxi: one thing of each action, and whether it changes anything. */
+/** The transition table of a taxi: one outcome per action, and whether it changes the state. */
 export function taxiTransitions(): Transitions & { readonly legal: readonly boolean[] } {
   const states = Array.from({ length: NUM_STATES }, (_, state) => decode(state))
   const outcomes = listOutcomes(NUM_STATES, 6, (state, action) => {

@@ -1,13 +1,13 @@
 /**
- * Environments that are a table of transitions, as Gymnasium's toy text has them: finitely many states, and for each state
- * and action what may come of it. A lane's state is one number; what it sees are the digits of that number, each one-hot.
+ * Environments that are a transition table, like Gymnasium's toy text: finitely many states, with the outcomes of each state and action.
+ * A lane's state is one number; its observation is the number's digits, each one-hot.
  */
 import { assert } from '../../base/errors.ts'
 import { Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
 import type { EnvironmentModel, State } from '../environment.ts'
 
-/** One thing that may come of an action in a state. */
+/** One outcome of an action in a state. */
 export interface Outcome {
   readonly probability: number
   readonly next: number
@@ -15,22 +15,22 @@ export interface Outcome {
   readonly terminated: boolean
 }
 
-/** Everything that may happen. */
+/** A transition table. */
 export interface Transitions {
   readonly numStates: number
   readonly numActions: number
-  /** What may come of action a in state s, at `s * numActions + a`; their probabilities come to 1. */
+  /** Outcomes of action a in state s, at `s * numActions + a`; their probabilities add up to 1. */
   readonly outcomes: readonly (readonly Outcome[])[]
-  /** Where an episode may begin, each state as often as the others. */
+  /** Initial states, chosen uniformly. */
   readonly starts: readonly number[]
   /** Whether action a is legal in state s, at `s * numActions + a`. Default: all are, and there is no mask. */
   readonly legal?: readonly boolean[]
 }
 
-/** The state column of such an environment: the number of the lane's state. */
+/** The state column: the number of the lane's state. */
 export const TRANSITION_STATE = { at: 'u32' } as const
 
-/** Lists what may come of every action in every state. */
+/** Lists the outcomes of every action in every state. */
 export function listOutcomes(
   numStates: number,
   numActions: number,
@@ -40,8 +40,8 @@ export function listOutcomes(
 }
 
 /**
- * The environment of a table. `digits` are the sizes of the digits of a state's number, the largest place first; an observation
- * is as wide as their sum, with a 1 for each digit. Chance is one draw a step, where more than one thing may come.
+ * The environment of a transition table. `digits` are the sizes of a state number's digits, most significant first. An observation is as
+ * wide as their sum, with a 1 for each digit. A step uses one random number if it has several outcomes.
  */
 export function transitionModel(
   { numStates, numActions, outcomes, starts, legal }: Transitions,
@@ -109,7 +109,7 @@ export function transitionModel(
   }
 }
 
-/** Writes where in an observation the ones of a state are. */
+/** Writes the positions of a state's ones in an observation. */
 function markDigits(ones: Uint16Array, state: number, digits: readonly number[]): void {
   let left = state
   let end = digits.reduce((sum, size) => sum + size, 0)

@@ -7,7 +7,7 @@ const CHANNELS = 4
 const WIDTH = SIDE * SIDE * CHANNELS
 const Channel = { player: 0, enemy: 1, trail: 2, gold: 3 } as const
 const Act = { none: 0, left: 1, up: 2, right: 3, down: 4 } as const
-/** In each of the rows 1 to 8 something may come along. */
+/** Number of rows, from 1 to 8, in which enemies and gold move. */
 const ROWS = 8
 const Kind = { none: 0, enemy: 1, gold: 2 } as const
 const SPAWN_STEPS = 10
@@ -15,26 +15,21 @@ const MOVE_STEPS = 5
 const RAMP_STEPS = 100
 
 /**
- * Asterix on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under the id that gymnax gave it. Enemies and
- * gold come from the sides, at most one in each of eight rows; the player moves among them. They come more often, and move quicker,
- * as time goes on. It differs from MinAtar as `Breakout-MinAtar` does: its minimal set of actions, none for a sticky first
- * step to repeat, and a time limit.
+ * Asterix on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under gymnax's id. Enemies and gold come from the
+ * sides, at most one in each of eight rows; the player moves among them. Over time they come more often and move faster. It differs from
+ * MinAtar as `Breakout-MinAtar` does: its minimal set of actions, no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space
- * Discrete(5): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane does
- * again what it did in the step before.
+ * ## Action Space Discrete(5): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down. With `stickyActionProbability` (0.1, as in MinAtar)
+ * the lane repeats the previous step's action.
  *
- * ## Observation Space
- * Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the player, enemies, the trail behind what moves, gold.
+ * ## Observation Space Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the player, enemies, the trails of moving
+ * things, gold.
  *
- * ## Rewards
- * 1 for gold. Actions at random return 0.78 on average.
+ * ## Rewards 1 for gold. Random actions return 0.78 on average.
  *
- * ## Starting State
- * The player in column 5 of row 5, and nobody else.
+ * ## Starting State The player in column 5 of row 5, without enemies and gold.
  *
- * ## Episode End
- * Terminated when the player and an enemy meet. Truncated after `maxEpisodeSteps` (1000) steps.
+ * ## Episode End Terminated when the player and an enemy meet. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const asterix = defineEnvironment({
   id: 'Asterix-MinAtar',
@@ -57,14 +52,14 @@ export const asterix = defineEnvironment({
   state: () => ({
     x: 'u8',
     y: 'u8',
-    /** Of what is in row i + 1: 0 nothing, 1 an enemy, 2 gold; its column, and 1 if it moves right. */
+    /** Content of row i + 1: 0 nothing, 1 an enemy, 2 gold; its column; and 1 if it moves right. */
     kind: ['u8', ROWS],
     column: ['u8', ROWS],
     isRightward: ['u8', ROWS],
-    /** Steps between two that come, and between two moves. */
+    /** Steps between two arrivals, and between two moves. */
     spawnSteps: 'u8',
     moveSteps: 'u8',
-    /** Steps until the next comes, until all move, and until that happens more often. */
+    /** Steps until the next arrival, until all move, and until both become more frequent. */
     spawnTimer: 'u8',
     moveTimer: 'u8',
     rampTimer: 'i32',
@@ -120,7 +115,7 @@ export const asterix = defineEnvironment({
         else if (act === Act.up && y[n]! > 1) y[n] = y[n]! - 1
         else if (act === Act.down && y[n]! < ROWS) y[n] = y[n]! + 1
 
-        // Only what is in the player's own row can meet it: before all move, and after.
+        // Only the content of the player's own row can meet it: before all move, and after.
         const own = first + y[n]! - 1
         const before = meet(kind, column, own, x[n]!)
         let after: number = Kind.none
@@ -155,7 +150,7 @@ export const asterix = defineEnvironment({
   }),
 })
 
-/** One of the rows in which nothing is, by a number in [0, 1); −1 if there is none. */
+/** A random empty row, by a number in [0, 1); −1 if there is none. */
 function freeRow(kind: Uint8Array, first: number, part: number): number {
   let numFree = 0
   for (let row = 0; row < ROWS; row++) if (kind[first + row] === Kind.none) numFree++
@@ -167,7 +162,7 @@ function freeRow(kind: Uint8Array, first: number, part: number): number {
   return row
 }
 
-/** What the player in column x meets in its row; gold is gone then. */
+/** What the player in column x meets in its row; gold disappears. */
 function meet(kind: Uint8Array, column: Uint8Array, own: number, x: number): number {
   const met = kind[own]!
   if (met === Kind.none || column[own] !== x) return Kind.none

@@ -8,35 +8,30 @@ const WIDTH = SIDE * SIDE * CHANNELS
 const Channel = { paddle: 0, ball: 1, trail: 2, brick: 3 } as const
 const Act = { none: 0, left: 1, right: 2 } as const
 
-/** Bricks lie in rows 1 to 3: bit `10 * (row - 1) + column` of a lane's bricks. */
+/** Bricks are in rows 1 to 3: bit `10 * (row - 1) + column` of a lane's bricks. */
 const ALL_BRICKS = 2 ** (3 * SIDE) - 1
-/** The ball reaches the paddle's row only to be lost: one that the paddle hits stays in the row above. */
+/** The paddle's row. A ball in it is lost; a ball that the paddle hits stays in the row above. */
 const LAST_ROW = SIDE - 1
 
 /**
- * Breakout on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, "MinAtar: An Atari-Inspired Testbed for
- * Thorough and Reproducible Reinforcement Learning Experiments", 2019), under the id that gymnax gave it. A paddle in the
- * last row keeps a ball in play that breaks three rows of bricks; when all are broken and the ball comes down, three rows
- * come anew. It differs from MinAtar in three points: actions are its minimal set, numbered from 0; the action that a
- * sticky first step repeats is none, not the last one of the episode before; and there is a time limit.
+ * Breakout on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, "MinAtar: An Atari-Inspired Testbed for Thorough and
+ * Reproducible Reinforcement Learning Experiments", 2019), under gymnax's id. A paddle in the last row keeps a ball in play that breaks
+ * three rows of bricks; when all are broken and the ball comes down, there are three new rows. It differs from MinAtar in three points:
+ * actions are its minimal set, numbered from 0; a sticky first step repeats no action, not the previous episode's last one; and there is
+ * a time limit.
  *
- * ## Action Space
- * Discrete(3): 0 does nothing, 1 moves the paddle one column to the left, 2 to the right. With `stickyActionProbability`
- * (0.1, as in MinAtar; gymnax has none) the lane does again what it did in the step before.
+ * ## Action Space Discrete(3): 0 does nothing, 1 moves the paddle one column to the left, 2 to the right. With `stickyActionProbability`
+ * (0.1, as in MinAtar; gymnax has none) the lane repeats the previous step's action.
  *
- * ## Observation Space
- * Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the paddle, the ball, its trail (where the ball was
- * one step ago, which gives its direction), the bricks.
+ * ## Observation Space Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the paddle, the ball, its trail (the ball's
+ * previous position, which gives its direction), the bricks.
  *
- * ## Rewards
- * 1 for every brick broken. Actions at random return 0.38 on average.
+ * ## Rewards 1 for every broken brick. Random actions return 0.38 on average.
  *
- * ## Starting State
- * The paddle in column 4, all bricks there, the ball in row 3 at the left edge moving down and right or, as often, at the
- * right edge moving down and left.
+ * ## Starting State The paddle in column 4, all bricks, the ball in row 3 at the left edge moving down and right or, equally often, at
+ * the right edge moving down and left.
  *
- * ## Episode End
- * Terminated when the ball passes the paddle. Truncated after `maxEpisodeSteps` (1000, where gymnax ends it) steps.
+ * ## Episode End Terminated when the ball passes the paddle. Truncated after `maxEpisodeSteps` (1000, where gymnax ends it) steps.
  */
 export const breakout = defineEnvironment({
   id: 'Breakout-MinAtar',
@@ -78,7 +73,7 @@ export const breakout = defineEnvironment({
     trailY: 'u8',
     paddle: 'u8',
     bricks: 'u32',
-    /** 1 if the last step broke a brick, or met one: a ball that meets a brick in the very next step passes it. */
+    /** 1 if the last step broke or met a brick: a ball that meets a brick in the very next step passes through it. */
     strike: 'u8',
     lastAction: 'u8',
   }),
@@ -152,7 +147,7 @@ export const breakout = defineEnvironment({
             turned ^= 3
           } else if (nextX === at) {
             nextY = y
-            turned ^= 2 // Hit from the side: back where it came from.
+            turned ^= 2 // Hit from the side: reverses.
           } else terminated[n] = 1
         }
         ballX[n] = nextX

@@ -1,19 +1,19 @@
-/** Pictures of shapes, in an environment's own units: what `draw` of an environment gives where it is no grid. */
+/** Draws pictures from shapes, in an environment's own units, for `draw` of environments that are not grids. */
 import { checkGiven } from '../../base/errors.ts'
 import type { Picture } from '../picture.ts'
 
-/** A picture as it is drawn; what is drawn later lies above. Colors are places in `pictureColors`, y points up. */
+/** A picture of shapes; later shapes cover earlier ones. Colors are indices of `pictureColors`; y points up. */
 export class Canvas implements Picture {
   readonly rows: number
   readonly columns: number
   readonly fields: Uint8Array
   readonly #left: number
   readonly #top: number
-  /** Of a field, in the environment's units. */
+  /** Size of a field, in the environment's units. */
   readonly #size: number
 
   /**
-   * An empty one over what lies between `low` and `high` (x, y), `columns` fields wide.
+   * Creates an empty picture of the area between `low` and `high` (x, y), `columns` fields wide.
    * @example new Canvas({ low: [-1, -1], high: [1, 1] }).line(0, 0, 1, 1, 0.1, 2)
    */
   constructor(given: {
@@ -32,7 +32,7 @@ export class Canvas implements Picture {
     this.fields = new Uint8Array(this.rows * columns)
   }
 
-  /** A line between two points, with round ends. */
+  /** Draws a line between two points, with round ends. */
   line(x0: number, y0: number, x1: number, y1: number, width: number, color: number): this {
     const [alongX, alongY] = [x1 - x0, y1 - y0]
     const squared = alongX ** 2 + alongY ** 2
@@ -47,17 +47,17 @@ export class Canvas implements Picture {
     return this.line(x, y, x, y, 2 * radius, color)
   }
 
-  /** What lies between two corners. */
+  /** Fills the rectangle between two corners. */
   rectangle(x0: number, y0: number, x1: number, y1: number, color: number): this {
     return this.#paint(color, (x, y) => x >= x0 && x <= x1 && y >= y0 && y <= y1)
   }
 
-  /** What lies below a curve. */
+  /** Fills the area below a curve. */
   below(curve: (x: number) => number, color: number): this {
     return this.#paint(color, (x, y) => y <= curve(x))
   }
 
-  /** Paints the fields whose middle is inside. */
+  /** Paints the fields whose center is inside. */
   #paint(color: number, isInside: (x: number, y: number) => boolean): this {
     for (let row = 0; row < this.rows; row++) {
       const y = this.#top - (row + 0.5) * this.#size

@@ -5,41 +5,35 @@ import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 7
 const WIDTH = SIDE * SIDE * CHANNELS
-/** Channel 1 + s is the trail of cars that move in every s-th step or so. */
+/** Channel 1 + s has the trails of cars that move about every s steps. */
 const Channel = { chicken: 0, car: 1 } as const
 const Act = { none: 0, up: 1, down: 2 } as const
-/** A car in each of the rows 1 to 8. */
+/** Number of cars, one in each of the rows 1 to 8. */
 const CARS = 8
 const SPEEDS = 5
 const COLUMN = 4
 const LAST_ROW = SIDE - 1
 const MOVE_STEPS = 3
-/** Draws of four numbers in a step: whether the action sticks, and each car's speed. */
+/** Draws of four random numbers per step: for the sticky action and each car's speed. */
 const BLOCKS = 3
 
 /**
- * Freeway on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under the id that gymnax gave it. A chicken
- * that moves in every third step crosses eight lanes of cars; one that is hit, or is across, is back at the start. When it is across,
- * all cars take new speeds and directions. It differs from MinAtar as `Breakout-MinAtar` does, and the end after 2500 steps is
- * the time limit here.
+ * Freeway on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under gymnax's id. A chicken that moves every
+ * third step crosses eight lanes of cars; when hit or across, it returns to the start. When it is across, all cars get new speeds and
+ * directions. It differs from MinAtar as `Breakout-MinAtar` does, and MinAtar's end after 2500 steps is the time limit here.
  *
- * ## Action Space
- * Discrete(3): 0 does nothing, 1 moves up, 2 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane does again what it
- * did in the step before.
+ * ## Action Space Discrete(3): 0 does nothing, 1 moves up, 2 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane repeats
+ * the previous step's action.
  *
- * ## Observation Space
- * Box of 10 × 10 × 7 (row from the top, column, channel), each 0 or 1: the chicken, the cars, and behind each car its trail, in
- * one of five channels by the steps that it waits.
+ * ## Observation Space Box of 10 × 10 × 7 (row from the top, column, channel), each 0 or 1: the chicken, the cars, and behind each car
+ * its trail, in one of five channels by its waiting time.
  *
- * ## Rewards
- * 1 for every time across. Actions at random return 0.08 on average.
+ * ## Rewards 1 for every crossing. Random actions return 0.08 on average.
  *
- * ## Starting State
- * The chicken in the last row. A car in column 0 of each of the rows 1 to 8; each moves after 1 to 5 steps of waiting, either way,
- * each as likely.
+ * ## Starting State The chicken in the last row. A car in column 0 of each of the rows 1 to 8, with a random waiting time of 1 to 5 steps
+ * and a random direction.
  *
- * ## Episode End
- * Never terminated. Truncated after `maxEpisodeSteps` (1000; 2500 in MinAtar) steps.
+ * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (1000; 2500 in MinAtar) steps.
  */
 export const freeway = defineEnvironment({
   id: 'Freeway-MinAtar',
@@ -62,7 +56,7 @@ export const freeway = defineEnvironment({
     /** Row of the chicken, and steps until it can move. */
     chicken: 'u8',
     moveTimer: 'u8',
-    /** Of the car in row i + 1: its column, the steps until it moves, those that it waits each time, and 1 if it drives right. */
+    /** The car in row i + 1: its column, the steps until it moves, its waiting time, and 1 if it drives right. */
     column: ['u8', CARS],
     timer: ['u8', CARS],
     wait: ['u8', CARS],

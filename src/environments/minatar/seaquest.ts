@@ -19,7 +19,7 @@ const Channel = {
 } as const
 const Act = { none: 0, left: 1, up: 2, right: 3, down: 4, fire: 5 } as const
 const LAST_COLUMN = SIDE - 1
-/** The boat is in rows 0 (the surface) to 8; what comes is in rows 1 to 8, and the last row shows oxygen and divers aboard. */
+/** The boat is in rows 0 (the surface) to 8; others come in rows 1 to 8, and the last row shows oxygen and divers aboard. */
 const DEEPEST = SIDE - 2
 const GAUGES = SIDE - 1
 
@@ -29,25 +29,25 @@ const SHOT_STEPS = 5
 const TORPEDO_STEPS = 10
 const DIVER_SPAWN_STEPS = 30
 const DIVER_MOVE_STEPS = 5
-/** Steps between two enemies that come, and between two moves of an enemy: at first, and when it is hardest. */
+/** Steps between two arrivals of enemies, and between two moves of an enemy: initial values and minimum values. */
 const SPAWN_STEPS = 20
 const SPAWN_STEPS_LEAST = 1
 const MOVE_STEPS = 5
 const MOVE_STEPS_LEAST = 2
 
-/** What moves under water is a record of so many bytes in a list of its kind, in the order in which it came. */
+/** A moving thing is a record of this many bytes in a list of its kind, in the order of arrival. */
 const FIELDS = 6
 const Of = { x: 0, y: 1, isRightward: 2, moveTimer: 3, kind: 4, shotTimer: 5 } as const
 const Kind = { fish: 0, submarine: 1 } as const
 /**
- * Most of each that there can be at a time. An enemy is there for 30 steps where one comes in each; a submarine fires in every 11th
- * step, and a torpedo is gone after 10. Divers come in every 30th step and stay for 60; the boat fires in every fifth.
+ * Maximum numbers at a time. At most one enemy arrives per step and stays for 30; a submarine fires every 11 steps, and a torpedo lasts
+ * 10. A diver arrives every 30 steps and stays for 60; the boat fires every five steps.
  */
 const ENEMIES = 32
 const TORPEDOES = 48
 const DIVERS = 4
 const SHOTS = 4
-/** Draws of four numbers in a step: what sticks and which enemy comes; which diver comes. */
+/** Draws of four random numbers per step: for the sticky action and the enemy; for the diver. */
 const BLOCKS = 2
 
 const STATE = {
@@ -59,20 +59,20 @@ const STATE = {
   oxygen: 'i32',
   /** Divers aboard; below 0 after six were brought up. */
   aboard: 'i32',
-  /** Steps between two enemies that come, and between two moves of one; how often the boat came up before they were least. */
+  /** Steps between two arrivals of enemies, and between two moves of one; how often the boat came up before both were at their minimum. */
   spawnSteps: 'u8',
   moveSteps: 'u8',
   ramps: 'u8',
-  /** Steps until the next enemy and the next diver come, and until the boat can fire. */
+  /** Steps until the next enemy, until the next diver, and until the boat can fire. */
   spawnTimer: 'u8',
   diverTimer: 'u8',
   shotTimer: 'u8',
-  /** Fish and submarines, and how many. */
+  /** Fish and submarines, and their number. */
   enemy: ['u8', ENEMIES * FIELDS],
   numEnemies: 'u8',
   diver: ['u8', DIVERS * FIELDS],
   numDivers: 'u8',
-  /** What the boat fired, and what submarines did. */
+  /** Shots of the boat, and torpedoes of submarines. */
   shot: ['u8', SHOTS * FIELDS],
   numShots: 'u8',
   torpedo: ['u8', TORPEDOES * FIELDS],
@@ -84,29 +84,23 @@ const STATE = {
 type Sea = State<typeof STATE>
 
 /**
- * Seaquest on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under the id that gymnax gave it. A boat under
- * water shoots at fish and submarines and picks up divers; it needs oxygen, for which it has to come up with a diver aboard. Each time
- * it comes up enemies come more often, and move quicker. It differs from MinAtar as `Breakout-MinAtar` does: none for a sticky first
- * step to repeat, and a time limit.
+ * Seaquest on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under gymnax's id. A boat under water shoots
+ * fish and submarines and picks up divers; for oxygen it must come up with a diver aboard. Each time it comes up, enemies become more
+ * frequent and faster. It differs from MinAtar as `Breakout-MinAtar` does: no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space
- * Discrete(6): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down, 5 fires, which the boat can in every fifth step. With
- * `stickyActionProbability` (0.1, as in MinAtar) the lane does again what it did in the step before.
+ * ## Action Space Discrete(6): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down, 5 fires, at most every fifth step. With
+ * `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
  *
- * ## Observation Space
- * Box of 10 × 10 × 10 (row from the top, column, channel), each 0 or 1: the boat's front, its back, its shots, the trail behind what
- * moves, torpedoes, fish, submarines, a bar for the oxygen, one for the divers aboard, divers.
+ * ## Observation Space Box of 10 × 10 × 10 (row from the top, column, channel), each 0 or 1: the boat's front, its back, its shots, the
+ * trails of moving things, torpedoes, fish, submarines, a bar for the oxygen, one for the divers aboard, divers.
  *
- * ## Rewards
- * 1 for every fish and submarine shot. For coming up with six divers as much as tenths of the oxygen are left. As in MinAtar, one diver
- * fewer is aboard after each time that the boat comes up, after six divers one less than none. Actions at random return 0.10 on average.
+ * ## Rewards 1 for every fish and submarine shot. Coming up with six divers pays the remaining oxygen in tenths. As in MinAtar, each time
+ * the boat comes up one diver fewer is aboard; after six divers the count becomes −1. Random actions return 0.10 on average.
  *
- * ## Starting State
- * The boat at the surface in column 5, facing left, and nobody else.
+ * ## Starting State The boat at the surface in column 5, facing left, alone.
  *
- * ## Episode End
- * Terminated when an enemy or a torpedo meets the boat's front, when there is no oxygen, or when the boat comes up without a
- * diver. Truncated after `maxEpisodeSteps` (1000) steps.
+ * ## Episode End Terminated when an enemy or a torpedo meets the boat's front, when there is no oxygen, or when the boat comes up without
+ * a diver. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const seaquest = defineEnvironment({
   id: 'Seaquest-MinAtar',
@@ -119,7 +113,7 @@ export const seaquest = defineEnvironment({
         numSteps: 128,
         numMinibatches: 8,
         updateEpochs: 4,
-        learningRate: 6e-3, // With 1e-3 it comes to 3.7 after half of the steps, with 4e-3 to 6.0.
+        learningRate: 6e-3, // With 1e-3 it reaches 3.7 after half of the steps, with 4e-3 6.0.
         gamma: 0.98,
         entropyCoef: 0.01,
       }),
@@ -180,7 +174,7 @@ export const seaquest = defineEnvironment({
           state.diverTimer[n] = DIVER_SPAWN_STEPS
         }
         steer(state, n, act)
-        // Submarines move, what they fire, then fish, as in MinAtar: a shot that several would meet hits the first of them.
+        // Submarines move, then their torpedoes, then fish, as in MinAtar: a shot hits the first that it meets.
         event.hits = 0
         event.isOver = state.oxygen[n]! <= 0
         moveShots(state, n)
@@ -207,15 +201,15 @@ export const seaquest = defineEnvironment({
   }),
 })
 
-/** What happens in the step of one lane. */
+/** Events of one lane's step. */
 const event = { hits: 0, isOver: false }
 
-/** A row of those in which something may come along, by a number in [0, 1). */
+/** A random row for arrivals, by a number in [0, 1). */
 function rowOf(part: number): number {
   return 1 + Math.floor(part * DEEPEST)
 }
 
-/** An enemy comes from a side, unless one in its row moves the other way. */
+/** Adds an enemy at a side, unless one in its row moves the other way. */
 function addEnemy({ enemy, numEnemies, moveSteps }: Sea, n: number, random: Random): void {
   const isRightward = random.uniform(1) < 1 / 2 ? 1 : 0
   const kind = random.uniform(2) < 1 / 3 ? Kind.submarine : Kind.fish
@@ -247,12 +241,12 @@ function add(list: Uint8Array, at: number, x: number, y: number, isRightward: nu
   list[at + Of.isRightward] = isRightward
 }
 
-/** Takes the record at `at` out of a list that ends at `end`: those behind it move up. */
+/** Removes the record at `at` from a list that ends at `end`, and closes the gap. */
 function remove(list: Uint8Array, at: number, end: number): void {
   list.copyWithin(at, at + FIELDS, end)
 }
 
-/** Moves a record a field on; false if it leaves the grid. */
+/** Moves a record by one field; false if it leaves the grid. */
 function moveOn(list: Uint8Array, at: number): boolean {
   const x = list[at + Of.x]! + (list[at + Of.isRightward] === 1 ? 1 : -1)
   if (x < 0 || x > LAST_COLUMN) return false
@@ -276,12 +270,12 @@ function steer(state: Sea, n: number, act: number): void {
   else if (act === Act.down) y[n] = Math.min(DEEPEST, y[n]! + 1)
 }
 
-/** Whether the boat's front is where the record at `at` is. */
+/** Whether the record at `at` is at the boat's front. */
 function isAtBoat({ x, y }: Sea, n: number, list: Uint8Array, at: number): boolean {
   return list[at + Of.x] === x[n] && list[at + Of.y] === y[n]
 }
 
-/** The first enemy of a kind where the record of another list is; −1 if there is none. */
+/** The first enemy of a kind at the position of another list's record; −1 if there is none. */
 function enemyAt({ enemy, numEnemies }: Sea, n: number, kind: number, list: Uint8Array, at: number): number {
   const first = n * ENEMIES * FIELDS
   const end = first + numEnemies[n]! * FIELDS
@@ -322,7 +316,7 @@ function moveShots(state: Sea, n: number): void {
   }
 }
 
-/** Divers move, and are taken aboard where the boat is and has room. */
+/** Moves divers, and takes them aboard if the boat is there and has room. */
 function moveDivers(state: Sea, n: number): void {
   const { diver, numDivers, aboard } = state
   const first = n * DIVERS * FIELDS
@@ -341,7 +335,7 @@ function moveDivers(state: Sea, n: number): void {
   }
 }
 
-/** Enemies of a kind move, into shots too; submarines fire, even in the step in which they are hit. */
+/** Moves enemies of a kind, also into shots; submarines fire, even in the step in which they are hit. */
 function moveEnemies(state: Sea, n: number, kind: number): void {
   const { enemy, numEnemies, moveSteps, shot, numShots, torpedo, numTorpedoes } = state
   const first = n * ENEMIES * FIELDS
@@ -391,7 +385,7 @@ function moveTorpedoes(state: Sea, n: number): void {
   }
 }
 
-/** The boat comes up with divers: what that is worth. Enemies come more often from now on, and move quicker after every other time. */
+/** The boat comes up with divers: returns the reward. Enemies become more frequent, and faster after every other time. */
 function comeUp({ oxygen, aboard, isSurfaced, moveSteps, spawnSteps, ramps }: Sea, n: number): number {
   const isFull = aboard[n] === DIVERS_ABOARD
   const worth = isFull ? Math.floor((oxygen[n]! * SIDE) / OXYGEN) : 0
@@ -438,7 +432,7 @@ function mark(observation: Float32Array, row: number, list: Uint8Array, at: numb
   observation[row + CHANNELS * (SIDE * list[at + Of.y]! + list[at + Of.x]!) + channel] = 1
 }
 
-/** Marks the field behind what moves, which shows where it moves. */
+/** Marks the field behind a moving thing, which shows its direction. */
 function markTrail(observation: Float32Array, row: number, list: Uint8Array, at: number): void {
   const behind = list[at + Of.x]! + (list[at + Of.isRightward] === 1 ? -1 : 1)
   if (behind < 0 || behind > LAST_COLUMN) return

@@ -8,40 +8,35 @@ const WIDTH = SIDE * SIDE * CHANNELS
 const Channel = { cannon: 0, alien: 1, left: 2, right: 3, shot: 4, bomb: 5 } as const
 const Act = { none: 0, left: 1, right: 2, fire: 3 } as const
 const LAST_ROW = SIDE - 1
-/** A wave: columns 2 to 7 of rows 0 to 3. */
+/** Rows of a wave, which fills columns 2 to 7 of rows 0 to 3. */
 const WAVE_ROWS = 4
 const WAVE = 0b0011111100
 const LEFT_EDGE = 1
 const RIGHT_EDGE = 1 << (SIDE - 1)
 const SHOT_STEPS = 5
 const BOMB_STEPS = 10
-/** Steps between two moves of a full wave: of the first one, and of those that come quickest. */
+/** Steps between two moves of a full wave: of the first and of the fastest wave. */
 const MOVE_STEPS = 12
 const MOVE_STEPS_LEAST = 6
 
 /**
- * Space invaders on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under the id that gymnax gave it. A
- * cannon in the last row shoots at aliens, which move sideways, come down at the edges, move quicker the fewer they are, and drop a
- * bomb from the one nearest to the cannon. When all are shot the next wave comes, a little quicker. It differs from MinAtar as
- * `Breakout-MinAtar` does: its minimal set of actions, none for a sticky first step to repeat, and a time limit.
+ * Space invaders on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, 2019), under gymnax's id. A cannon in the last
+ * row shoots at aliens, which move sideways, come down at the edges, move faster the fewer they are, and drop bombs from the alien
+ * nearest to the cannon. After a wave the next one comes, slightly faster. It differs from MinAtar as `Breakout-MinAtar` does: its
+ * minimal set of actions, no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space
- * Discrete(4): 0 does nothing, 1 moves the cannon one column to the left, 2 to the right, 3 fires, which it can in every fifth step.
- * With `stickyActionProbability` (0.1, as in MinAtar) the lane does again what it did in the step before.
+ * ## Action Space Discrete(4): 0 does nothing, 1 moves the cannon one column to the left, 2 to the right, 3 fires, at most every fifth
+ * step. With `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
  *
- * ## Observation Space
- * Box of 10 × 10 × 6 (row from the top, column, channel), each 0 or 1: the cannon, the aliens, the aliens while they move to the
- * left, the same to the right, the cannon's shots, the aliens' bombs.
+ * ## Observation Space Box of 10 × 10 × 6 (row from the top, column, channel), each 0 or 1: the cannon, the aliens, the aliens while they
+ * move left, the aliens while they move right, the cannon's shots, the aliens' bombs.
  *
- * ## Rewards
- * 1 for every alien shot. Actions at random return 3.5 on average.
+ * ## Rewards 1 for every alien shot. Random actions return 3.5 on average.
  *
- * ## Starting State
- * The cannon in column 5, and a wave of 4 × 6 aliens in columns 2 to 7 of the first rows, moving left.
+ * ## Starting State The cannon in column 5, and a wave of 4 × 6 aliens in columns 2 to 7 of the first rows, moving left.
  *
- * ## Episode End
- * Terminated when a bomb or an alien reaches the cannon, or aliens in the last row meet an edge. Truncated after `maxEpisodeSteps`
- * (1000) steps.
+ * ## Episode End Terminated when a bomb or an alien reaches the cannon, or aliens in the last row meet an edge. Truncated after
+ * `maxEpisodeSteps` (1000) steps.
  */
 export const spaceInvaders = defineEnvironment({
   id: 'SpaceInvaders-MinAtar',
@@ -62,7 +57,7 @@ export const spaceInvaders = defineEnvironment({
   ],
   state: () => ({
     cannon: 'u8',
-    /** Of each row, a bit for each column. */
+    /** Per row, a bit for each column. */
     aliens: ['i32', SIDE],
     shots: ['i32', SIDE],
     bombs: ['i32', SIDE],
@@ -182,7 +177,7 @@ function touches(aliens: Int32Array, first: number, columns: number): boolean {
   return false
 }
 
-/** A bomb where the lowest alien is of the column nearest to the cannon; of two as near, the left one. */
+/** Drops a bomb from the lowest alien of the column nearest to the cannon; of two equally near columns, the left one. */
 function dropBomb(aliens: Int32Array, bombs: Int32Array, first: number, cannon: number): void {
   for (let far = 0; far < SIDE; far++) {
     for (let side = -1; side <= 1; side += 2) {

@@ -1,7 +1,4 @@
-/**
- * Sums and differences of whole numbers, digit by digit. Half of the reward is for the right
- * number, half for each digit that is right in its place.
- */
+/** Sums and differences of whole numbers, digit by digit. Half of the reward is for the right number, half for each digit in its place. */
 import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
@@ -11,7 +8,7 @@ const settings = {
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
-/** A sum or a difference of two numbers of at most so many digits, as a function of its number. */
+/** The example with this number: a sum or a difference of two numbers of at most `digits` digits. */
 export function arithmeticExample(seed: number, index: number, digits: number): { prompt: string; answer: string } {
   const numbers = new ExampleNumbers(seed, index)
   const largest = 10 ** digits - 1
@@ -35,7 +32,7 @@ function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<type
   })
 }
 
-/** Sums and differences of numbers of one digit: `7-9=` is answered with `-2`. */
+/** Sums and differences of one-digit numbers: the answer to `7-9=` is `-2`. */
 export const arithmetic1 = arithmeticTask('text/arithmetic-1', 1)
-/** Sums and differences of numbers of up to two digits: `47+85=` is answered with `132`. */
+/** Sums and differences of numbers of up to two digits: the answer to `47+85=` is `132`. */
 export const arithmetic2 = arithmeticTask('text/arithmetic-2', 2)

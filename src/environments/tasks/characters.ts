@@ -1,8 +1,8 @@
-/** What the tasks on characters share: examples that are functions of their number, and a reward for each right place. */
+/** The common part of character tasks: examples that depend on their number only, and a reward for each right place. */
 import { Random, Stream } from '../../base/random.ts'
 import type { Reply } from '../text.ts'
 
-/** Whole numbers that an example's seed and number give, one after another. */
+/** Consecutive random whole numbers that depend on an example's seed and number. */
 export class ExampleNumbers {
   readonly #random: Random
   readonly #index: number
@@ -26,8 +26,8 @@ export class ExampleNumbers {
 }
 
 /**
- * The reward of an answer that is compared with the right one: half of it for the whole, half for the part of the places (of
- * the longer of both) at which they have the same character, so that a model that is nearly right hears of it.
+ * The reward of an answer compared with the right one: half for an exact match, half for the fraction of places (of the longer text) with
+ * the same character, so that an almost right answer also has a reward.
  */
 export function partlyRight(completion: string, answer: string): Reply {
   let right = 0

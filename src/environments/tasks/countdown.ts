@@ -1,7 +1,4 @@
-/**
- * Countdown: make the target of all the numbers, each used once, with +, − and ×. There are several right answers, so the
- * reward computes what the answer comes to.
- */
+/** Countdown: make the target from all the numbers, each used once, with +, − and ×. Several answers can be right, so the reward evaluates them. */
 import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment } from '../text.ts'
 import { ExampleNumbers } from './characters.ts'
@@ -13,7 +10,7 @@ const settings = {
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
-/** `3,5,2:11=` is answered with `3*2+5`, or another way to 11 that uses each number once. */
+/** An answer to `3,5,2:11=` is `3*2+5`, or another expression for 11 that uses each number once. */
 export const countdown = defineTextEnvironment({
   id: 'text/countdown',
   module: import.meta.url,
@@ -53,7 +50,7 @@ function shuffled(values: readonly number[], drawn: ExampleNumbers): number[] {
   return order
 }
 
-/** What a sum of products comes to: products first. */
+/** Evaluates an expression, products before sums. */
 function computed(expression: string): number {
   let total = 0
   for (const [, sign, product] of expression.matchAll(/([-+]?)(\d+(?:\*\d+)*)/g)) {

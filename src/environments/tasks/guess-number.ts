@@ -1,6 +1,6 @@
 /**
- * Guess a number: after each guess the model hears `<` where the number is less and `>` where it is greater. Whoever halves
- * what is left needs the fewest guesses. Each question is a range of its own, so that ranges can be held out.
+ * Guess a number: after each guess the model gets `<` if the number is less and `>` if it is greater. Halving the range needs the fewest
+ * guesses. Each example is a range, so that ranges can be held out.
  */
 import { integer, type Settings } from '../../base/settings.ts'
 import type { Message } from '../text.ts'
@@ -14,8 +14,8 @@ const settings = {
 } satisfies Settings
 
 /**
- * After `2-7?` the model guesses a number from 2 to 7, up to four times; a guess that is right is worth 1, less a tenth for each
- * before it. The component `best` is what the best guesses are worth in that range on average.
+ * After `2-7?` the model guesses a number from 2 to 7, up to four times. A right guess is worth 1, minus 0.1 for each guess before it.
+ * The component `best` is the mean reward of the best guesses for that range.
  */
 export const guessNumber = defineAgent({
   id: 'text/guess-number',
@@ -29,10 +29,10 @@ export const guessNumber = defineAgent({
     example(index) {
       const drawn = new ExampleNumbers(seed, index)
       const one = drawn.between(0, largest)
-      const other = (one + drawn.between(1, largest)) % (largest + 1) // Any but the same one.
+      const other = (one + drawn.between(1, largest)) % (largest + 1) // Differs from `one`.
       const range = { low: Math.min(one, other), high: Math.max(one, other) }
       const number = drawn.between(range.low, range.high)
-      // What guesses look like, for supervised steps: any number that may still be it, and none better than others.
+      // Demonstrations only show the format: any number that is still possible, not a good guess.
       const demonstration: Message[] = []
       let { low, high } = range
       for (let turn = 0; turn < guesses; turn++) {
@@ -60,12 +60,12 @@ export const guessNumber = defineAgent({
   }),
 })
 
-/** What a right guess is worth that so many others came before. */
+/** Reward of a right guess after `before` wrong ones. */
 function rewardOf(before: number): number {
   return Math.max(0, 1 - before / 10)
 }
 
-/** What the best guesses are worth on average: they halve what is left, so that each guess doubles the numbers that may be reached. */
+/** Mean reward of the best guesses: halving the range, each guess doubles the numbers that can be reached. */
 function bestReward(numNumbers: number, guesses: number): number {
   let [sum, left] = [0, numNumbers]
   for (let turn = 0; turn < guesses && left > 0; turn++) {

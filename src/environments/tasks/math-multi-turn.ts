@@ -1,6 +1,6 @@
 /**
- * Sums and differences with a second chance: whoever is wrong hears so and may try again, for less (AReaL's multi-turn
- * mathematics, without its fault of going on after a right answer).
+ * Sums and differences with further attempts: after a wrong answer the model may try again, for a lower reward (AReaL's multi-turn
+ * mathematics, without its fault of continuing after a right answer).
  */
 import { fraction, integer, type Settings } from '../../base/settings.ts'
 import { defineAgent } from '../tools/agent.ts'
@@ -14,7 +14,7 @@ const settings = {
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings
 
-/** `7-9=` is answered with `-2`; after a wrong answer the model hears `?`, and answers again. */
+/** The answer to `7-9=` is `-2`; after a wrong answer the model gets `?` and answers again. */
 export const mathMultiTurn = defineAgent({
   id: 'text/math-multi-turn',
   module: import.meta.url,

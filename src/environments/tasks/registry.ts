@@ -1,4 +1,4 @@
-/** The text environments that come with Colonnade. */
+/** The built-in text environments. */
 import { byId } from '../../base/errors.ts'
 import type { TextEnvironmentFactory } from '../text.ts'
 import { arithmetic1, arithmetic2 } from './arithmetic.ts'
@@ -8,7 +8,6 @@ import { mathMultiTurn } from './math-multi-turn.ts'
 import { copy, reverse, sort } from './sequences.ts'
 import { toolArithmetic } from './tool-arithmetic.ts'
 
-/** The ids of the built-in tasks. */
 export type TextTaskId =
   | 'text/reverse'
   | 'text/copy'
@@ -33,10 +32,7 @@ export const textEnvironments: readonly TextEnvironmentFactory[] = [
   toolArithmetic,
 ] as unknown as TextEnvironmentFactory[]
 
-/**
- * The factory of a built-in text environment.
- * @throws InputError that names the nearest id.
- */
+/** Returns the factory of a built-in text environment. @throws InputError with the nearest id. */
 export function textEnvironmentFactory(id: string): TextEnvironmentFactory {
   return byId('text environment', textEnvironments, id)
 }

@@ -1,6 +1,6 @@
 /**
- * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. Half of the
- * reward is for the whole answer, half for each place that is right.
+ * Tasks on short texts: reverse, copy and sort. The prompt is letters and `=`. Half of the reward is for the exact answer, half for each
+ * right place.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { integer, type Settings } from '../../base/settings.ts'
@@ -9,7 +9,7 @@ import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const LETTERS = 'abcdefgh'
 
-/** Longer texts than any model's context here would hold. */
+/** Limit on letters, beyond the context of any model here. */
 const LETTERS_MAX = 65_536
 
 const settings = {
@@ -42,9 +42,9 @@ function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvir
   })
 }
 
-/** Say the letters from the last to the first: `abc=` is answered with `cba`. */
+/** Reverse the letters: the answer to `abc=` is `cba`. */
 export const reverse = sequenceTask('text/reverse', (text) => [...text].reverse().join(''))
-/** Say the letters again: `abc=` is answered with `abc`. */
+/** Repeat the letters: the answer to `abc=` is `abc`. */
 export const copy = sequenceTask('text/copy', (text) => text)
-/** Say the letters in the alphabet's order: `cab=` is answered with `abc`. */
+/** Sort the letters: the answer to `cab=` is `abc`. */
 export const sort = sequenceTask('text/sort', (text) => [...text].sort().join(''))

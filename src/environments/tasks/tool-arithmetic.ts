@@ -1,6 +1,6 @@
 /**
- * Arithmetic with a calculator: sums of a number of two digits and one of a single digit, which the model can learn to do alone, and
- * products of numbers of two digits, which it cannot and for which it has to learn to call its tool.
+ * Arithmetic with a calculator: sums of a two-digit and a one-digit number, which the model can learn to do alone, and products of
+ * two-digit numbers, for which it must learn to call its tool.
  */
 import { fraction, integer, type Settings } from '../../base/settings.ts'
 import type { Example, Message } from '../text.ts'
@@ -31,7 +31,7 @@ const calculator = defineTool({
   },
 })
 
-/** For models that know few characters: `[37*48]` calls the calculator, and the model hears `1776=`, or `!` where it went wrong. */
+/** For models with few characters: `[37*48]` calls the calculator, and the model gets `1776=`, or `!` after an error. */
 const bracketFormat: ToolFormat = {
   calls({ completion }) {
     if (!completion.startsWith('[')) return []
@@ -47,8 +47,8 @@ function heard(content: string): Message {
 }
 
 /**
- * `38+4=` is answered with `42`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. The
- * component `best` is what the best policy gets that calls the tool for products alone.
+ * The answer to `38+4=` is `42`; to `37*48=` it is `[37*48]` and then `1776`. A right answer is worth 1 minus the cost of its calls. The
+ * component `best` is the reward of the best policy, which calls the tool only for products.
  */
 export const toolArithmetic = defineAgent({
   id: 'text/tool-arithmetic',

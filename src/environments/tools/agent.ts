@@ -1,10 +1,9 @@
 /**
- * Agents: text environments that are written as one asynchronous function, which calls the model as often as it wants and
- * in between does what it likes: asks tools, awaits others, counts. Each of its calls is a turn of the conversation, so an
- * agent is a lane of the cohort, a thousand of them advance in one batch, and what the model says is recorded by its ids.
+ * Agents: text environments written as one asynchronous function, which calls the model as often as it wants and does anything in
+ * between, like using tools or waiting. Each call is a turn of the conversation, so an agent is a lane of the cohort, a thousand of them
+ * advance in one batch, and the model's output is recorded as ids.
  *
- * A run that is resumed begins its agents anew and hands them the answers that they had: up to there an agent has to do the
- * same again.
+ * A resumed run starts its agents again and replays the earlier answers. Up to that point an agent must act the same again.
  */
 import type { Factory, Parts } from '../../base/definition.ts'
 import { checkCount, InputError, show } from '../../base/errors.ts'
@@ -22,56 +21,56 @@ import {
 } from '../text.ts'
 
 /**
- * What an agent says to the model before a turn of it, and how that turn is drawn. Of the first turn the example says how. Of a turn
- * that is drawn from another distribution than the cohort's nothing is learned.
+ * An agent's messages before a turn of the model, and the turn's sampling. The example defines both for the first turn. A turn sampled
+ * from another distribution than the cohort's is not trained on.
  */
 export interface ModelCall extends TurnSampling {
-  /** None before the first turn, which answers the example's prompt, and where the model answers again; else at least one. */
+  /** Empty before the first turn, which answers the example's prompt, and with `again`; otherwise at least one. */
   readonly messages?: readonly Message[]
-  /** What the turn before was worth, where the cohort's `rewardReduction` asks for it; default 0. */
+  /** Reward of the previous turn, if the cohort's `rewardReduction` uses it; default 0. */
   readonly reward?: number
-  /** Tokens of the turn, at most; default what the example or the cohort says. Of the first turn the example says it. */
+  /** Maximum tokens of the turn; default: the example's or the cohort's. Not allowed for the first turn. */
   readonly maxTokens?: number
-  /** The model answers once more what it has just answered: in a turn and a row of its own. */
+  /** The model answers the last prompt again, in a new turn and segment. */
   readonly again?: boolean
-  /** Of several answers to one call the turn that `messages` follow; default the last one. */
+  /** The turn that `messages` follow, if one call had several answers; default: the last one. */
   readonly stands?: number
 }
 
-/** A turn of the model, with what it was sampled as. */
+/** A turn of the model as sampled. */
 export type ModelAnswer = Turn & PastTurn
 
-/** What an agent is given. */
+/** The inputs of an agent. */
 export interface AgentContext {
   readonly example: Example
   readonly exampleIndex: number
-  /** Aborted when nobody waits for the agent any longer: its reply is late, or the run ends. */
+  /** Aborted when the agent's result is no longer needed: its reply is late, or the run ends. */
   readonly signal: AbortSignal
   /**
-   * Lets the model take a turn. It never settles where the conversation has no room for another one, or is broken off.
-   * @throws InputError for a second call before the first has settled, and for messages where there can be none, or must be some.
+   * Lets the model take a turn. The promise never settles if the conversation has no room for another turn or is aborted.
+   * @throws InputError for a second call before the first has settled, and for forbidden or missing messages.
    */
   generate(call?: ModelCall): Promise<ModelAnswer>
   /**
-   * Lets the model answer one call several times, one answer after another; other lanes go on meanwhile. Each answer is a turn, and
-   * a row of its own, and the last one stands unless the next call says which (`stands`).
-   * @throws InputError for a number that is no whole number ≥ 1, and as `generate` does.
+   * Lets the model answer one call several times in succession, while other lanes continue. Each answer is a turn and a segment; the next
+   * call follows the last one unless it sets `stands`.
+   * @throws InputError if the number is not a whole number ≥ 1, and as `generate` does.
    */
   generateSeveral(numAnswers: number, call?: ModelCall): Promise<ModelAnswer[]>
 }
 
-/** What came of it: a reward that is null where it cannot be told, and why. */
+/** The result of an agent: a reward, or null with the reason if it is unknown. */
 export type AgentResult = Pick<Reply, 'reward' | 'components' | 'error'>
 
-/** What the maker of an agent returns: an environment whose replies are one function's. */
+/** The result of an agent's `make`: an environment whose replies come from one function. */
 export interface AgentModel extends Omit<TextEnvironmentModel, 'respond' | 'together' | 'repliesInTime'> {
-  /** Converses, and says what came of it. What it throws is the reason for a reward that cannot be told. */
+  /** Runs the conversation and returns the result. If it throws, the reward is unknown, with the exception as the reason. */
   run(context: AgentContext): Promise<AgentResult>
 }
 
 /**
  * Defines an agent: a text environment.
- * @throws InputError where its numbers are wrong, when the environment is made.
+ * @throws InputError on creation, for wrong numbers.
  * @example
  * export const patient = defineAgent({
  *   id: 'text/patient',
@@ -107,7 +106,7 @@ export function defineAgent<S extends Settings>(options: {
 }
 
 function respondBy(id: string, run: AgentModel['run']): TextEnvironmentModel['respond'] {
-  /** Agents that wait for a turn, by an object of their conversation alone: their last message, or the list of all. */
+  /** Agents that wait for a turn, keyed by an object that only their conversation has: the last message, or the list of messages. */
   const waiting = new WeakMap<object, RunningAgent>()
   return async (turn, signal) => {
     const { messages } = turn
@@ -120,7 +119,7 @@ function respondBy(id: string, run: AgentModel['run']): TextEnvironmentModel['re
   }
 }
 
-/** Begins an agent, and hands it the turns before this one, where there are any: in a run that was resumed. */
+/** Starts an agent, and in a resumed run replays the earlier turns. */
 async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: AbortSignal): Promise<RunningAgent> {
   const agent = new RunningAgent(id, run, turn)
   const { example, exampleIndex, messages, past } = turn
@@ -140,22 +139,22 @@ async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: Abo
   return agent
 }
 
-/** An agent at work: each turn that it is handed leads to its next call, or to its end. */
+/** A running agent: each turn that it receives leads to its next call or to its end. */
 class RunningAgent {
   readonly #id: string
-  /** Null when it has begun. */
+  /** Null after its start. */
   #run: (() => Promise<AgentResult>) | null
-  /** Tells whoever waits what came of it; null while it is at work. */
+  /** Resolves the result; null while it runs. */
   #end: (() => void) | null = null
-  /** The first turn, until the agent has asked for it. */
+  /** The first turn, until the agent requests it. */
   #first: ModelAnswer | null = null
-  /** Takes the turn that the agent waits for; null while it waits for none. */
+  /** Receives the turn that the agent waits for; null if it does not wait. */
   #take: ((turn: Turn) => void) | null = null
-  /** Takes what the agent does next. */
+  /** Receives the agent's next action. */
   #reply: { readonly resolve: (reply: Reply) => void; readonly reject: (cause: unknown) => void } | null = null
 
   readonly #stop = new AbortController()
-  /** That of the turn that it was handed last. */
+  /** The signal of the last turn. */
   #signal: AbortSignal | null = null
 
   constructor(id: string, run: AgentModel['run'], { example, exampleIndex }: Turn) {
@@ -169,19 +168,19 @@ class RunningAgent {
       })
   }
 
-  /** True where nobody waits for it any longer: whoever asks again begins it anew. */
+  /** Whether its result is no longer needed; another request starts it again. */
   get isAborted(): boolean {
     return this.#stop.signal.aborted
   }
 
-  /** Hands the agent a turn. Settles with the messages of its next call, or with what came of all. */
+  /** Gives the agent a turn. Settles with the messages of its next call, or with its result. */
   goOn(turn: Turn, signal: AbortSignal): Promise<Reply> {
     if (signal !== this.#signal) signal.addEventListener('abort', () => this.#stop.abort(), { once: true })
     this.#signal = signal
     return new Promise((resolve, reject) => {
       this.#reply = { resolve, reject }
       if (this.#run === null) {
-        // It may have ended while the model had the turn, as one does that calls twice at once.
+        // It may have ended during the model's turn, for example by two calls at once.
         this.#take?.(turn)
         this.#end?.()
         return
@@ -245,7 +244,7 @@ class RunningAgent {
   }
 }
 
-/** What of a call says how its turn is drawn; undefined where nothing does. */
+/** The sampling fields of a call; undefined if it has none. */
 function samplingOf({ temperature, topK, topP, minP, stopStrings }: ModelCall): TurnSampling | undefined {
   const given = Object.entries({ temperature, topK, topP, minP, stopStrings }).filter(
     ([, value]) => value !== undefined,
@@ -253,7 +252,7 @@ function samplingOf({ temperature, topK, topP, minP, stopStrings }: ModelCall): 
   return given.length === 0 ? undefined : Object.fromEntries(given)
 }
 
-/** Nobody knows how a turn was sampled that no cohort has made. */
+/** The sampling data of a turn that no cohort made. */
 const UNKNOWN = { ids: [], logprobs: [], versions: [] } as const
 
 function answerOf(turn: Turn): ModelAnswer {

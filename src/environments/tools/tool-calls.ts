@@ -1,22 +1,20 @@
 /**
- * Calls of tools in what a model writes: which of the known forms it is, is seen by its marks. Known are those of Hermes and Qwen
- * (`<tool_call>` around JSON, or around `<function=name>` with parameters), Mistral (`[TOOL_CALLS]`) and Llama (the whole turn is
- * JSON with name and parameters).
+ * Parses tool calls in a model's output and detects the format by its marks: Hermes and Qwen (`<tool_call>` around JSON, or around
+ * `<function=name>` with parameters), Mistral (`[TOOL_CALLS]`) and Llama (the whole turn is JSON with name and parameters).
  */
 
-/** Arguments of a call, by name. */
 export type ToolArguments = Readonly<Record<string, unknown>>
 
-/** What the model asks a tool; or what is wrong with how it asks. */
+/** A tool call of the model, or why it is malformed. */
 export type ToolCall = { readonly name: string; readonly arguments: ToolArguments } | { readonly malformed: string }
 
-/** A piece of what a model writes: a call with the text that it is written as, or text between calls. */
+/** A piece of the output: a call with its source text, or text between calls. */
 export interface TurnPiece {
   readonly text: string
   readonly call: ToolCall | null
 }
 
-/** A turn in pieces, in order, which together are the whole. Calls in its thinking are text. */
+/** Splits a turn into pieces in order, which together are the whole text. Calls within thinking are text. */
 export function readToolCalls(raw: string): readonly TurnPiece[] {
   const end = raw.lastIndexOf('</think>')
   const from = end === -1 ? 0 : end + '</think>'.length
@@ -41,7 +39,7 @@ function piecesOf(text: string): readonly TurnPiece[] {
   return whole.split(/;\s*(?=\{)/).map((part) => piece(part, jsonCall(part)))
 }
 
-/** A call between its tags, and the text behind it. */
+/** Parses a call between its tags, and the text after it. */
 function taggedPieces(text: string): readonly TurnPiece[] {
   if (!text.startsWith('<tool_call>')) return [piece(text)]
   const [open, close] = ['<tool_call>', '</tool_call>']
@@ -52,7 +50,7 @@ function taggedPieces(text: string): readonly TurnPiece[] {
   return [piece(text.slice(0, end + close.length), call), piece(text.slice(end + close.length))]
 }
 
-/** A list in JSON behind the mark, or a name with arguments behind each mark. */
+/** Parses a JSON list after the mark, or a name with arguments after each mark. */
 function mistralPieces(text: string): readonly TurnPiece[] {
   const body = text.slice(MISTRAL.length).trim()
   if (body.startsWith('[')) {
@@ -67,7 +65,7 @@ function mistralPieces(text: string): readonly TurnPiece[] {
   })
 }
 
-/** A JSON text as what it says; undefined where it is none. */
+/** Parses JSON; undefined if it is invalid. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -80,7 +78,7 @@ function jsonCall(text: string): ToolCall {
   return callFrom(parsed(text.trim()))
 }
 
-/** A call as JSON says it: name and arguments, or parameters. */
+/** A call from JSON: name and arguments, or parameters. */
 function callFrom(said: unknown): ToolCall {
   if (typeof said !== 'object' || said === null) return { malformed: 'a call that is no JSON object' }
   const { name, function: named, arguments: given, parameters } = said as Record<string, unknown>
@@ -90,7 +88,7 @@ function callFrom(said: unknown): ToolCall {
   return callOf(called, given ?? parameters ?? tool.arguments ?? {})
 }
 
-/** Some write the arguments as JSON in a text. */
+/** Some models write the arguments as JSON in a string. */
 function callOf(name: string, given: unknown): ToolCall {
   const said = typeof given === 'string' ? parsed(given) : given
   if (typeof said !== 'object' || said === null || Array.isArray(said)) {
@@ -99,7 +97,7 @@ function callOf(name: string, given: unknown): ToolCall {
   return { name, arguments: said as ToolArguments }
 }
 
-/** `<function=name><parameter=a>value</parameter></function>`: values are JSON, or else texts. */
+/** Parses `<function=name><parameter=a>value</parameter></function>`; values are JSON, otherwise strings. */
 function functionCall(text: string): ToolCall {
   const [, name, body] = /<function=([^>\s]+)>([\s\S]*?)<\/function>/.exec(text) ?? []
   if (name === undefined) return { malformed: 'a call without </function>' }

@@ -1,20 +1,20 @@
 /**
- * How models write calls of tools, as their chat templates teach them, and how they are answered. The call stays in the
- * conversation as the ids that were sampled, and the answer follows as messages of the role `tool`.
+ * How models write tool calls, according to their chat templates, and how results are returned. The call stays in the conversation as the
+ * sampled ids; the results follow as messages with the role `tool`.
  */
 import type { Message, Turn } from '../text.ts'
 import type { ToolResult } from './tool.ts'
 import { readToolCalls, type ToolCall } from './tool-calls.ts'
 
-/** How a model calls tools, and is told what came of it. */
+/** The format of a model's tool calls and their results. */
 export interface ToolFormat {
-  /** The calls of a turn, in order; none where the model calls nothing. */
+  /** Returns the calls of a turn, in order; empty if it has none. */
   calls(turn: Pick<Turn, 'completion' | 'raw'>): readonly ToolCall[]
-  /** What the model is told of them, in the order of its calls. */
+  /** Returns the messages with the results, in the order of the calls. */
   answers(results: readonly ToolResult[], calls: readonly ToolCall[]): readonly Message[]
 }
 
-/** The form of the model's own chat template: which of those that are known is seen by what the model writes. */
+/** The format of the model's own chat template, detected from its output. */
 export const templateFormat: ToolFormat = {
   calls: ({ raw }) => readToolCalls(raw).flatMap(({ call }) => call ?? []),
   answers: (results, calls) =>

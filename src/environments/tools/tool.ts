@@ -1,8 +1,7 @@
 /**
- * Tools: functions that a model may call while it talks. A tool is an ordinary function with a JSON schema of its arguments;
- * what it returns is told to the model as text. What goes wrong (a name that is no tool's, arguments that do not fit, a
- * function that throws or takes too long) is told to the model as an error and counted: it is no exception, since the model
- * can try again.
+ * Tools: functions that a model may call during a conversation. A tool is an ordinary function with a JSON schema of its arguments; its
+ * result is returned to the model as text. Errors (an unknown name, wrong arguments, an exception or a timeout) are returned to the model
+ * and counted, not thrown, since the model can try again.
  */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import type { ToolArguments, ToolCall } from './tool-calls.ts'
@@ -10,23 +9,23 @@ import type { ToolArguments, ToolCall } from './tool-calls.ts'
 /** A function that a model may call. */
 export interface Tool {
   readonly name: string
-  /** What it does, in words for the model. */
+  /** Description for the model. */
   readonly description: string
-  /** JSON schema of its arguments: of type object. */
+  /** JSON schema of its arguments, of type object. */
   readonly parameters: Readonly<Record<string, unknown>>
   /** Seconds after which a call has failed. */
   readonly seconds: number
-  /** Returns a text, or what is told to the model as JSON. The signal is aborted when nobody waits any longer. */
+  /** Returns a string, or a value that the model gets as JSON. The signal aborts when the result is no longer needed. */
   run(given: ToolArguments, signal: AbortSignal): unknown
 }
 
-/** Seconds that a call of a tool may take, where it does not say. */
+/** Default seconds per call. */
 const SECONDS = 10
 
 /**
  * Defines a tool.
- * @throws InputError for a name that is none, parameters that are no schema of an object, `run` that is no function, and seconds
- * that are not above 0.
+ * @throws InputError for an invalid name, parameters that are not an object schema, a `run` that is not a function, and seconds that are
+ * not above 0.
  * @example
  * const add = defineTool({
  *   name: 'add',
@@ -51,13 +50,13 @@ export function defineTool(options: Omit<Tool, 'seconds'> & { readonly seconds?:
   return { name, description, parameters, seconds, run }
 }
 
-/** A tool as chat templates and servers are told of it. */
+/** A tool in the format of chat templates and servers. */
 export interface ToolSchema {
   readonly type: 'function'
   readonly function: Pick<Tool, 'name' | 'description' | 'parameters'>
 }
 
-/** Tools as chat templates are told of them: `tools` of an example. */
+/** Converts tools for chat templates: `tools` of an example. */
 export function toolSchemas(tools: readonly Tool[]): ToolSchema[] {
   checkGiven('tools of toolSchemas', tools, 'a list')
   return tools.map(({ name, description, parameters }) => ({
@@ -66,15 +65,14 @@ export function toolSchemas(tools: readonly Tool[]): ToolSchema[] {
   }))
 }
 
-/** What a call came to. */
+/** The result of a call. */
 export interface ToolResult {
-  /** What the model is told: the tool's answer, or what went wrong. */
+  /** Text for the model: the tool's result, or the error. */
   readonly content: string
-  /** True where it went wrong. */
   readonly isError: boolean
 }
 
-/** Calls the tool of that name. Never fails: what goes wrong is what the model is told. */
+/** Calls the tool with that name. Never throws: the model gets errors as text. */
 export async function callTool(tools: readonly Tool[], call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
   checkGiven('tools of callTool', tools, 'a list')
   checkGiven('call of callTool', call, [])
@@ -115,7 +113,7 @@ function textOf(answer: unknown): string {
   return JSON.stringify(answer) ?? String(answer)
 }
 
-/** JSON's types, and what they are here. */
+/** Checks of JSON's types. */
 const TYPES: Readonly<Record<string, (value: unknown) => boolean>> = {
   string: (value) => typeof value === 'string',
   number: (value) => typeof value === 'number',
@@ -126,7 +124,7 @@ const TYPES: Readonly<Record<string, (value: unknown) => boolean>> = {
   null: (value) => value === null,
 }
 
-/** Why arguments do not fit a schema, as far as its names, their types and lists of values say; null where they do. */
+/** Why arguments do not fit a schema, judged by names, types and enums; null if they fit. */
 function misfit({ properties = {}, required = [] }: Readonly<Record<string, unknown>>, given: ToolArguments) {
   const missing = (required as readonly string[]).find((name) => !Object.hasOwn(given, name))
   if (missing !== undefined) return `${missing} is missing`

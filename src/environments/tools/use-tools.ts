@@ -1,33 +1,33 @@
-/** How an agent lets the model use tools: it calls them as often as the model asks, and tells it what came of each. */
+/** Runs a loop of tool calls for an agent: executes each call and returns its result to the model. */
 import { checkGiven } from '../../base/errors.ts'
 import type { Turn } from '../text.ts'
 import type { AgentContext, ModelCall } from './agent.ts'
 import { callTool, type Tool } from './tool.ts'
 import { type ToolFormat, templateFormat } from './tool-format.ts'
 
-/** How tools are used. */
+/** Options of `useTools`. */
 export interface ToolUse {
-  /** Those that the model may call; the example's `tools` tell the chat template of them. */
+  /** The tools that the model may call; the example's `tools` describe them to the chat template. */
   readonly tools: readonly Tool[]
-  /** How the model writes its calls; default that of its chat template. */
+  /** Format of calls; default: that of the model's chat template. */
   readonly format?: ToolFormat
-  /** Turns with calls, at most; what the model says in the one after is taken as it is. Default 8. */
+  /** Maximum turns with calls; calls in the turn after these are not executed. Default 8. */
   readonly maxRounds?: number
-  /** What the model is told first; nothing where it answers the example's prompt. */
+  /** The first messages to the model; omit it to answer the example's prompt. */
   readonly call?: ModelCall
 }
 
-/** What came of it. */
+/** The result of a loop of tool calls. */
 export interface ToolUsed {
   /** The first turn that calls no tool, or the one after the last round. */
   readonly turn: Turn
-  /** Calls of tools, and those of them that went wrong. */
+  /** Number of tool calls, and of failed ones. */
   readonly calls: number
   readonly errors: number
 }
 
 /**
- * Lets the model take turns until one calls no tool. Calls of one turn run side by side; the model hears of them in their order.
+ * Lets the model take turns until one calls no tool. Calls of one turn run concurrently; the model gets their results in order.
  * @example
  * async run(context) {
  *   const { turn, calls } = await useTools(context, { tools: [calculator] })

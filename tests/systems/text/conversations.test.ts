@@ -256,13 +256,13 @@ describe('what goes wrong in an environment', () => {
     ['says nothing', () => undefined as never, 'got reply undefined, expected an object'],
     ['says null', () => null as never, 'got reply null, expected an object'],
     ['says null later', async () => null as never, 'got reply null, expected an object'],
-    ['says a word', () => ({ reward: 'good' as never }), 'a reward of good'],
+    ['says a word', () => ({ reward: 'good' as never }), 'got reward good'],
     ['speaks in no messages', () => ({ reward: 1, messages: 'more' as never }), 'got messages "more"'],
-    ['says nobody knows what', () => ({ reward: 1, messages: [{ role: 'user' }] as never }), 'not a list of'],
+    ['says nobody knows what', () => ({ reward: 1, messages: [{ role: 'user' }] as never }), 'expected a list of'],
     [
       'says one message and something else',
       () => ({ reward: 1, messages: [{ role: 'user', content: '1' }, { role: 'user' }] as never }),
-      'not a list of',
+      'expected a list of',
     ],
     ['never answers', () => new Promise<never>(() => {}), 'no reply within 0.02 s'],
   ])('a reward that %s is unknown with its reason, and never a number made up instead', async (_, respond, reason) => {
