@@ -3,7 +3,7 @@
  * `Plan` is an object whose leaves are specs. An arena turns a plan into the same object with typed arrays as leaves, so owners declare
  * and name their columns once.
  */
-import { checkCount } from '../base/errors.ts'
+import { InputError, show } from '../base/errors.ts'
 
 export interface ColumnArrays {
   f32: Float32Array
@@ -53,8 +53,8 @@ export function column<T extends ColumnType>(type: T, rows: number, width = 1): 
     ['rows', rows],
     ['width', width],
   ] as const) {
-    // There is no upper limit here: the arena's error covers the whole plan.
-    checkCount(`column ${name}`, value, 0)
+    // Not checkCount: numbers beyond the safe integers pass here, and the arena's error covers the whole plan.
+    if (!Number.isInteger(value) || value < 0) throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
   }
   return { type, rows, width, saved: false }
 }
