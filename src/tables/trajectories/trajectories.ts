@@ -8,11 +8,11 @@
  */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import type { StopReason } from '../../environments/text.ts'
-import { checkTrajectory, ROW_COLUMNS, type Trajectory } from './trajectory.ts'
+import { checkTrajectory, eachOf, ROW_COLUMNS, type RowColumn, type Trajectory } from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
 /** Views of the columns; they stand until the next row is appended, or all are forgotten. */
-export interface TrajectoryColumns {
+export interface TrajectoryColumns extends Readonly<Record<RowColumn, Int32Array>> {
   readonly offsets: Int32Array
   readonly token: Int32Array
   readonly lossMask: Uint8Array
@@ -24,14 +24,6 @@ export interface TrajectoryColumns {
   readonly candidateIds: Int32Array
   readonly candidateOffsets: Int32Array
   readonly source: readonly string[]
-  readonly promptId: Int32Array
-  readonly group: Int32Array
-  readonly member: Int32Array
-  readonly epoch: Int32Array
-  readonly segment: Int32Array
-  readonly turns: Int32Array
-  readonly cutTurns: Int32Array
-  readonly droppedReplies: Int32Array
   readonly stopReason: readonly StopReason[]
   /** 0 where `known` is. */
   readonly reward: Float64Array
@@ -58,10 +50,7 @@ export interface TrajectoryRows
 
 /** Of which two rows of one conversation have the same. */
 const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
-type RowColumns = Record<(typeof ROW_COLUMNS)[number], Int32Array>
-type RowNumbers = Record<(typeof ROW_COLUMNS)[number], number>
-
-type TrajectoryId = Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>
+type TrajectoryId = Pick<Trajectory, 'source' | RowColumn>
 
 /** The offsets of rows `from` to `to`, from 0 on: the column's own where they begin there. */
 function offsetsOf(offsets: Int32Array, from: number, to: number): Int32Array {
@@ -69,8 +58,20 @@ function offsetsOf(offsets: Int32Array, from: number, to: number): Int32Array {
   return some[0] === 0 ? some : some.map((offset) => offset - some[0]!)
 }
 
-function numbersAt(columns: RowColumns, row: number): RowNumbers {
-  return Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name][row]!])) as RowNumbers
+function numbersAt(columns: Record<RowColumn, Int32Array>, row: number): Record<RowColumn, number> {
+  return eachOf(ROW_COLUMNS, (name) => columns[name][row]!)
+}
+
+/** The columns of tokens from … to − 1. */
+function tokensAt(columns: TrajectoryLogColumns, from: number, to: number) {
+  const { token, lossMask, logprob, version, turn } = columns
+  return {
+    token: token.subarray(from, to),
+    lossMask: lossMask.subarray(from, to),
+    logprob: logprob.subarray(from, to),
+    version: version.subarray(from, to),
+    turn: turn.subarray(from, to),
+  }
 }
 
 /** Trajectories in the order in which they were appended. */
@@ -257,16 +258,12 @@ export class Trajectories {
     const some = <T>(list: readonly T[]): readonly T[] => (isAll ? list : list.slice(begin, end))
     return {
       offsets: offsetsOf(columns.offsets, from, to),
-      token: columns.token.subarray(...tokens),
-      lossMask: columns.lossMask.subarray(...tokens),
-      logprob: columns.logprob.subarray(...tokens),
-      version: columns.version.subarray(...tokens),
-      turn: columns.turn.subarray(...tokens),
+      ...tokensAt(columns, ...tokens),
       candidateCount: columns.candidateCount.subarray(...tokens),
       candidateIds: columns.candidateIds.subarray(columns.candidateOffsets[from], columns.candidateOffsets[to]),
       candidateOffsets: offsetsOf(columns.candidateOffsets, from, to),
       source: some(this.#source),
-      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name].subarray(from, to)])) as RowColumns),
+      ...eachOf(ROW_COLUMNS, (name) => columns[name].subarray(from, to)),
       stopReason: some(this.#stopReason),
       reward: reward.subarray(from, to),
       known: known.subarray(from, to),
@@ -296,11 +293,7 @@ export class Trajectories {
       error: this.#error[i]!,
       ...turnRewardOf(columns, row),
       components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
-      token: columns.token.subarray(from, to),
-      lossMask: columns.lossMask.subarray(from, to),
-      logprob: columns.logprob.subarray(from, to),
-      version: columns.version.subarray(from, to),
-      turn: columns.turn.subarray(from, to),
+      ...tokensAt(columns, from, to),
       ...candidatesOf(columns, row),
     }
   }
@@ -334,7 +327,7 @@ export class Trajectories {
       begin: picked(offsets),
       end: picked(offsets, 1),
       candidateBegin: picked(candidateOffsets),
-      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, picked(columns[name])])) as RowColumns),
+      ...eachOf(ROW_COLUMNS, (name) => picked(columns[name])),
       source: order.map((i) => this.#source[i]!),
       stopReason: order.map((i) => this.#stopReason[i]!),
       reward: Float64Array.from(places, (row) => columns.reward[row]!),

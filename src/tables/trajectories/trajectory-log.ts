@@ -8,7 +8,7 @@
  */
 import { InputError } from '../../base/errors.ts'
 import { type Columns, column, elementBytes, viewColumn } from '../../components/column.ts'
-import { LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
+import { eachOf, LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
 
 /** How much a log holds. */
 export interface TrajectoryLogSize {
@@ -22,7 +22,6 @@ export interface TrajectoryLogSize {
 
 /** Plans a log. */
 export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: TrajectoryLogSize) {
-  const perRow = () => column('i32', rows)
   return {
     token: column('i32', tokens),
     lossMask: column('u8', tokens),
@@ -36,14 +35,7 @@ export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: T
     offsets: column('i32', rows + 1),
     candidateOffsets: column('i32', rows + 1),
     turnRewardOffsets: column('i32', rows + 1),
-    promptId: perRow(),
-    group: perRow(),
-    member: perRow(),
-    epoch: perRow(),
-    segment: perRow(),
-    turns: perRow(),
-    cutTurns: perRow(),
-    droppedReplies: perRow(),
+    ...eachOf(ROW_COLUMNS, () => column('i32', rows)),
     reward: column('f64', rows),
     known: column('u8', rows),
     advantage: column('f64', rows),

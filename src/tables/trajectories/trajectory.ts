@@ -55,15 +55,16 @@ export interface Trajectory {
 /** The columns of a trajectory with a row a token, and the numbers that say which it is. */
 export const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
 export const ROW_COLUMNS = [
-  'promptId',
-  'group',
-  'member',
-  'epoch',
-  'segment',
-  'turns',
-  'cutTurns',
-  'droppedReplies',
+  ...(['promptId', 'group', 'member', 'epoch', 'segment'] as const),
+  ...(['turns', 'cutTurns', 'droppedReplies'] as const),
 ] as const
+/** The name of such a number. */
+export type RowColumn = (typeof ROW_COLUMNS)[number]
+
+/** An object with a value for each of these names. */
+export function eachOf<N extends string, T>(names: readonly N[], make: (name: N) => T): Record<N, T> {
+  return Object.fromEntries(names.map((name) => [name, make(name)])) as Record<N, T>
+}
 
 /** True for a token that the model said, whether there is something to learn of it or not. */
 export function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
@@ -105,8 +106,8 @@ export function checkTrajectory(trajectory: Trajectory): number {
  */
 export function checkIdentity(
   subject: string,
-  row: Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>,
-  names: Readonly<Partial<Record<(typeof ROW_COLUMNS)[number], string>>> = {},
+  row: Pick<Trajectory, 'source' | RowColumn>,
+  names: Readonly<Partial<Record<RowColumn, string>>> = {},
 ): void {
   const { source = '', segment = 0, cutTurns = 0, droppedReplies = 0 } = row
   if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')

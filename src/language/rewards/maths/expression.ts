@@ -136,47 +136,38 @@ function exactValue(expression: Expression, point: Point): Rational | null {
     if (value === null) return null
     values.push(value)
   }
-  const [a, b] = values
-  switch (head) {
-    case 'Delimiter':
-      return a!
-    case 'Add':
-      return values.reduce(plus)
-    case 'Subtract':
-      return plus(a!, times(b!, rational(-1n)!))
-    case 'Negate':
-      return times(a!, rational(-1n)!)
-    case 'InvisibleOperator':
-      if (isMixedNumber(args)) return plus(a!, a!.numerator < 0n ? times(b!, rational(-1n)!) : b!)
-      return values.reduce(times)
-    case 'Multiply':
-      return values.reduce(times)
-    case 'Divide':
-    case 'Rational':
-      return over(a!, b!)
-    case 'Power':
-      return power(a!, b!)
-    case 'Sqrt':
-      return root(a!, 2n)
-    case 'Root': {
-      const index = wholeOf(b)
-      return index === null ? null : root(a!, index)
-    }
-    case 'Abs':
-      return a!.numerator < 0n ? times(a!, rational(-1n)!) : a!
-    case 'Factorial': {
-      const product = factorial(wholeOf(a))
-      return product === null ? null : rational(product)
-    }
-    case 'Binomial':
-      return binomial(wholeOf(a), wholeOf(b))
-    case 'Floor':
-      return rational(floor(a!))
-    case 'Ceil':
-      return rational(-floor(times(a!, rational(-1n)!)))
-    default:
-      return null
-  }
+  return Object.hasOwn(EXACT, head) ? EXACT[head]!(values as [Rational, Rational], args) : null
+}
+
+const MINUS_ONE = rational(-1n)!
+const minus = (value: Rational): Rational => times(value, MINUS_ONE)
+
+/** Functions whose values are exact, of exact values; `args` are the expressions that have these. */
+const EXACT: Readonly<
+  Record<string, (values: readonly [Rational, Rational], args: readonly Expression[]) => Rational | null>
+> = {
+  Delimiter: ([a]) => a,
+  Add: (values) => values.reduce(plus),
+  Subtract: ([a, b]) => plus(a, minus(b)),
+  Negate: ([a]) => minus(a),
+  InvisibleOperator: (values, args) => {
+    const [a, b] = values
+    return isMixedNumber(args) ? plus(a, a.numerator < 0n ? minus(b) : b) : values.reduce(times)
+  },
+  Multiply: (values) => values.reduce(times),
+  Divide: ([a, b]) => over(a, b),
+  Rational: ([a, b]) => over(a, b),
+  Power: ([a, b]) => power(a, b),
+  Sqrt: ([a]) => root(a, 2n),
+  Root: ([a, b]) => (wholeOf(b) === null ? null : root(a, wholeOf(b)!)),
+  Abs: ([a]) => (a.numerator < 0n ? minus(a) : a),
+  Factorial: ([a]) => {
+    const product = factorial(wholeOf(a))
+    return product === null ? null : rational(product)
+  },
+  Binomial: ([n, k]) => binomial(wholeOf(n), wholeOf(k)),
+  Floor: ([a]) => rational(floor(a)),
+  Ceil: ([a]) => rational(-floor(minus(a))),
 }
 
 function floor({ numerator, denominator }: Rational): bigint {
@@ -259,55 +250,50 @@ function functionValue(
   values: readonly Complex[],
   seen: { isComplex: boolean },
 ): Complex {
-  const real = (result: Complex): Complex => {
-    if (result[1] !== 0 && values.every(([, imaginary]) => imaginary === 0)) seen.isComplex = true
-    return result
-  }
-  const [a, b] = values
+  const [a] = values
   if (a === undefined) throw new Unreadable(`nothing is known of ${head}`)
   if (Object.hasOwn(REAL, head) && values.length === 1) {
     if (a[1] !== 0) throw new Unreadable(`${head} of a complex number is not computed`)
     return [REAL[head]!(a[0]), 0]
   }
-  switch (head) {
-    case 'Delimiter':
-      return a
-    case 'Add':
-      return values.reduce((sum, value) => [sum[0] + value[0], sum[1] + value[1]])
-    case 'Subtract':
-      return [a[0] - b![0], a[1] - b![1]]
-    case 'Negate':
-      return [-a[0], -a[1]]
-    case 'InvisibleOperator':
-      if (isMixedNumber(args)) return [a[0] + (a[0] < 0 ? -b![0] : b![0]), 0]
-      return values.reduce(multiply)
-    case 'Multiply':
-      return values.reduce(multiply)
-    case 'Divide':
-    case 'Rational':
-      return divide(a, b!)
-    case 'Power':
-      return real(raise(a, b!))
-    case 'Exp':
-      return exponential(a)
-    case 'Sqrt':
-      return real(raise(a, [0.5, 0]))
-    case 'Root': // An odd root of a negative number is the real one.
-      if (a[1] === 0 && a[0] < 0 && b![1] === 0 && b![0] % 2 === 1) return [-((-a[0]) ** (1 / b![0])), 0]
-      return real(raise(a, divide([1, 0], b!)))
-    case 'Ln':
-    case 'Log': {
-      const base = b ?? (head === 'Log' ? ([10, 0] as const) : undefined)
-      return real(base === undefined ? logarithm(a) : divide(logarithm(a), logarithm(base)))
-    }
-    case 'Abs':
-      return [Math.hypot(a[0], a[1]), 0]
-    case 'Factorial':
-    case 'Binomial':
-      throw new Unreadable(`${head} of this is not computed`)
+  if (!Object.hasOwn(COMPLEX, head)) {
+    const isExactOnly = head === 'Factorial' || head === 'Binomial'
+    throw new Unreadable(isExactOnly ? `${head} of this is not computed` : `nothing is known of ${head}`)
   }
-  throw new Unreadable(`nothing is known of ${head}`)
+  const result = COMPLEX[head]!(values as [Complex, Complex], args)
+  const isReal = values.every(([, imaginary]) => imaginary === 0)
+  if (LEAVING.includes(head) && result[1] !== 0 && isReal) seen.isComplex = true
+  return result
 }
+
+/** Functions whose value may be complex where their arguments are real. */
+const LEAVING = ['Power', 'Sqrt', 'Root', 'Ln', 'Log']
+
+/** Functions of complex values; `args` are the expressions that have these. */
+const COMPLEX: Readonly<Record<string, (values: readonly [Complex, Complex], args: readonly Expression[]) => Complex>> =
+  {
+    Delimiter: ([a]) => a,
+    Add: (values) => values.reduce((sum, value) => [sum[0] + value[0], sum[1] + value[1]]),
+    Subtract: ([a, b]) => [a[0] - b[0], a[1] - b[1]],
+    Negate: ([a]) => [-a[0], -a[1]],
+    InvisibleOperator: (values, args) => {
+      const [a, b] = values
+      return isMixedNumber(args) ? [a[0] + (a[0] < 0 ? -b[0] : b[0]), 0] : values.reduce(multiply)
+    },
+    Multiply: (values) => values.reduce(multiply),
+    Divide: ([a, b]) => divide(a, b),
+    Rational: ([a, b]) => divide(a, b),
+    Power: ([a, b]) => raise(a, b),
+    Exp: ([a]) => exponential(a),
+    Sqrt: ([a]) => raise(a, [0.5, 0]),
+    Root: ([a, b]) => {
+      const isOddOfNegative = a[1] === 0 && a[0] < 0 && b[1] === 0 && b[0] % 2 === 1 // Such a root is real.
+      return isOddOfNegative ? [-((-a[0]) ** (1 / b[0])), 0] : raise(a, divide([1, 0], b))
+    },
+    Ln: ([a, base]) => (base === undefined ? logarithm(a) : divide(logarithm(a), logarithm(base))),
+    Log: ([a, base = [10, 0]]) => divide(logarithm(a), logarithm(base)),
+    Abs: ([a]) => [Math.hypot(a[0], a[1]), 0],
+  }
 
 /** The nearest double of a rational whose parts may be too large for one. */
 function toNumber({ numerator, denominator }: Rational): number {

@@ -35,24 +35,11 @@ const SYMBOLS: Readonly<Record<string, string>> = {
 }
 
 /** Functions of one argument, by the names that LaTeX has for them. */
-const FUNCTIONS: Readonly<Record<string, string>> = {
-  sin: 'Sin',
-  cos: 'Cos',
-  tan: 'Tan',
-  cot: 'Cot',
-  sec: 'Sec',
-  csc: 'Csc',
-  arcsin: 'Arcsin',
-  arccos: 'Arccos',
-  arctan: 'Arctan',
-  sinh: 'Sinh',
-  cosh: 'Cosh',
-  tanh: 'Tanh',
-  exp: 'Exp',
-  ln: 'Ln',
-  log: 'Log',
-  lg: 'Log',
-}
+const FUNCTIONS: Readonly<Record<string, string>> = Object.fromEntries(
+  'sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log lg'
+    .split(' ')
+    .map((name) => [name, name === 'lg' ? 'Log' : `${name[0]!.toUpperCase()}${name.slice(1)}`]),
+)
 /** What `\sin^{-1}` and the like mean. */
 const INVERSES: Readonly<Record<string, string>> = { Sin: 'Arcsin', Cos: 'Arccos', Tan: 'Arctan' }
 

@@ -5,24 +5,14 @@ import { type Walk, walk } from './broadcast.ts'
 import { type Heap, type Kernel, type KernelArguments, sizeOf, type TensorKernels } from './heap.ts'
 
 const MAPS = { Erf: 'erf', Exp: 'exp', Log: 'log', Softplus: 'softplus', Tanh: 'tanh' } as const
-const COMBINATIONS = { Maximum: 'maximum', Minimum: 'minimum' } as const
-const COMPARISONS = {
-  Equal: 'equal',
-  Greater: 'greater',
-  GreaterEqual: 'greaterEqual',
-  Less: 'less',
-  LessEqual: 'lessEqual',
-  NotEqual: 'notEqual',
-} as const
-
-type Name<Table> = keyof Table & string
+const COMBINATIONS = ['Maximum', 'Minimum'] as const
+const COMPARISONS = ['Equal', 'Greater', 'GreaterEqual', 'Less', 'LessEqual', 'NotEqual'] as const
 
 /** Maps, combinations and comparisons of floats (tfjs's own take the others), Select, Cast and Identity. */
 export function elementKernels(heap: Heap): TensorKernels {
   const kernels: Record<string, Kernel> = { Cast: cast(heap), Identity: identity(heap), Select: select(heap) }
-  for (const name of Object.keys(MAPS) as Name<typeof MAPS>[]) kernels[name] = map(heap, name)
-  for (const name of Object.keys(COMBINATIONS) as Name<typeof COMBINATIONS>[]) kernels[name] = combine(heap, name)
-  for (const name of Object.keys(COMPARISONS) as Name<typeof COMPARISONS>[]) kernels[name] = compare(heap, name)
+  for (const name of Object.keys(MAPS) as (keyof typeof MAPS)[]) kernels[name] = map(heap, name)
+  for (const name of [...COMBINATIONS, ...COMPARISONS]) kernels[name] = ofPairs(heap, name)
   return kernels
 }
 
@@ -37,39 +27,25 @@ function map(heap: Heap, name: keyof typeof MAPS): Kernel {
   }
 }
 
-function combine(heap: Heap, name: keyof typeof COMBINATIONS): Kernel {
+/** A combination or a comparison. */
+function ofPairs(heap: Heap, name: (typeof COMBINATIONS | typeof COMPARISONS)[number]): Kernel {
   const theirs = heap.registered(name)
-  const combination = Combination[COMBINATIONS[name]]
+  const which = (name[0]!.toLowerCase() + name.slice(1)) as Uncapitalize<typeof name>
   return (given) => {
     const { a, b } = given.inputs as { a: TensorInfo; b: TensorInfo }
     if (a.dtype !== 'float32' || b.dtype !== 'float32') return theirs(given)
     const shape = heap.tf.broadcast_util.assertAndGetBroadcastShape(a.shape, b.shape)
-    const out = heap.output(shape, 'float32')
+    const out = heap.output(shape, which in Combination ? 'float32' : 'bool')
     if (sizeOf(shape) === 0) return out
     const { kernels } = heap
-    const [to, as, bs] = [heap.floats(out), heap.floats(a), heap.floats(b)]
+    const to = which === 'maximum' || which === 'minimum' ? heap.floats(out) : heap.flags(out)
+    const [as, bs] = [heap.floats(a), heap.floats(b)]
     forEachBlock(walk(shape, a.shape, b.shape), (at, aAt, bAt, { numRows, width, aRow, aStep, bRow, bStep }) => {
-      const [into, left, right] = [to.subarray(at), as.subarray(aAt), bs.subarray(bAt)]
-      kernels.combineRows(into, left, right, combination, numRows, width, aRow, aStep, bRow, bStep)
-    })
-    return out
-  }
-}
-
-function compare(heap: Heap, name: keyof typeof COMPARISONS): Kernel {
-  const theirs = heap.registered(name)
-  const comparison = Comparison[COMPARISONS[name]]
-  return (given) => {
-    const { a, b } = given.inputs as { a: TensorInfo; b: TensorInfo }
-    if (a.dtype !== 'float32' || b.dtype !== 'float32') return theirs(given)
-    const shape = heap.tf.broadcast_util.assertAndGetBroadcastShape(a.shape, b.shape)
-    const out = heap.output(shape, 'bool')
-    if (sizeOf(shape) === 0) return out
-    const { kernels } = heap
-    const [to, as, bs] = [heap.flags(out), heap.floats(a), heap.floats(b)]
-    forEachBlock(walk(shape, a.shape, b.shape), (at, aAt, bAt, { numRows, width, aRow, aStep, bRow, bStep }) => {
-      const [into, left, right] = [to.subarray(at), as.subarray(aAt), bs.subarray(bAt)]
-      kernels.compareRows(into, left, right, comparison, numRows, width, aRow, aStep, bRow, bStep)
+      const [left, right] = [as.subarray(aAt), bs.subarray(bAt)]
+      const steps = [numRows, width, aRow, aStep, bRow, bStep] as const
+      if (to instanceof Float32Array) {
+        kernels.combineRows(to.subarray(at), left, right, Combination[which as keyof typeof Combination], ...steps)
+      } else kernels.compareRows(to.subarray(at), left, right, Comparison[which as keyof typeof Comparison], ...steps)
     })
     return out
   }

@@ -19,16 +19,9 @@ export function packTrajectories(trajectories: Trajectories, name: string): { ro
   const rows: object[] = []
   const columns = trajectories.columns()
   for (let i = 0; i < trajectories.count; i++) {
-    const {
-      token,
-      lossMask: _,
-      logprob: __,
-      version: ___,
-      turn: ____,
-      candidateCount: _____,
-      ...rest
-    } = trajectories.row(i)
-    const { candidateIds = [], turnReward = [] } = rest
+    const row = trajectories.row(i)
+    const rest = Object.fromEntries(Object.entries(row).filter(([name]) => !Object.hasOwn(TOKEN_COLUMNS, name)))
+    const { token, candidateIds = [], turnReward = [] } = row
     const lists = { candidateIds: Array.from(candidateIds), turnReward: Array.from(turnReward) } // JSON makes NaN null.
     rows.push({ ...rest, ...lists, length: token.length })
   }
