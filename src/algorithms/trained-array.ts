@@ -51,11 +51,8 @@ export class TrainedArray {
     const { gradient } = this
     const norm = this.#kernels.globalNorm(gradient, gradient.length)
     if (!Number.isFinite(norm)) {
-      throw new InputError(
-        'gradient',
-        `a norm of ${norm}`,
-        'a finite norm: try a smaller learningRate or smaller rewards',
-      )
+      const expected = 'a finite norm: try a smaller learningRate or smaller rewards'
+      throw new InputError('gradient', `a norm of ${norm}`, expected)
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns

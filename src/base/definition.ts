@@ -241,11 +241,8 @@ async function findExport<F extends { id: string }>(
     id === undefined && factories.length === 1 ? factories[0] : factories.find((factory) => factory.id === id)
   if (found === undefined) {
     const ids = factories.map((factory) => factory.id).join(', ') || 'none'
-    throw new InputError(
-      `${noun} module ${module}`,
-      `exports with these ids: ${ids}`,
-      id ?? 'exactly one export with an id',
-    )
+    const expected = id ?? 'exactly one export with an id'
+    throw new InputError(`${noun} module ${module}`, `exports with these ids: ${ids}`, expected)
   }
   return found
 }

@@ -79,11 +79,8 @@ export function box(bounds: {
   const space: BoxSpace = { kind: 'box', shape: [...shape], low: spread('low', low), high: spread('high', high) }
   for (let i = 0; i < size; i++) {
     if (!(space.low[i]! <= space.high[i]!)) {
-      throw new InputError(
-        `box element ${i}`,
-        `low ${space.low[i]} and high ${space.high[i]}`,
-        'low ≤ high, neither NaN',
-      )
+      const expected = 'low ≤ high, neither NaN'
+      throw new InputError(`box element ${i}`, `low ${space.low[i]} and high ${space.high[i]}`, expected)
     }
   }
   return space

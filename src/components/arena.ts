@@ -129,11 +129,8 @@ function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WasmMemory 
   checkRoom(plan)
   checkHeap(objects)
   if (typeof SharedArrayBuffer === 'undefined') {
-    throw new InputError(
-      'memory',
-      'a runtime without SharedArrayBuffer',
-      'Node, or a page that is cross-origin isolated',
-    )
+    const expected = 'Node, or a page that is cross-origin isolated'
+    throw new InputError('memory', 'a runtime without SharedArrayBuffer', expected)
   }
   const bytes = arenaBytes(plan)
   const pages = bytes / PAGE_BYTES

@@ -116,11 +116,8 @@ class Pool implements Engine {
         throw new InputError(`pool, ${name}`, `log-probabilities of kind ${show(engine.logprobs)}`, expected)
       }
       if (engine.arrival === null) {
-        throw new InputError(
-          `pool, ${name}`,
-          'an engine that generates in advance()',
-          'engines that generate by themselves',
-        )
+        const expected = 'engines that generate by themselves'
+        throw new InputError(`pool, ${name}`, 'an engine that generates in advance()', expected)
       }
     }
     this.#await()

@@ -223,11 +223,8 @@ export function defineEnvironment<
     checkModel(options.id, model)
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
-      throw new InputError(
-        `${options.id} observationSpace`,
-        show(observationSpace),
-        'a box (encode choices as numbers)',
-      )
+      const expected = 'a box (encode choices as numbers)'
+      throw new InputError(`${options.id} observationSpace`, show(observationSpace), expected)
     }
     if (actionMask && actionSpace.kind === 'box') {
       throw new InputError(`${options.id} actionMask`, show(actionSpace), 'an action space of choices')

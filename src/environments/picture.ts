@@ -61,9 +61,6 @@ export function isGrid(space: Space): boolean {
 
 function gridShape(space: Space): readonly [rows: number, columns: number, channels: number] {
   if (isGrid(space)) return (space as BoxSpace).shape as [number, number, number]
-  throw new InputError(
-    'observationSpace',
-    show(space),
-    `a grid: rows × columns × 1 to ${pictureColors.length - 1} channels`,
-  )
+  const expected = `a grid: rows × columns × 1 to ${pictureColors.length - 1} channels`
+  throw new InputError('observationSpace', show(space), expected)
 }

@@ -21,11 +21,8 @@ export const timeLimit = defineWrapper({
     if (maxEpisodeSteps === null || (Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps <= STEPS_MAX)) {
       return { maxEpisodeSteps }
     }
-    throw new InputError(
-      'timeLimit.maxEpisodeSteps',
-      show(maxEpisodeSteps),
-      `a whole number up to ${STEPS_MAX}, or null`,
-    )
+    const expected = `a whole number up to ${STEPS_MAX}, or null`
+    throw new InputError('timeLimit.maxEpisodeSteps', show(maxEpisodeSteps), expected)
   },
 })
 

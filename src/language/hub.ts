@@ -158,11 +158,9 @@ async function downloadWhole(
   const kept = known === null ? null : await readManifest(hub, known, part)
   if (kept !== null) return { folder: snapshotOf(hub, known!), paths: kept }
   if (offline) {
-    throw new InputError(
-      `${kind} ${id}, revision ${revision}`,
-      `no whole copy in ${folder}, and offline is set`,
-      `a ${kind} that was downloaded by this function before, or a connection`,
-    )
+    const got = `no whole copy in ${folder}, and offline is set`
+    const expected = `a ${kind} that was downloaded by this function before, or a connection`
+    throw new InputError(`${kind} ${id}, revision ${revision}`, got, expected)
   }
 
   const about = await askObject(hub, `api/${kind}s/${id}/revision/${encodeURIComponent(revision)}`)
@@ -341,11 +339,8 @@ async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): 
   const checksum = await checksumOf(to, file)
   if (checksum === file.checksum) return
   await rm(to, { force: true })
-  throw new InputError(
-    url,
-    `a file with checksum ${checksum}`,
-    `${file.checksum}, as the hub says; the file was deleted`,
-  )
+  const expected = `${file.checksum}, as the hub says; the file was deleted`
+  throw new InputError(url, `a file with checksum ${checksum}`, expected)
 }
 
 /** One request for what of a file is missing. Why it did not bring all of it; null where it did. */
@@ -474,11 +469,8 @@ async function follow(
     const next = URL.canParse(place, at) ? new URL(place, at) : null
     const isSafe = next?.protocol === 'https:' || (next?.protocol === 'http:' && at.protocol === 'http:')
     if (next === null || !isSafe) {
-      throw new InputError(
-        `the hub, ${at}`,
-        `a redirect to ${show(place)}`,
-        'an address of https, or of http from http',
-      )
+      const expected = 'an address of https, or of http from http'
+      throw new InputError(`the hub, ${at}`, `a redirect to ${show(place)}`, expected)
     }
     at = next
   }

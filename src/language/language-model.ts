@@ -105,11 +105,8 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
         throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
       }
       if (parameters.quantize < 32 && adapter === null) {
-        throw new InputError(
-          'languageModel.quantize',
-          `${parameters.quantize}, without an adapter`,
-          'a loraRank, or an adapter to go on from',
-        )
+        const expected = 'a loraRank, or an adapter to go on from'
+        throw new InputError('languageModel.quantize', `${parameters.quantize}, without an adapter`, expected)
       }
       return {
         ...opened,
@@ -198,11 +195,8 @@ async function openFolder(parameters: SettingValues<typeof settings>): Promise<B
   const opened = await openLanguageModel(folderOrId, { valueHead: critic, templateArguments })
   const { contextLength } = opened.model.shape
   if (context > contextLength) {
-    throw new InputError(
-      'languageModel.context',
-      String(context),
-      `at most ${contextLength}, as ${folderOrId} was made for`,
-    )
+    const expected = `at most ${contextLength}, as ${folderOrId} was made for`
+    throw new InputError('languageModel.context', String(context), expected)
   }
   return { ...opened, context: context || contextLength }
 }

@@ -13,11 +13,8 @@ export function spawn(cohort: Cohort, count = 1): number[] {
   const entities = entitiesOf('spawn', cohort)
   const { name, numLanes } = cohort
   if (cohort.kind === 'episodes' && cohort.numNumbers === numLanes) {
-    throw new InputError(
-      'spawn(cohort, count)',
-      `cohort ${name}, which accepts no new lanes`,
-      'a cohort with the option `present`',
-    )
+    const expected = 'a cohort with the option `present`'
+    throw new InputError('spawn(cohort, count)', `cohort ${name}, which accepts no new lanes`, expected)
   }
   const room = numLanes - entities.count
   if (!Number.isSafeInteger(count) || count < 0 || count > room) {
@@ -45,9 +42,6 @@ export function despawn(cohort: Cohort, lanes: Iterable<number>): void {
 function entitiesOf(caller: string, cohort: Cohort): LaneEntities {
   checkGiven(`cohort of ${caller}`, cohort, ['kind'])
   if (cohort.entities !== null) return cohort.entities
-  throw new InputError(
-    `${caller} in cohort ${cohort.name}`,
-    "a call in a thread that shares another's lanes",
-    "a call in the world's thread",
-  )
+  const expected = "a call in the world's thread"
+  throw new InputError(`${caller} in cohort ${cohort.name}`, "a call in a thread that shares another's lanes", expected)
 }

@@ -175,11 +175,8 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
    */
   reserve<D extends CohortDraft>(draft: D, reservation: NonNullable<D['reservation']>): void {
     if (this.#cohorts !== undefined) {
-      throw new InputError(
-        'world',
-        'one whose memory is already allocated',
-        'createTrainer before the first tick and before `cohorts` is read',
-      )
+      const expected = 'createTrainer before the first tick and before `cohorts` is read'
+      throw new InputError('world', 'one whose memory is already allocated', expected)
     }
     if (draft.reservation !== undefined) {
       throw new InputError(`cohort ${draft.name}`, 'a second recorder', 'one recorder per cohort')
@@ -195,11 +192,8 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
    */
   split(count: number, actors = 0): void {
     if (this.#cohorts !== undefined) {
-      throw new InputError(
-        'threads',
-        'a world whose memory is already allocated',
-        'createTrainer before the first tick',
-      )
+      const expected = 'createTrainer before the first tick'
+      throw new InputError('threads', 'a world whose memory is already allocated', expected)
     }
     checkCount('threads', count, 1, 64)
     if (!Number.isSafeInteger(actors) || actors < 0 || actors >= count) {

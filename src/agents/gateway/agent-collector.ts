@@ -107,11 +107,8 @@ export class AgentCollector implements Collector {
       const why = ended.worth.error ?? 'the model was asked nothing'
       if (!isSilent && this.#admission.has(ticket.group) && !trajectories.appendConversation(ended.rows)) {
         const got = `agents whose rows the log has no room for: ${trajectories.numTokens} tokens stand in it`
-        throw new InputError(
-          `group ${ticket.group}, member ${ticket.member}`,
-          got,
-          'fewer rows of an agent, or a longer context',
-        )
+        const expected = 'fewer rows of an agent, or a longer context'
+        throw new InputError(`group ${ticket.group}, member ${ticket.member}`, got, expected)
       }
       const isWhole = isSilent
         ? this.#admission.fail(ticket, new InputError(`group ${ticket.group}, member ${ticket.member}`, why, EXPECTED))

@@ -80,11 +80,8 @@ function numbered(name: string, { engine }: Batcher): Naming {
 function checkKind({ engine }: Batcher, sampling: Sampling): void {
   if (areOfSampling(engine.logprobs, sampling)) return
   const got = `${engine.logprobs}, with ${JSON.stringify(sampling)}`
-  throw new InputError(
-    `log-probabilities of engine ${engine.id}`,
-    got,
-    'those of the distribution that tokens are drawn from',
-  )
+  const expected = 'those of the distribution that tokens are drawn from'
+  throw new InputError(`log-probabilities of engine ${engine.id}`, got, expected)
 }
 
 /** How the tokens of a session's call are drawn: of no two calls by the same numbers. */

@@ -69,11 +69,8 @@ export class ServedWeights implements Naming {
     await checkDelivered(folder)
     const { model, weights } = await loadTransformer(folder, { valueHead: this.#model.hasValueHead })
     if (JSON.stringify(model.shape) !== JSON.stringify(this.#model.shape)) {
-      throw new InputError(
-        `${folder}/config.json`,
-        JSON.stringify(model.shape),
-        `${JSON.stringify(this.#model.shape)}, as the model that is served`,
-      )
+      const expected = `${JSON.stringify(this.#model.shape)}, as the model that is served`
+      throw new InputError(`${folder}/config.json`, JSON.stringify(model.shape), expected)
     }
     return (label) => {
       setWeights(this.#weights, this.#model, weights)
@@ -89,11 +86,8 @@ export class ServedWeights implements Naming {
   async readAdapter(name: string, folder: string): Promise<Take> {
     const adapter = this.#adapter
     if (adapter === null) {
-      throw new InputError(
-        `adapter ${name}`,
-        'a server without adapters',
-        'one that was begun with one, or with loraRank=',
-      )
+      const expected = 'one that was begun with one, or with loraRank='
+      throw new InputError(`adapter ${name}`, 'a server without adapters', expected)
     }
     await checkDelivered(folder)
     const weights = await loadLoraWeights(folder, adapter.lora)

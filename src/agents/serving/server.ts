@@ -143,11 +143,8 @@ function keysOf({
   const clients = apiKey === undefined ? null : checkedSecret('apiKey', apiKey)
   const controllers = controlKey === undefined ? null : checkedSecret('controlKey', controlKey)
   if (clients === null && !LOOPBACK.test(host)) {
-    throw new InputError(
-      'host',
-      `${host} without apiKey`,
-      'apiKey, or an address of this machine alone, like 127.0.0.1',
-    )
+    const expected = 'apiKey, or an address of this machine alone, like 127.0.0.1'
+    throw new InputError('host', `${host} without apiKey`, expected)
   }
   if (control && clients !== null && controllers === null) {
     throw new InputError('control', 'true with apiKey alone', 'controlKey too: clients may not change what is served')

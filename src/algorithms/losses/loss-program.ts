@@ -67,11 +67,8 @@ export function traceLoss<Name extends string>(
   for (const name of differentiable) wanted.set(derivativeName(name), derivativeOf(whole, name) ?? expressionOf(0))
   const program = programOf(wanted)
   if (!hasSequences && program.steps.some(({ operation }) => operation === 'sequenceSum')) {
-    throw new InputError(
-      `loss of ${id}`,
-      'a sum over a sequence',
-      'arithmetic per row: only token losses have sequences',
-    )
+    const expected = 'arithmetic per row: only token losses have sequences'
+    throw new InputError(`loss of ${id}`, 'a sum over a sequence', expected)
   }
   return program
 }

@@ -133,11 +133,8 @@ function takeFinals(
       if (finalActionMask.length === 0 || isAnyLegal(finalActionMask, at, numRows)) continue
       const where = `lane ${lane[ended]} (episode ${episode[ended]}, step ${step[ended]})`
       const got = `no legal action after the truncation of ${where}`
-      throw new InputError(
-        'action mask',
-        got,
-        'a legal action in the mask written by step (a table does not store this mask)',
-      )
+      const expected = 'a legal action in the mask written by step (a table does not store this mask)'
+      throw new InputError('action mask', got, expected)
     }
   }
 }

@@ -195,11 +195,8 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         staleness: stalenessOf(values),
         plan(shape: LearnerShape): Plan {
           if (shape.model.actionValues !== undefined || shape.model.soft !== undefined) {
-            throw new InputError(
-              `${id} policy`,
-              'a policy of action values',
-              'a policy of action probabilities, like mlp',
-            )
+            const expected = 'a policy of action probabilities, like mlp'
+            throw new InputError(`${id} policy`, 'a policy of action values', expected)
           }
           return onPolicyPlan(values, sums.length, shape)
         },

@@ -91,11 +91,8 @@ export function tensorOf(
   type: TensorType = typeOf(name, values),
 ): Tensor {
   if (!isListOfSizes(shape) || sizeOf(shape) !== values.length) {
-    throw new InputError(
-      `tensor ${name}`,
-      `${values.length} elements of shape ${show(shape)}`,
-      'as many as the shape has',
-    )
+    const expected = 'as many as the shape has'
+    throw new InputError(`tensor ${name}`, `${values.length} elements of shape ${show(shape)}`, expected)
   }
   if (values instanceof Float32Array && (type === 'F16' || type === 'BF16')) {
     const [narrow, infinite] = type === 'F16' ? [narrowF16(values), 0x7c00] : [narrowBf16(values), 0x7f80]

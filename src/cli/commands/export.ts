@@ -179,11 +179,8 @@ async function kept(run: string, modules: ModuleTrust) {
   await openRun(run, modules)
   const rollouts = await listRollouts(run)
   if (rollouts.length === 0) {
-    throw new InputError(
-      `rollouts of ${run}`,
-      'none',
-      'a run that kept some (rollouts=last or all), or episodes=N for fresh ones',
-    )
+    const expected = 'a run that kept some (rollouts=last or all), or episodes=N for fresh ones'
+    throw new InputError(`rollouts of ${run}`, 'none', expected)
   }
   return readArrow(...rollouts)
 }

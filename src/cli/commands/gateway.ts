@@ -51,11 +51,8 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   const { tlsCert, tlsKey, ...options } = rest
   const given = environmentVariable(KEY)
   if (given === undefined && out === '') {
-    throw new InputError(
-      KEY,
-      'nothing, and no out=',
-      "either: the operator's key, or a folder where a new one is written",
-    )
+    const expected = "either: the operator's key, or a folder where a new one is written"
+    throw new InputError(KEY, 'nothing, and no out=', expected)
   }
   const operatorKey = given ?? randomBytes(24).toString('base64url')
   if (out !== '') await mkdir(out, { recursive: true })

@@ -60,11 +60,8 @@ export async function pictureEpisode(
   const { observationSpace, numAgents = 1, draw, id } = environment
   const isDrawn = draw !== undefined
   if (!isDrawn && !isGrid(observationSpace)) {
-    throw new InputError(
-      `environment ${id}`,
-      'no draw, and observations that are no grid',
-      'draw(state, n), which gives a picture',
-    )
+    const expected = 'draw(state, n), which gives a picture'
+    throw new InputError(`environment ${id}`, 'no draw, and observations that are no grid', expected)
   }
   const pictures: Picture[] = []
   const table = await recordEpisodes({

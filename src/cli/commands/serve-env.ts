@@ -82,11 +82,8 @@ export const serveEnvCommand: Command = async ({ words }) => {
         cohort.action.chosen.set(place.action)
         step(world)
         if (cohort.late.size > 0) {
-          throw new InputError(
-            `environment ${environment.id}`,
-            'an answer that comes later',
-            'one at once: a client waits for it',
-          )
+          const expected = 'one at once: a client waits for it'
+          throw new InputError(`environment ${environment.id}`, 'an answer that comes later', expected)
         }
         const { reward, terminated, truncated } = cohort.transition
         place.reward.set(reward)

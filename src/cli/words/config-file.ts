@@ -42,11 +42,8 @@ export async function readConfigFile(path: string): Promise<ReadonlyMap<string, 
       return typeof value === 'number' ? source! : String(value) // The number as it was written: none is rounded.
     }
     if (!isSeq(node)) {
-      throw new InputError(
-        `${path}:${lineOf(node)}, ${key}`,
-        isMap(node) ? 'an object in a list' : 'an alias',
-        'a value',
-      )
+      const got = isMap(node) ? 'an object in a list' : 'an alias'
+      throw new InputError(`${path}:${lineOf(node)}, ${key}`, got, 'a value')
     }
     const parts = node.items.map((item) => textOf(key, item as ParsedNode))
     return parts.join(node.items.some(isSeq) || parts.some((part) => part.includes(',')) ? '|' : ',')

@@ -34,11 +34,8 @@ export const llamaCppEngine = defineEngineFactory({
   settings,
   make(given) {
     if (given.logprobs === 'candidates') {
-      throw new InputError(
-        'llama-cpp.logprobs',
-        show(given.logprobs),
-        'raw, tempered or none: it returns no candidate sets',
-      )
+      const expected = 'raw, tempered or none: it returns no candidate sets'
+      throw new InputError('llama-cpp.logprobs', show(given.logprobs), expected)
     }
     const noTraining = `engine llama-cpp at ${given.url} accepts no weights over HTTP`
     return serverEngine('llama-cpp', given, (client) => new LlamaCppShapes(client, given), noTraining)

@@ -75,11 +75,8 @@ class SglangShapes implements ServerShapes {
   async describe(): Promise<ServerDescription> {
     const { served_model_name: name, model_path: path } = await this.#info()
     if (this.#model !== '' && this.#model !== name && this.#model !== path) {
-      throw new InputError(
-        `engine sglang at ${this.#client.url}, model`,
-        show(this.#model),
-        `the served model: ${show(name ?? path)}`,
-      )
+      const expected = `the served model: ${show(name ?? path)}`
+      throw new InputError(`engine sglang at ${this.#client.url}, model`, show(this.#model), expected)
     }
     const { max_model_len: room } = await this.#client.ask('/tokenize', { prompt: 'a', add_special_tokens: false })
     return { context: typeof room === 'number' && room > 0 ? room : null, logprobs: null }

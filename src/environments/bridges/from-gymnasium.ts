@@ -367,11 +367,9 @@ export function fromGymnasium<const I extends string>(
           if (raised !== null) throw raised
         }
         if (process.at[n]!.course === state.course[n]) return
-        throw new InputError(
-          `environment ${id}, ${where(lanes)(n)}`,
-          'other answers when the same episode was repeated',
-          'the same: answers must depend only on the seed and the actions',
-        )
+        const got = 'other answers when the same episode was repeated'
+        const expected = 'the same: answers must depend only on the seed and the actions'
+        throw new InputError(`environment ${id}, ${where(lanes)(n)}`, got, expected)
       }
 
       /** Writes the result of row i of a process into its lane. */

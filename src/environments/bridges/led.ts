@@ -350,11 +350,8 @@ export function defineLed<const A extends Space, const S extends Settings, const
   checkOnFault(id, onFault)
   const { timeoutSeconds = TIMEOUT_SECONDS } = options
   if (!(Number.isFinite(timeoutSeconds) && timeoutSeconds > 0 && timeoutSeconds <= TIMEOUT_SECONDS_MAX)) {
-    throw new InputError(
-      `${id} timeoutSeconds`,
-      show(timeoutSeconds),
-      `seconds, more than 0 and at most ${TIMEOUT_SECONDS_MAX}`,
-    )
+    const expected = `seconds, more than 0 and at most ${TIMEOUT_SECONDS_MAX}`
+    throw new InputError(`${id} timeoutSeconds`, show(timeoutSeconds), expected)
   }
   type Columns = State<ReturnType<typeof ledColumns>>
 

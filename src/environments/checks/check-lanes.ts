@@ -79,11 +79,8 @@ export class CheckedLanes implements CalledLanes {
       ...handed,
       state: state as unknown as Record<string, Column>,
       answersLater: () => {
-        throw new InputError(
-          `environment ${environment.id}`,
-          'an answer that comes later',
-          'one at once: this check steps it by hand',
-        )
+        const expected = 'one at once: this check steps it by hand'
+        throw new InputError(`environment ${environment.id}`, 'an answer that comes later', expected)
       },
       present,
       random: new Random(seed),

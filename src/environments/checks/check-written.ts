@@ -236,11 +236,8 @@ export function checkGames(lanes: CalledLanes, numAgents: number): void {
   for (let n = 0; n < lanes.numLanes; n++) {
     const first = n - (n % numAgents)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
-    throw new Fault(
-      'games',
-      `an end for one of ${where(lanes, first)} and ${where(lanes, n)} alone`,
-      'one for all of a game',
-    )
+    const expected = 'one for all of a game'
+    throw new Fault('games', `an end for one of ${where(lanes, first)} and ${where(lanes, n)} alone`, expected)
   }
 }
 

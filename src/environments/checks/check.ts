@@ -81,11 +81,8 @@ export function checkEnvironment(environment: EnvironmentDefinition, options: Ch
   const kernels = kernelBuildOf(options.kernels)
   checkOptions('checkEnvironment', options, ['numLanes', 'steps', 'seed', 'kernels'])
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numAgents !== 0) {
-    throw new InputError(
-      'numLanes',
-      show(numLanes),
-      `a whole number ≥ 1, a multiple of the ${numAgents} players of a game`,
-    )
+    const expected = `a whole number ≥ 1, a multiple of the ${numAgents} players of a game`
+    throw new InputError('numLanes', show(numLanes), expected)
   }
   checkCount('steps', steps)
   const asked = new Inquiry(
@@ -237,11 +234,8 @@ class Inquiry {
       if (isSame(then[name]!, column)) continue
       const n = rowOf(then[name]!, firstDifference(then[name]!, column), lanes.numLanes)
       const got = `another ${name} of ${where(lanes, n)} from the same state and actions`
-      throw new Fault(
-        'state',
-        got,
-        'a step whose outcome depends on the columns alone: all that it keeps has to lie in state',
-      )
+      const expected = 'a step whose outcome depends on the columns alone: all that it keeps has to lie in state'
+      throw new Fault('state', got, expected)
     }
   }
 
@@ -283,11 +277,8 @@ class Inquiry {
     }
     if (least <= LANE_BYTES_MAX) return
     const got = `${least.toFixed(1)} bytes that a step allocates for each lane`
-    throw new Fault(
-      'allocation',
-      got,
-      `at most ${LANE_BYTES_MAX}: numbers in columns, and no objects or views for a lane`,
-    )
+    const expected = `at most ${LANE_BYTES_MAX}: numbers in columns, and no objects or views for a lane`
+    throw new Fault('allocation', got, expected)
   }
 }
 

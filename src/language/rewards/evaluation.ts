@@ -177,11 +177,8 @@ function rewardOf(task: TextGenerationTask): Reward {
   const weights = Object.entries(task.evaluationCriteria) as [Criterion, number][]
   const total = weights.reduce((sum, [, weight]) => sum + weight, 0)
   if (!(total > 0) || weights.some(([, weight]) => !(weight >= 0 && weight < Number.POSITIVE_INFINITY))) {
-    throw new InputError(
-      `${subject} evaluationCriteria`,
-      show(task.evaluationCriteria),
-      'weights ≥ 0, one of them above',
-    )
+    const expected = 'weights ≥ 0, one of them above'
+    throw new InputError(`${subject} evaluationCriteria`, show(task.evaluationCriteria), expected)
   }
   const parts: Record<string, RewardPart> = {}
   for (const [criterion, weight] of weights) {
@@ -381,11 +378,8 @@ function scoresOf(scores: Scores): readonly (number | null)[] {
 
 function checkPaired(before: Scores, after: Scores, first: readonly unknown[], second: readonly unknown[]): void {
   if (first.length !== second.length) {
-    throw new InputError(
-      'scores to be paired',
-      `${first.length} and ${second.length}`,
-      'as many of each, or paired: false',
-    )
+    const expected = 'as many of each, or paired: false'
+    throw new InputError('scores to be paired', `${first.length} and ${second.length}`, expected)
   }
   if (!('tasks' in before && 'tasks' in after)) return
   const other = before.tasks.findIndex(({ task }, i) => task.prompt !== after.tasks[i]!.task.prompt)

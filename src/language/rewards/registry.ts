@@ -40,11 +40,8 @@ class Registry<F extends { readonly id: string }> {
 
   add(factory: F): void {
     if (this.ids().includes(factory.id)) {
-      throw new InputError(
-        `${this.#noun} id`,
-        show(factory.id),
-        `a name that is not taken; taken: ${this.ids().join(', ')}`,
-      )
+      const expected = `a name that is not taken; taken: ${this.ids().join(', ')}`
+      throw new InputError(`${this.#noun} id`, show(factory.id), expected)
     }
     this.#added.set(factory.id, factory)
   }

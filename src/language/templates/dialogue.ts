@@ -104,9 +104,6 @@ export function trainingRows(tokenizer: Tokenizer, example: Example, subject: st
 function checkDemonstration(demonstration: unknown, subject: string): void {
   const isList = Array.isArray(demonstration) && demonstration.every(isMessage)
   if (isList && demonstration.at(-1)?.role === 'assistant') return
-  throw new InputError(
-    `${subject}, demonstration`,
-    show(demonstration),
-    "messages, of which the last is the assistant's",
-  )
+  const expected = "messages, of which the last is the assistant's"
+  throw new InputError(`${subject}, demonstration`, show(demonstration), expected)
 }

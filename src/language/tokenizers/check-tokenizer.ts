@@ -14,11 +14,8 @@ export function checkTokenizer(tokenizer: Tokenizer, given: TransformerModel): v
   const { shape, config } = given
   const { vocabularySize, endIds } = tokenizer
   if (vocabularySize > shape.vocabularySize) {
-    throw new InputError(
-      `tokenizer ${tokenizer.id}`,
-      `ids up to ${vocabularySize - 1}`,
-      `ids below the ${shape.vocabularySize} tokens of the model`,
-    )
+    const expected = `ids below the ${shape.vocabularySize} tokens of the model`
+    throw new InputError(`tokenizer ${tokenizer.id}`, `ids up to ${vocabularySize - 1}`, expected)
   }
   const ends = [config.eos_token_id ?? []].flat() as number[]
   if (ends.length > 0 && !ends.some((id) => endIds.includes(id))) {

@@ -254,11 +254,8 @@ export class Forward {
   check(token: number, position: number): void {
     const { vocabularySize } = this.model.shape
     if (!(Number.isInteger(token) && token >= 0 && token < vocabularySize)) {
-      throw new InputError(
-        'token',
-        show(token),
-        `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`,
-      )
+      const expected = `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`
+      throw new InputError('token', show(token), expected)
     }
     const context = this.columns.cosine.length / (this.model.shape.headWidth / 2)
     if (!(position >= 0 && position < context))

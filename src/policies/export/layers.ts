@@ -12,11 +12,8 @@ import type { Network, WeightedLayer } from './network.ts'
 export function layersModel(network: Network): { model: string; weights: Uint8Array } {
   const { environment, observationShape, actionSpace, logStd, masked } = network
   if (network.inputs !== null) {
-    throw new InputError(
-      'format',
-      'layers, of a policy that normalizes observations',
-      'onnx or module: tfjs has no such layer',
-    )
+    const expected = 'onnx or module: tfjs has no such layer'
+    throw new InputError('format', 'layers, of a policy that normalizes observations', expected)
   }
   const layers: object[] = []
   const specs: { name: string; shape: readonly number[]; dtype: 'float32' }[] = []

@@ -70,9 +70,6 @@ function checkMasks(kernels: Kernels, cohort: EpisodeCohort): void {
   const n = kernels.findStuck(mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
   if (n < 0) return
   const where = `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
-  throw new InputError(
-    `environment ${environment.id}`,
-    `an action mask without a legal choice in ${where}`,
-    'at least one',
-  )
+  const expected = 'at least one'
+  throw new InputError(`environment ${environment.id}`, `an action mask without a legal choice in ${where}`, expected)
 }

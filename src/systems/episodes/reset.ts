@@ -137,11 +137,8 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   checkGiven('cohort of restart', cohort, ['episode'])
   const { name, present, t, numSteps, recorded, from, to, episode } = cohort
   if (cohort.ahead !== null) {
-    throw new InputError(
-      `restart of cohort ${name}`,
-      'lanes whose rollouts actors collect ahead',
-      'a trainer without actors',
-    )
+    const expected = 'a trainer without actors'
+    throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', expected)
   }
   const { numAgents = 1 } = cohort.environment
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
@@ -157,11 +154,8 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   }
   const isUnderWay = recorded && t > 0 && t < numSteps
   if (isUnderWay && to - from < present) {
-    throw new InputError(
-      `restart of cohort ${name}`,
-      'a call during an update of several threads',
-      'a call between two updates',
-    )
+    const expected = 'a call between two updates'
+    throw new InputError(`restart of cohort ${name}`, 'a call during an update of several threads', expected)
   }
   const waiting = isUnderWay ? told.find((n) => cohort.late.has(n)) : undefined
   if (waiting !== undefined) {

@@ -61,11 +61,8 @@ function checkGames(cohort: EpisodeCohort, numAgents: number): void {
     const first = n - (n % numAgents)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
     const got = `an end for ${where(cohort, terminated[n]! | truncated[n]! ? n : first)} from step, but not for its whole game`
-    throw new InputError(
-      `environment ${cohort.environment.id}`,
-      got,
-      `an end for all its ${numAgents} players, or for none`,
-    )
+    const expected = `an end for all its ${numAgents} players, or for none`
+    throw new InputError(`environment ${cohort.environment.id}`, got, expected)
   }
 }
 

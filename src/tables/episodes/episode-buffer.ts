@@ -229,11 +229,8 @@ export class EpisodeBuffer {
       return starts
     })
     if (pieces.length === 0) {
-      throw new InputError(
-        'seqLen',
-        `${seqLen}, more than the steps of any episode`,
-        'one that is filled, or dropIncomplete: false',
-      )
+      const expected = 'one that is filled, or dropIncomplete: false'
+      throw new InputError('seqLen', `${seqLen}, more than the steps of any episode`, expected)
     }
     const chosen = (recentFirst ? pieces.reverse() : pieces).slice(0, batchSize)
     const room = chosen.length * seqLen
@@ -326,21 +323,15 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
   const parts = episode.token.findIndex((id, t) => observation[t] !== id)
   if (parts !== -1) {
     const got = parts < observation.length ? `id ${show(observation[parts])}` : 'its end'
-    throw new InputError(
-      `${subject}, observation[${parts}]`,
-      got,
-      `id ${episode.token[parts]}, as it stands in the episode`,
-    )
+    const expected = `id ${episode.token[parts]}, as it stands in the episode`
+    throw new InputError(`${subject}, observation[${parts}]`, got, expected)
   }
   if ((logprob === undefined) !== (version === undefined)) {
     throw new InputError(`${subject}, logprob and version`, 'one of them', 'both or none')
   }
   if ((logprob !== undefined) !== hasLogprob) {
-    throw new InputError(
-      `${subject}, logprob`,
-      hasLogprob ? 'none' : 'some',
-      `${hasLogprob ? 'some' : 'none'}, as in turn 0`,
-    )
+    const expected = `${hasLogprob ? 'some' : 'none'}, as in turn 0`
+    throw new InputError(`${subject}, logprob`, hasLogprob ? 'none' : 'some', expected)
   }
   if (logprob !== undefined && logprob.length !== action.length) {
     throw new InputError(`${subject}, logprob`, `${logprob.length} numbers`, `${action.length}, as many as ids`)

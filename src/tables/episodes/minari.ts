@@ -39,11 +39,8 @@ export async function writeMinari(
   checkGiven('spaces of writeMinari', spaces, ['observationSpace', 'actionSpace'])
   const datasetId = basename(resolve(folder))
   if (!/^[\w-]+-v\d+$/.test(datasetId)) {
-    throw new InputError(
-      'out',
-      datasetId,
-      "a folder whose name is a dataset's id with its version, like cartpole-expert-v0",
-    )
+    const expected = "a folder whose name is a dataset's id with its version, like cartpole-expert-v0"
+    throw new InputError('out', datasetId, expected)
   }
   const episodes = episodesOf(table)
   await checkNewFolder(folder)

@@ -184,11 +184,8 @@ class Groups {
       const isSaid = line[name] != null
       this.#said[name] ??= isSaid
       if (this.#said[name] === isSaid) continue
-      throw new InputError(
-        `${place}, ${name}`,
-        isSaid ? show(line[name]) : 'none',
-        `${isSaid ? 'none' : 'one'}, as before`,
-      )
+      const expected = `${isSaid ? 'none' : 'one'}, as before`
+      throw new InputError(`${place}, ${name}`, isSaid ? show(line[name]) : 'none', expected)
     }
     const promptId = line.promptId ?? this.#numberOf(JSON.stringify(prompt))
     const groupIndex = line.groupIndex ?? 0
@@ -318,11 +315,8 @@ export async function exportSamplesToHuggingfaceFormat(samples: readonly Sample[
   const areTexts = typeof samples[0]?.prompt === 'string'
   const other = samples.find(({ prompt }) => (typeof prompt === 'string') !== areTexts)
   if (other !== undefined) {
-    throw new InputError(
-      `sample ${other.id}, prompt`,
-      show(other.prompt),
-      areTexts ? 'a text, as of the first sample' : 'messages, as of the first sample',
-    )
+    const expected = areTexts ? 'a text, as of the first sample' : 'messages, as of the first sample'
+    throw new InputError(`sample ${other.id}, prompt`, show(other.prompt), expected)
   }
   await writeJsonLines(
     path,

@@ -210,11 +210,8 @@ export function samplesOf(
 ): Sample[] {
   checkTrajectories('samplesOf(trajectories)', trajectories)
   if (typeof examples?.example !== 'function') {
-    throw new InputError(
-      'samplesOf(…, examples)',
-      show(examples),
-      'an environment, or another object with example(promptId)',
-    )
+    const expected = 'an environment, or another object with example(promptId)'
+    throw new InputError('samplesOf(…, examples)', show(examples), expected)
   }
   if (typeof tokenizer?.decode !== 'function') {
     throw new InputError('samplesOf(…, tokenizer)', show(tokenizer), 'a tokenizer, or another object with decode(ids)')
@@ -345,11 +342,8 @@ export function checkSample(sample: Sample): void {
   checkTurnReward(subject, sample.turnReward ?? [])
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {
-    throw new InputError(
-      `${subject}, responseLength`,
-      show(sample.responseLength),
-      `${learned}, the tokens to learn from`,
-    )
+    const expected = `${learned}, the tokens to learn from`
+    throw new InputError(`${subject}, responseLength`, show(sample.responseLength), expected)
   }
   if (!statuses.includes(status)) throw unknownWord(`${subject}, status`, String(status), statuses)
   const numbers = { reward, ...score }

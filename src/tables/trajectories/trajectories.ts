@@ -215,11 +215,8 @@ export class Trajectories {
     }
     for (let i = 0; i < this.count; i++) {
       if (Math.abs(advantage[i]!) === Number.POSITIVE_INFINITY) {
-        throw new InputError(
-          `advantage of row ${i}`,
-          String(advantage[i]),
-          'a finite number, or NaN where nothing is learned',
-        )
+        const expected = 'a finite number, or NaN where nothing is learned'
+        throw new InputError(`advantage of row ${i}`, String(advantage[i]), expected)
       }
     }
     for (let i = 0; i < this.count; i++) this.#log.columns.advantage[this.#log.at(i)] = advantage[i]!

@@ -103,11 +103,8 @@ class TinkerWork implements BackendWork {
     }
     if (adapter.lora.settings.dropout > 0) {
       const { dropout } = adapter.lora.settings
-      throw new InputError(
-        this.#subject,
-        `an adapter with dropout ${dropout}`,
-        'one without (languageModel.loraDropout 0)',
-      )
+      const expected = 'one without (languageModel.loraDropout 0)'
+      throw new InputError(this.#subject, `an adapter with dropout ${dropout}`, expected)
     }
     this.#context = context
     this.#given = given
@@ -439,9 +436,6 @@ function readKept(subject: string, name: string): Kept {
   if (path!.startsWith('tinker://') && Number.isSafeInteger(steps)) {
     return { path: path!, reference: known.get('reference'), steps }
   }
-  throw new InputError(
-    `${subject}, checkpoint`,
-    show(name),
-    'a name that saveCheckpoint() gave, like tinker://model/weights/name?steps=3',
-  )
+  const expected = 'a name that saveCheckpoint() gave, like tinker://model/weights/name?steps=3'
+  throw new InputError(`${subject}, checkpoint`, show(name), expected)
 }

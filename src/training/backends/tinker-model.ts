@@ -73,11 +73,8 @@ export class TinkerModel {
     if (madeRank === rank && madeAlpha === alpha) return model
     await model.unload()
     const got = `an adapter of rank ${show(madeRank)}, alpha ${show(madeAlpha)}`
-    throw new InputError(
-      subject,
-      got,
-      `rank ${rank}, alpha ${alpha}, as the policy has (languageModel.loraRank, loraAlpha)`,
-    )
+    const expected = `rank ${rank}, alpha ${alpha}, as the policy has (languageModel.loraRank, loraAlpha)`
+    throw new InputError(subject, got, expected)
   }
 
   /** Posts a request for a future under the next number, and waits until it is done. */
@@ -119,11 +116,8 @@ export class TinkerModel {
 
   #pathOf(request: string, { path }: TinkerAnswer): string {
     if (typeof path === 'string' && PATH.test(path)) return path
-    throw new InputError(
-      `service ${this.#client.url}, ${request}`,
-      `path ${show(path)}`,
-      'one like tinker://model/weights/name',
-    )
+    const expected = 'one like tinker://model/weights/name'
+    throw new InputError(`service ${this.#client.url}, ${request}`, `path ${show(path)}`, expected)
   }
 }
 

@@ -150,11 +150,8 @@ async function rowsUnder(
     const draft = world.draft()
     const { model } = draft
     if (weights.length !== model.numParameters) {
-      throw new InputError(
-        'weights',
-        `${weights.length} numbers`,
-        `${model.numParameters}, the parameters of ${policy.id}`,
-      )
+      const expected = `${model.numParameters}, the parameters of ${policy.id}`
+      throw new InputError('weights', `${weights.length} numbers`, expected)
     }
     if (model.memoryWidth)
       throw new InputError(`policy ${policy.id}`, 'one with a memory', 'one without: a table does not keep it')

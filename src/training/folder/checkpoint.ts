@@ -254,11 +254,8 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
   const updates = await listCheckpoints(run)
   const chosen = update ?? updates.at(-1)
   if (chosen === undefined || !updates.includes(chosen)) {
-    throw new InputError(
-      `checkpoint of ${run}`,
-      updates.length === 0 ? 'none' : `update ${chosen}`,
-      updates.length === 0 ? 'a run folder with at least one checkpoint' : `one of ${updates.join(', ')}`,
-    )
+    const expected = updates.length === 0 ? 'a run folder with at least one checkpoint' : `one of ${updates.join(', ')}`
+    throw new InputError(`checkpoint of ${run}`, updates.length === 0 ? 'none' : `update ${chosen}`, expected)
   }
   try {
     return await readOne(run, chosen)
@@ -296,11 +293,8 @@ async function readOne(run: string, update: number): Promise<Checkpoint> {
   const file = await readPart(run, update, COLUMNS_FILE)
   const checksum = sha256([file])
   if (checksum !== manifest.files[COLUMNS_FILE]) {
-    throw new InputError(
-      `checkpoint ${path}`,
-      `${COLUMNS_FILE} with SHA-256 ${checksum}`,
-      `${manifest.files[COLUMNS_FILE]}, as its manifest says: the file is corrupt`,
-    )
+    const expected = `${manifest.files[COLUMNS_FILE]}, as its manifest says: the file is corrupt`
+    throw new InputError(`checkpoint ${path}`, `${COLUMNS_FILE} with SHA-256 ${checksum}`, expected)
   }
   return { path, manifest, tensors: decodeSafetensors(`checkpoint ${path}`, file).tensors }
 }

@@ -141,11 +141,8 @@ export class Ownership {
     if (await isThere(this.#claim)) return
     const [other] = await claimsIn(this.#folder)
     const got = other === undefined ? 'a claim that somebody removed' : `a folder that was taken by ${describe(other)}`
-    throw new InputError(
-      `run ${this.#folder}`,
-      got,
-      'the claim of this process, which showed no sign of life for a long time',
-    )
+    const expected = 'the claim of this process, which showed no sign of life for a long time'
+    throw new InputError(`run ${this.#folder}`, got, expected)
   }
 
   /** Somebody else may have the folder from now on. */

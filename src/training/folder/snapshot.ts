@@ -50,11 +50,8 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
     const tensor = tensors.get(name)
     if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
     if (tensor.type !== type || show(tensor.shape) !== show(shape)) {
-      throw new InputError(
-        `${subject}, ${name}`,
-        `${tensor.type} of shape ${show(tensor.shape)}`,
-        `${type} of shape ${show(shape)}`,
-      )
+      const expected = `${type} of shape ${show(shape)}`
+      throw new InputError(`${subject}, ${name}`, `${tensor.type} of shape ${show(tensor.shape)}`, expected)
     }
   }
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)

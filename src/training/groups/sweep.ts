@@ -83,11 +83,8 @@ async function valuesOf(
     const separator = text.includes('|') || isList ? '|' : ','
     const list = NOT_VARIED.includes(key) ? [text] : text.split(separator)
     if (list.length > 1 && list.some((value) => value === '')) {
-      throw new InputError(
-        key,
-        show(text),
-        `values between ${separator === '|' ? 'bars' : 'commas'}, none of them empty`,
-      )
+      const expected = `values between ${separator === '|' ? 'bars' : 'commas'}, none of them empty`
+      throw new InputError(key, show(text), expected)
     }
     if (new Set(list).size < list.length) throw new InputError(key, show(text), 'each value once')
     values.set(key, list)

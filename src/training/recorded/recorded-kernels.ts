@@ -27,11 +27,8 @@ export function kernelsAmong(builds: readonly KernelBuild[], subject: string, re
   const build = builds.find((name) => name === recorded) ?? builds.findLast((name) => haveSameBits(name, recorded))
   if (build === undefined) {
     const here = `one by ${builds.join(', ')} kernels, which this runtime has`
-    throw new InputError(
-      subject,
-      `a checkpoint by ${recorded} kernels`,
-      `${here}; with kernels= and one of them it goes on with other bits`,
-    )
+    const expected = `${here}; with kernels= and one of them it goes on with other bits`
+    throw new InputError(subject, `a checkpoint by ${recorded} kernels`, expected)
   }
   if (build === recorded) return { build, notes: [] }
   const why = recorded === 'native' ? `: ${examineNative().why}` : ''

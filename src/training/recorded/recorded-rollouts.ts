@@ -52,11 +52,8 @@ export class RecordedRollouts {
   constructor(given: Table, cohort: EpisodeCohort) {
     const { rollout, numLanes, numSteps, model, present, environmentLanes, name } = cohort
     if (model.memoryWidth) {
-      throw new InputError(
-        `table for ${name}`,
-        'a policy with a memory',
-        'one without: a table does not keep what it remembers',
-      )
+      const expected = 'one without: a table does not keep what it remembers'
+      throw new InputError(`table for ${name}`, 'a policy with a memory', expected)
     }
     if (present < numLanes || environmentLanes.died.length > 0)
       throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
@@ -321,11 +318,8 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
   const isWhole = final.column.length === (held?.length ?? table.numRows) * width
   if (!isWhole || held?.some((row, i) => row >= table.numRows || (i > 0 && row <= held[i - 1]!))) {
     const got = `${final.column.length} numbers for the rows ${show(Array.from(held ?? []))}`
-    throw new InputError(
-      `column ${FINAL} of the table`,
-      got,
-      `${width} for each row, the rows rising below ${table.numRows}`,
-    )
+    const expected = `${width} for each row, the rows rising below ${table.numRows}`
+    throw new InputError(`column ${FINAL} of the table`, got, expected)
   }
   return fields
 }

@@ -47,11 +47,8 @@ export function checkRecorded(
   if (table !== null) refuseUnknownLogprob(table, algorithm, staleness?.correction ?? 'none')
   const maxStaleness = staleness?.maxStaleness ?? 0
   if (maxStaleness > 0) {
-    throw new InputError(
-      `${id}.maxStaleness`,
-      `${maxStaleness}, with from=${from}`,
-      '0: nothing is collected meanwhile',
-    )
+    const expected = '0: nothing is collected meanwhile'
+    throw new InputError(`${id}.maxStaleness`, `${maxStaleness}, with from=${from}`, expected)
   }
 }
 

@@ -58,11 +58,8 @@ export async function openConversations(options: ConversationCohortOptions): Pro
     throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
   }
   if (environment?.together?.size === 'group' && numLanes < groupSize) {
-    throw new InputError(
-      'numLanes',
-      String(numLanes),
-      `at least the group size, ${groupSize}: replies need whole groups`,
-    )
+    const expected = `at least the group size, ${groupSize}: replies need whole groups`
+    throw new InputError('numLanes', String(numLanes), expected)
   }
   const read = { ...environment, ...(await environment.open?.()) }
   checkCount(`${environment.id} numExamples`, read.numExamples)

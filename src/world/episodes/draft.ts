@@ -54,11 +54,8 @@ export async function draftEpisodes(
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
   }
   if (isOpen && numAgents > 1) {
-    throw new InputError(
-      'present',
-      `a cohort of ${environment.id}, which has ${numAgents} players`,
-      'no option present: games need all their lanes',
-    )
+    const expected = 'no option present: games need all their lanes'
+    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} players`, expected)
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })
@@ -69,11 +66,8 @@ export async function draftEpisodes(
     throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
   }
   if (environment.population === true && (autoreset ?? 'same-step') !== 'same-step') {
-    throw new InputError(
-      'autoreset',
-      show(autoreset),
-      `same-step for lanes of ${environment.id}, which are born and die`,
-    )
+    const expected = `same-step for lanes of ${environment.id}, which are born and die`
+    throw new InputError('autoreset', show(autoreset), expected)
   }
   if (explore !== undefined && typeof explore !== 'boolean') {
     throw new InputError('explore', show(explore), 'true or false')

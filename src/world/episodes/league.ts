@@ -119,11 +119,8 @@ export function checkSets(numSets: unknown, numLearning: unknown, id: string, mo
     throw new InputError('learningSets', show(numLearning), `a whole number from 1 to weightSets, ${numSets}`)
   }
   if (numSets !== 1 && model.answersLater) {
-    throw new InputError(
-      'weightSets',
-      `${numSets} for policy ${id}, which is asynchronous`,
-      'a policy that answers at once, or 1',
-    )
+    const expected = 'a policy that answers at once, or 1'
+    throw new InputError('weightSets', `${numSets} for policy ${id}, which is asynchronous`, expected)
   }
 }
 

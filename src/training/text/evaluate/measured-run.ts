@@ -65,11 +65,8 @@ export async function measureRun(folder: string): Promise<MeasuredRun> {
     readonly settings?: { readonly numLanes: number }
   }
   if (rl === undefined || rl === null || settings === undefined) {
-    throw new InputError(
-      `run ${folder}`,
-      'no reinforcement learning of a language model',
-      'a run with mode=rl or sft+rl',
-    )
+    const expected = 'a run with mode=rl or sft+rl'
+    throw new InputError(`run ${folder}`, 'no reinforcement learning of a language model', expected)
   }
   const lines = (await readMetrics(folder)).filter(({ phase }) => phase === 'rl') as unknown as Line[]
   if (lines.length === 0) throw new InputError(`metrics.jsonl of ${folder}`, 'no update', 'at least one')
