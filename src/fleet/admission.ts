@@ -1,88 +1,83 @@
 /**
- * Which groups may begin, which are learned from, and in which order: the bookkeeping between those who sample and those
- * who learn. It has no task, no clock and no client: whoever drives it tells what happened and asks what may happen next,
- * so synchronous and asynchronous trainings are settings of it, and each of its answers can be tested.
+ * Admission of groups: which groups may begin, which are learned from, and in which order. It has no tasks, clocks or clients: its driver
+ * reports events and asks what may happen next, so that synchronous and asynchronous training differ only in settings and every decision
+ * can be tested.
  *
- * A group is the unit: begun, judged, delivered or dropped whole, and each one once. Groups are numbered in the order in
- * which they begin. By default a batch has the lowest numbers that were admitted, and waits until all before them are
- * settled: what is delivered is then a function of the data, whoever is done first.
+ * A group is begun, judged, and delivered or dropped as a whole, once. Groups are numbered as they begin. By default a batch has the
+ * lowest admitted numbers and waits until all earlier ones are settled, so that deliveries depend only on the data, not on timing.
  *
- * Staleness is kept low by pace, not by throwing away (AReaL, arXiv 2505.24298): of groups that wait or are under way there
- * are never more than the batches of the next η updates have room for. So a group that is delivered by number began at most
- * η updates before. Where more groups begin than are wanted, or they are delivered by arrival, some can become too old:
- * those are dropped after an update, and counted.
+ * Pacing, not dropping, limits staleness (AReaL, arXiv 2505.24298): the number of groups that wait or are in progress never exceeds the
+ * batches of the next η updates. So a group delivered by number began at most η updates earlier. With over-sampling or delivery by
+ * arrival some groups can become too old; they are dropped after an update and counted.
  */
 import { checkCount, checkGiven, InputError, show, unknownWord } from '../base/errors.ts'
 
-/** In which order groups are delivered: by number, or by who is done first. */
+/** Orders of delivery: by number, or by arrival. */
 export const deliveryOrders = ['number', 'arrival'] as const
-/** One of them. */
+/** An order of delivery. */
 export type DeliveryOrder = (typeof deliveryOrders)[number]
 
-/** What becomes of a group one of whose members failed. */
+/** What happens to a group with a failed member. */
 export type FailurePolicy =
   /** The failure is thrown. */
   | { readonly kind: 'throw' }
-  /** A member is sampled again, so many times at most; a group with one that still fails is dropped. */
+  /** The member is sampled again, at most `retries` times; then the group is dropped. */
   | { readonly kind: 'retry'; readonly retries: number }
-  /** The group goes on without it, while it has so many members; else it is dropped. */
+  /** The group continues without it while it has at least `minMembers`; otherwise it is dropped. */
   | { readonly kind: 'shrink'; readonly minMembers: number }
 
-/** What an admission goes by. */
+/** Settings of an admission. */
 export interface AdmissionSettings {
-  /** Groups that an update learns from: a whole number ≥ 1. */
+  /** Groups per update, a whole number ≥ 1. */
   readonly groupsPerBatch: number
-  /** Members of a group: a whole number ≥ 1. */
+  /** Members per group, a whole number ≥ 1. */
   readonly groupSize: number
   /**
-   * η: updates that may lie between a group's beginning and the update that learns from it: a whole number ≥ 0, or Infinity where
-   * `ahead` is given. Default 0, synchronous.
+   * η: maximum of updates between a group's start and the update that learns from it, a whole number ≥ 0, or Infinity with `ahead`.
+   * Default 0, synchronous.
    */
   readonly maxStaleness?: number
-  /** Batches whose groups may begin before the update in front of them is made: from 0 to η, which is the default. */
+  /** Number of further batches whose groups may begin before the current update: from 0 to η, the default. */
   readonly ahead?: number
-  /** Groups under way at once, at most. Default: as many as staleness permits. */
+  /** Maximum groups in progress. Default: as many as staleness permits. */
   readonly maxConcurrent?: number
-  /** Groups begun for each that is wanted: a number ≥ 1, default 1. More make up for those that are dropped. */
+  /** Groups begun per needed group, a number ≥ 1; default 1. More make up for dropped ones. */
   readonly overSampling?: number
-  /** Groups dropped for one batch, at most; those that an update made too old do not count. Default: no limit. */
+  /** Maximum dropped groups per batch, without those that became too old. Default: no limit. */
   readonly dropsMax?: number
-  /** Updates that there are to be: no group begins for a later one. Default: no end. */
+  /** Total number of updates: no group begins for a later one. Default: no end. */
   readonly updates?: number
-  /** Default `number`. */
   readonly order?: DeliveryOrder
-  /** Default `throw`. */
   readonly failure?: FailurePolicy
 }
 
-/** A member of a group that is to be sampled. */
+/** A group member to sample. */
 export interface Ticket {
   readonly group: number
-  /** From 0 to groupSize − 1. */
   readonly member: number
-  /** How often it was begun before, because it had failed. */
+  /** Number of earlier failed attempts. */
   readonly attempt: number
 }
 
-/** What a batch is made of. */
+/** The contents of a batch. */
 export interface Delivery {
   /** Numbers of the groups to learn from, ascending. */
   readonly groups: readonly number[]
-  /** Updates between each group's beginning and now. */
+  /** Updates between each group's start and now. */
   readonly staleness: readonly number[]
-  /** Groups that were dropped since the batch before, by reason. */
+  /** Groups dropped since the previous batch, by reason. */
   readonly drops: Readonly<Record<string, number>>
 }
 
-/** Too many groups in a row were dropped: training would never go on. */
+/** So many groups were dropped that training would never continue. */
 export class RolloutStarvedError extends InputError {
-  /** How many groups were dropped since the last batch, by reason. */
+  /** Groups dropped since the last batch, by reason. */
   readonly drops: Readonly<Record<string, number>>
 
   constructor(drops: Readonly<Record<string, number>>, dropsMax: number) {
     const total = Object.values(drops).reduce((sum, count) => sum + count, 0)
     const words = Object.entries(drops).map(([reason, count]) => `${count} ${reason}`)
-    const expected = `at most ${dropsMax}: another filter, or a task that is neither too easy nor too hard`
+    const expected = `at most ${dropsMax}: use another filter, or a task that is neither too easy nor too hard`
     super('dropsMax', `${total} groups dropped for one update (${words.join(', ')})`, expected)
     this.drops = drops
   }
@@ -90,20 +85,20 @@ export class RolloutStarvedError extends InputError {
 
 interface Group {
   readonly number: number
-  /** The version of the weights with which it began. */
+  /** Version of the weights at its start. */
   readonly versionStart: number
-  /** Members that were not begun yet. */
+  /** Number of members not begun yet. */
   unbegun: number
-  /** Members that were neither done nor given up. */
+  /** Number of members neither done nor failed. */
   open: number
-  /** Members that were done. */
+  /** Number of members done. */
   done: number
   state: 'sampling' | 'whole' | 'admitted'
-  /** Its place among the admitted ones, in the order of arrival. */
+  /** Its rank among the admitted groups, by arrival. */
   arrival: number
 }
 
-/** What a checkpoint has of it: plain JSON. */
+/** Its state in a checkpoint: plain JSON. */
 export interface SavedAdmission {
   readonly version: number
   readonly next: number
@@ -118,60 +113,59 @@ export interface SavedAdmission {
 }
 
 /**
- * The groups between those who sample and those who learn.
+ * The groups between sampling and learning.
  * @example
  * const admission = new Admission({ groupsPerBatch: 8, groupSize: 4, maxStaleness: 1 })
- * const ticket = admission.begin() // A member to sample; null where none may begin.
+ * const ticket = admission.begin() // A member to sample; null if none may begin.
  * if (admission.finish(ticket)) admission.judge(ticket.group, { keep: true })
- * const delivery = admission.take() // Null until a batch is there; learn from it, and then:
+ * const delivery = admission.take() // Null until a batch is complete; learn from it, then:
  * admission.advance()
  */
 export class Admission {
   readonly settings: Required<AdmissionSettings>
-  /** The version of the weights: how many updates were made. */
+  /** Version of the weights: the number of updates so far. */
   version = 0
-  /** Groups that were dropped, by reason. */
+  /** Dropped groups, by reason. */
   readonly drops: Record<string, number> = {}
   /** Since the last batch. */
   #dropsSince: Record<string, number> = {}
-  /** How many of them nobody is at fault for: an update has made them too old, or all were dropped. */
+  /** How many of them do not count against `dropsMax`: an update made them too old, or all were dropped. */
   #outdatedSince = 0
-  /** How many groups were dropped, for any reason. */
+  /** Number of dropped groups. */
   numDropped = 0
   #next = 0
   #taken = 0
   #arrivals = 0
-  /** Groups that are neither delivered nor dropped, by number, ascending. */
+  /** Groups neither delivered nor dropped, by number, ascending. */
   readonly #groups = new Map<number, Group>()
-  /** Members to sample again. */
   #again: Ticket[] = []
-  /** Members that are being sampled. */
+  /** Members in progress. */
   readonly #underWay = new Map<string, Ticket>()
 
-  /** @throws InputError that says which setting is wrong. */
+  /** @throws InputError with the wrong setting. */
   constructor(settings: AdmissionSettings) {
     checkGiven('settings of Admission', settings, ['groupsPerBatch', 'groupSize'])
     this.settings = checkedSettings(settings)
   }
 
-  /** Groups under way: begun, and not yet admitted or dropped. */
+  /** Number of groups in progress: begun, and not yet admitted or dropped. */
   get sampling(): number {
     let count = 0
     for (const { state } of this.#groups.values()) if (state !== 'admitted') count++
     return count
   }
 
-  /** Groups that wait to be learned from. */
+  /** Number of groups that wait to be learned from. */
   get waiting(): number {
     return this.#groups.size - this.sampling
   }
 
-  /** True until the group is delivered or dropped. */
+  /** Whether the group is neither delivered nor dropped. */
   has(group: number): boolean {
     return this.#groups.has(group)
   }
 
-  /** Groups that are whole and not judged yet, ascending. */
+  /** Complete groups that are not judged yet, ascending. */
   get unjudged(): readonly number[] {
     return [...this.#groups.values()].filter(({ state }) => state === 'whole').map(({ number }) => number)
   }
@@ -185,7 +179,7 @@ export class Admission {
     return Math.max(0, Math.min(maxConcurrent, Math.ceil(overSampling * wanted)) - sampling)
   }
 
-  /** The next member to sample: one that failed, else of the newest group, else of a new one. Null where none may begin. */
+  /** The next member to sample: a failed one, otherwise of the newest group, otherwise of a new one. Null if none may begin. */
   begin(): Ticket | null {
     const ticket = this.#again.shift() ?? this.#nextMember()
     if (ticket !== null) this.#underWay.set(keyOf(ticket), ticket)
@@ -205,21 +199,21 @@ export class Admission {
   }
 
   /**
-   * A member is done. Returns true where its group is whole and is to be judged; false where others are awaited, or where the
-   * group was dropped in the meantime.
-   * @throws InputError where that member is not under way: each is done once.
+   * Reports that a member is done. Returns true if its group is complete and must be judged; false if other members are pending or the
+   * group has been dropped.
+   * @throws InputError if that member is not in progress.
    */
   finish(ticket: Ticket): boolean {
     return this.#settle(ticket, true)
   }
 
   /**
-   * A member failed. Returns true where its group is whole without it, and is to be judged.
-   * @throws InputError where that member is not under way; the cause, where failures are thrown.
+   * Reports that a member failed. Returns true if its group is complete without it and must be judged.
+   * @throws InputError if that member is not in progress; the cause, with failure policy `throw`.
    */
   fail(ticket: Ticket, cause: unknown): boolean {
     const { failure } = this.settings
-    if (!this.#groups.has(ticket.group)) return this.#settle(ticket, false) // It was dropped: nobody waits for its members.
+    if (!this.#groups.has(ticket.group)) return this.#settle(ticket, false) // The group was dropped.
     if (failure.kind === 'throw') throw cause
     if (failure.kind === 'retry' && ticket.attempt < failure.retries) {
       this.#takeBack(ticket)
@@ -245,17 +239,18 @@ export class Admission {
   #takeBack(ticket: Ticket): void {
     if (this.#underWay.delete(keyOf(ticket))) return
     const { group, member, attempt } = ticket
-    const got = `member ${member} of group ${group}, attempt ${attempt}, which is not under way`
-    throw new InputError('ticket', got, 'one that begin() gave, once')
+    const got = `member ${member} of group ${group}, attempt ${attempt}, which is not in progress`
+    throw new InputError('ticket', got, 'a ticket of begin(), used once')
   }
 
   /**
-   * A whole group was judged: it waits to be learned from, or is dropped for a reason.
-   * @throws InputError where it is not to be judged; RolloutStarvedError where too many were dropped.
+   * Reports the judgment of a complete group: it waits to be learned from, or is dropped for a reason.
+   * @throws InputError if the group is not waiting for judgment; RolloutStarvedError if too many were dropped.
    */
   judge(number: number, decision: { readonly keep: boolean; readonly reason?: string }): void {
     const group = this.#groups.get(number)
-    if (group?.state !== 'whole') throw new InputError('group', `${number}, which is not whole`, 'one to be judged')
+    if (group?.state !== 'whole')
+      throw new InputError('group', `${number}, which is not complete`, 'a group to be judged')
     if (decision.keep) {
       group.state = 'admitted'
       group.arrival = this.#arrivals++
@@ -274,9 +269,9 @@ export class Admission {
   }
 
   /**
-   * The groups of the next batch, which are the learner's from now on. Null where they are not there yet. A group that `isFresh`
-   * says no of is dropped as stale: it was sampled with older weights than it began with, or others have put them aside.
-   * @throws RolloutStarvedError where too many were dropped.
+   * Takes the groups of the next batch for learning. Returns null if they are not complete yet. A group for which `isFresh` returns false
+   * is dropped as stale: older weights than at its start sampled it, or it was superseded.
+   * @throws RolloutStarvedError if too many were dropped.
    */
   take(isFresh: (group: number) => boolean = () => true): Delivery | null {
     const { groupsPerBatch } = this.settings
@@ -289,7 +284,7 @@ export class Admission {
     }
   }
 
-  /** Whether the groups of a batch are there, unless some of them are stale. */
+  /** Whether the groups of a batch are complete, unless some of them are stale. */
   get isReady(): boolean {
     return this.#ready().length >= this.settings.groupsPerBatch
   }
@@ -318,29 +313,23 @@ export class Admission {
     }
   }
 
-  /**
-   * An update was made of the batch that was taken. Returns the groups that have become too old by it and are dropped: whoever
-   * samples their members can be told to stop.
-   */
+  /** Reports an update with the taken batch. Returns the groups that are now too old and dropped, so that sampling of their members can stop. */
   advance(): readonly number[] {
     this.version++
     const { maxStaleness } = this.settings
     const stale = [...this.#groups.values()].filter(({ versionStart }) => this.version - versionStart > maxStaleness)
-    this.#outdatedSince += stale.length // Nobody is at fault: they do not count against those who judge.
+    this.#outdatedSince += stale.length // They do not count against dropsMax.
     for (const group of stale) this.#drop(group, 'stale')
     return stale.map(({ number }) => number)
   }
 
-  /**
-   * Drops all groups that are neither delivered nor dropped, for a reason that is nobody's fault: others begin in their place.
-   * Whoever samples their members can be told to stop.
-   */
+  /** Drops all undelivered groups for a reason that does not count against `dropsMax`; new ones begin in their place. */
   dropAll(reason: string): void {
     this.#outdatedSince += this.#groups.size
     for (const group of [...this.#groups.values()]) this.#drop(group, reason)
   }
 
-  /** What a checkpoint keeps; members under way are to be sampled again after it is taken up. */
+  /** The state for a checkpoint; members in progress will be sampled again after a restore. */
   saved(): SavedAdmission {
     return {
       version: this.version,
@@ -356,7 +345,7 @@ export class Admission {
     }
   }
 
-  /** Takes up what was saved. Members that were under way then are begun again, the first of all. */
+  /** Restores a saved state. Members that were in progress begin again, before all others. */
   restore(saved: SavedAdmission): void {
     this.version = saved.version
     this.#next = saved.next

@@ -1,82 +1,82 @@
 /**
- * The loop of sampling and learning: members of groups are sampled, each by an asynchronous function, groups are judged,
- * and an update is made whenever a batch is there. How far sampling runs ahead of learning is the admission's maxStaleness: 0 is
- * the synchronous loop, in which nobody samples while an update is made. Everything waits in the `Time` that it is given.
+ * The loop of sampling and learning: asynchronous functions sample group members, groups are judged, and each complete batch makes an
+ * update. The admission's maxStaleness says how far sampling runs ahead; 0 is the synchronous loop, without sampling during an update.
+ * All waits use the given `Time`.
  *
- * Every wait has a deadline and a name: a member that takes too long has failed, and a learner that waits too long for a batch ends
- * the loop with a list of those who are still sampled, and since when.
+ * Every wait has a deadline and a name: a member that takes too long has failed, and a learner that waits too long for a batch ends the
+ * loop with a list of the members in progress and their start times.
  */
 import { checkGiven, InputError } from '../base/errors.ts'
 import type { Admission, Delivery, SavedAdmission, Ticket } from './admission.ts'
 import type { Time } from './time.ts'
 
-/** What the loop is made of. `S` is what a sampled member comes to. */
+/** The functions of a loop. `S` is a sampled member. */
 export interface LoopParts<S> {
   readonly admission: Admission
   readonly time: Time
-  /** Settles when another batch is wanted; until then nobody begins, and those who began go on. Default: at once. */
+  /** Settles when another batch is needed; until then no member begins, and those in progress continue. Default: at once. */
   wanted?(): Promise<void>
-  /** Samples a member. Once the signal is aborted nobody waits for it any longer. */
+  /** Samples a member. Its result is ignored once the signal has aborted. */
   sample(ticket: Ticket, signal: AbortSignal): Promise<S>
-  /** Whether a group is learned from; its members in order, without those that failed. */
+  /** Decides whether to learn from a group, given its members in order, without failed ones. */
   judge(group: number, members: readonly S[]): Promise<{ readonly keep: boolean; readonly reason?: string }>
-  /** Makes an update of a batch: its groups in order. */
+  /** Makes an update with a batch, its groups in order. */
   learn(batch: readonly SampledGroup<S>[]): Promise<void>
-  /** Gives the weights of that version to those who sample; settles when they have confirmed it. */
+  /** Delivers the weights of that version to the samplers; settles when they have confirmed it. */
   deliver(version: number): Promise<void>
-  /** Called after each update; `saved` gives what a checkpoint has to keep of the loop at this moment. */
+  /** Called after each update; `saved` returns the loop's current state for a checkpoint. */
   onUpdate?(record: UpdateRecord, saved: () => SavedLoop<S>): void
 }
 
-/** What a checkpoint keeps of a loop: plain JSON where members are. */
+/** The state of a loop in a checkpoint: plain JSON if members are. */
 export interface SavedLoop<S> {
   readonly admission: SavedAdmission
-  /** Members that are done, of groups that wait or are not whole yet. */
+  /** Finished members of groups that wait or are incomplete. */
   readonly members: readonly { readonly group: number; readonly member: number; readonly sampled: S }[]
 }
 
-/** How long the loop goes on, and how long it waits. */
+/** Limits and start of a loop. */
 export interface LoopOptions<S> {
   /** The version at which the loop ends. */
   readonly updates: number
-  /** Seconds after which sampling a member counts as failed. Default: it may take as long as it wants. */
+  /** Seconds after which sampling a member counts as failed. Default: no limit. */
   readonly sampleSeconds?: number
-  /** Seconds after which a learner that waits for a batch ends the loop. Default: it waits as long as it takes. */
+  /** Seconds after which a learner that waits for a batch ends the loop. Default: no limit. */
   readonly batchSeconds?: number
-  /** Once it is aborted the loop ends after the update that is being made; members under way are aborted. */
+  /** After an abort the loop ends with the current update; members in progress are aborted. */
   readonly signal?: AbortSignal
-  /** Where to go on: what was saved of a loop that ended after it, or was killed. Members that were under way are sampled again. */
+  /** A saved state to continue from. Members that were in progress are sampled again. */
   readonly from?: SavedLoop<S>
 }
 
-/** A group that is learned from. */
+/** A group to learn from. */
 export interface SampledGroup<S> {
   readonly group: number
   readonly members: readonly S[]
-  /** Updates between its beginning and the one that learns from it. */
+  /** Updates between its start and the one that learns from it. */
   readonly staleness: number
 }
 
-/** An update, in seconds of the loop's time. */
+/** An update; times are in seconds of the loop's `Time`. */
 export interface UpdateRecord {
   /** The version of the weights that it made. */
   readonly version: number
-  /** How long the learner waited for its batch, learned, and delivered the weights. */
+  /** How long the learner waited for the batch, learned, and delivered the weights. */
   readonly waitSeconds: number
   readonly learnSeconds: number
   readonly deliverSeconds: number
   /** When it was done. */
   readonly at: number
   readonly staleness: readonly number[]
-  /** Groups that were admitted and wait for a later batch. */
+  /** Number of admitted groups that wait for a later batch. */
   readonly waiting: number
-  /** Groups that are being sampled. */
+  /** Number of groups in progress. */
   readonly sampling: number
-  /** Groups that became too old by it. */
+  /** Number of groups that it made too old. */
   readonly stale: number
 }
 
-/** A member that is being sampled. */
+/** A member in progress. */
 interface UnderWay {
   readonly ticket: Ticket
   readonly since: number
@@ -84,9 +84,9 @@ interface UnderWay {
 }
 
 /**
- * Samples and learns until so many updates are made. Settles when nobody is sampling any longer.
- * @throws InputError where a batch is late; RolloutStarvedError where too many groups are dropped; what a member failed with, where the
- * admission throws failures; what judging, learning or delivering failed with.
+ * Samples and learns until the number of updates is reached. Settles when no member is in progress.
+ * @throws InputError if a batch is late; RolloutStarvedError if too many groups are dropped; the error of a member, with failure policy
+ * `throw`; errors of judging, learning and delivering.
  */
 export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promise<void> {
   checkGiven('parts of runLoop', parts, ['admission', 'time', 'sample', 'judge'])
@@ -94,15 +94,15 @@ export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promis
   return startLoop(parts, options).done
 }
 
-/** A loop that was started. */
+/** A started loop. */
 export interface RunningLoop<S> {
   /** Settles as `runLoop` does. */
   readonly done: Promise<void>
-  /** What has to be kept to go on from here, also after the loop has ended, whatever ended it. */
+  /** The state to continue from, also after the loop has ended for any reason. */
   saved(): SavedLoop<S>
 }
 
-/** The same for a caller who asks in between what is to be kept. */
+/** Like `runLoop`, for a caller that needs the state in between. */
 export function startLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): RunningLoop<S> {
   const loop = new Loop(parts, options)
   return { done: loop.run(), saved: () => loop.saved() }
@@ -113,13 +113,13 @@ class Loop<S> {
   readonly #options: LoopOptions<S>
   readonly #underWay = new Map<Ticket, UnderWay>()
   readonly #tasks = new Set<Promise<void>>()
-  /** Members that are done, by group. */
+  /** Finished members, by group. */
   readonly #members = new Map<number, Map<number, S>>()
   #failure: { readonly cause: unknown } | null = null
   #isOver = false
-  /** Whether a batch is wanted. */
+  /** Whether a batch is needed. */
   #isWanted = false
-  /** Wakes the learner: something has changed. */
+  /** Wakes the learner after a change. */
   #wake = () => {}
 
   constructor(parts: LoopParts<S>, options: LoopOptions<S>) {
@@ -167,7 +167,7 @@ class Loop<S> {
     return { admission: this.#parts.admission.saved(), members }
   }
 
-  /** Null where the loop is to end. */
+  /** The next batch; null if the loop must end. */
   async #nextBatch(): Promise<SampledGroup<S>[] | null> {
     const { admission, time } = this.#parts
     const { signal, batchSeconds = Number.POSITIVE_INFINITY } = this.#options
@@ -177,7 +177,7 @@ class Loop<S> {
       if (this.#failure !== null) throw this.#failure.cause
       if (signal?.aborted) return null
       const batch = admission.take()
-      if (batch !== null) return this.#takeMembers(batch) // At once: nobody else may see that the groups are gone.
+      if (batch !== null) return this.#takeMembers(batch) // At once, before other code sees that the groups are gone.
       if (time.now() >= deadline) throw this.#late(batchSeconds)
       const over = new AbortController()
       const changed = new Promise<void>((resolve) => {
@@ -220,7 +220,7 @@ class Loop<S> {
     onUpdate?.(record, () => this.saved())
   }
 
-  /** Begins all that may begin. */
+  /** Begins all members that may begin. */
   #fill(): void {
     if (this.#isOver || !this.#isWanted || this.#options.signal?.aborted) return
     const { admission, time } = this.#parts
@@ -231,7 +231,7 @@ class Loop<S> {
     }
   }
 
-  /** Lets something go on beside the learner; when it is done, others may begin. */
+  /** Runs work in parallel with the learner; after it, other members may begin. */
   #start(work: Promise<void>): void {
     const task = work
       .catch((cause) => {
@@ -245,7 +245,7 @@ class Loop<S> {
     this.#tasks.add(task)
   }
 
-  /** Follows a member until it is done, has failed, or nobody waits for it any longer; judges the group that it makes whole. */
+  /** Follows a member until it is done, failed or aborted, and judges the group that it completes. */
   async #follow(ticket: Ticket, abort: AbortController): Promise<void> {
     const { group } = ticket
     if (await this.#sampled(ticket, abort)) await this.#judge(group)
@@ -255,12 +255,12 @@ class Loop<S> {
   async #judge(group: number): Promise<void> {
     const { admission, judge } = this.#parts
     const decision = await judge(group, this.#membersOf(group))
-    if (this.#isOver || !admission.has(group)) return // It became too old while it was judged.
+    if (this.#isOver || !admission.has(group)) return // It became too old during judgment.
     admission.judge(group, decision)
     if (!decision.keep) this.#members.delete(group)
   }
 
-  /** Returns whether the member's group is whole now. */
+  /** Samples a member and returns whether its group is now complete. */
   async #sampled(ticket: Ticket, abort: AbortController): Promise<boolean> {
     const { admission } = this.#parts
     const { group, member } = ticket
@@ -277,7 +277,7 @@ class Loop<S> {
     }
   }
 
-  /** Samples a member until its deadline, or until it is aborted, whatever the sampler does then. */
+  /** Samples a member until its deadline or an abort, whatever the sampler does then. */
   async #inTime(ticket: Ticket, abort: AbortController): Promise<S> {
     const { time, sample } = this.#parts
     const { sampleSeconds = Number.POSITIVE_INFINITY } = this.#options
@@ -289,7 +289,11 @@ class Loop<S> {
     if (sampleSeconds < Number.POSITIVE_INFINITY) {
       waits.push(
         time.sleep(sampleSeconds, over.signal).then(() => {
-          throw new InputError(nameOf(ticket), `nothing in ${sampleSeconds} s`, 'an answer, or a longer sampleSeconds')
+          throw new InputError(
+            nameOf(ticket),
+            `no answer in ${sampleSeconds} s`,
+            'an answer, or a longer sampleSeconds',
+          )
         }),
       )
     }
@@ -297,8 +301,8 @@ class Loop<S> {
       return await Promise.race(waits)
     } finally {
       over.abort()
-      abort.abort() // Whoever still samples it may stop.
-      for (const wait of waits) wait.catch(() => {}) // What comes after the first is nobody's.
+      abort.abort() // Tells the sampler to stop.
+      for (const wait of waits) wait.catch(() => {}) // Later results are ignored.
     }
   }
 
@@ -315,8 +319,9 @@ class Loop<S> {
     const { time } = this.#parts
     const oldest = [...this.#underWay.values()].sort((a, b) => a.since - b.since).slice(0, 3)
     const words = oldest.map(({ ticket, since }) => `${nameOf(ticket)} since ${(time.now() - since).toFixed(1)} s`)
-    const under = words.length === 0 ? 'nobody is sampled' : `${this.#underWay.size} are sampled, ${words.join(', ')}`
-    return new InputError('batch', `none in ${seconds} s: ${under}`, 'one, or a longer batchSeconds')
+    const under =
+      words.length === 0 ? 'no member in progress' : `${this.#underWay.size} in progress, ${words.join(', ')}`
+    return new InputError('batch', `none in ${seconds} s: ${under}`, 'a batch, or a longer batchSeconds')
   }
 }
 

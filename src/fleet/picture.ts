@@ -2,7 +2,7 @@ import { checkGiven } from '../base/errors.ts'
 import { drawCurves } from '../telemetry/curves.ts'
 import type { Simulation } from './simulation.ts'
 
-/** An SVG document: tokens that were trained on a second over the number of engines, a curve for each maxStaleness. */
+/** Draws an SVG document: trained tokens per second over the number of engines, a curve for each maxStaleness. */
 export function drawSimulations(
   simulations: readonly { readonly engines: number; readonly maxStaleness: number; readonly simulation: Simulation }[],
 ): string {

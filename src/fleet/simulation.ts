@@ -1,9 +1,9 @@
 /**
- * A training in virtual time, without a model: engines that generate so many tokens a second, answers as long as a distribution says, and a
- * learner that takes so long for its updates. The loop and its admission are the real ones, so what is seen of staleness,
- * stragglers, over-sampling and waiting is what they do; hours of it pass in seconds.
+ * A training in virtual time, without a model: engines generate a number of tokens per second, answer lengths follow a distribution, and
+ * a learner takes a fixed time per update. Loop and admission are the real ones, so that it shows their staleness, stragglers,
+ * over-sampling and waiting; hours pass in seconds.
  *
- * What it does not know: engines and a learner that share cores, prompts' prefill, and a cache that is full.
+ * It does not model engines and a learner that share cores, the prefill of prompts, or a full cache.
  */
 import { InputError } from '../base/errors.ts'
 import { Random, Stream } from '../base/random.ts'
@@ -12,7 +12,7 @@ import { Admission, deliveryOrders, type Ticket } from './admission.ts'
 import { runLoop, type SampledGroup, type UpdateRecord } from './loop.ts'
 import { VirtualTime } from './time.ts'
 
-/** The settings of a simulation, declared. Times are seconds. */
+/** The settings of a simulation. Times are in seconds. */
 export const simulationSettings = {
   engines: integer(1, 'number of engines', { min: 1 }),
   slots: integer(64, 'answers that an engine generates at the same time; others wait', { min: 1 }),
@@ -36,32 +36,31 @@ export const simulationSettings = {
   seed: integer(1, 'seed of lengths and of dropped groups', { min: 0 }),
 }
 
-/** What is simulated; each by its key in `simulationSettings`. */
+/** Values of `simulationSettings`. */
 export type SimulationSettings = SettingValues<typeof simulationSettings>
 
-/** What came of a simulated training. Seconds are virtual ones. */
+/** The results of a simulated training. Times are virtual seconds. */
 export interface Simulation {
   readonly seconds: number
   readonly updates: number
-  /** Tokens of the groups that were learned from, and of all that were generated. */
+  /** Trained tokens and all generated tokens. */
   readonly trainedTokens: number
   readonly sampledTokens: number
   readonly trainedTokensPerSecond: number
-  /** Part of the time in which the learner waited for a batch. */
+  /** Fraction of the time for which the learner waited for a batch. */
   readonly learnerIdle: number
-  /** Part of the engines' places that had no answer to generate. */
+  /** Fraction of the engines' slots without an answer. */
   readonly enginesIdle: number
-  /** Over all groups that were learned from. */
+  /** Over all trained groups. */
   readonly staleness: { readonly mean: number; readonly max: number; readonly counts: readonly number[] }
-  /** Groups that were admitted and waited for a later batch, at most. */
+  /** Maximum number of admitted groups that waited for a later batch. */
   readonly queueMax: number
   readonly drops: Readonly<Record<string, number>>
 }
 
 /**
- * Simulates a training. With `lengths`, tokens of answers as they were measured, each answer has one of them by chance; else lengths
- * are log-normal.
- * @throws InputError that says which setting is wrong; RolloutStarvedError where everything is dropped.
+ * Simulates a training. With measured `lengths` in tokens, each answer gets a random one of them; otherwise lengths are log-normal.
+ * @throws InputError with the wrong setting; RolloutStarvedError if everything is dropped.
  */
 export async function simulate(
   given: Partial<SimulationSettings> = {},
@@ -123,10 +122,10 @@ export async function simulate(
   }
 }
 
-/** Where nearly all is dropped nobody waits for an end. */
+/** Limit on drops, so that a simulation that drops nearly everything ends. */
 const DROPS_MAX = 100_000
 
-/** A token is generated when this is left of it: sums of seconds are not exact. */
+/** Remaining fraction below which a token counts as generated: sums of seconds are not exact. */
 const ALMOST = 1e-9
 
 interface Answer {
@@ -134,9 +133,9 @@ interface Answer {
   readonly done: () => void
 }
 
-/** Generates its answers side by side, each at the same rate. */
+/** Generates its answers in parallel, all at the same rate. */
 class SimulatedEngine {
-  /** Seconds of all its places in which they had an answer. */
+  /** Slot seconds with an answer. */
   busySeconds = 0
   /** Tokens generated. */
   tokens = 0
@@ -152,7 +151,7 @@ class SimulatedEngine {
     this.#settings = settings
   }
 
-  /** Answers that it has, those that wait for a place included. */
+  /** Number of its answers, including those that wait for a slot. */
   get load(): number {
     return this.#running.length + this.#queue.length
   }
@@ -175,13 +174,13 @@ class SimulatedEngine {
     })
   }
 
-  /** Tokens a second of each answer. */
+  /** Tokens per second of each answer. */
   get #rate(): number {
     const { tokensPerSecond, engineTokensPerSecond } = this.#settings
     return Math.min(tokensPerSecond, engineTokensPerSecond / this.#running.length)
   }
 
-  /** Accounts for the time since something last changed. */
+  /** Accounts for the time since the last change. */
   #pass(): void {
     const now = this.#time.now()
     const passed = now - this.#since
@@ -193,7 +192,7 @@ class SimulatedEngine {
     this.tokens += generated * this.#running.length
   }
 
-  /** Lets answers that are done go, others take their places, and wakes when the next is done. */
+  /** Removes finished answers, gives their slots to others, and schedules the next wake-up. */
   #goOn(): void {
     this.#sleep.abort()
     for (let i = this.#running.length - 1; i >= 0; i--) {
@@ -217,11 +216,11 @@ function leastBusy(engines: readonly SimulatedEngine[]): SimulatedEngine {
   return engines.reduce((best, engine) => (engine.load < best.load ? engine : best))
 }
 
-/** Refuses measured lengths that are none, and settings of the distribution in whose place they are. */
+/** Rejects invalid measured lengths, and settings of the distribution that they replace. */
 function checkLengths(given: Partial<SimulationSettings>, lengths: readonly number[] | null): void {
   if (lengths === null) return
   const name = (['lengthMedian', 'lengthSigma', 'lengthMax'] as const).find((each) => given[each] !== undefined)
-  if (name !== undefined) throw new InputError(name, String(given[name]), 'no such setting where lengths are measured')
+  if (name !== undefined) throw new InputError(name, String(given[name]), 'no such setting with measured lengths')
   if (lengths.length === 0) throw new InputError('lengths', 'none', 'tokens of at least one answer')
   const wrong = lengths.find((length) => !(Number.isSafeInteger(length) && length >= 1))
   if (wrong !== undefined) throw new InputError('lengths', String(wrong), 'whole numbers ≥ 1')
@@ -248,7 +247,7 @@ function tokensOf(batch: readonly SampledGroup<number>[]): number {
   return batch.reduce((sum, { members }) => sum + members.reduce((tokens, member) => tokens + member, 0), 0)
 }
 
-/** The greatest of numbers ≥ 0, of which there may be more than a call has room for. */
+/** The maximum of numbers ≥ 0, of which there may be more than a call has room for. */
 function greatest(numbers: readonly number[]): number {
   return numbers.reduce((most, each) => Math.max(most, each), 0)
 }

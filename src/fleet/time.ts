@@ -1,18 +1,15 @@
-/**
- * Where time comes from. What waits asks for it, so that the same program runs in the machine's time and in a virtual one, in
- * which hours pass in seconds and every schedule can be made again.
- */
+/** Sources of time. Waits use a `Time`, so that a program runs in real time or in reproducible virtual time, in which hours pass in seconds. */
 import { InputError, show } from '../base/errors.ts'
 
-/** The time that something waits in. */
+/** A source of time. */
 export interface Time {
-  /** Seconds since a beginning of its own; never less than before. */
+  /** Seconds since an arbitrary start; never decreases. */
   now(): number
-  /** Settles after so many seconds, or at once when the signal is aborted; never fails. */
+  /** Settles after `seconds`, or at once when the signal aborts; never rejects. */
   sleep(seconds: number, signal?: AbortSignal): Promise<void>
 }
 
-/** The longest that a timer of the runtime takes, in milliseconds; longer ones would end at once. */
+/** The longest delay of a runtime timer, in milliseconds; longer ones would end at once. */
 const TIMER_MAX = 2 ** 31 - 1
 
 /** The machine's time. */
@@ -33,19 +30,19 @@ export const realTime: Time = {
 
 interface Sleeper {
   readonly at: number
-  /** Who slept first wakes first, of those that wake at the same time. */
+  /** Breaks ties: of sleepers with the same wake-up time, the earlier one wakes first. */
   readonly order: number
   readonly wake: () => void
 }
 
 /**
- * Time that stands still while anybody works, and goes on to the next who wakes when all wait. What runs in it may wait for
- * nothing else: not for the machine's timers, files or connections.
+ * Virtual time: it stands still while code runs, and advances to the next wake-up when all code waits. Code in it must not wait for
+ * anything else, such as runtime timers, files or connections.
  */
 export class VirtualTime implements Time {
   #now = 0
   #slept = 0
-  /** A heap: the first to wake is the first. */
+  /** A heap; the next to wake is first. */
   readonly #sleepers: Sleeper[] = []
   readonly #gone = new Set<Sleeper>()
 
@@ -72,8 +69,8 @@ export class VirtualTime implements Time {
   }
 
   /**
-   * Runs `main`, and lets time go on until it is done.
-   * @throws Error where all wait, but none of them for time: then it would never end.
+   * Runs `main` and advances time until it is done.
+   * @throws Error if all code waits, but none of it for time, so that it would never end.
    */
   async run<T>(main: () => Promise<T>): Promise<T> {
     let isDone = false
@@ -85,7 +82,7 @@ export class VirtualTime implements Time {
       await allWait()
       if (isDone) return result
       const next = this.#next()
-      if (next === undefined) throw new Error(`all wait at ${this.#now} s, and none of them for time`)
+      if (next === undefined) throw new Error(`all code waits at ${this.#now} s, but none of it for time`)
       this.#now = next.at
       next.wake()
     }
@@ -99,7 +96,7 @@ export class VirtualTime implements Time {
   }
 }
 
-/** Settles when everything has run that can run now. */
+/** Settles when all code that can run now has run. */
 function allWait(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

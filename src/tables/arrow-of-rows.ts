@@ -1,10 +1,10 @@
-/** Plain objects as a table of apache-arrow, whose columns have the types of their values. */
+/** Converts plain objects to a table of apache-arrow, with column types from their values. */
 import type * as Arrow from 'apache-arrow'
 import { InputError, show } from '../base/errors.ts'
 
 /**
- * Rows as a table: a column for each name that a row has, null where a row lacks it. Texts, numbers (as doubles), flags, lists and
- * structs of them; a column whose values are all null has texts.
+ * Converts rows to a table with a column for each name, null if a row lacks it. Supports strings, numbers (as doubles), booleans, lists
+ * and structs of them; a column of only nulls is a string column.
  * @throws InputError for values of two types in a column.
  */
 export async function arrowOfRows(rows: readonly object[]): Promise<Arrow.Table> {
@@ -46,7 +46,7 @@ function typeOf(arrow: typeof Arrow, name: string, values: readonly unknown[]): 
   }
 }
 
-/** The value with a null in each field that a struct lacks: the library takes what is missing for an empty text. */
+/** Replaces missing fields of structs by null: the library would write missing strings as ''. */
 function filled(value: unknown, type: Arrow.DataType): unknown {
   if (value === null || value === undefined) return null
   const fields = (type.children ?? []) as Arrow.Field[]

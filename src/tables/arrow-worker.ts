@@ -1,6 +1,6 @@
 /**
- * The thread in which Arrow files are looked through. The library trusts a file's numbers: damaged ones make it run for
- * ever, or read a list of two thousand million elements out of nothing. What passes here, the caller's thread can read.
+ * The thread that checks Arrow files. The library trusts a file's numbers: damaged ones can make it run forever or allocate huge lists.
+ * The caller's thread can safely read a file that passes.
  */
 import type * as Arrow from 'apache-arrow'
 import { InputError, show } from '../base/errors.ts'
@@ -11,18 +11,18 @@ import { serveReads } from '../base/threads/guarded.ts'
 const arrow = await import('apache-arrow')
 const { Type } = arrow
 
-/** A file begins and ends with the first, and each message of a stream begins with the second. */
+/** Marks of an Arrow file's begin and end, and of each message of a stream. */
 const [MAGIC, CONTINUES] = ['ARROW1', '\xff\xff\xff\xff']
 
 serveReads(
   async ({ path, expected }) => {
-    const bytes = Uint8Array.from(await readWhole(path, expected)) // A buffer of its own, to hand over.
+    const bytes = Uint8Array.from(await readWhole(path, expected)) // An own buffer, for the transfer.
     const isSealed = checkSeal(path, bytes)
     const table = tableOf(path, bytes)
     if (!isSealed && hasTrace([...table.schema.metadata])) throw brokenSeal(path)
-    // What is left of a file that was cut short in its first bytes passes for a stream of nothing.
+    // A file truncated within its first bytes looks like an empty stream.
     if (table.schema.fields.length === 0) throw fault(path, 'no column')
-    // At least a bit of each row is in the file; rows of nothing could be as many as a number can say.
+    // Each row takes at least a bit; rows without columns could have any count.
     if (table.numRows > 8 * bytes.byteLength) throw fault(path, `${table.numRows} rows in ${bytes.byteLength} bytes`)
     for (const { data } of table.batches) check(path, data)
     return { value: bytes, moved: [bytes.buffer] }
@@ -30,7 +30,7 @@ serveReads(
   { leavesWork: false },
 )
 
-/** @throws InputError for bytes that are no table: the library's own errors do not name the file's fault. */
+/** @throws InputError for bytes that are not a table, since the library's errors do not describe the file's fault. */
 function tableOf(path: string, bytes: Uint8Array): Arrow.Table {
   try {
     return arrow.tableFromIPC(bytes)
@@ -39,7 +39,7 @@ function tableOf(path: string, bytes: Uint8Array): Arrow.Table {
     const text = Buffer.from(bytes.buffer).toString('latin1')
     if (/ is compressed /.test(message)) throw new InputError(path, 'compressed columns', 'columns without compression')
     if (text.startsWith(MAGIC) && !text.endsWith(MAGIC)) {
-      throw fault(path, `no ${MAGIC} at the end, as where a file was cut short or something was appended`)
+      throw fault(path, `no ${MAGIC} at the end: the file was truncated or extended`)
     }
     if (!text.startsWith(MAGIC) && !text.startsWith(CONTINUES)) {
       throw fault(path, `a file that begins with ${show(text.slice(0, 6))}`)
@@ -53,13 +53,13 @@ function fault(subject: string, got: string): InputError {
   return new InputError(subject, got, 'an Arrow IPC file without damage')
 }
 
-/** @throws InputError where buffers are shorter than their length says, or point out of what they point into. */
+/** @throws InputError for buffers that are too short and for offsets and indices out of range. */
 function check(subject: string, data: Arrow.Data): void {
   const { type, length, offset, nullCount, nullBitmap, values, valueOffsets, children, dictionary } = data
   const need = (got: number, least: number, what: string): void => {
     if (!(got >= least)) throw fault(subject, `${got} ${what} of ${type}, for ${length} values`)
   }
-  if (type.typeId === Type.Null) return // It counts nulls and has no buffer, not even one of validity.
+  if (type.typeId === Type.Null) return // It counts nulls but has no buffers, not even of validity.
   if (nullCount > 0) need(nullBitmap.byteLength * 8, offset + length, 'bits of validity')
   switch (type.typeId) {
     case Type.Bool:
@@ -82,7 +82,7 @@ function check(subject: string, data: Arrow.Data): void {
       for (const child of children) need(child.length, length, 'values of a field')
       break
     case Type.Union:
-      throw fault(subject, `a column of ${type}`) // No dataset has one.
+      throw fault(subject, `a column of ${type}`) // Datasets do not use other types.
     case Type.Dictionary: {
       need(values.length, length, 'indices')
       const size = dictionary!.length

@@ -1,4 +1,4 @@
-/** Tables as Arrow: record batches over the same memory, and IPC files. apache-arrow is loaded where it is first used. */
+/** Tables as Arrow: record batches over the same memory, and IPC files. Loads apache-arrow on first use. */
 import type * as Arrow from 'apache-arrow'
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { ownFile } from '../base/files/own-files.ts'
@@ -10,9 +10,9 @@ import type { Field, Table } from './table.ts'
 export type ArrowTable = Arrow.Table
 
 /**
- * The table as an apache-arrow `Table` of one record batch whose buffers are the table's own columns: nothing is copied,
- * and what is written to the columns later is seen in it. Flags are uint8; wide columns are fixed-size lists. A column that only
- * some rows have is nullable, and a list where it is wide, so that the other rows take no room.
+ * Converts the table to an apache-arrow `Table` of one record batch whose buffers are the table's columns: nothing is copied, and later
+ * writes to the columns are visible. Flags are uint8; wide columns are fixed-size lists. A column with values in only some rows is
+ * nullable, and a variable-size list if it is wide, so that the other rows take no space.
  */
 export async function toArrow(table: Table): Promise<Arrow.Table> {
   checkGiven('table of toArrow', table, ['numRows', 'fields', 'metadata'])
@@ -27,8 +27,8 @@ export async function toArrow(table: Table): Promise<Arrow.Table> {
 }
 
 /**
- * Writes tables of one schema as an Arrow IPC file (or stream), one record batch each, uncompressed. The file appears
- * whole or not at all, and its schema's metadata have a checksum of it (`colonnade.sha256`), which `readArrow` compares.
+ * Writes tables of one schema as an uncompressed Arrow IPC file (or stream), one record batch per table. The file is written atomically,
+ * and its schema metadata contains a checksum (`colonnade.sha256`) that `readArrow` verifies.
  *
  * @throws InputError if the path cannot be written.
  */
@@ -53,32 +53,31 @@ export async function writeArrow(
     const batches = whole.batches.map(({ data }) => new arrow.RecordBatch(schema, data))
     return Writer.writeAll(new arrow.Table(schema, batches)) as unknown as AsyncIterable<Uint8Array>
   }
-  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, but for the checksum.
+  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, except for the checksum.
 }
 
 const ARROW_FILE = 'an Arrow file that can be read'
 
 /**
- * Reads Arrow IPC files (or streams) of one schema as one table. Metadata that differs from file to file is joined by
- * commas. A file is looked through in a thread that is killed at its
- * limits of time and memory, so that a damaged one is an error and never holds the process up.
- * @throws InputError for a file that cannot be read, is damaged, or is not as its checksum says, where it has one.
+ * Reads Arrow IPC files (or streams) of one schema as one table. Metadata that differs between files is joined by commas. A separate
+ * thread with limits on time and memory checks each file, so that a damaged one is an error and cannot block the process.
+ * @throws InputError for a file that cannot be read, is damaged, or does not match its checksum.
  */
 export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
   return readArrowFiles(paths)
 }
 
-/** Like `readArrow`, with your own limits. */
+/** Like `readArrow`, with custom limits. */
 export async function readArrowFiles(paths: readonly string[], limits?: ReadLimits): Promise<Arrow.Table> {
   const { readGuarded } = await import('../base/threads/guarded.ts')
   const { SEAL_KEY } = await import('../base/files/seal.ts')
-  const loading = import('apache-arrow') // While the thread starts.
+  const loading = import('apache-arrow') // In parallel with the start of the thread.
   const tables: Arrow.Table[] = []
   for (const path of paths) {
     const entry = ownFile(new URL('./arrow-worker.js', import.meta.url))
     const bytes = await readGuarded<Uint8Array>(entry, path, {}, ARROW_FILE, limits)
     const table = (await loading).tableFromIPC(bytes)
-    table.schema.metadata.delete(SEAL_KEY) // It is the file's, not the table's.
+    table.schema.metadata.delete(SEAL_KEY) // It belongs to the file, not to the table.
     tables.push(table)
   }
   const [first, ...rest] = tables
@@ -87,7 +86,11 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   for (const [i, table] of tables.entries()) {
     const [got, expected] = [table, first].map(({ schema }) => schema.fields.map(({ name, type }) => `${name} ${type}`))
     if (String(got) === String(expected)) continue
-    throw new InputError(paths[i]!, `columns ${show(String(got))}`, `those of ${paths[0]}: ${show(String(expected))}`)
+    throw new InputError(
+      paths[i]!,
+      `columns ${show(String(got))}`,
+      `the columns of ${paths[0]}: ${show(String(expected))}`,
+    )
   }
   const whole = first.concat(...rest)
   for (const key of first.schema.metadata.keys()) {
@@ -97,7 +100,7 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   return whole
 }
 
-/** A table as bytes of an IPC stream and back, to pass it on in memory. The bytes are trusted. */
+/** Converts a table to bytes of an IPC stream and back, for transfer in memory. The bytes are trusted. */
 export async function arrowStreams(): Promise<{
   toStream(table: Arrow.Table): Uint8Array
   fromStream(bytes: Uint8Array): Arrow.Table
@@ -106,7 +109,7 @@ export async function arrowStreams(): Promise<{
   return { toStream: (table) => tableToIPC(table, 'stream'), fromStream: (bytes) => tableFromIPC(bytes) }
 }
 
-/** Makes values of Arrow columns plain: lists arrays, structs objects. */
+/** Converts values of Arrow columns to plain ones: lists to arrays, structs to objects. */
 export async function arrowPlain(): Promise<(value: unknown) => unknown> {
   const arrow = await import('apache-arrow')
   const plain = (value: unknown): unknown => {
@@ -126,8 +129,8 @@ export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Re
 }
 
 /**
- * The columns of an Arrow table, as `toArrow` had them: numbers, lists of one length, and where rows are null the others. Columns
- * of one record batch without nulls are not copied; others than of our numbers, like texts, are left out, and their types told (`unread`).
+ * The numeric columns of an Arrow table, in the format of `toArrow`: numbers, lists of one length, and the present rows of nullable
+ * columns. Columns of one record batch without nulls are not copied. Other columns, such as strings, are left out and listed in `unread`.
  * @throws InputError for a column with lists of several lengths, or with null in a list.
  */
 export function fromArrow(table: Arrow.Table): Table {
@@ -146,7 +149,7 @@ export function fromArrow(table: Arrow.Table): Table {
   return { numRows: table.numRows, fields, ...left, metadata: Object.fromEntries(table.schema.metadata) }
 }
 
-/** A column's rows in one record batch; `rows` are the present ones, if some are missing. */
+/** A column's rows in one record batch; `rows` lists the present ones, if some are missing. */
 interface Part {
   readonly column: Column
   readonly width: number
@@ -154,7 +157,7 @@ interface Part {
   readonly rows: readonly number[] | null
 }
 
-/** A column's rows in a record batch, `before` of whose rows lie in others. */
+/** A column's rows in a record batch that starts at row `before`. */
 function partOf(name: string, data: Arrow.Data, before: number): Part | null {
   const { length: numRows, offset, nullCount, nullBitmap, valueOffsets, children } = data
   const column = children.length > 1 ? null : numbersOf(children[0] ?? data)
@@ -176,7 +179,7 @@ function partOf(name: string, data: Arrow.Data, before: number): Part | null {
     for (const row of rows ?? all) {
       for (let k = 0; k < width; k++) {
         if (items.getValid(start(row) + k)) continue
-        throw new InputError(`${name} of row ${before + row}`, `null at place ${k}`, 'a number')
+        throw new InputError(`${name} of row ${before + row}`, `null at index ${k}`, 'a number')
       }
     }
   }
@@ -215,10 +218,10 @@ function joined(name: string, parts: readonly Part[]): Field {
   return { name, column, width, rows: Uint32Array.from(places) }
 }
 
-/** Arrow's numbers for its types of integers, floats and booleans. Dates, decimals, texts and the keys of dictionaries lie in like arrays. */
+/** Arrow's type ids of integers, floats and booleans. Dates, decimals, strings and dictionary keys have similar arrays. */
 const [INT, FLOAT, BOOL] = [2, 3, 6]
 
-/** The numbers of a part of a column, truth as 0 and 1; null where it has none of ours. */
+/** The numbers of a part of a column, booleans as 0 and 1; null for another type. */
 function numbersOf({ type, values, length, offset }: Arrow.Data): Column | null {
   if (type.typeId === BOOL) {
     return Uint8Array.from({ length }, (_, i) => (values[(offset + i) >> 3]! >> ((offset + i) & 7)) & 1)
@@ -252,7 +255,7 @@ function dataOf(arrow: typeof Arrow, field: Field, numRows: number): Arrow.Data 
   return arrow.makeData({ type: list, length: numRows, nullCount: 0, child: data } as never) as Arrow.Data
 }
 
-/** The column of a field that only some rows have: a validity bit a row, and values or lists for those that do. */
+/** A column with values in only some rows: a validity bit per row, and values or lists for the present ones. */
 function sparseData(arrow: typeof Arrow, field: Field & { rows: Uint32Array }, numRows: number): Arrow.Data {
   const { column, width, rows } = field
   const nullBitmap = new Uint8Array(Math.ceil(numRows / 8))

@@ -1,18 +1,18 @@
-/** The cards of datasets, as hubs show them: Markdown behind a head in YAML. */
+/** Dataset cards for hubs: Markdown after a YAML head. */
 
 import { basename, dirname, extname, join } from 'node:path'
 import { checkGiven } from '../base/errors.ts'
 import { writeWhole } from '../base/files/files.ts'
 
-/** What a card says. */
+/** Contents of a card. */
 export interface CardContent {
-  /** Beside reinforcement-learning, which all have. */
+  /** Tags besides reinforcement-learning, which every card has. */
   readonly tags?: readonly string[]
-  /** Shown as a table; what is undefined or empty is left out. */
+  /** Shown as a table; undefined and empty values are omitted. */
   readonly facts: Readonly<Record<string, string | number | undefined>>
 }
 
-/** The text of a card. `dataFile` is the file of the dataset, where it is one. */
+/** Returns the text of a card. `dataFile` is the file of a single-file dataset. */
 export function datasetCard(title: string, { tags = [], facts }: CardContent, dataFile?: string): string {
   return [
     '---',
@@ -29,7 +29,7 @@ export function datasetCard(title: string, { tags = [], facts }: CardContent, da
   ].join('\n')
 }
 
-/** The lines of a table of facts; those that are undefined or empty are left out. */
+/** The lines of a table of facts, without undefined and empty ones. */
 export function cardTable(facts: CardContent['facts']): string[] {
   const rows = Object.entries(facts).flatMap(([name, value]) =>
     value === undefined || value === '' ? [] : [`| ${name} | ${cell(String(value))} |`],
@@ -37,12 +37,12 @@ export function cardTable(facts: CardContent['facts']): string[] {
   return ['| | |', '|---|---|', ...rows]
 }
 
-/** A text for one line of a table, without HTML. */
+/** Formats a text for one line of a table, without HTML. */
 export function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replace(/\s+/g, ' ')
 }
 
-/** Writes the card of a dataset that is one file beside it: `words.card.md` of `words.jsonl`. A hub wants it as `README.md`. */
+/** Writes the card of a single-file dataset next to it: `words.card.md` for `words.jsonl`. A hub expects it as `README.md`. */
 export async function writeDatasetCard(file: string, content: CardContent): Promise<void> {
   checkGiven('file of writeDatasetCard', file, 'a text')
   checkGiven('content of writeDatasetCard', content, ['facts'])

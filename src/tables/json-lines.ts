@@ -1,7 +1,7 @@
-/** JSON Lines: a JSON value a line. What is wrong with a line is said with its number. */
+/** JSON Lines: a JSON value per line. Errors contain the line number. */
 import { InputError, show } from '../base/errors.ts'
 
-/** A value, and the file and number (from 1) of the line on which it stands, as `path:number`. */
+/** A value, with its file and line number (from 1) as `path:number`. */
 export interface JsonLine {
   readonly place: string
   readonly value: unknown
@@ -10,13 +10,13 @@ export interface JsonLine {
 const NEWLINE = 10
 
 /**
- * The values of a file, line by line; lines of nothing but spaces are passed over.
+ * Yields the values of a file, line by line, without blank lines.
  * @throws InputError if the file cannot be read, and at a line that is not JSON in UTF-8.
  */
 export async function* readJsonLines(path: string): AsyncGenerator<JsonLine, void, undefined> {
   const { readWhole } = await import('../base/files/files.ts')
   const bytes = await readWhole(path, 'a JSONL file that can be read')
-  const decoder = new TextDecoder('utf-8', { fatal: true }) // Takes the mark of byte order away where a line begins with it.
+  const decoder = new TextDecoder('utf-8', { fatal: true }) // Also removes a byte order mark at the start of a line.
   for (let from = 0, number = 1; from < bytes.length; number++) {
     const end = bytes.indexOf(NEWLINE, from)
     const to = end === -1 ? bytes.length : end
@@ -43,10 +43,7 @@ function parsed(line: string, place: string): unknown {
   }
 }
 
-/**
- * Writes values as a file of a line each, which appears whole or not at all.
- * @throws InputError if the path cannot be written.
- */
+/** Writes values as a file with one line each, atomically. @throws InputError if the path cannot be written. */
 export async function writeJsonLines(path: string, values: Iterable<object>): Promise<void> {
   const { writeWhole } = await import('../base/files/files.ts')
   await writeWhole(path, lines(values))

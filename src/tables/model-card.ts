@@ -1,32 +1,32 @@
-/** The cards of trained models, as hubs show them: Markdown behind a head in YAML. */
+/** Model cards for hubs: Markdown after a YAML head. */
 import { checkGiven } from '../base/errors.ts'
 import { cardTable, cell } from './dataset-card.ts'
 
-/** What a card says. */
+/** Contents of a card. */
 export interface ModelCardContent {
   readonly title: string
   /** `transformers` for a language model in its format. */
   readonly library: string
-  /** What hubs sort models by: `reinforcement-learning`, `text-generation`. */
+  /** The hub's task category: `reinforcement-learning`, `text-generation`. */
   readonly task: string
-  /** Beside reinforcement-learning and colonnade, which all have. */
+  /** Tags besides reinforcement-learning and colonnade, which every card has. */
   readonly tags?: readonly string[]
-  /** What it was judged by: fresh episodes of an environment. */
+  /** Evaluation on fresh episodes of an environment. */
   readonly result?: {
     readonly environment: string
     readonly mean: number
     readonly std: number
     readonly episodes: number
   }
-  /** Shown as a table; what is undefined or empty is left out. */
+  /** Shown as a table; undefined and empty values are omitted. */
   readonly facts: Readonly<Record<string, string | number | undefined>>
-  /** Pictures beside the card, by what they show. */
+  /** Pictures next to the card, by their captions. */
   readonly pictures?: Readonly<Record<string, string>>
-  /** What can be done with the model, in words and code of Markdown. */
+  /** How to use the model, in Markdown. */
   readonly use: string
 }
 
-/** The text of a card. */
+/** Returns the text of a card. */
 export function modelCard(given: ModelCardContent): string {
   checkGiven('content of modelCard', given, ['title', 'library', 'task', 'facts'])
   const { title, library, task, tags = [], result, facts, pictures = {}, use } = given
@@ -54,7 +54,7 @@ export function modelCard(given: ModelCardContent): string {
   ].join('\n')
 }
 
-/** What hubs make tables of results of. */
+/** The metadata from which hubs build result tables. */
 function resultLines(title: string, task: string, { environment, mean, std }: NonNullable<ModelCardContent['result']>) {
   return [
     'model-index:',

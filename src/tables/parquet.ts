@@ -1,6 +1,6 @@
 /**
- * Tables as Parquet, by hyparquet-writer, which is loaded where it is first used. Numbers keep their types: of 8 bits as INT32
- * that says so, of 32 bits without a sign as INT64. Lists, of one length or not, are LIST, and structs groups.
+ * Tables as Parquet, by hyparquet-writer, which is loaded on first use. Numbers keep their types: 8-bit ones as annotated INT32, unsigned
+ * 32-bit ones as INT64. Lists of fixed or variable length are LIST, and structs are groups.
  */
 import type * as Arrow from 'apache-arrow'
 import type { SchemaElement } from 'hyparquet'
@@ -9,16 +9,16 @@ import { writeWhole } from '../base/files/files.ts'
 import { arrowPlain, toArrow } from './arrow.ts'
 import type { Table } from './table.ts'
 
-/** How a table is written. */
+/** Options of a Parquet file. */
 export interface ParquetOptions {
-  /** The rows of each row group, in order; the last number is that of all that follow. Default: 100,000. */
+  /** Rows of each row group, in order; the last number applies to all further groups. Default: 100,000. */
   readonly rowGroups?: readonly number[]
 }
 
 /**
- * Writes a table as a Parquet file, compressed by snappy, which appears whole or not at all. Its metadata are the file's.
- * @throws InputError for a column that is neither of numbers, texts and flags nor of lists and structs of them, and if the path
- * cannot be written.
+ * Writes a table as a Parquet file with snappy compression, atomically. The table's metadata become the file's.
+ * @throws InputError for a column of an unsupported type (supported: numbers, strings, booleans, and lists and structs of them), and if
+ * the path cannot be written.
  * @example await writeParquet('episodes.parquet', await recordEpisodes({ environment, policy, weights, episodes: 100 }))
  */
 export async function writeParquet(
@@ -45,7 +45,7 @@ export async function writeParquet(
   await writeWhole(path, [new Uint8Array(writer.getBuffer())])
 }
 
-/** The values of a column as the writer takes them. */
+/** A column's values in the writer's format. */
 function valuesOf(
   arrow: typeof Arrow,
   column: Arrow.Vector,
@@ -55,7 +55,7 @@ function valuesOf(
   if (arrow.DataType.isInt(type) && type.bitWidth === 32 && !type.isSigned) {
     return Array.from(column, (value) => (value === null ? null : BigInt(value as number)))
   }
-  // Floating-point numbers as they lie. Others the writer wants as an array, where it looks for those that repeat.
+  // Floats stay typed arrays. The writer needs arrays for other types, to detect repeated values.
   const isPlain = arrow.DataType.isFloat(type) && type.precision !== arrow.Precision.HALF && nullCount === 0
   return isPlain ? (column.toArray() as Float64Array) : Array.from(column, plain)
 }

@@ -1,6 +1,6 @@
 /**
- * A table is columns with names. A rollout's table is the rollout: its columns lie in the arena, in time-major rows, and
- * `toArrow` and `writeArrow` read them where they are. It is live: write it, or copy it, before the next update.
+ * A table is named columns. A rollout's table is a view of the rollout's time-major columns in the arena, which `toArrow` and
+ * `writeArrow` read in place. It is live: write or copy it before the next update.
  */
 import type { DefinitionRecord } from '../base/definition.ts'
 import { type Space, spaceToJson, spaceWidth } from '../base/space.ts'
@@ -8,46 +8,46 @@ import { VERSION } from '../base/version.ts'
 import type { Column } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 
-/** A column under its name; `width` > 1 makes it a fixed-size list in Arrow. */
+/** A named column; `width` > 1 makes it a fixed-size list in Arrow. */
 export interface Field {
   readonly name: string
   readonly column: Column
   readonly width: number
-  /** The rows that have a value, rising, where not all have: the column holds theirs, one after another; null in Arrow elsewhere. */
+  /** The rows that have a value, ascending, if not all have one: the column holds only theirs; other rows are null in Arrow. */
   readonly rows?: Uint32Array
 }
 
-/** Columns with names, of one length. */
+/** Named columns of one length. */
 export interface Table {
   readonly numRows: number
   readonly fields: readonly Field[]
-  /** Arrow's types of the columns that were left out by name, where it was read: those that are no numbers of ours. */
+  /** Arrow types of the non-numeric columns that were left out when it was read, by name. */
   readonly unread?: ReadonlyMap<string, string>
   /** Schema metadata. */
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** What a rollout's table says of where it came from. */
+/** The origin of a rollout's table. */
 export interface RolloutOrigin {
   readonly environmentId: string
   readonly observationSpace: Space
   readonly actionSpace: Space
   readonly seed: number
-  /** Discount factor of the advantages; null where there are none. */
+  /** Discount factor of the advantages; null without advantages. */
   readonly gamma: number | null
   readonly numLanes: number
-  /** Steps of each lane in a rollout. */
+  /** Steps per lane in a rollout. */
   readonly numSteps: number
   /** The policy that acted. */
   readonly policy: DefinitionRecord
-  /** Where its weights were read; null where they never lay in a checkpoint. */
+  /** Source of its weights; null if they come from no checkpoint. */
   readonly checkpoint: string | null
 }
 
 /**
- * The table of a rollout: every column of it but the policy's memory, in a fixed order; actionMask where there is one, and
- * appliedAction where actions are a box. `finalObservation` is what came after a row that no later row shows: null but at the
- * end of an episode and in the rollout's last rows. `ownFields`, those of systems of one's own, come last.
+ * The table of a rollout: its columns except the policy's memory, in a fixed order; actionMask if there are masks, and appliedAction for
+ * box actions. `finalObservation` is the observation after a row if no later row contains it: at the end of an episode and in the
+ * rollout's last rows, otherwise null. `ownFields` of custom systems come last.
  */
 export function tableOfRollout(
   rollout: RolloutColumns,
@@ -89,7 +89,7 @@ export function tableOfRollout(
   }
 }
 
-/** The final observations of all threads, as they stand when they are asked for. */
+/** The current final observations of all threads. */
 function finalField(finals: readonly FinalObservations[], width: number): Field {
   const field = { name: 'finalObservation', width }
   const sole = finals.length === 1 ? finals[0]! : undefined
@@ -115,7 +115,7 @@ function isRising(rows: Uint32Array): boolean {
   return rows.every((row, i) => i === 0 || rows[i - 1]! < row)
 }
 
-/** A copy of all lists as one, in the order of the rows. */
+/** Copies all lists into one, in the order of the rows. */
 function inOrder(finals: readonly FinalObservations[], width: number) {
   const found = finals.flatMap(({ row, observation, count }) =>
     Array.from(row.subarray(0, count[0]!), (row, i) => ({
@@ -130,8 +130,8 @@ function inOrder(finals: readonly FinalObservations[], width: number) {
 }
 
 /**
- * Schema metadata: environment, spaces as JSON, policy as JSON, where its weights come from (`update`: after how many updates;
- * `checkpoint`: where they were read), seed, gamma, number of lanes and of steps, version of the code.
+ * Schema metadata: environment, spaces as JSON, policy as JSON, the origin of its weights (`update`: number of updates; `checkpoint`:
+ * where they were read), seed, gamma, number of lanes and of steps, version of the code.
  */
 function originMetadata(origin: RolloutOrigin, update: number): Record<string, string> {
   const { id, parameters } = origin.policy

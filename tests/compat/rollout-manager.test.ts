@@ -177,7 +177,7 @@ describe('bad input', () => {
         return new Promise(() => {})
       },
     })
-    await expect(time.run(() => rollouts.generateBatch())).rejects.toThrow(/member 0 of group 0: got nothing in 20 s/)
+    await expect(time.run(() => rollouts.generateBatch())).rejects.toThrow(/member 0 of group 0: got no answer in 20 s/)
     expect(time.now()).toBe(20)
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true])
   })

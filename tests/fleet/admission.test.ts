@@ -226,11 +226,11 @@ describe('An admission', () => {
   it('takes each ticket and each judgment once', () => {
     const admission = new Admission({ groupsPerBatch: 1, groupSize: 1 })
     const ticket = admission.begin()!
-    expect(() => admission.judge(0, keep)).toThrow('0, which is not whole')
+    expect(() => admission.judge(0, keep)).toThrow('0, which is not complete')
     admission.finish(ticket)
-    expect(() => admission.finish(ticket)).toThrow('member 0 of group 0, attempt 0, which is not under way')
+    expect(() => admission.finish(ticket)).toThrow('member 0 of group 0, attempt 0, which is not in progress')
     admission.judge(0, keep)
-    expect(() => admission.judge(0, keep)).toThrow('0, which is not whole')
+    expect(() => admission.judge(0, keep)).toThrow('0, which is not complete')
   })
 
   it('refuses wrong settings, each by its name', () => {

@@ -121,7 +121,7 @@ describe('The loop', () => {
   it('ends a member that takes too long, by name, whether it listens or not', async () => {
     const hangs = () => new Promise<Member>(() => {})
     await expect(play(settings, { updates: 1, sampleSeconds: 30 }, { sample: hangs })).rejects.toThrow(
-      'member 0 of group 0: got nothing in 30 s, expected an answer, or a longer sampleSeconds',
+      'member 0 of group 0: got no answer in 30 s, expected an answer, or a longer sampleSeconds',
     )
     let asked = 0
     const time = new VirtualTime()
@@ -143,7 +143,7 @@ describe('The loop', () => {
       return [group, member, 0]
     }
     await expect(play(settings, { updates: 1, batchSeconds: 60 }, { sample }, time)).rejects.toThrow(
-      'batch: got none in 60 s: 2 are sampled, member 0 of group 1 since 60.0 s, member 1 of group 1 since 60.0 s, expected one',
+      'batch: got none in 60 s: 2 in progress, member 0 of group 1 since 60.0 s, member 1 of group 1 since 60.0 s, expected a batch',
     )
   })
 

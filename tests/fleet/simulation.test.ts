@@ -38,7 +38,7 @@ describe('A simulated training', () => {
     expect(trainedTokens / (50 * 32)).toBeGreaterThan(95)
     expect(trainedTokens / (50 * 32)).toBeLessThan(105)
     for (const [given, lengths, message] of [
-      [even, [100], 'lengthMedian: got 100, expected no such setting where lengths are measured'],
+      [even, [100], 'lengthMedian: got 100, expected no such setting with measured lengths'],
       [{ lengthSigma: 0 }, [100], 'lengthSigma: got 0'],
       [{ lengthMax: 9 }, [100], 'lengthMax: got 9'],
       [rest, [], 'lengths: got none, expected tokens of at least one answer'],

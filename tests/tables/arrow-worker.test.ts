@@ -215,7 +215,7 @@ describe('a file is refused', () => {
 /** What became of a file, and what is said of it. */
 const file = Buffer.from(tableToIPC(new Table({ x: vectorFromArray([1, 2, 3], new Int32()) }), 'file'))
 const zeros = Buffer.alloc(1000)
-const open = 'no ARROW1 at the end, as where a file was cut short or something was appended'
+const open = 'no ARROW1 at the end: the file was truncated or extended'
 test.each<[string, Buffer, string]>([
   ['a file cut short by a byte', file.subarray(0, -1), open],
   ['a file cut short by a half', file.subarray(0, file.length >> 1), open],

@@ -202,6 +202,6 @@ test('a world without a trainer gives the table of what it recorded', async () =
 
 test('rolloutTable refuses what has no rollout', () => {
   expect(() => rolloutTable({ name: 'words' } as never, { seed: 0 })).toThrow(
-    'rolloutTable(cohort): got "words", expected a cohort of an environment\'s lanes',
+    'rolloutTable(cohort): got "words", expected a cohort of episodes',
   )
 })

@@ -219,7 +219,7 @@ describe('sampling', () => {
       () => buffer.sampleSequences(1, 1),
       () => buffer.getEpisodeStatistics(),
     ]) {
-      expect(sample).toThrow('buffer: got no episode that has ended, expected at least one')
+      expect(sample).toThrow('buffer: got no finished episode, expected at least one')
     }
   })
 

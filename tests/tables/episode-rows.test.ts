@@ -90,5 +90,5 @@ test('rows that do not follow one another are refused, and columns that are miss
   expect(() => rolloutsOfEpisodes({ ...episodes(), fields: sparse }, 2, 3)).toThrow(
     'column lane of the table: got none',
   )
-  expect(of({ step: null })).toThrow('column step of the table: got none, expected one with a value in each row')
+  expect(of({ step: null })).toThrow('column step of the table: got none, expected a column with a value in each row')
 })

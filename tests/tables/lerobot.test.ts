@@ -143,7 +143,7 @@ test('colonnade export format=lerobot writes it of fresh episodes, and anything 
     const isEnd = field.name === 'terminated' || field.name === 'truncated'
     return isEnd ? { ...field, column: field.column.slice().fill(0, bounds[2]![0]) } : field
   })
-  await expect(writeLeRobot(next, { ...table, fields }, environment)).rejects.toThrow('an episode that has not ended')
+  await expect(writeLeRobot(next, { ...table, fields }, environment)).rejects.toThrow('an unfinished episode')
   await expect(writeLeRobot(next, table, environment, { fps: 0.5 })).rejects.toThrow('fps: got 0.5')
   await mkdir(next)
   await writeFile(join(next, 'a'), '')

@@ -96,7 +96,7 @@ test('what a form cannot say is refused', async () => {
   const mixed = [samples[0]!, asked(CHAT)[1]!]
   await expect(writeSamplesAs(out, mixed, 'words')).rejects.toThrow('0-0-0-1, prompt: got messages, expected a text')
   await expect(writeSamplesAs(out, samples.slice(5), 'preference')).rejects.toThrow(
-    'samples: got 3 without such a group, expected a group with two rewards that differ',
+    'samples: got 3 without such a group, expected a group with different rewards',
   )
   await expect(writeSamplesAs(out, [], 'words')).rejects.toThrow('samples: got none, expected at least one')
   await expect(writeSamplesAs('a.csv', samples, 'words')).rejects.toThrow('out: got a.csv, expected')

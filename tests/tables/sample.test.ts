@@ -430,7 +430,7 @@ describe('samples in files', () => {
       { lossMask: [1], loss_mask: [0], tokens: [1] },
       /lossMask and loss_mask: got two values/,
     ],
-    ['tokens without a mask', { tokens: [1, 2] }, /lossMask: got none, expected one beside tokens/],
+    ['tokens without a mask', { tokens: [1, 2] }, /lossMask: got none, expected a mask for the tokens/],
     ['a mask of neither length', { tokens: [1, 2, 3], loss_mask: [1], response_length: 2 }, /lossMask: got 1 elements/],
     [
       'a response longer than its tokens',
@@ -441,7 +441,7 @@ describe('samples in files', () => {
     [
       'both kinds of ids',
       { prompt_ids: [1], completion_ids: [2], tokens: [1, 2] },
-      /tokens: got some beside promptIds/,
+      /tokens: got both tokens and promptIds/,
     ],
     ['an answer that is no text', { label: 4 }, /groundTruth: got 4, expected a text/],
     ['a removal that is no flag', { remove_sample: 'no' }, /removeSample: got "no"/],
@@ -529,6 +529,6 @@ describe('samples in files', () => {
     expect(await lines()).toEqual([
       { prompt: messages.prompt, completion: [{ role: 'assistant', content: '7 8' }], reward: null },
     ])
-    await expect(exportSamplesToHuggingfaceFormat([text!, messages], path)).rejects.toThrow(/as of the first sample/)
+    await expect(exportSamplesToHuggingfaceFormat([text!, messages], path)).rejects.toThrow(/as in the first sample/)
   })
 })

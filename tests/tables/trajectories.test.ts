@@ -84,7 +84,7 @@ describe('what is not a trajectory', () => {
     [
       'no logprob of what known weights chose',
       { logprob: [0, 0, Number.NaN, -1] },
-      /logprob\[2\]: got NaN.*only where the version is -1/,
+      /logprob\[2\]: got NaN.*NaN \(not recorded\) if the version is -1/,
     ],
     [
       'a logprob 3 too high',
@@ -96,12 +96,12 @@ describe('what is not a trajectory', () => {
     ['a group that is not whole', { group: 0.5 }, /group: got 0.5/],
     ['an example number past 32 bits', { promptId: 2 ** 31 }, /promptId: got 2147483648/],
     ['an epoch that is missing', { epoch: undefined as never }, /epoch: got undefined/],
-    ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN.*null where it could not be told/],
+    ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN.*null if unknown/],
     ['a component that is infinite', { components: { short: Number.POSITIVE_INFINITY } }, /short: got Infinity/],
     [
       'candidate sets of fewer tokens',
       { candidateCount: [0, 0, 1], candidateIds: [7] },
-      /3 candidate counts.*expected 4 lengths/,
+      /3 candidate counts.*expected 4 counts/,
     ],
     ['candidate sets without their ids', { candidateCount: [0, 0, 2, 2] }, /4 together, for 0 ids/],
     [
@@ -122,7 +122,7 @@ describe('what is not a trajectory', () => {
     const trajectories = tableOf([trajectory()])
     expect(() => trajectories.setAdvantages([1, 2])).toThrow('got 2 numbers, expected 1, one a trajectory')
     expect(() => trajectories.setAdvantages([Number.POSITIVE_INFINITY])).toThrow(
-      'advantage of row 0: got Infinity, expected a finite number, or NaN where nothing is learned',
+      'advantage of row 0: got Infinity, expected a finite number, or NaN to exclude the row',
     )
     for (const row of [-1, 1, 0.5]) expect(() => trajectories.row(row)).toThrow(InputError)
     expect(() => trajectories.take([0, 1])).toThrow(InputError)
@@ -209,7 +209,7 @@ describe('a segment', () => {
   ])('is refused where %s', (_, wrong) => {
     const trajectories = tableOf([trajectory(first)])
     const segment = trajectory({ ...first, segment: 1, ...wrong })
-    const expected = `segment ${segment.segment! - 1} of its conversation before it`
+    const expected = `segment ${segment.segment! - 1} of its conversation first`
     expect(() => trajectories.append(segment)).toThrow(`got segment ${segment.segment}, expected ${expected}`)
     expect([trajectories.count, trajectories.numConversations]).toEqual([1, 1])
   })

@@ -130,7 +130,7 @@ describe('a planned log', () => {
     expect(log.appendConversation([long(3, 3)])).toBe(false)
     expect(() => log.append(long(3, 3))).toThrow(InputError)
     expect(() => log.append(long(3, 3))).toThrow(
-      'trajectories: got a row of 3 tokens, expected one that the log has room for',
+      'trajectories: got a row of 3 tokens, expected a row for which the log has room',
     )
     expect(rowsOf(log)).toEqual(before)
     log.forget(1)
@@ -170,7 +170,7 @@ describe('a planned log', () => {
       [6, 0, 2],
       [7, 2, 4],
     ])
-    expect(() => log.forget(2)).toThrow('rows to forget: got 2, in the middle of a conversation')
+    expect(() => log.forget(2)).toThrow('rows to forget: got 2, which splits a conversation')
     expect(() => log.forget(4)).toThrow('rows to forget: got 4, expected a whole number from 0 to 3')
   })
 

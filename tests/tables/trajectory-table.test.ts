@@ -176,7 +176,7 @@ describe('files of trajectories', () => {
 
     await writeTrajectories(paths[0]!, two(), origin)
     const ids = await readTrajectories(paths[0]!)
-    expect(() => samplesOfFile(ids)).toThrow(/trajectory 0: got no completion in words/)
+    expect(() => samplesOfFile(ids)).toThrow(/trajectory 0: got no text of the completion/)
   })
 
   test('tell what nobody recorded from what was certain, in logprobs and in candidate sets', async () => {

@@ -595,7 +595,7 @@ describe('what others write as Arrow', () => {
       'null in a list',
       (seen) => seen.with(50, [0, null, 0, 0]),
       fixed(4),
-      'observation of row 50: got null at place 1',
+      'observation of row 50: got null at index 1',
     ],
     ['null in a list of any length', (seen) => seen.with(50, [0, 0, null, 0]), list, 'observation of row 50: got null'],
     ['null for a list', (seen) => (seen as unknown[]).with(7, null), fixed(4), 'null in 1 of 96 rows, expected 4'],
@@ -644,7 +644,7 @@ describe('what others write as Arrow', () => {
     const last = finals.rows!.at(-1)!
     const broken = new ArrowTable({ x: vectorFromArray(seen.with(last, [0, 0, 0, null]), fixed(4) as never) as Vector })
     expect(() => fromArrow(broken.slice(0, 40).concat(broken.slice(40)) as never)).toThrow(
-      `x of row ${last}: got null at place 3, expected a number`,
+      `x of row ${last}: got null at index 3, expected a number`,
     )
   })
 })

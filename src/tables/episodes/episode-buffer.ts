@@ -1,25 +1,25 @@
 /**
- * A buffer of episodes of text that a loop of one's own fills turn by turn, over the columns of trajectories. A step is a
- * token; an episode is in the buffer's samples when it has ended, and until then it waits, across calls of `sample` too.
- * Episodes that are added turn by turn and begin with the same ids are one group: there is one a prompt.
+ * A buffer of text episodes that a custom loop fills turn by turn, over the columns of trajectories. A step is a token. An episode is in
+ * the buffer's samples once it has ended; until then it waits, also across calls of `sample`. Episodes that are added turn by turn and
+ * begin with the same ids form one group per prompt.
  */
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
 import { Trajectories, type TrajectoryColumns } from '../trajectories/trajectories.ts'
 import { checkTrajectory, type Trajectory } from '../trajectories/trajectory.ts'
 
-/** One turn: what the model saw, what it said, and what came of it. */
+/** One turn: the model's input and output, and the result. */
 export interface EpisodeTurn {
-  /** All ids that the model saw, from the episode's beginning: the earlier ones, and the new ones. */
+  /** All ids of the model's input since the start of the episode: the earlier ones and the new ones. */
   readonly observation: readonly number[]
-  /** Ids that the model said. */
+  /** The model's output ids. */
   readonly action: readonly number[]
-  /** Null where it cannot be told. What the episode's is of them the buffer's `rewardReduction` says. */
+  /** Null if unknown. The buffer's `rewardReduction` computes the episode's reward. */
   readonly reward: number | null
-  /** The episode ended; it was cut off. */
+  /** Whether the episode ended, and whether it was cut off. */
   readonly terminated: boolean
   readonly truncated: boolean
-  /** Of each id that the model said, and the number of the weights that chose them: both, in all turns of an episode or none. */
+  /** Per output id, and the version of the weights that chose them: both in all turns of an episode, or in none. */
   readonly logprob?: readonly number[]
   readonly version?: number
 }
@@ -27,7 +27,7 @@ export interface EpisodeTurn {
 const TURN_KEYS = ['observation', 'action', 'reward', 'terminated', 'truncated', 'logprob', 'version'] as const
 const REQUIRED_KEYS = TURN_KEYS.slice(0, 5)
 
-/** Steps side by side, those of one sequence one after another. */
+/** Columns of steps; the steps of a sequence are adjacent. */
 export interface StepColumns {
   readonly token: Int32Array
   readonly lossMask: Uint8Array
@@ -40,13 +40,13 @@ export interface StepColumns {
 export interface StepSequences extends StepColumns {
   readonly batchSize: number
   readonly seqLen: number
-  /** 1 for a step, 0 for padding: the other columns have no meaning there. */
+  /** 1 for a step, 0 for padding, where the other columns are undefined. */
   readonly validMask: Uint8Array
 }
 
-/** An episode that has not ended. */
+/** An unfinished episode. */
 interface OpenEpisode {
-  /** The ids that it begins with, as text. */
+  /** Its first ids, as text. */
   readonly prompt: string
   token: number[]
   lossMask: number[]
@@ -57,15 +57,15 @@ interface OpenEpisode {
   hasLogprob: boolean
 }
 
-/** The last `maxEpisodes` episodes; older ones are dropped. */
+/** Keeps the last `maxEpisodes` episodes and drops older ones. */
 export class EpisodeBuffer {
   readonly maxEpisodes: number
-  /** What the reward of an episode that is added turn by turn is of its turns'. */
+  /** How the turns' rewards reduce to that of an episode added turn by turn. */
   readonly rewardReduction: RewardReduction
   #kept = new Trajectories()
-  /** Rows before this one are gone; their memory goes when they are as many as those that stay. */
+  /** Earlier rows are dropped; their memory is freed when they outnumber the kept ones. */
   #first = 0
-  /** By the ids that an episode begins with: the prompt's number, and how many episodes it has had. */
+  /** By an episode's first ids: the number of the prompt, and of its episodes so far. */
   readonly #prompts = new Map<string, { readonly promptId: number; readonly members: number }>()
   #nextPromptId = 0
   #open: OpenEpisode | null = null
@@ -81,31 +81,31 @@ export class EpisodeBuffer {
     this.rewardReduction = rewardReduction
   }
 
-  /** Episodes that have ended and are kept. */
+  /** Number of finished episodes in the buffer. */
   get episodeCount(): number {
     return this.#kept.count - this.#first
   }
 
-  /** Steps of those. */
+  /** Number of their steps. */
   get length(): number {
     return this.#kept.numTokens - this.#kept.columns().offsets[this.#first]!
   }
 
-  /** Steps of the episode that has not ended. */
+  /** Number of steps of the unfinished episode. */
   get openLength(): number {
     return this.#open?.token.length ?? 0
   }
 
-  /** True if so many episodes have ended and are kept. */
+  /** Whether the buffer has at least `minEpisodes` finished episodes. */
   ready(minEpisodes = 1): boolean {
     checkCount('minEpisodes', minEpisodes)
     return this.episodeCount >= minEpisodes
   }
 
   /**
-   * Adds a turn to the episode that has not ended, or begins one; whole or not at all.
-   * @throws InputError for keys that are missing or unknown, an observation that does not begin with what stands, logprobs in
-   * some turns and not in others, or of another number than the ids; and for what is no trajectory.
+   * Adds a turn to the unfinished episode, or begins one. On an error nothing changes.
+   * @throws InputError for missing or unknown keys, an observation that does not begin with the episode's ids, logprobs in only some
+   * turns or of another number than the ids, and an invalid trajectory.
    */
   add(turn: EpisodeTurn): void {
     checkKeys(turn)
@@ -113,7 +113,7 @@ export class EpisodeBuffer {
     const after = extended(before, turn)
     if (!turn.terminated && !turn.truncated) {
       const { promptId, members } = this.#placeOf(after.prompt)
-      checkTrajectory(this.#trajectoryOf(after, { promptId, member: members }, 'aborted')) // Refused now, not at its end.
+      checkTrajectory(this.#trajectoryOf(after, { promptId, member: members }, 'aborted')) // Fails now, not at its end.
       this.#open = after
       return
     }
@@ -122,7 +122,7 @@ export class EpisodeBuffer {
     this.#open = null
   }
 
-  /** Adds an episode that has ended, as one row. @throws InputError for what is no trajectory, or a part of one. */
+  /** Adds a finished episode as one row. @throws InputError for an invalid trajectory and for a segment. */
   addEpisodeFromDict(episode: Trajectory): void {
     if ((episode.segment ?? 0) !== 0) {
       throw new InputError('episode, segment', show(episode.segment), '0: the buffer counts rows as episodes')
@@ -132,7 +132,7 @@ export class EpisodeBuffer {
     this.#compact()
   }
 
-  /** Gives back the memory of episodes that are gone, when they are as many as those that stay. */
+  /** Frees the memory of dropped episodes when they outnumber the kept ones. */
   #compact(): void {
     if (2 * this.#first <= this.#kept.count) return
     this.#kept = this.#kept.take(this.#rows())
@@ -147,8 +147,8 @@ export class EpisodeBuffer {
   }
 
   /**
-   * Moves episodes that have ended into another buffer, the oldest first, as far as it has room, and returns how many. Those that
-   * were added turn by turn belong to that buffer's groups from then on.
+   * Moves finished episodes into another buffer, oldest first, while it has room, and returns their number. Episodes that were added turn
+   * by turn join that buffer's groups.
    */
   moveTo(other: EpisodeBuffer): number {
     const count = Math.min(this.episodeCount, other.maxEpisodes - other.episodeCount)
@@ -161,7 +161,7 @@ export class EpisodeBuffer {
     return count
   }
 
-  /** Adds an episode of this prompt, as the next member of its group. */
+  /** Adds an episode of this prompt as the next member of its group. */
   #addPlaced(prompt: string, episodeOf: (place: { promptId: number; member: number }) => Trajectory): void {
     const place = this.#placeOf(prompt)
     this.addEpisodeFromDict(episodeOf({ promptId: place.promptId, member: place.members }))
@@ -173,7 +173,7 @@ export class EpisodeBuffer {
     return this.#prompts.get(prompt) ?? { promptId: this.#nextPromptId, members: 0 }
   }
 
-  /** Forgets all episodes, and the one that has not ended. */
+  /** Removes all episodes, including the unfinished one. */
   clear(): void {
     this.#kept.clear()
     this.#prompts.clear()
@@ -181,15 +181,12 @@ export class EpisodeBuffer {
     this.#open = null
   }
 
-  /** All episodes, the oldest first. @throws InputError where there is none. */
+  /** Returns all episodes, oldest first. @throws InputError if there is none. */
   sample(): TrajectoryColumns {
     return this.sampleEpisodes(Math.max(1, this.episodeCount))
   }
 
-  /**
-   * `k` episodes, or all where there are fewer: `asc` the oldest, the oldest first; `desc` the newest, the newest first.
-   * @throws InputError where there is none.
-   */
+  /** Returns up to `k` episodes: `asc` the oldest, oldest first; `desc` the newest, newest first. @throws InputError if there is none. */
   sampleEpisodes(k: number, order: 'asc' | 'desc' = 'asc'): TrajectoryColumns {
     checkCount('k', k)
     if (order !== 'asc' && order !== 'desc') throw unknownWord('order', String(order), ['asc', 'desc'])
@@ -197,7 +194,7 @@ export class EpisodeBuffer {
     return this.#kept.take((order === 'asc' ? rows : rows.reverse()).slice(0, k)).columns()
   }
 
-  /** The last `n` steps, or all where there are fewer, the oldest first: views. @throws InputError where there is none. */
+  /** Returns up to `n` of the last steps, oldest first, as views. @throws InputError if there is none. */
   sampleLatestSteps(n: number): StepColumns {
     checkCount('n', n)
     this.#filled()
@@ -206,9 +203,9 @@ export class EpisodeBuffer {
   }
 
   /**
-   * `batchSize` sequences of `seqLen` steps, or all where there are fewer. Episodes are cut into one sequence after another; the
-   * last may be shorter, and is filled up, with `validMask` 0 there, unless it is dropped.
-   * @throws InputError where there is none.
+   * Returns up to `batchSize` sequences of `seqLen` steps. Episodes are divided into consecutive sequences; a shorter last one is padded,
+   * with `validMask` 0, unless it is dropped.
+   * @throws InputError if there is none.
    */
   sampleSequences(
     batchSize: number,
@@ -229,7 +226,7 @@ export class EpisodeBuffer {
       return starts
     })
     if (pieces.length === 0) {
-      const expected = 'one that is filled, or dropIncomplete: false'
+      const expected = 'a complete sequence, or dropIncomplete: false'
       throw new InputError('seqLen', `${seqLen}, more than the steps of any episode`, expected)
     }
     const chosen = (recentFirst ? pieces.reverse() : pieces).slice(0, batchSize)
@@ -246,7 +243,7 @@ export class EpisodeBuffer {
     return { batchSize: chosen.length, seqLen, ...sequences }
   }
 
-  /** Lengths and rewards of the episodes; null where none is known. @throws InputError where there is no episode. */
+  /** Lengths and rewards of the episodes; null if no reward is known. @throws InputError if there is no episode. */
   getEpisodeStatistics() {
     const rows = this.#filled()
     const { offsets, reward, known } = this.#kept.columns()
@@ -270,7 +267,7 @@ export class EpisodeBuffer {
   }
 
   #filled(): number[] {
-    if (this.episodeCount === 0) throw new InputError('buffer', 'no episode that has ended', 'at least one')
+    if (this.episodeCount === 0) throw new InputError('buffer', 'no finished episode', 'at least one')
     return this.#rows()
   }
 
@@ -286,7 +283,7 @@ export class EpisodeBuffer {
   }
 }
 
-/** What episodes that were added turn by turn are from, so that they share no group with those that were added whole. */
+/** Source of episodes that were added turn by turn, so that they share no group with whole ones. */
 const TURNS = 'turns'
 
 const STEP_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
@@ -302,7 +299,7 @@ function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: nu
   }
 }
 
-/** The ids that an episode begins with, as text: those before the first that the model said. */
+/** An episode's ids before the model's first one, as text. */
 function promptOf({ token, lossMask }: Trajectory): string {
   const ids = Array.from(token)
   return ids.slice(0, Array.from(lossMask).indexOf(1)).join(' ')
@@ -313,7 +310,7 @@ function emptyEpisode({ observation, logprob }: EpisodeTurn): OpenEpisode {
   return { prompt: observation.join(' '), ...columns, turnReward: [], hasLogprob: logprob !== undefined }
 }
 
-/** The episode with another turn; the one that is given stays as it is. */
+/** Returns a copy of the episode with another turn. */
 function extended(episode: OpenEpisode, { observation, action, reward, logprob, version }: EpisodeTurn): OpenEpisode {
   const { prompt, turnReward, hasLogprob } = episode
   const turns = turnReward.length
@@ -323,7 +320,7 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
   const parts = episode.token.findIndex((id, t) => observation[t] !== id)
   if (parts !== -1) {
     const got = parts < observation.length ? `id ${show(observation[parts])}` : 'its end'
-    const expected = `id ${episode.token[parts]}, as it stands in the episode`
+    const expected = `id ${episode.token[parts]}, as in the episode`
     throw new InputError(`${subject}, observation[${parts}]`, got, expected)
   }
   if ((logprob === undefined) !== (version === undefined)) {
@@ -334,7 +331,7 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
     throw new InputError(`${subject}, logprob`, hasLogprob ? 'none' : 'some', expected)
   }
   if (logprob !== undefined && logprob.length !== action.length) {
-    throw new InputError(`${subject}, logprob`, `${logprob.length} numbers`, `${action.length}, as many as ids`)
+    throw new InputError(`${subject}, logprob`, `${logprob.length} numbers`, `${action.length}, one per id`)
   }
   const told = observation.slice(stands)
   const each = (value: number) => [...told, ...action].map(() => value)
@@ -350,11 +347,11 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
   }
 }
 
-/** A turn's reward; NaN where it cannot be told. */
+/** A turn's reward; NaN if unknown. */
 function rewardOf(reward: number | null, subject: string): number {
   if (reward === null) return Number.NaN
   if (Number.isFinite(reward)) return reward
-  throw new InputError(`${subject}, reward`, show(reward), 'a finite number, or null where it cannot be told')
+  throw new InputError(`${subject}, reward`, show(reward), 'a finite number, or null if unknown')
 }
 
 function checkKeys(turn: EpisodeTurn): void {
@@ -368,5 +365,5 @@ function checkKeys(turn: EpisodeTurn): void {
   for (const [name, flag] of Object.entries({ terminated, truncated })) {
     if (typeof flag !== 'boolean') throw new InputError(`turn, ${name}`, show(flag), 'true or false')
   }
-  if (terminated && truncated) throw new InputError('turn', 'terminated and truncated', 'one of them, or neither')
+  if (terminated && truncated) throw new InputError('turn', 'terminated and truncated', 'at most one of them')
 }

@@ -1,4 +1,4 @@
-/** What datasets of whole episodes have in common: which rows are an episode, and their values as Arrow has them. */
+/** The common part of datasets of whole episodes: the rows of an episode, and their values in Arrow. */
 import type * as Arrow from 'apache-arrow'
 import { InputError } from '../../base/errors.ts'
 import { listFolder } from '../../base/files/files.ts'
@@ -7,15 +7,15 @@ import type { Column } from '../../components/column.ts'
 import type { Table } from '../table.ts'
 import { isOfEpisodes } from './episode-rows.ts'
 
-/** @throws InputError for a folder in which there is something. */
+/** @throws InputError for a folder that is not empty. */
 export async function checkNewFolder(folder: string): Promise<void> {
   if ((await listFolder(folder)).length > 0)
     throw new InputError('out', `${folder}, which is not empty`, 'a new folder')
 }
 
-/** The rows of each episode: from, and up to. @throws InputError for a table of anything else, and for a last episode that has not ended. */
+/** Returns the row range of each episode. @throws InputError for a table without episodes, and for an unfinished last episode. */
 export function episodesOf(table: Table): (readonly [from: number, to: number])[] {
-  if (!isOfEpisodes(table)) throw new InputError('table', 'no whole episodes', 'those of recordEpisodes')
+  if (!isOfEpisodes(table)) throw new InputError('table', 'no whole episodes', 'a table of recordEpisodes')
   const [terminated, truncated] = [columnOf(table, 'terminated'), columnOf(table, 'truncated')]
   const episodes: (readonly [number, number])[] = []
   let from = 0
@@ -24,13 +24,13 @@ export function episodesOf(table: Table): (readonly [from: number, to: number])[
     episodes.push([from, row + 1])
     from = row + 1
   }
-  if (from < table.numRows) throw new InputError('table', 'an episode that has not ended', 'whole episodes')
+  if (from < table.numRows) throw new InputError('table', 'an unfinished episode', 'whole episodes')
   return episodes
 }
 
 /**
- * Values of a space as Arrow has them: of one choice a number, of several choices and of a box a list of its size. They are those
- * of `parts`, one after another, and then 0.
+ * Values of a space in Arrow: a number for one choice, a fixed-size list for several choices and for a box. The values of `parts` are
+ * concatenated and padded with 0.
  */
 export function valuesOf(arrow: typeof Arrow, space: Space, parts: readonly Column[], length: number): Arrow.Data {
   const width = spaceWidth(space)
@@ -58,22 +58,21 @@ function choicesOf(arrow: typeof Arrow, parts: readonly Column[], length: number
   return arrow.makeData({ type: new arrow.Int64(), length, nullCount: 0, data })
 }
 
-/** Flags as Arrow has them, a bit each; behind those of the column they are not set. */
+/** Flags in Arrow, a bit each; 0 beyond the column. */
 export function flagsOf(arrow: typeof Arrow, column: Column, length = column.length): Arrow.Data<Arrow.Bool> {
   const bits = new Uint8Array(Math.ceil(length / 64) * 8)
   for (const [i, flag] of column.entries()) if (flag !== 0) bits[i >> 3]! |= 1 << (i & 7)
   return arrow.makeData({ type: new arrow.Bool(), length, nullCount: 0, data: bits })
 }
 
-/** The actions as they were applied, within their bounds. */
+/** The applied actions, within their bounds. */
 export function actionsOf(table: Table): Column {
   return columnOf(table, table.fields.some(({ name }) => name === 'appliedAction') ? 'appliedAction' : 'action')
 }
 
-/** The column of a name. @throws InputError where the table has none. */
+/** The column with that name. @throws InputError if the table has none. */
 export function columnOf({ fields }: Table, name: string): Column {
   const field = fields.find((each) => each.name === name)
-  if (field === undefined)
-    throw new InputError(`column ${name} of the table`, 'none', 'one, as recordEpisodes writes it')
+  if (field === undefined) throw new InputError(`column ${name} of the table`, 'none', 'a column of recordEpisodes')
   return field.column
 }

@@ -1,25 +1,22 @@
-/**
- * Whole episodes, whose rows lie one after another (`recordEpisodes`), as rollouts, whose lanes lie side by side: what
- * learns from a table of rollouts learns from them too.
- */
+/** Converts whole episodes, whose rows are consecutive (`recordEpisodes`), to rollouts with parallel lanes, for learning from tables. */
 import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import type { Field, Table } from '../table.ts'
 
-/** What the metadata of a table of whole episodes say of its rows. */
+/** Metadata of a table of whole episodes. */
 export const LAYOUT_OF_EPISODES = { layout: 'episodes' } as const
 
-/** True where the metadata say that the rows are those of whole episodes, one episode after another. */
+/** Whether the metadata describe whole, consecutive episodes. */
 export function isOfEpisodes({ metadata }: Pick<Table, 'metadata'>): boolean {
   return metadata.layout === LAYOUT_OF_EPISODES.layout
 }
 
 /**
- * A copy of a table of whole episodes as the fewest rollouts of numSteps × numLanes rows into which it fits. Its rows are cut into
- * stretches, one for each lane of each rollout, in their order and of the same length but for one row. A stretch begins at its
- * rollout's first step; the rows behind it are not valid. Where it ends in the middle of an episode, the episode is
- * truncated there, with what came next as its final observation. Lanes are those of the rollouts, and episodes are numbered anew.
- * @throws InputError where a column is missing that says how rows follow one another, or a row does not follow the one before.
+ * Copies a table of whole episodes into the fewest rollouts of numSteps × numLanes rows. Its rows are divided in order into stretches,
+ * one per lane and rollout, whose lengths differ by at most one. A stretch begins at its rollout's first step; the rows after it are not
+ * valid. If it ends within an episode, the episode is truncated there, with the next observation as its final one. Lanes are those of the
+ * rollouts, and episodes get new numbers.
+ * @throws InputError if a column for the order of rows is missing, or a row does not continue the previous one.
  */
 export function rolloutsOfEpisodes(table: Table, numLanes: number, numSteps: number): Table {
   const isOver = endsOf(table)
@@ -54,7 +51,7 @@ export function rolloutsOfEpisodes(table: Table, numLanes: number, numSteps: num
   return rollouts
 }
 
-/** Where each row goes, and the last rows of stretches that have rows behind them. */
+/** The target of each row, and the last rows of stretches that end early. */
 function stretchesOf(numRows: number, numRollouts: number, numLanes: number, numSteps: number) {
   const numStretches = numRollouts * numLanes
   const target = new Uint32Array(numRows)
@@ -70,14 +67,14 @@ function stretchesOf(numRows: number, numRollouts: number, numLanes: number, num
   return { target, cut }
 }
 
-/** The column of a name. @throws InputError where the table has none. */
+/** The column with that name. @throws InputError if the table has none. */
 function columnOf({ fields }: Table, name: string): Column {
   const field = fields.find((each) => each.name === name)
   if (field !== undefined && field.rows === undefined) return field.column
-  throw new InputError(`column ${name} of the table`, 'none', 'one with a value in each row')
+  throw new InputError(`column ${name} of the table`, 'none', 'a column with a value in each row')
 }
 
-/** Tells whether an episode is over at a row. @throws InputError where it is not, and the next row is not its next step. */
+/** Tells whether an episode ends at a row. @throws InputError if it does not and the next row is not its next step. */
 function endsOf(table: Table): (row: number) => boolean {
   const [step, lane] = [columnOf(table, 'step'), columnOf(table, 'lane')]
   const [terminated, truncated] = [columnOf(table, 'terminated'), columnOf(table, 'truncated')]
@@ -91,7 +88,7 @@ function endsOf(table: Table): (row: number) => boolean {
   return isOver
 }
 
-/** A field with a value in each row, whose rows lie at their targets. Steps of rows in which nobody acted are −1. */
+/** Moves a field with a value in each row to target rows. Steps of invalid rows are −1. */
 function moved({ name, column, width }: Field, target: Uint32Array, numRows: number): Field {
   const own = new (column.constructor as Float32ArrayConstructor)(numRows * width)
   if (name === 'step') own.fill(-1)
@@ -101,7 +98,7 @@ function moved({ name, column, width }: Field, target: Uint32Array, numRows: num
   return { name, column: own, width }
 }
 
-/** A field with a value in some `rows`, and in those of `cut` from the row behind them: the values of `next`, which all rows have. */
+/** Moves a field with values in `rows`, and adds values for rows in `cut` from `next` at the following row. */
 function movedSome(
   { name, column, width }: Field,
   rows: Uint32Array,

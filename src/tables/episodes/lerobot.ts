@@ -1,7 +1,7 @@
 /**
- * Whole episodes as a dataset of LeRobot (its format v3.0): a folder with `meta/info.json`, `meta/stats.json`, `meta/tasks.parquet`,
- * `meta/episodes/chunk-000/file-000.parquet` (a row an episode) and `data/chunk-000/file-000.parquet` (a row a step, a row group an episode).
- * Observations are flat: a list of their numbers in row-major order. What an episode's last step led to has no place in the format.
+ * Whole episodes as a LeRobot dataset (format v3.0): a folder with `meta/info.json`, `meta/stats.json`, `meta/tasks.parquet`,
+ * `meta/episodes/chunk-000/file-000.parquet` (a row per episode) and `data/chunk-000/file-000.parquet` (a row per step, a row group per
+ * episode). Observations are flat lists in row-major order. The format has no place for the observation after an episode's last step.
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
@@ -15,23 +15,23 @@ import { actionsOf, checkNewFolder, columnOf, episodesOf, flagsOf, valuesOf } fr
 
 const FORMAT = 'v3.0'
 const FILE = 'chunk-000/file-000.parquet'
-/** What LeRobot keeps of quantiles, beside the least, the greatest, the mean and the deviation. */
+/** LeRobot's quantiles, besides minimum, maximum, mean and deviation. */
 const QUANTILES = { q01: 0.01, q10: 0.1, q50: 0.5, q90: 0.9, q99: 0.99 }
 
-/** How a dataset of LeRobot is written. */
+/** Options of a LeRobot dataset. */
 export interface LeRobotOptions {
-  /** Steps a second, by which timestamps count; an environment has no clock of its own. A whole number. Default 30. */
+  /** Steps per second for timestamps, since an environment has no clock; a whole number. Default 30. */
   readonly fps?: number
 }
 
-/** What was written. */
+/** The written dataset. */
 export interface LeRobotExport {
   readonly episodes: number
-  /** Steps, a row each. */
+  /** Number of steps, a row each. */
   readonly steps: number
 }
 
-/** A column of the dataset: its numbers, a row after another, and how Arrow has them. */
+/** A column of the dataset: its numbers row by row, and its Arrow data. */
 interface Feature {
   readonly dtype: 'float32' | 'int64' | 'bool'
   readonly width: number
@@ -42,10 +42,10 @@ type Features = Readonly<Record<string, Feature>>
 type Stats = Readonly<Record<string, number[]>>
 
 /**
- * Writes the table of whole episodes (`recordEpisodes`) as a dataset of LeRobot into a new folder, with a card, `README.md`. Its columns are
- * `observation.state` and `action` (f32, or i64 where they are choices), `next.reward`, `next.done` (either of the two that follow),
- * `next.terminated`, `next.truncated`, `timestamp` in seconds, and LeRobot's four indices. Its one task is the environment's name.
- * @throws InputError for a table of anything else, a folder that is not empty, and an fps that is no whole number above 0.
+ * Writes a table of whole episodes (`recordEpisodes`) as a LeRobot dataset into a new folder, with a card, `README.md`. Its columns are
+ * `observation.state` and `action` (f32, or i64 for choices), `next.reward`, `next.done` (`next.terminated` or `next.truncated`),
+ * `next.terminated`, `next.truncated`, `timestamp` in seconds, and LeRobot's four indices. Its only task is the environment's name.
+ * @throws InputError for another table, a folder that is not empty, and an fps that is not a whole number above 0.
  */
 export async function writeLeRobot(
   folder: string,
@@ -88,7 +88,7 @@ export async function writeLeRobot(
   return counts
 }
 
-/** The columns of the dataset, a row a step. */
+/** The columns of the dataset, a row per step. */
 function featuresOf(
   arrow: typeof Arrow,
   table: Table,
@@ -100,7 +100,7 @@ function featuresOf(
   const ofSpace = (space: Space, values: ReturnType<typeof columnOf>): Feature => {
     const width = spaceWidth(space)
     const list = valuesOf(arrow, space, [values], numRows)
-    // A single number is no list.
+    // A single number is not a list.
     const data = width === 1 && space.kind !== 'discrete' ? (list.children[0] as Arrow.Data) : list
     return { dtype: space.kind === 'box' ? 'float32' : 'int64', width, values, data }
   }
@@ -139,7 +139,7 @@ function featuresOf(
   }
 }
 
-/** Of each feature what its numbers come to from one row up to another; each figure has a number for each place of a row. */
+/** Statistics of each feature over a range of rows, with a number per element of a row. */
 function statsOf(features: Features, from: number, to: number): Readonly<Record<string, Stats>> {
   return Object.fromEntries(
     Object.entries(features).map(([name, { width, values }]) => {
@@ -153,7 +153,7 @@ function statsOf(features: Features, from: number, to: number): Readonly<Record<
   )
 }
 
-/** Figures of numbers in ascending order. Quantiles lie between two of them in proportion. */
+/** Statistics of sorted numbers. Quantiles are interpolated linearly. */
 function figuresOf(sorted: Float64Array): Record<string, number> {
   const last = sorted.length - 1
   const mean = sorted.reduce((sum, value) => sum + value, 0) / sorted.length
@@ -166,7 +166,7 @@ function figuresOf(sorted: Float64Array): Record<string, number> {
   return { ...figures, ...Object.fromEntries(quantiles) }
 }
 
-/** A row an episode: where its rows are, what it is about, and its figures. */
+/** A row per episode: its rows, its task and its statistics. */
 function episodeTable(
   arrow: typeof Arrow,
   episodes: readonly (readonly [from: number, to: number])[],
@@ -207,7 +207,7 @@ function episodeTable(
   return new arrow.Table(columns)
 }
 
-/** The one task. LeRobot reads it by pandas, of which the names of tasks are the index. */
+/** The task table. LeRobot reads it with pandas, with the task names as the index. */
 function taskTable(arrow: typeof Arrow, task: string): Arrow.Table {
   const table = new arrow.Table({
     task_index: arrow.vectorFromArray([0n], new arrow.Int64()),

@@ -1,7 +1,7 @@
 /**
- * Whole episodes as a dataset of Minari (format `arrow`, of 0.5): a folder with `data/metadata.json`, and of each episode
- * `data/<n>/part-0.arrow` and `data/<n>/metadata.json`. An episode of T steps has T + 1 observations, so its file has T + 1 rows;
- * what else there is has a 0 in the last one, which Minari leaves out.
+ * Whole episodes as a Minari dataset (format `arrow`, version 0.5): a folder with `data/metadata.json`, and for each episode
+ * `data/<n>/part-0.arrow` and `data/<n>/metadata.json`. An episode of T steps has T + 1 observations, so its file has T + 1 rows; other
+ * columns have a 0 in the last row, which Minari ignores.
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
@@ -16,18 +16,18 @@ import { actionsOf, checkNewFolder, columnOf, episodesOf, flagsOf, valuesOf } fr
 /** The version of the layout. */
 const MINARI_VERSION = '0.5.3'
 
-/** What was written. */
+/** The written dataset. */
 export interface MinariExport {
-  /** By which Minari finds it below its folder of datasets: the folder's name. */
+  /** Minari's name of the dataset: the folder's name. */
   readonly datasetId: string
   readonly episodes: number
   readonly steps: number
 }
 
 /**
- * Writes the table of whole episodes (`recordEpisodes`) as a dataset of Minari into a new folder, with a card, `README.md`. Minari finds it
- * where `MINARI_DATASETS_PATH` is the folder above.
- * @throws InputError for a table of anything else, a folder whose name is no id of a dataset or that is not empty.
+ * Writes a table of whole episodes (`recordEpisodes`) as a Minari dataset into a new folder, with a card, `README.md`. Minari finds it if
+ * `MINARI_DATASETS_PATH` is the parent folder.
+ * @throws InputError for another table, a folder name that is not a dataset id, and a folder that is not empty.
  */
 export async function writeMinari(
   folder: string,
@@ -73,7 +73,7 @@ export async function writeMinari(
   return { datasetId, episodes: episodes.length, steps: table.numRows }
 }
 
-/** The rows `from` to `to` of a table, and one more for the observation after them, which is number `place` of those of ends. */
+/** Rows `from` to `to` of a table, and one more for the observation after them, entry `place` of the final observations. */
 async function episodeTable(
   table: Table,
   from: number,
@@ -113,7 +113,7 @@ async function episodeTable(
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct as never))
 }
 
-/** A space as Minari writes it: JSON, in which bounds may be infinite as in Python's. */
+/** A space in Minari's JSON, in which bounds may be infinite, as in Python's. */
 function spaceText(space: Space): string {
   switch (space.kind) {
     case 'discrete':
@@ -127,9 +127,9 @@ function spaceText(space: Space): string {
   }
 }
 
-/** Numbers in the lists that a shape says. */
+/** Formats numbers as nested lists of a shape. */
 function nested(values: readonly number[], [size, ...rest]: readonly number[]): string {
-  if (size === undefined) return String(values[0]) // Infinity, as Python's JSON has it.
+  if (size === undefined) return String(values[0]) // Infinity as in Python's JSON.
   const part = values.length / size
   return `[${Array.from({ length: size }, (_, i) => nested(values.slice(i * part, (i + 1) * part), rest)).join(',')}]`
 }

@@ -1,6 +1,6 @@
 /**
- * Whole episodes that others have recorded, as a table like those of `recordEpisodes`: datasets of Minari (a folder), and
- * trajectories in JSON Lines, an episode a line. How likely their actions were nobody says: only what imitates learns from them.
+ * Reads whole episodes from other sources as a table like that of `recordEpisodes`: Minari datasets (a folder) and trajectories in JSON
+ * Lines, an episode per line. Their log-probabilities are unknown, so only imitation can learn from them.
  */
 import { stat } from 'node:fs/promises'
 import { extname, join } from 'node:path'
@@ -12,7 +12,7 @@ import { readJsonLines } from '../json-lines.ts'
 import type { Table } from '../table.ts'
 import { LAYOUT_OF_EPISODES } from './episode-rows.ts'
 
-/** What observations and actions are, like an environment. */
+/** Observation and action space, as of an environment. */
 export interface EpisodeSpaces {
   readonly observationSpace: Space
   readonly actionSpace: Space
@@ -21,7 +21,7 @@ export interface EpisodeSpaces {
 /** The mark in a table's metadata for unknown log-probabilities of its actions; its column is then 0. */
 export const UNKNOWN_LOGPROB = { logprob: 'unknown' } as const
 
-/** An episode as a file has it: lists of T steps, and T + 1 observations, of which a terminated episode may lack the last. */
+/** An episode in a file: lists of T steps, and T + 1 observations; a terminated episode may lack the last. */
 interface RecordedEpisode {
   readonly observations: readonly unknown[]
   readonly actions: readonly unknown[]
@@ -29,20 +29,20 @@ interface RecordedEpisode {
   readonly terminated: boolean
 }
 
-/** True for a path that `readEpisodes` reads: a folder, or a name that ends in .jsonl or .ndjson. */
+/** Whether `readEpisodes` reads this path: a folder, or a name that ends in .jsonl or .ndjson. */
 export async function isOfOthers(path: string): Promise<boolean> {
   const isFolder = (): Promise<boolean> =>
     stat(path).then(
       (found) => found.isDirectory(),
-      () => false, // What is not there is no folder; reading it as a file says so.
+      () => false, // Not a folder; reading it as a file reports a missing path.
     )
   return ['.jsonl', '.ndjson'].includes(extname(path)) || isFolder()
 }
 
 /**
- * Reads a dataset of Minari (of its format `arrow`) or trajectories in JSON Lines. A line is an episode: `observations` (T + 1, or T
- * where it has terminated), `actions` and `rewards` (T each), and `terminated`; one that has not was cut off.
- * @throws InputError for a file that cannot be read, and at an episode that does not fit the spaces, by its line or folder.
+ * Reads a Minari dataset (format `arrow`) or trajectories in JSON Lines. A line is an episode: `observations` (T + 1, or T if it
+ * terminated), `actions` and `rewards` (T each), and `terminated`; otherwise it was truncated.
+ * @throws InputError for a file that cannot be read, and for an episode that does not fit the spaces, with its line or folder.
  * @example await readEpisodes('cartpole-expert-v0', cartPole())
  */
 export async function readEpisodes(path: string, spaces: EpisodeSpaces): Promise<Table> {
@@ -76,7 +76,11 @@ async function* episodesOfLines(path: string) {
       throw new InputError(`${place}, truncated`, show(truncated), 'true or false: whether it was cut off')
     }
     if (!line.terminated && !truncated) {
-      throw new InputError(`${place}, terminated and truncated`, 'false and false', 'one of them true: a whole episode')
+      throw new InputError(
+        `${place}, terminated and truncated`,
+        'false and false',
+        'one of them true, for a whole episode',
+      )
     }
     yield { place, episode: line as unknown as RecordedEpisode }
   }
@@ -104,9 +108,9 @@ async function* episodesOfMinari(path: string, { actionSpace }: EpisodeSpaces) {
       return Array.from(found, plain)
     }
     const ends = column('terminations')
-    const steps = table.numRows - 1 // The last row is that of the last observation alone.
+    const steps = table.numRows - 1 // The last row only has the last observation.
     const early = ends.findIndex((ended, t) => ended === true && t < steps - 1)
-    if (early !== -1) throw new InputError(file, `an end at step ${early} of ${steps}`, 'an end at the last step alone')
+    if (early !== -1) throw new InputError(file, `an end at step ${early} of ${steps}`, 'an end only at the last step')
     const [observations, actions, rewards] = ['observations', 'actions', 'rewards'].map(column) as [
       ...[unknown[], unknown[], unknown[]],
     ]
@@ -115,7 +119,7 @@ async function* episodesOfMinari(path: string, { actionSpace }: EpisodeSpaces) {
   }
 }
 
-/** The columns of episodes, which grow. */
+/** Growing columns of episodes. */
 class EpisodeColumns {
   readonly #spaces: EpisodeSpaces
   readonly #observation: number[] = []
@@ -123,7 +127,7 @@ class EpisodeColumns {
   readonly #reward: number[] = []
   readonly #step: number[] = []
   readonly #final: number[] = []
-  /** Rows at which episodes end, with a 1 for those that have terminated, and those that have a final observation. */
+  /** Rows at which episodes end, with whether they terminated; rows with a final observation. */
   readonly #ends: (readonly [row: number, terminated: boolean])[] = []
   readonly #finalRows: number[] = []
 
@@ -131,7 +135,7 @@ class EpisodeColumns {
     this.#spaces = spaces
   }
 
-  /** @throws InputError where lengths or widths do not fit. */
+  /** @throws InputError for lengths or widths that do not fit. */
   append(place: string, { observations, actions, rewards, terminated }: RecordedEpisode): void {
     const { observationSpace, actionSpace } = this.#spaces
     const steps = rewards.length
@@ -157,7 +161,7 @@ class EpisodeColumns {
     this.#finalRows.push(row)
   }
 
-  /** @throws InputError where there is no episode. */
+  /** @throws InputError if there is no episode. */
   finish(path: string): Table {
     const numRows = this.#reward.length
     if (numRows === 0) throw new InputError(path, 'no episode', 'at least one')
@@ -204,8 +208,8 @@ class EpisodeColumns {
 }
 
 /**
- * The numbers of values, each `width` of them in lists however deep.
- * @throws InputError for one that is not so, and for a choice that is no whole number: a column of choices would cut it off.
+ * Flattens values to `width` numbers each, from lists of any depth.
+ * @throws InputError for another number of them, and for a choice that is not a whole number.
  */
 function numbersOf(subject: string, values: readonly unknown[], width: number, areChoices = false): number[] {
   const all: number[] = []

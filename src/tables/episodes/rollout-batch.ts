@@ -1,40 +1,40 @@
-/** A batch of samples that is ready to be learned from: the samples by group, and what they hold, field by field. */
+/** Training batches of samples: the samples by group, and their fields as lists. */
 import { checkGiven, checkOptions, InputError, show } from '../../base/errors.ts'
 import { checkSample, countLearned, type Sample, type Status, statuses } from '../trajectories/sample.ts'
 import { compareText, groupNumbers } from '../trajectories/trajectories.ts'
 
-/** Samples by source, epoch, group, prompt and member. Field k of sample i is element i of that field; nothing is padded, nothing copied. */
+/** Samples sorted by source, epoch, group, prompt and member. Element i of each field belongs to sample i; nothing is padded or copied. */
 export interface RolloutBatch extends SampleFields {
   readonly responseLengths: readonly number[]
   readonly samples: readonly Sample[]
   readonly metadata: BatchMetadata
 }
 
-/** What samples hold, field by field. */
+/** The fields of samples, as lists. */
 export interface SampleFields {
   readonly tokens: readonly ArrayLike<number>[]
   readonly lossMasks: readonly ArrayLike<number>[]
   readonly rolloutLogProbs: readonly ArrayLike<number>[]
-  /** Null where a reward cannot be told. */
+  /** Null if unknown. */
   readonly rewards: readonly (number | null)[]
   readonly groupIndices: readonly number[]
 }
 
-/** What a batch is made of. */
+/** Statistics of a batch. */
 export interface BatchMetadata {
   readonly epochId: number
   readonly stepId: number
   readonly numSamples: number
   readonly numGroups: number
   readonly numTokens: number
-  /** Samples by what has become of them. */
+  /** Number of samples by status. */
   readonly statuses: Readonly<Record<Status, number>>
-  /** Least and greatest number of the weights that chose a token; null where none is known. */
+  /** Minimum and maximum version of the weights that chose tokens; null if none is known. */
   readonly weightVersions: { readonly min: number; readonly max: number } | null
 }
 
 /**
- * Makes a batch of samples. The batch does not depend on their order, and groups stay together.
+ * Creates a batch of samples. The result does not depend on their order, and groups stay together.
  * @throws InputError if there is no sample, a sample occurs twice, or its columns differ in length.
  */
 export function convertToBatch(
@@ -69,7 +69,7 @@ export function convertToBatch(
   }
 }
 
-/** What samples hold, field by field, in their order. */
+/** The fields of samples, as lists in their order. */
 export function extractSampleFields(samples: readonly Sample[]): SampleFields {
   checkGiven('samples of extractSampleFields', samples, 'a list')
   return {
@@ -81,7 +81,7 @@ export function extractSampleFields(samples: readonly Sample[]): SampleFields {
   }
 }
 
-/** How many tokens of each sample there are to learn from. */
+/** The number of trained tokens of each sample. */
 export function computeResponseLengths(lossMasks: readonly ArrayLike<number>[]): number[] {
   checkGiven('lossMasks of computeResponseLengths', lossMasks, 'a list')
   return lossMasks.map(countLearned)
@@ -97,7 +97,7 @@ function groupNumbersOf(samples: readonly Sample[]): Int32Array {
   })
 }
 
-/** What a batch of these samples is made of. */
+/** The statistics of a batch of these samples. */
 export function buildBatchMetadata(samples: readonly Sample[], epochId: number, stepId: number): BatchMetadata {
   checkGiven('samples of buildBatchMetadata', samples, 'a list')
   const count = (status: Status) => samples.filter((sample) => sample.status === status).length

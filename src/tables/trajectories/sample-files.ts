@@ -1,13 +1,13 @@
 /**
- * Samples as JSON Lines: ours, which read back as they were; those of other trainers, as far as their columns say what ours do;
- * and the form that Hugging Face's trainers take.
+ * Samples as JSON Lines: our format, which reads back unchanged; other trainers' formats, if their columns correspond to ours; and the
+ * format of Hugging Face's trainers.
  */
 import { checkCount, checkGiven, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
 import { readJsonLines, writeJsonLines } from '../json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
 
-/** A sample's lists of numbers, and the meaning of null in each. Where unknown values are not allowed, null becomes NaN, which is refused. */
+/** A sample's lists of numbers, and the meaning of null in each. If unknown values are not allowed, null becomes NaN, which is rejected. */
 const LISTS = {
   tokens: Number.NaN,
   lossMask: Number.NaN,
@@ -21,13 +21,12 @@ const LISTS = {
 type ListName = keyof typeof LISTS
 const LIST_NAMES = Object.keys(LISTS) as ListName[]
 
-/** What lists with an element a token say of a prompt, where others give them of the response alone. */
+/** Values for prompt tokens of per-token lists that a file gives only for the response. */
 const OF_PROMPT = { lossMask: 0, rolloutLogProbs: Number.NaN, weightVersions: -1, turn: 0, candidateCount: 0 } as const
 
 /**
- * Writes samples as a JSONL file; token columns only where they are asked for. What is not recorded is null.
- * @throws InputError for a sample whose numbers are not finite or whose columns differ in length, and if the path cannot be
- * written; then there is no file.
+ * Writes samples as a JSONL file, with token columns only on request. Unrecorded values are null.
+ * @throws InputError, without a file, for numbers that are not finite, columns of different lengths, and a path that cannot be written.
  */
 export async function exportSamplesToJsonl(
   samples: readonly Sample[],
@@ -58,8 +57,8 @@ function isUnknown(name: ListName, value: number): boolean {
 }
 
 /**
- * The columns of a line, and how textpolicy, slime, TRL and verl spell them where it is not the same word; capitals and
- * underscores make no difference. With TRL's `promptIds` and `completionIds` there are no `tokens`.
+ * The columns of a line, and their other names in textpolicy, slime, TRL and verl; case and underscores are ignored. With TRL's
+ * `promptIds` and `completionIds` there are no `tokens`.
  */
 const SPELLINGS = {
   ...{ id: [], index: [], source: [], epoch: ['epochId'], promptId: [], groupIndex: ['group', 'groupId'], member: [] },
@@ -69,7 +68,7 @@ const SPELLINGS = {
   lossMask: ['lossMasks', 'responseMask', 'completionMask', 'envMask'],
   rolloutLogProbs: ['logProbs'],
   ...{ weightVersions: [], turn: [], turns: [], responseLength: [] },
-  ...{ candidateCount: ['supportLength'], candidateIds: ['supportIds'] }, // As our own older files have them.
+  ...{ candidateCount: ['supportLength'], candidateIds: ['supportIds'] }, // Names in our older files.
   ...{ reward: [], turnReward: ['turnRewards'], error: [], score: [], status: [], stopReason: [], metadata: [] },
   removeSample: [],
 } as const satisfies Record<string, readonly string[]>
@@ -81,28 +80,27 @@ const COLUMN_OF = new Map(
   COLUMNS.flatMap((column) => [column, ...SPELLINGS[column]].map((word) => [normal(word), column] as const)),
 )
 
-/** How a file of samples is read. */
+/** Options for reading a file of samples. */
 export interface LoadSamplesOptions {
-  /** Samples, at most. */
+  /** Maximum number of samples. */
   readonly limit?: number
   /**
-   * What becomes of a column that is none of a sample's: an error that names the nearest (default), nothing, or its place is in
-   * the sample's `metadata`. One that is null says nothing and is passed over.
+   * What happens to an unknown column: an error with the nearest name (default), nothing, or it is kept in the sample's `metadata`.
+   * Unknown columns that are null are ignored.
    */
   readonly unknown?: 'error' | 'ignore' | 'keep'
-  /** What a reward is of its turns' where a line has only those; default `last`. */
+  /** How turn rewards reduce to the reward if a line has only the former; default `last`. */
   readonly rewardReduction?: RewardReduction
 }
 const OPTIONS = ['limit', 'unknown', 'rewardReduction'] as const
 const UNKNOWN = ['error', 'ignore', 'keep'] as const
 
 /**
- * Reads samples that `exportSamplesToJsonl` wrote, or others with such columns, in our spelling or in that of textpolicy, slime,
- * TRL or verl: `prompt` and `response` at least. Samples that were written without their tokens have none. Lists that are as long
- * as `responseLength`, or as the completion's ids, are of the response alone. A file without `source` is one by its path. Where
- * it has no `promptId` prompts are told apart by their words, and where it has no `groupIndex` the samples of a prompt are one
- * group, and a warning reports it.
- * @throws InputError with the number of the line that is not JSON, or not a sample; and for an unknown option.
+ * Reads samples from `exportSamplesToJsonl`, or files with such columns, in our naming or that of textpolicy, slime, TRL or verl, with at
+ * least `prompt` and `response`. Samples written without tokens have none. Lists with the length of `responseLength`, or of the
+ * completion's ids, cover only the response. A file without `source` is a source named by its path. Without `promptId`, prompts are
+ * distinguished by their text; without `groupIndex`, the samples of a prompt form one group, with a warning.
+ * @throws InputError with the number of a line that is not JSON or not a sample, and for an unknown option.
  */
 export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOptions = {}): Promise<Sample[]> {
   checkOptions('loadSamplesFromJsonl', options, OPTIONS)
@@ -126,7 +124,7 @@ export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOpt
 /** A line's columns by our names. */
 type Line = { readonly [column in Column]?: unknown }
 
-/** The columns of a line, with what is unknown where it is to be. */
+/** The columns of a line, with unknown ones handled by the option. */
 function columnsOf(value: unknown, place: string, unknown: (typeof UNKNOWN)[number]): Line {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new InputError(place, show(value), 'a sample, as an object')
@@ -149,13 +147,13 @@ function columnsOf(value: unknown, place: string, unknown: (typeof UNKNOWN)[numb
       throw new InputError(`${place}, ${words[column]} and ${word}`, 'two values', `one ${column}`)
     }
   }
-  // Slime's versions are those of its calls, not of the tokens: the version of each token is unknown.
+  // Slime's versions belong to its calls, not to tokens: the version of each token is unknown.
   const { weightVersions } = line
   if (Array.isArray(weightVersions) && weightVersions.some((version) => typeof version === 'string')) {
     kept.weightVersions = weightVersions
     delete line.weightVersions
   }
-  // A number is what verl and textpolicy call score: the reward, or a part of it.
+  // verl and textpolicy have a number in score: the reward, or a part of it.
   if (typeof line.score === 'number') {
     if (line.reward == null) line.reward = line.score
     else line.score = { score: line.score }
@@ -165,12 +163,12 @@ function columnsOf(value: unknown, place: string, unknown: (typeof UNKNOWN)[numb
   return line
 }
 
-/** Says which prompt, group and member a sample is where its line does not. */
+/** Assigns prompt, group and member to samples whose lines lack them. */
 class Groups {
   readonly #path: string
   readonly #prompts = new Map<string, number>()
   readonly #members = new Map<string, number>()
-  /** Whether the lines say it; the first decides. */
+  /** Whether the lines have them, as in the first line. */
   readonly #said: { promptId?: boolean; groupIndex?: boolean } = {}
   #isMadeUp = false
 
@@ -202,15 +200,15 @@ class Groups {
     return number
   }
 
-  /** Warns of groups that no line tells of. */
+  /** Warns about groups that the file does not define. */
   tell(): void {
     if (this.#isMadeUp) process.emitWarning(`${this.#path} has no groupIndex: the samples of each prompt are one group`)
   }
 }
 
-/** What a sample has where its line does not say. */
+/** Defaults of missing fields. */
 const DEFAULTS = { groundTruth: null, reward: null, error: null, score: {}, metadata: {} }
-/** Why a sample ended, where only its status says so. */
+/** Why a sample ended, from its status alone. */
 const STOP_REASON_OF: Record<Status, StopReason | null> = {
   pending: null,
   completed: 'stop',
@@ -263,7 +261,7 @@ type Lists = { readonly [name in ListName]?: readonly number[] } & {
   readonly lossMask: readonly number[]
 }
 
-/** A line's lists, all of them as long as the tokens. */
+/** A line's lists, all as long as the tokens. */
 function listsOf(line: Line, place: string): Lists {
   const read = (name: Column, unknown: number = Number.NaN) => listFrom(line[name], `${place}, ${name}`, unknown)
   const lists: { [name in ListName]?: readonly number[] } = {}
@@ -276,7 +274,7 @@ function listsOf(line: Line, place: string): Lists {
     throw new InputError(`${place}, promptIds and completionIds`, 'one of them', 'both or none')
   }
   if (promptIds !== undefined && lists.tokens !== undefined) {
-    throw new InputError(`${place}, tokens`, 'some beside promptIds', 'one of them')
+    throw new InputError(`${place}, tokens`, 'both tokens and promptIds', 'one of them')
   }
   const tokens = promptIds === undefined ? (lists.tokens ?? []) : [...promptIds, ...completionIds!]
   const length = completionIds?.length ?? (line.responseLength as number | null | undefined)
@@ -289,11 +287,11 @@ function listsOf(line: Line, place: string): Lists {
   return { ...lists, tokens, lossMask: lists.lossMask ?? maskOf(tokens, numPrompt, place) }
 }
 
-/** The mask where a line has none: the response is what there is to learn. */
+/** The default mask: the response is trained. */
 function maskOf(tokens: readonly number[], numPrompt: number, place: string): number[] {
   if (tokens.length === 0) return []
   if (Number.isInteger(numPrompt) && numPrompt >= 0) return tokens.map((_, t) => (t < numPrompt ? 0 : 1))
-  throw new InputError(`${place}, lossMask`, 'none', 'one beside tokens, or the responseLength')
+  throw new InputError(`${place}, lossMask`, 'none', 'a mask for the tokens, or responseLength')
 }
 
 function listFrom(value: unknown, subject: string, unknown: number): number[] | undefined {
@@ -304,9 +302,9 @@ function listFrom(value: unknown, subject: string, unknown: number): number[] | 
 }
 
 /**
- * Writes samples as a JSONL file that `datasets` and TRL read: `prompt` and `completion` as texts, or, where the prompts are
- * messages, as lists of messages; and `reward`.
- * @throws InputError where some prompts are texts and others messages: a column has one type.
+ * Writes samples as a JSONL file for `datasets` and TRL: `prompt` and `completion` as strings, or as lists of messages if the prompts are
+ * messages; and `reward`.
+ * @throws InputError if some prompts are strings and others messages: a column has one type.
  */
 export async function exportSamplesToHuggingfaceFormat(samples: readonly Sample[], path: string): Promise<void> {
   checkGiven('samples of exportSamplesToHuggingfaceFormat', samples, 'a list')
@@ -315,7 +313,7 @@ export async function exportSamplesToHuggingfaceFormat(samples: readonly Sample[
   const areTexts = typeof samples[0]?.prompt === 'string'
   const other = samples.find(({ prompt }) => (typeof prompt === 'string') !== areTexts)
   if (other !== undefined) {
-    const expected = areTexts ? 'a text, as of the first sample' : 'messages, as of the first sample'
+    const expected = areTexts ? 'a text, as in the first sample' : 'messages, as in the first sample'
     throw new InputError(`sample ${other.id}, prompt`, show(other.prompt), expected)
   }
   await writeJsonLines(

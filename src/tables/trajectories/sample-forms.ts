@@ -1,6 +1,6 @@
 /**
- * Samples in words, in the forms of datasets that other trainers take: TRL's prompt-completion, conversational (`messages`) and
- * preference forms, and `words`, which are prompt, answer, completion and reward. A form is written as JSON Lines or as Parquet.
+ * Samples as text in dataset formats of other trainers: TRL's prompt-completion, conversational (`messages`) and preference formats, and
+ * `words`, with prompt, answer, completion and reward. A format is written as JSON Lines or as Parquet.
  */
 import { extname } from 'node:path'
 import { InputError, unknownWord } from '../../base/errors.ts'
@@ -11,22 +11,22 @@ import { writeJsonLines } from '../json-lines.ts'
 import { writeParquet } from '../parquet.ts'
 import type { Sample } from './sample.ts'
 
-/** The forms in words that samples can be written in. */
+/** The text formats of samples. */
 export const sampleForms = ['words', 'prompt-completion', 'messages', 'preference'] as const
-/** One of these forms. */
+/** A text format of samples. */
 export type SampleForm = (typeof sampleForms)[number]
 
-/** What is said of a sample. */
+/** The fields of a sample that formats use. */
 type Said = Pick<
   Sample,
   'id' | 'source' | 'epoch' | 'promptId' | 'groupIndex' | 'prompt' | 'groundTruth' | 'response' | 'reward' | 'turns'
 >
 
 /**
- * Writes samples in a form as a file that ends in .jsonl, .ndjson or .parquet, with a card beside it. Returns how many rows it has:
- * one a sample, and of `preference` one a group whose rewards differ.
- * @throws InputError for another ending, for samples of which some are asked in texts and others in messages, for a conversation of
- * several turns after messages (its replies are parts of its text), and where no row is left.
+ * Writes samples in a format to a file that ends in .jsonl, .ndjson or .parquet, with a card next to it. Returns its number of rows: one
+ * per sample, or for `preference` one per group with different rewards.
+ * @throws InputError for another ending, for a mix of text and message prompts, for a conversation of several turns with message prompts
+ * (its response also contains the replies), and if no row is left.
  * @example await writeSamplesAs('pairs.parquet', samples, 'preference')
  */
 export async function writeSamplesAs(path: string, samples: readonly Said[], form: SampleForm): Promise<number> {
@@ -50,7 +50,7 @@ function rowsOf(samples: readonly Said[], form: SampleForm): object[] {
   for (const { id, prompt, turns } of samples) {
     if ((typeof prompt === 'string') !== areTexts) {
       const [got, expected] = areTexts ? ['messages', 'a text'] : ['a text', 'messages']
-      throw new InputError(`sample ${id}, prompt`, got, `${expected}, as of the first sample`)
+      throw new InputError(`sample ${id}, prompt`, got, `${expected}, as in the first sample`)
     }
     if (turns > 1 && !areTexts && form !== 'words') {
       throw new InputError(`sample ${id}`, `${turns} turns`, `one turn with the form ${form}; or the form words`)
@@ -58,7 +58,7 @@ function rowsOf(samples: readonly Said[], form: SampleForm): object[] {
   }
   const rows = form === 'preference' ? pairsOf(samples) : samples.map((sample) => rowOf(sample, form))
   if (rows.length > 0) return rows
-  const expected = form === 'preference' ? 'a group with two rewards that differ' : 'at least one'
+  const expected = form === 'preference' ? 'a group with different rewards' : 'at least one'
   throw new InputError('samples', samples.length === 0 ? 'none' : `${samples.length} without such a group`, expected)
 }
 
@@ -70,12 +70,12 @@ function rowOf(sample: Said, form: Exclude<SampleForm, 'preference'>): object {
   return { messages: [...asked, { role: 'assistant', content: response }], reward }
 }
 
-/** What was said, in the form of the prompt. */
+/** The completion, in the format of the prompt. */
 function completionOf({ prompt, response }: Said): string | Message[] {
   return typeof prompt === 'string' ? response : [{ role: 'assistant', content: response }]
 }
 
-/** Of each group whose rewards differ the best and the worst sample, and of equal ones the first. */
+/** The best and the worst sample of each group with different rewards; the first of equal ones. */
 function pairsOf(samples: readonly Said[]): object[] {
   const groups = new Map<string, { best: Said; worst: Said }>()
   for (const sample of samples) {

@@ -1,6 +1,6 @@
 /**
- * Samples: one trajectory each, as an object. What a sample says of tokens are views of the trajectories' columns, so a list
- * of samples costs no second copy of them; a sample that is made by hand has arrays of its own.
+ * Samples: a trajectory as an object. A sample's token fields are views of the trajectories' columns, so a list of samples has no second
+ * copy of them; a sample made by hand has its own arrays.
  */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Example, Message, StopReason } from '../../environments/text.ts'
@@ -16,19 +16,19 @@ import {
 } from './trajectory.ts'
 import type { TrajectoriesRead } from './trajectory-table.ts'
 
-/** What can have become of a sample. */
+/** The states of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
 /**
- * What has become of a sample: its conversation goes on; the model ended it; its budget or the context cut it off; somebody
- * broke it off; it could not be had.
+ * State of a sample: `pending`, its conversation continues; `completed`, the model ended it; `truncated`, its budget or the context ended
+ * it; `aborted`; `failed`, it could not be generated.
  */
 export type Status = (typeof statuses)[number]
 
-/** One trajectory, with the words that it is made of. */
+/** A trajectory with its texts. */
 export interface Sample {
-  /** `epoch-promptId-groupIndex-member` after its source, where it has one, and before its segment, where that is not 0. */
+  /** `epoch-promptId-groupIndex-member`, after its source if it has one, and before its segment if that is not 0. */
   readonly id: string
-  /** Its place among the samples that it was made with. */
+  /** Its index among the samples created with it. */
   readonly index: number
   /** The source, as in trajectories. A group is (source, epoch, promptId, groupIndex). */
   readonly source?: string
@@ -36,54 +36,54 @@ export interface Sample {
   readonly promptId: number
   readonly groupIndex: number
   readonly member: number
-  /** Its place among the samples of its conversation: not 0 where the chat template had rewritten what stood. */
+  /** Its index among the samples of its conversation: not 0 after the chat template rewrote earlier text. */
   readonly segment?: number
   readonly prompt: string | readonly Message[]
-  /** The right answer; null where the example has none. */
+  /** The right answer; null if the example has none. */
   readonly groundTruth: string | null
-  /** All that was said after the prompt. */
+  /** All text after the prompt. */
   readonly response: string
-  /** Token ids as sent and as sampled, those of the prompt first. The next four columns are as long. */
+  /** Token ids as sent and as sampled, the prompt first. The next four columns have the same length. */
   readonly tokens: ArrayLike<number>
-  /** 1 where there is something to learn. */
+  /** 1 for trained tokens. */
   readonly lossMask: ArrayLike<number>
-  /** Log-probability under the distribution that the token was drawn from, in nats; NaN where none is recorded. */
+  /** Log-probability under the sampled distribution, in nats; NaN if not recorded. */
   readonly rolloutLogProbs: ArrayLike<number>
   /** Version of the weights that chose the token; −1 if none did, or if it is unknown. */
   readonly weightVersions: ArrayLike<number>
-  /** The turn that the token belongs to, from 0. */
+  /** The turn of the token, from 0. */
   readonly turn: ArrayLike<number>
-  /** From how many tokens each was drawn, and their ids, as trajectories have them; missing where nothing was left out. */
+  /** Number of candidates of each token, and their ids, as in trajectories; absent if no filter removed tokens. */
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
-  /** Turns of the model, how many of them were cut off, and how many replies of the environment to them were dropped. */
+  /** Number of model turns, of cut turns, and of dropped environment replies. */
   readonly turns: number
   readonly cutTurns?: number
   readonly droppedReplies?: number
-  /** Tokens to learn from. */
+  /** Number of trained tokens. */
   readonly responseLength: number
-  /** Null where it cannot be told, and why. */
+  /** Null if unknown, with the reason. */
   readonly reward: number | null
   readonly error: string | null
   /** The reward of each turn; NaN if unknown. Missing: not recorded. */
   readonly turnReward?: ArrayLike<number>
-  /** What the reward is made of, by name. */
+  /** Components of the reward, by name. */
   readonly score: Readonly<Record<string, number | null>>
   readonly status: Status
   /** Why the last turn ended; null while it is running. */
   readonly stopReason: StopReason | null
-  /** The example's other columns, and whatever else a user keeps. */
+  /** The example's other columns, and custom data. */
   readonly metadata: Readonly<Record<string, unknown>>
 }
 
-/** What samples call the columns of tokens that trajectories call otherwise. */
+/** Names in samples of token columns with another name in trajectories. */
 const TOKEN_COLUMNS = { token: 'tokens', logprob: 'rolloutLogProbs', version: 'weightVersions' } as const
 
 function tokensOf({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: Sample) {
   return { token: tokens, lossMask, logprob: rolloutLogProbs, version: weightVersions, turn }
 }
 
-/** What a sample's conversation begins with. */
+/** The start of a sample's conversation. */
 export interface SampleStart {
   readonly source?: string
   readonly epoch: number
@@ -91,11 +91,10 @@ export interface SampleStart {
   readonly group: number
   readonly member: number
   readonly example: Example
-  /** The prompt's ids. */
   readonly tokens: readonly number[]
 }
 
-/** A sample that has nothing but its prompt yet. */
+/** Creates a sample that only has its prompt. */
 export function startSample(given: SampleStart): Sample {
   checkGiven('options of startSample', given, ['epoch', 'promptId', 'group', 'member'])
   const { source = '', epoch, promptId, group, member, example, tokens } = given
@@ -126,23 +125,23 @@ function words({ prompt, answer, ...metadata }: Example) {
   return { prompt, groundTruth: answer ?? null, metadata }
 }
 
-/** What can be added to a sample's response. */
+/** Tokens to append to a sample's response. */
 export interface ResponseTokens {
   readonly tokens: readonly number[]
-  /** What they say. */
+  /** Their text. */
   readonly text: string
-  /** True for what the model said; false for what it was told, by a tool or by the environment. */
+  /** True for the model's output; false for input from a tool or the environment. */
   readonly trainable: boolean
-  /** Of each token that the model said. */
+  /** Per token of the model. */
   readonly logprobs?: readonly number[]
-  /** Number of the weights that chose them. */
+  /** Version of the weights that chose them. */
   readonly version?: number
 }
 
 /**
- * The sample with tokens at its end. What the model was told belongs to the turn that it leads to.
- * @throws InputError where tokens and logprobs differ in number, where what the model said lacks its logprobs or version, or
- * where what it was told has them.
+ * Returns the sample with appended tokens. Input tokens belong to the turn that follows them.
+ * @throws InputError for different numbers of tokens and logprobs, for model tokens without logprobs or version, and for input tokens
+ * with them.
  */
 export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sample {
   checkGiven('sample of appendResponseTokens', sample, ['tokens', 'status'])
@@ -152,13 +151,13 @@ export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sam
   if (tokens.length === 0) throw new InputError(`${subject}, tokens`, 'none', 'at least one')
   if (trainable && (logprobs === undefined || version === undefined)) {
     const missing = logprobs === undefined ? 'logprobs' : 'version'
-    throw new InputError(`${subject}, ${missing}`, 'none', 'one, for tokens that the model said')
+    throw new InputError(`${subject}, ${missing}`, 'none', 'a value, for tokens of the model')
   }
   if (!trainable && (logprobs !== undefined || version !== undefined)) {
-    throw new InputError(`${subject}, logprobs or version`, 'some', 'none, for tokens that the model was told')
+    throw new InputError(`${subject}, logprobs or version`, 'some', 'none, for input tokens')
   }
   if (logprobs !== undefined && logprobs.length !== tokens.length) {
-    throw new InputError(`${subject}, logprobs`, `${logprobs.length} numbers`, `${tokens.length}, as many as tokens`)
+    throw new InputError(`${subject}, logprobs`, `${logprobs.length} numbers`, `${tokens.length}, one per token`)
   }
   const last = sample.tokens.length - 1
   const wasSaid = last >= 0 && isOfModel(sample.lossMask, sample.weightVersions, last)
@@ -189,7 +188,7 @@ function extended(
   return [...Array.from(column), ...tokens.map((_, i) => elementOf(i))]
 }
 
-/** What each way of ending makes of a sample. */
+/** The status for each stop reason. */
 const STATUS_OF: Record<StopReason, Status> = {
   stop: 'completed',
   length: 'truncated',
@@ -198,9 +197,9 @@ const STATUS_OF: Record<StopReason, Status> = {
 }
 
 /**
- * The trajectories as samples, by source, epoch, group, prompt and member. Their token columns are views of the trajectories', and stand
- * until those are cleared.
- * @throws InputError for what is no such thing.
+ * Converts trajectories to samples, sorted by source, epoch, group, prompt and member. Their token columns are views, valid until the
+ * trajectories are cleared.
+ * @throws InputError for invalid arguments.
  * @example samplesOf(trainer.cohort.trajectories, trainer.cohort.environment, trainer.cohort.tokenizer)
  */
 export function samplesOf(
@@ -210,11 +209,11 @@ export function samplesOf(
 ): Sample[] {
   checkTrajectories('samplesOf(trajectories)', trajectories)
   if (typeof examples?.example !== 'function') {
-    const expected = 'an environment, or another object with example(promptId)'
+    const expected = 'an environment, or an object with example(promptId)'
     throw new InputError('samplesOf(…, examples)', show(examples), expected)
   }
   if (typeof tokenizer?.decode !== 'function') {
-    throw new InputError('samplesOf(…, tokenizer)', show(tokenizer), 'a tokenizer, or another object with decode(ids)')
+    throw new InputError('samplesOf(…, tokenizer)', show(tokenizer), 'a tokenizer, or an object with decode(ids)')
   }
   return samplesBy(trajectories, (row) => ({
     ...words(examples.example(row.promptId)),
@@ -223,8 +222,8 @@ export function samplesOf(
 }
 
 /**
- * Trajectories from files as samples, with the files' texts.
- * @throws InputError for files without the words of completions, as those of older versions.
+ * Converts trajectories from files to samples, with the files' texts.
+ * @throws InputError for files without completion texts, such as older ones.
  */
 export function samplesOfFile(given: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {
   checkGiven('file of samplesOfFile', given, ['trajectories', 'words'])
@@ -232,7 +231,8 @@ export function samplesOfFile(given: Pick<TrajectoriesRead, 'trajectories' | 'wo
   checkTrajectories('samplesOfFile({ trajectories })', trajectories)
   return samplesBy(trajectories, (_, i) => {
     const { prompt, answer, completion } = words[i]!
-    if (completion === null) throw new InputError(`trajectory ${i}`, 'no completion in words', 'a file that has it')
+    if (completion === null)
+      throw new InputError(`trajectory ${i}`, 'no text of the completion', 'a file with completion texts')
     return { prompt: JSON.parse(prompt), groundTruth: answer, metadata: {}, response: completion }
   })
 }
@@ -242,7 +242,7 @@ function checkTrajectories(subject: string, trajectories: Trajectories): void {
   throw new InputError(subject, show(trajectories), 'Trajectories, like cohort.trajectories')
 }
 
-/** Samples of trajectories, in order, and what is said of trajectory i in words. */
+/** Samples of trajectories, in order, with the texts of trajectory i. */
 function samplesBy(
   trajectories: Trajectories,
   wordsOf: (row: Trajectory, i: number) => Pick<Sample, 'prompt' | 'groundTruth' | 'metadata' | 'response'>,
@@ -274,8 +274,8 @@ function samplesBy(
 }
 
 /**
- * The samples as trajectories, in the order in which they are given.
- * @throws InputError for a sample that is pending or failed, and for one that is no trajectory.
+ * Converts samples to trajectories, in the given order.
+ * @throws InputError for a sample that is pending or failed, and for an invalid trajectory.
  */
 export function samplesToTrajectories(samples: readonly Sample[]): Trajectories {
   checkGiven('samples of samplesToTrajectories', samples, 'a list')
@@ -310,7 +310,7 @@ function trajectoryOf(sample: Sample): Trajectory {
   }
 }
 
-/** What trajectories and samples may lack. */
+/** The optional fields of trajectories and samples. */
 function optionalOf({
   candidateCount,
   candidateIds,
@@ -322,7 +322,7 @@ function optionalOf({
   }
 }
 
-/** Tokens to learn from. */
+/** Counts the trained tokens. */
 export function countLearned(lossMask: ArrayLike<number>): number {
   let count = 0
   for (let t = 0; t < lossMask.length; t++) if (lossMask[t] !== 0) count++
@@ -330,8 +330,8 @@ export function countLearned(lossMask: ArrayLike<number>): number {
 }
 
 /**
- * Checks that a sample's columns are of one length and hold what they should, and that its numbers can be written and read.
- * @throws InputError that says which is not.
+ * Checks that a sample's columns have one length and valid values, and that its numbers survive writing and reading.
+ * @throws InputError with the invalid field.
  */
 export function checkSample(sample: Sample): void {
   const { id, tokens, reward, score, status } = sample
@@ -342,13 +342,13 @@ export function checkSample(sample: Sample): void {
   checkTurnReward(subject, sample.turnReward ?? [])
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {
-    const expected = `${learned}, the tokens to learn from`
+    const expected = `${learned}, the number of trained tokens`
     throw new InputError(`${subject}, responseLength`, show(sample.responseLength), expected)
   }
   if (!statuses.includes(status)) throw unknownWord(`${subject}, status`, String(status), statuses)
   const numbers = { reward, ...score }
   for (const [name, value] of Object.entries(numbers)) {
     if (value === null || Number.isFinite(value)) continue
-    throw new InputError(`${subject}, ${name}`, show(value), 'a finite number, or null where it could not be told')
+    throw new InputError(`${subject}, ${name}`, show(value), 'a finite number, or null if unknown')
   }
 }

@@ -1,17 +1,17 @@
 /**
- * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
- * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. A trainer's lie in a planned log, which is full where
- * there is no more room; others in columns that grow when they are full. Nothing is dropped.
+ * Trajectories: finished conversations of any length, in columns with a row per trajectory or per token. The tokens of trajectory i are
+ * at offsets[i] … offsets[i + 1] − 1, as in Arrow lists. A trainer's trajectories are in a planned log of fixed size; others are in
+ * growing columns. Nothing is dropped.
  *
- * A conversation is one row, or several where the chat template rewrote what stood: each row is then a segment with ids of
- * its own from the first one on, and the segments of a conversation follow each other in the table.
+ * A conversation is one row, or several if the chat template rewrote earlier text: then each row is a segment with all of its ids, and
+ * the segments of a conversation are adjacent.
  */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import type { StopReason } from '../../environments/text.ts'
 import { checkTrajectory, eachOf, ROW_COLUMNS, type RowColumn, type Trajectory } from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
-/** Views of the columns; they stand until the next row is appended, or all are forgotten. */
+/** Views of the columns, valid until the next row is appended or all are removed. */
 export interface TrajectoryColumns extends Readonly<Record<RowColumn, Int32Array>> {
   readonly offsets: Int32Array
   readonly token: Int32Array
@@ -25,21 +25,21 @@ export interface TrajectoryColumns extends Readonly<Record<RowColumn, Int32Array
   readonly candidateOffsets: Int32Array
   readonly source: readonly string[]
   readonly stopReason: readonly StopReason[]
-  /** 0 where `known` is. */
+  /** 0 if `known` is 0. */
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly error: readonly (string | null)[]
-  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; none if not recorded. */
+  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; empty if not recorded. */
   readonly turnReward: Float64Array
   readonly turnRewardOffsets: Int32Array
-  /** NaN where the trajectory has none yet. */
+  /** NaN if the trajectory has none yet. */
   readonly advantage: Float64Array
   readonly components: ReadonlyMap<string, readonly (number | null)[]>
 }
 
 /**
- * Trajectories in an order of one's own: a row each in the columns of rows, and the columns of tokens where they lie. The tokens
- * of trajectory i are begin[i] … end[i] − 1, and the ids that they were drawn from begin at candidateBegin[i].
+ * Trajectories in a custom order: the row columns are reordered, the token columns stay in place. The tokens of trajectory i are begin[i]
+ * … end[i] − 1, and its candidate ids begin at candidateBegin[i].
  */
 export interface TrajectoryRows
   extends Omit<TrajectoryColumns, 'offsets' | 'candidateOffsets' | 'turnReward' | 'turnRewardOffsets'> {
@@ -48,11 +48,11 @@ export interface TrajectoryRows
   readonly candidateBegin: Int32Array
 }
 
-/** Of which two rows of one conversation have the same. */
+/** Fields that are equal in two rows of one conversation. */
 const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
 type TrajectoryId = Pick<Trajectory, 'source' | RowColumn>
 
-/** The offsets of rows `from` to `to`, from 0 on: the column's own where they begin there. */
+/** The offsets of rows `from` to `to`, rebased to 0; the column itself if they already start at 0. */
 function offsetsOf(offsets: Int32Array, from: number, to: number): Int32Array {
   const some = offsets.subarray(from, to + 1)
   return some[0] === 0 ? some : some.map((offset) => offset - some[0]!)
@@ -83,7 +83,7 @@ export class Trajectories {
   #error: (string | null)[] = []
   readonly #components = new Map<string, (number | null)[]>()
 
-  /** In the columns of a planned log (`trajectoryLogPlan`); without them in the heap, where they grow. */
+  /** Uses the columns of a planned log (`trajectoryLogPlan`), or growing columns on the heap. */
   constructor(planned: TrajectoryLogColumns | null = null) {
     this.#log = new TrajectoryLog(planned)
   }
@@ -92,7 +92,7 @@ export class Trajectories {
     return this.#source.length
   }
 
-  /** Rows that begin a conversation. */
+  /** Number of rows that begin a conversation. */
   get numConversations(): number {
     return this.#numConversations
   }
@@ -103,20 +103,23 @@ export class Trajectories {
   }
 
   /**
-   * Appends a copy of one trajectory, whole or not at all.
-   * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
-   * numbers, a loss mask of anything but 0 and 1, a reward or component that is no finite number, a logprob that is none where
-   * it is known which weights chose the token, a segment that does not follow the one before it; and where a planned log is full.
+   * Appends a copy of one trajectory. On an error nothing changes.
+   * @throws InputError with the invalid field: token columns of different lengths, no token, ids that are not whole numbers, a loss mask
+   * other than 0 and 1, a reward or component that is not finite, a logprob that is not a number although the token's version is known, a
+   * segment that does not follow the previous one; and if a planned log is full.
    */
   append(trajectory: Trajectory): void {
     if (this.appendConversation([trajectory])) return
-    throw new InputError('trajectories', `a row of ${trajectory.token.length} tokens`, 'one that the log has room for')
+    throw new InputError(
+      'trajectories',
+      `a row of ${trajectory.token.length} tokens`,
+      'a row for which the log has room',
+    )
   }
 
   /**
-   * Appends copies of rows that belong together, all of them or none. Returns false where a planned log has no room for them
-   * now: some have to be forgotten first.
-   * @throws InputError as `append` does, but for a log that is full.
+   * Appends copies of rows that belong together, all or none. Returns false if a planned log has no room for them; remove rows first.
+   * @throws InputError as `append` does, except for a full log.
    */
   appendConversation(rows: readonly Trajectory[]): boolean {
     for (const row of rows) checkTrajectory(row)
@@ -140,7 +143,7 @@ export class Trajectories {
     if (segment === 0) this.#numConversations++
   }
 
-  /** Which one the last row is. */
+  /** Identity of the last row. */
   #last(): TrajectoryId | null {
     const last = this.count - 1
     if (last < 0) return null
@@ -149,7 +152,7 @@ export class Trajectories {
     return { ...numbersAt(columns, row), source: this.#source[last]! }
   }
 
-  /** Refuses a segment without the one before it: a conversation's rows stand together, so that it is counted once. */
+  /** Rejects a segment without the previous one: the rows of a conversation must be adjacent, so that it is counted once. */
   #checkSegment({ segment = 0, ...trajectory }: TrajectoryId, last: TrajectoryId | null): void {
     if (segment === 0) return
     const isNext =
@@ -159,24 +162,24 @@ export class Trajectories {
       CONVERSATION_IDS.every((name) => last[name] === trajectory[name])
     if (isNext) return
     const subject = `trajectory of group ${show(trajectory.group)}, member ${show(trajectory.member)}`
-    throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation before it`)
+    throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation first`)
   }
 
-  /** Forgets all of them; the memory is kept. */
+  /** Removes all rows; the memory is kept. */
   clear(): void {
     this.forget(this.count)
     this.#components.clear()
   }
 
   /**
-   * Forgets the `count` oldest rows; a planned log has their room again.
-   * @throws InputError for more rows than there are, and a count that would part a conversation.
+   * Removes the `count` oldest rows, which makes room in a planned log.
+   * @throws InputError for more rows than there are, and a count that would split a conversation.
    */
   forget(count: number): void {
     checkCount('rows to forget', count, 0, this.count)
     const { segment } = this.#log.columns
     if (count < this.count && segment[this.#log.at(count)] !== 0) {
-      throw new InputError('rows to forget', `${count}, in the middle of a conversation`, 'whole conversations')
+      throw new InputError('rows to forget', `${count}, which splits a conversation`, 'whole conversations')
     }
     for (let i = 0; i < count; i++) if (segment[this.#log.at(i)] === 0) this.#numConversations--
     this.#log.forget(count)
@@ -185,7 +188,7 @@ export class Trajectories {
     }
   }
 
-  /** Forgets all but these rows, which stay in the order in which they stand, without their advantages. */
+  /** Removes all rows except these, which keep their order but lose their advantages. */
   keep(rows: readonly number[]): void {
     const kept = rows.toSorted((a, b) => a - b)
     if (this.#log.runs.length > 1) {
@@ -208,31 +211,28 @@ export class Trajectories {
     this.#numConversations = kept.filter((_, i) => segment[this.#log.at(i)] === 0).length
   }
 
-  /** Says what the trajectories' advantages are, a number each; NaN for one that is not learned from. */
+  /** Sets the trajectories' advantages, a number each; NaN for one that is not learned from. */
   setAdvantages(advantage: ArrayLike<number>): void {
     if (advantage.length !== this.count) {
       throw new InputError('advantages', `${advantage.length} numbers`, `${this.count}, one a trajectory`)
     }
     for (let i = 0; i < this.count; i++) {
       if (Math.abs(advantage[i]!) === Number.POSITIVE_INFINITY) {
-        const expected = 'a finite number, or NaN where nothing is learned'
+        const expected = 'a finite number, or NaN to exclude the row'
         throw new InputError(`advantage of row ${i}`, String(advantage[i]), expected)
       }
     }
     for (let i = 0; i < this.count; i++) this.#log.columns.advantage[this.#log.at(i)] = advantage[i]!
   }
 
-  /** The columns as they stand: views, not copies; but copies of a planned log that has begun at its front again. */
+  /** The current columns as views; copies if a planned log has wrapped around. */
   columns(): TrajectoryColumns {
     const all = Array.from({ length: this.count }, (_, i) => i)
     if (this.#log.runs.length > 1) return this.take(all).columns()
     return this.#stretch(0, this.count)
   }
 
-  /**
-   * These rows in this order, without a copy of what has a row a token: a table of columns for each stretch of rows that follow one
-   * another as they stand.
-   */
+  /** These rows in this order, without copying token columns: a table of columns for each stretch of adjacent rows. */
   stretches(order: readonly number[]): TrajectoryColumns[] {
     const begins = order.flatMap((row, i) => {
       const isNext = i > 0 && row === order[i - 1]! + 1 && this.#log.at(row) === this.#log.at(row - 1) + 1
@@ -244,7 +244,7 @@ export class Trajectories {
     })
   }
 
-  /** The columns of rows `begin` … `end` − 1, which follow one another in the log. */
+  /** The columns of adjacent rows `begin` … `end` − 1 of the log. */
   #stretch(begin: number, end: number): TrajectoryColumns {
     const { columns } = this.#log
     const { reward, known, advantage } = columns
@@ -295,7 +295,7 @@ export class Trajectories {
     }
   }
 
-  /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on which finished first. */
+  /** The rows sorted by source, epoch, group, prompt, member and segment, independent of which finished first. */
   order(): number[] {
     const { promptId, epoch, group, member } = this.#log.columns
     const source = this.#source
@@ -313,7 +313,7 @@ export class Trajectories {
     })
   }
 
-  /** These rows in this order; their tokens stay where they are, so it stands as long as the columns do. */
+  /** These rows in this order, with tokens in place; valid as long as the columns are. */
   rows(order: readonly number[]): TrajectoryRows {
     const { columns } = this.#log
     const { token, lossMask, logprob, version, turn, candidateCount, candidateIds, offsets, candidateOffsets } = columns
@@ -354,12 +354,12 @@ export function allRows({ offsets, candidateOffsets, ...columns }: TrajectoryCol
   }
 }
 
-/** The order of two texts by their characters' numbers, which is the same on every machine. */
+/** Compares texts by UTF-16 code units, which is the same on every machine. */
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** The group of each trajectory, (source, epoch, promptId, group), as a number from 0 in the order in which they first come. */
+/** The group (source, epoch, promptId, group) of each trajectory, as a number from 0 in the order of first occurrence. */
 export function groupNumbers(given: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
   checkGiven('columns of groupNumbers', given, ['group', 'source', 'epoch', 'promptId'])
   const { source, epoch, promptId, group } = given

@@ -1,26 +1,23 @@
 /**
- * The log: trajectories' numbers in columns, a row each, and their tokens one after another as Arrow keeps lists. Planned, it is
- * a ring in the arena: what has no room waits, and the oldest rows make room when they are forgotten. Without a plan it lies
- * in the heap and grows.
+ * The log of trajectories: numbers in columns, a row each, and concatenated tokens as in Arrow lists. A planned log is a ring in the
+ * arena: new rows wait until the oldest are removed. Without a plan it is on the heap and grows.
  *
- * A row's tokens lie together, and so do the rows of a conversation: what does not fit before the end of the ring begins at
- * its front. So the log is one run of rows, or two, the older first, and each run is an Arrow list as it stands.
+ * The tokens of a row, and the rows of a conversation, are contiguous: if they do not fit before the end of the ring, they begin at its
+ * front. So the log is one or two runs of rows, the older first, and each run is a valid Arrow list.
  */
 import { InputError } from '../../base/errors.ts'
 import { type Columns, column, elementBytes, viewColumn } from '../../components/column.ts'
 import { eachOf, LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
 
-/** How much a log holds. */
+/** The capacity of a log. */
 export interface TrajectoryLogSize {
   readonly rows: number
   readonly tokens: number
-  /** Ids of the candidate sets of all its tokens. */
+  /** Candidate ids of all its tokens. */
   readonly candidateIds: number
-  /** Rewards of turns. */
   readonly turnRewards: number
 }
 
-/** Plans a log. */
 export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: TrajectoryLogSize) {
   return {
     token: column('i32', tokens),
@@ -31,7 +28,7 @@ export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: T
     candidateCount: column('i32', tokens),
     candidateIds: column('i32', candidateIds),
     turnReward: column('f64', turnRewards),
-    /** Row i's tokens are offsets[i] … offsets[i + 1] − 1; the same of the two before. One more than there are rows. */
+    /** Row i's tokens are offsets[i] … offsets[i + 1] − 1; likewise the next two columns. One more than there are rows. */
     offsets: column('i32', rows + 1),
     candidateOffsets: column('i32', rows + 1),
     turnRewardOffsets: column('i32', rows + 1),
@@ -42,36 +39,35 @@ export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: T
   }
 }
 
-/** The columns of a log. */
 export type TrajectoryLogColumns = Columns<ReturnType<typeof trajectoryLogPlan>>
 
-/** Rows that follow one another in the columns: `from` to `to` − 1. */
+/** Adjacent rows in the columns: `from` to `to` − 1. */
 export interface LogRun {
   readonly from: number
   readonly to: number
 }
 
-/** The columns in which rows begin, and what they hold. */
+/** Offset columns, and the columns that they index. */
 const RAGGED = [
   ['offsets', 'token'],
   ['candidateOffsets', 'candidateIds'],
   ['turnRewardOffsets', 'turnReward'],
 ] as const
 
-/** The numbers of trajectories, in the order in which they were appended. */
+/** The columns of trajectories, in the order in which they were appended. */
 export class TrajectoryLog {
   #columns: TrajectoryLogColumns
   readonly #isPlanned: boolean
-  /** One, or the older and the younger, which begins at the front. */
+  /** One run, or the older and the younger, which begins at the front. */
   #runs = [{ from: 0, to: 0 }]
 
-  /** `planned` are columns of the arena, which stay as long as they are; null: columns in the heap that grow. */
+  /** `planned` are columns of the arena, of fixed size; null: growing columns on the heap. */
   constructor(planned: TrajectoryLogColumns | null) {
     this.#isPlanned = planned !== null
     this.#columns = planned ?? inHeap({ rows: 64, tokens: 1024, candidateIds: 0, turnRewards: 0 })
   }
 
-  /** Of a log without a plan they stand until something is appended. */
+  /** Without a plan they are valid until something is appended. */
   get columns(): TrajectoryLogColumns {
     return this.#columns
   }
@@ -80,18 +76,18 @@ export class TrajectoryLog {
     return this.#runs.reduce((sum, { from, to }) => sum + to - from, 0)
   }
 
-  /** The rows that follow one another in the columns: one run of them, or two, the older first. */
+  /** The runs of adjacent rows in the columns: one, or two, the older first. */
   get runs(): readonly LogRun[] {
     return this.#runs
   }
 
-  /** Where row i lies, counted from the oldest. */
+  /** Position of row i, counted from the oldest. */
   at(i: number): number {
     const { from, to } = this.#runs[0]!
     return from + i < to ? from + i : from + i - to
   }
 
-  /** Makes room for rows that belong together. Returns whether there is some: a log without a plan grows. */
+  /** Makes room for rows that belong together. Returns whether there is room; a log without a plan grows. */
   reserve(rows: readonly Trajectory[]): boolean {
     const needed = neededBy(rows)
     const [{ from }, younger] = this.#runs as [LogRun, LogRun?]
@@ -107,8 +103,8 @@ export class TrajectoryLog {
   }
 
   /**
-   * Whether so much fits from row `at` on: before the end, or before row `until`, and one row before it stays free, since a run's
-   * last offset stands where the next row's first would.
+   * Whether this much fits from row `at` on: before the end, or before row `until` with one free row between, because a run's last offset
+   * occupies the place of the next row's first.
    */
   #hasRoom(at: number, rows: number, needed: readonly number[], until: number | null): boolean {
     const columns = this.#columns
@@ -119,7 +115,6 @@ export class TrajectoryLog {
     })
   }
 
-  /** Begins a run at the front. */
   #begin(): void {
     for (const [offsets] of RAGGED) this.#columns[offsets][0] = 0
     this.#runs.push({ from: 0, to: 0 })
@@ -141,7 +136,7 @@ export class TrajectoryLog {
     this.#columns = larger
   }
 
-  /** Writes a row for which there is room. */
+  /** Writes a row; requires that there is room for it. */
   write(trajectory: Trajectory): void {
     const columns = this.#columns
     const run = this.#runs.at(-1)!
@@ -164,7 +159,7 @@ export class TrajectoryLog {
     run.to++
   }
 
-  /** Forgets the oldest rows: their places are free. */
+  /** Removes the oldest rows. */
   forget(count: number): void {
     const older = this.#runs[0]!
     const some = Math.min(count, older.to - older.from)
@@ -179,7 +174,7 @@ export class TrajectoryLog {
     for (const [offsets] of RAGGED) this.#columns[offsets][0] = 0
   }
 
-  /** Forgets all rows but these, which are in rising order and move up; only where there is one run. */
+  /** Removes all rows except these, ascending, and closes the gaps; requires a single run. */
   keep(rows: readonly number[]): void {
     const columns = this.#columns
     const run = this.#runs[0]!
@@ -200,14 +195,14 @@ export class TrajectoryLog {
 
 const NONE: readonly number[] = []
 const PER_ROW = [...ROW_COLUMNS, 'reward', 'known', 'advantage'] as const
-/** Columns of values, behind those of where each row's begin. */
+/** Columns of values, each after the column of its rows' offsets. */
 const MOVED = [
   ['offsets', ...TOKEN_COLUMNS, 'candidateCount'],
   ['candidateOffsets', 'candidateIds'],
   ['turnRewardOffsets', 'turnReward'],
 ] as const
 
-/** Tokens, ids of candidate sets, and rewards of turns. */
+/** The number of tokens, candidate ids and turn rewards of rows. */
 function neededBy(rows: readonly Trajectory[]): [number, number, number] {
   let [tokens, candidateIds, turnRewards] = [0, 0, 0]
   for (const row of rows) {
@@ -218,7 +213,7 @@ function neededBy(rows: readonly Trajectory[]): [number, number, number] {
   return [tokens, candidateIds, turnRewards]
 }
 
-/** A log's columns, each over memory of its own. */
+/** A log's columns on the heap. */
 function inHeap(size: TrajectoryLogSize): TrajectoryLogColumns {
   return Object.fromEntries(
     Object.entries(trajectoryLogPlan(size)).map(([name, { type, rows }]) => [

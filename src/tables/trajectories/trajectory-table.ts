@@ -1,4 +1,4 @@
-/** Trajectories as Arrow: lists of tokens, and a column for each of the rest. apache-arrow is loaded where it is first used. */
+/** Trajectories as Arrow, with token lists and columns. Loads apache-arrow on first use. */
 import type * as Arrow from 'apache-arrow'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { VERSION } from '../../base/version.ts'
@@ -7,26 +7,26 @@ import { readArrow, writeArrow } from '../arrow.ts'
 import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
 import { completionOf, type Trajectory } from './trajectory.ts'
 
-/** Where trajectories came from. */
+/** The origin of trajectories. */
 export interface TextOrigin {
   readonly environment: string
   readonly model: string
   readonly tokenizer: string
   readonly algorithm: string
   readonly seed: number
-  /** The prompt of an example, as JSON: a text, or messages. */
+  /** The prompt of an example, as JSON: a string, or messages. */
   promptOf(promptId: number): string
-  /** Its right answer, null where it has none; without this the table has none. */
+  /** Its right answer, null if it has none; without this function the table has no answers. */
   answerOf?(promptId: number): string | null
-  /** Ids as words: those of all that was said after a prompt; without this the table has ids alone. */
+  /** Decodes the ids after a prompt; without this function the table has only ids. */
   decode?(ids: readonly number[]): string
-  /** What each id says, beside the others; without this the table has no texts of tokens. */
+  /** The text of each id; without this function the table has no token texts. */
   textsOf?(ids: ArrayLike<number>): readonly string[]
 }
 
-/** What a trajectory says, as words. */
+/** The texts of a trajectory. */
 export interface TrajectoryWords {
-  /** As JSON: a text, or messages. */
+  /** As JSON: a string, or messages. */
   readonly prompt: string
   /** The right answer; null if there is none, or if it is unknown. */
   readonly answer: string | null
@@ -36,7 +36,7 @@ export interface TrajectoryWords {
   readonly tokenTexts: readonly string[] | null
 }
 
-/** The table's columns that are lists, by the column of the trajectories that each of them holds. */
+/** The table's list columns, by the trajectories' columns. */
 const LISTS = {
   tokens: 'token',
   lossMask: 'lossMask',
@@ -46,24 +46,22 @@ const LISTS = {
 } as const
 type TokenLists = Record<(typeof LISTS)[keyof typeof LISTS], number[]>
 const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
-/** Columns of numbers that tables of others may lack, where they are 0; and what older files call them. */
+/** Number columns that other tables may lack (then 0), with their names in older files. */
 const COUNTS = { segment: null, cutTurns: null, droppedReplies: 'unheard' } as const
-/** The columns of candidate sets, and what older files call them. */
+/** Columns of candidate sets, with their names in older files. */
 const CANDIDATES = [
   ['candidateCounts', 'candidateIds'],
   ['supportLengths', 'supportIds'],
 ] as const
-/** What the names of the columns of a reward's components begin with. */
+/** Prefix of the columns of reward components. */
 const COMPONENT = 'reward/'
 
 /**
- * The trajectories as an apache-arrow `Table`, by source, epoch, group, prompt, member and segment, so that it does not depend on who was done
- * first. Its lists and numbers lie over the trajectories' own columns, without a copy: it has a record batch for each stretch of
- * rows that stand in this order.
- * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
- * `candidateCounts` says from how many each token was drawn (0: from all; null: nobody knows), and `candidateIds` from which.
- * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's; and so does
- * what each token says as `tokenTexts`, where anybody says it.
+ * The trajectories as an apache-arrow `Table`, sorted by source, epoch, group, prompt, member and segment, independent of which finished
+ * first. Its lists and numbers use the trajectories' columns without a copy, with a record batch per stretch of rows in this order.
+ * Unknown rewards, missing advantages and unrecorded logprobs are null. If a filter removed tokens, `candidateCounts` has the number of
+ * candidates of each token (0: all tokens; null: unknown), and `candidateIds` their ids. The texts `prompt`, `answer` and `completion`
+ * come from `words`, one per trajectory, or from the origin, and so does `tokenTexts`, if available.
  */
 export async function trajectoryTable(
   trajectories: Trajectories,
@@ -185,7 +183,7 @@ function batchOf(
   return table
 }
 
-/** A list of texts per row, null if unknown. */
+/** A list of strings per row, null if unknown. */
 function listsOfTexts(arrow: typeof Arrow, said: readonly TrajectoryWords[]): Arrow.Data {
   const texts = said.flatMap(({ tokenTexts }) => tokenTexts ?? [])
   const ends = new Int32Array(texts.length + 1)
@@ -209,7 +207,7 @@ function wordsOf(row: Trajectory, { promptOf, answerOf, decode, textsOf }: TextO
   }
 }
 
-/** Schema metadata: where the trajectories came from, and the range of the weights' numbers where weights chose a token. */
+/** Schema metadata: the origin of the trajectories, and the range of weights versions if weights chose a token. */
 function metadataOf(
   { promptOf: _, answerOf: __, decode: ___, textsOf: ____, ...origin }: TextOrigin,
   stretches: readonly Pick<TrajectoryColumns, 'version'>[],
@@ -228,8 +226,7 @@ function metadataOf(
 }
 
 /**
- * Writes trajectories as an Arrow IPC file of one record batch, which appears whole or not at all. Where they do not stand in the
- * order of the table they are copied first.
+ * Writes trajectories as an Arrow IPC file of one record batch, atomically. Copies them first if they are not in the table's order.
  * @throws InputError if the path cannot be written.
  */
 export async function writeTrajectories(
@@ -246,7 +243,7 @@ function known(trajectories: Trajectories): Trajectories {
   return trajectories
 }
 
-/** The trajectories in the order of the table: themselves where that is all of them in their order. */
+/** The trajectories in the order of the table; without a copy if they already are. */
 function inOrder(trajectories: Trajectories, order: readonly number[]): Trajectories {
   const isAll = order.length === trajectories.count
   if (isAll && (order.length === 0 || trajectories.stretches(order).length === 1)) return trajectories
@@ -255,27 +252,25 @@ function inOrder(trajectories: Trajectories, order: readonly number[]): Trajecto
   return taken
 }
 
-/**
- * What was read from files as one table: as `trajectoryTable` makes it, with the words and the origin that stand in the files.
- */
+/** A table of trajectories read from files, as by `trajectoryTable`, with the texts and the origin of the files. */
 export async function trajectoryTableOfFile({ trajectories, words, metadata }: TrajectoriesRead): Promise<Arrow.Table> {
   const { versionMin: _, versionMax: __, colonnade: ___, ...origin } = metadata
   return trajectoryTable(trajectories, origin as unknown as TextOrigin, words)
 }
 
-/** Trajectories as they were read from a file. */
+/** Trajectories read from files. */
 export interface TrajectoriesRead {
   readonly trajectories: Trajectories
-  /** What each of them says, as words. */
+  /** Their texts. */
   readonly words: readonly TrajectoryWords[]
   /** Schema metadata of the first file. */
   readonly metadata: Readonly<Record<string, string>>
 }
 
 /**
- * Reads Arrow files that `writeTrajectories` wrote, or others with the same columns, with their advantages. A file without a
- * column `source`, as those of older versions, is a source of its own, by its path.
- * @throws InputError if a file cannot be read, or lacks a column; and where a row is not a trajectory.
+ * Reads Arrow files of `writeTrajectories`, or others with the same columns, with their advantages. A file without a column `source`,
+ * such as an older one, is a source named by its path.
+ * @throws InputError for a file that cannot be read or lacks a column, and for an invalid trajectory.
  */
 export async function readTrajectories(...paths: string[]): Promise<TrajectoriesRead> {
   const tables = await Promise.all(paths.map(async (path) => [path, await readArrow(path)] as const))
@@ -297,7 +292,7 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   return { trajectories, words, metadata: Object.fromEntries(first[1].schema.metadata) }
 }
 
-/** What each row of a file's table is. */
+/** The rows of a file's table. */
 function rowsOf(path: string, table: Arrow.Table) {
   const names = table.schema.fields.map((field) => field.name)
   const column = (name: string): Arrow.Vector => {
@@ -349,7 +344,7 @@ function rowsOf(path: string, table: Arrow.Table) {
   }
 }
 
-/** The elements of a list, none where it is null; `unknown` for one that is, which is refused where it may not be. */
+/** The elements of a list, empty for null; null elements become `unknown`, which is rejected where it is not allowed. */
 function elements(list: Iterable<number | bigint | null> | null, unknown = Number.NaN): number[] {
   return list === null ? [] : Array.from(list, (value) => numberOf(value, unknown))
 }
@@ -362,7 +357,7 @@ function numberOf(value: number | bigint | null, unknown = Number.NaN): number {
   return value === null ? unknown : Number(value)
 }
 
-/** Arrow's bitmap: bit i, from the lowest of the first byte, is 1 where there is a value. */
+/** Arrow's validity bitmap: bit i, from the lowest of the first byte, is 1 if there is a value. */
 function validity(length: number, isThere: (i: number) => boolean): { nullBitmap: Uint8Array; nullCount: number } {
   const nullBitmap = new Uint8Array(8 * Math.ceil(length / 64))
   let nullCount = 0

@@ -1,58 +1,57 @@
-/** One trajectory: a finished conversation, or a segment of one, and what is wrong with what claims to be one. */
+/** A trajectory: a finished conversation or a segment of one, with its checks. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
 
-/** One trajectory, as it is appended and read back. */
+/** A trajectory, as appended and read back. */
 export interface Trajectory {
   /**
-   * What it is from, like a run: a group is (source, epoch, promptId, group), so that tables of two runs put together share none.
-   * Trajectories without one are all from one source, which has no name ('').
+   * Its source, such as a run. A group is (source, epoch, promptId, group), so that merged tables of two runs share no groups. Default:
+   * one common source, ''.
    */
   readonly source?: string
-  /** The example that it began with, its group, its place in the group, and how often the examples had been round. */
+  /** Its example, its group, its member number in the group, and the epoch. */
   readonly promptId: number
   readonly group: number
   readonly member: number
   readonly epoch: number
-  /** Its place among the rows of its conversation; default 0. A row of another segment follows the one before it. */
+  /** Its index among the rows of its conversation; default 0. A segment follows the previous one. */
   readonly segment?: number
-  /** Turns of the model in this row. */
+  /** Number of model turns in this row. */
   readonly turns: number
-  /** How many of them their budget or the context cut off; default 0. */
+  /** How many of them were cut off by their budget or the context; default 0. */
   readonly cutTurns?: number
-  /** Replies of the environment at its end that were dropped, since the turn was cut or the context was full: 0 (default) or 1. */
+  /** Dropped environment replies at its end, because the turn was cut or the context was full: 0 (default) or 1. */
   readonly droppedReplies?: number
-  /** Why the last turn ended. */
   readonly stopReason: StopReason
-  /** Null where it could not be told, and why. */
+  /** Null if unknown, with the reason. */
   readonly reward: number | null
   readonly error: string | null
-  /** The reward of each turn, from which the reward is made; NaN if unknown. Missing: not recorded. */
+  /** The reward of each turn, from which the reward is computed; NaN if unknown. Missing: not recorded. */
   readonly turnReward?: ArrayLike<number>
-  /** What the reward is made of, by name; null where that could not be told. */
+  /** Components of the reward, by name; null if unknown. */
   readonly components: Readonly<Record<string, number | null>>
-  /** Token ids as sent and as sampled. The other token columns are as long. */
+  /** Token ids as sent and as sampled. The other token columns have the same length. */
   readonly token: ArrayLike<number>
-  /** 1 where the model chose the token. */
+  /** 1 if the model chose the token. */
   readonly lossMask: ArrayLike<number>
   /**
-   * Log-probability under the distribution that the token was drawn from, in nats. NaN where none is recorded, which may only
-   * be where `version` is −1: nobody drew the token, or nobody kept what it was. Never 0, which says that it was certain.
+   * Log-probability under the sampled distribution, in nats. NaN if not recorded, which requires version −1: the token was not sampled,
+   * or its log-probability is unknown. Never 0 for an unknown one: 0 means a certain token.
    */
   readonly logprob: ArrayLike<number>
   /** Version of the weights that chose the token; −1 if none did, or if it is unknown. */
   readonly version: ArrayLike<number>
-  /** The turn that it belongs to, from 0. */
+  /** The turn of the token, from 0. */
   readonly turn: ArrayLike<number>
   /**
-   * From how many tokens each was drawn, where a filter had left some out; 0 where it had not, and −1 where nobody knows. Their
-   * ids in rising order, those of all tokens one after another, are `candidateIds`. Both may be missing: then nothing was left out.
+   * Number of candidates of each token if a filter removed tokens; 0 if not, −1 if unknown. `candidateIds` has their ids, ascending per
+   * token and concatenated. Both may be missing: then no filter was used.
    */
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
 }
 
-/** The columns of a trajectory with a row a token, and the numbers that say which it is. */
+/** Per-token columns of a trajectory, and its identity fields. */
 export const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
 export const ROW_COLUMNS = [
   ...(['promptId', 'group', 'member', 'epoch', 'segment'] as const),
@@ -66,12 +65,12 @@ export function eachOf<N extends string, T>(names: readonly N[], make: (name: N)
   return Object.fromEntries(names.map((name) => [name, make(name)])) as Record<N, T>
 }
 
-/** True for a token that the model said, whether there is something to learn of it or not. */
+/** Whether the model chose the token, trained or not. */
 export function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
   return lossMask[t] === 1 || version[t] !== -1
 }
 
-/** The ids of all that was said after a trajectory's prompt: from the first token of the model on. */
+/** The ids after a trajectory's prompt: from the model's first token on. */
 export function completionOf({
   token,
   lossMask,
@@ -94,15 +93,15 @@ export function checkTrajectory(trajectory: Trajectory): number {
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
   for (const [name, value] of Object.entries({ reward, ...components })) {
     if (value === null || Number.isFinite(value)) continue
-    const expected = 'a finite number, or null where it could not be told'
+    const expected = 'a finite number, or null if unknown'
     throw new InputError(`${subject}, ${name}`, show(value), expected)
   }
   return token.length
 }
 
 /**
- * Checks which trajectory it is. `subject` and `names` as in `checkTokens`.
- * @throws InputError for a source that is no text, and a number that is missing or no number: no group is made up for it.
+ * Checks a trajectory's identity. `subject` and `names` as in `checkTokens`.
+ * @throws InputError for a source that is not a string, and a number that is missing or invalid.
  */
 export function checkIdentity(
   subject: string,
@@ -115,27 +114,27 @@ export function checkIdentity(
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [numbers[name]], isCount, COUNT)
 }
 
-/** Checks what turns were worth. @throws InputError for one that is neither a finite number nor NaN. */
+/** Checks turn rewards. @throws InputError for one that is neither a finite number nor NaN. */
 export function checkTurnReward(subject: string, turnReward: ArrayLike<number>): void {
   const isRight = (value: number) => Number.isFinite(value) || Number.isNaN(value)
-  checkElements(`${subject}, turnReward`, turnReward, isRight, 'a finite number, or NaN where it could not be told')
+  checkElements(`${subject}, turnReward`, turnReward, isRight, 'a finite number, or NaN if unknown')
 }
 
-/** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
+/** Checks candidate counts and ids. @throws InputError if they do not fit the tokens. */
 export function checkCandidates(
   subject: string,
   { token, candidateCount, candidateIds }: Pick<Trajectory, 'token' | 'candidateCount' | 'candidateIds'>,
 ): void {
   if (candidateCount === undefined && candidateIds === undefined) return
   const isLength = (value: number) => value === -1 || isCount(value)
-  checkElements(`${subject}, candidateCount`, candidateCount ?? [], isLength, `${COUNT}, or -1 where nobody knows`)
+  checkElements(`${subject}, candidateCount`, candidateCount ?? [], isLength, `${COUNT}, or -1 if unknown`)
   checkElements(`${subject}, candidateIds`, candidateIds ?? [], isCount, COUNT)
   const count = candidateCount?.length ?? 0
   let total = 0
   for (let t = 0; t < count; t++) total += Math.max(0, candidateCount![t]!)
   if (count === token.length && total === (candidateIds?.length ?? 0)) return
   const got = `${count} candidate counts, ${total} together, for ${candidateIds?.length ?? 0} ids`
-  throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
+  throw new InputError(subject, got, `${token.length} counts, one per token, whose sum is the number of ids`)
 }
 
 /** How far above 0 a log-probability may be, in nats, because of rounding. */
@@ -147,8 +146,8 @@ const COUNT = `a whole number from 0 to ${LARGEST}`
 const isCount = (value: number) => Number.isInteger(value) && value >= 0 && value <= LARGEST
 
 /**
- * Of each token column where the first element is that it cannot hold, −1 where none is; and what it holds, in words. Loops of
- * their own, not calls for each element: those would box every number.
+ * For each token column: a function that finds the first invalid element, or returns −1; and the valid values in words. They are separate
+ * loops, because a call per element would box every number.
  */
 const ELEMENTS: Record<
   (typeof TOKEN_COLUMNS)[number],
@@ -170,14 +169,14 @@ const ELEMENTS: Record<
       }
       return -1
     },
-    'a finite number of at most 0; NaN, which says that none is recorded, only where the version is -1',
+    'a finite number of at most 0, or NaN (not recorded) if the version is -1',
   ],
   version: [
     (values) => {
       for (let t = 0; t < values.length; t++) if (values[t] !== -1 && !isCount(values[t]!)) return t
       return -1
     },
-    `${COUNT}, or -1 where no weights chose`,
+    `${COUNT}, or -1 if no weights chose it`,
   ],
   turn: [findNoCount, COUNT],
 }
@@ -188,8 +187,8 @@ function findNoCount(values: ArrayLike<number>): number {
 }
 
 /**
- * Checks columns of tokens. `subject` names what they are of in errors, and `names` each column, where it is called otherwise.
- * @throws InputError where they differ in length, or an element is not what such a column holds.
+ * Checks columns of tokens. `subject` is their owner in errors, and `names` has other names of columns.
+ * @throws InputError for different lengths and invalid elements.
  */
 export function checkTokens(
   subject: string,
@@ -201,7 +200,7 @@ export function checkTokens(
     const [values, column] = [columns[name], `${subject}, ${names[name] ?? name}`]
     if (values?.length !== token.length) {
       const got = values?.length === undefined ? show(values) : `${values.length} elements`
-      throw new InputError(column, got, `${token.length}, as many as tokens`)
+      throw new InputError(column, got, `${token.length}, one per token`)
     }
     const [find, expected] = ELEMENTS[name]
     const wrong = find(values, version)

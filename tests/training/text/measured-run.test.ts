@@ -78,7 +78,7 @@ test('each answer has one of the lengths that were measured', async () => {
   for (const [given, lengths, message] of [
     [{}, [], 'lengths: got none, expected tokens of at least one answer'],
     [{}, [1, 0], 'lengths: got 0, expected whole numbers ≥ 1'],
-    [{ lengthMedian: 9 }, [1], 'lengthMedian: got 9, expected no such setting where lengths are measured'],
+    [{ lengthMedian: 9 }, [1], 'lengthMedian: got 9, expected no such setting with measured lengths'],
   ] as const) {
     await expect(simulate(given, lengths)).rejects.toThrow(message)
   }
