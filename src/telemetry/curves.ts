@@ -1,38 +1,38 @@
-/** Curves: smoothed, put together where they are of several seeds, and as pictures: SVG that stands alone. The page of runs has this module too. */
+/** Curves: smoothing, merging over seeds, and drawing as standalone SVG. The dashboard page uses this module too. */
 
-/** Points in the order of x. */
+/** Points in ascending order of x. */
 export interface Points {
   readonly x: readonly number[]
   readonly y: readonly number[]
 }
 
-/** A point of a curve, and what both axes show. */
+/** A point of a curve, with the values of both axes. */
 export interface CurvePoint {
   readonly x: number
   readonly y: number
 }
-/** What the axes of a picture show. */
+/** Labels of a picture's axes. */
 export interface CurveLabels {
   readonly x: string
   readonly y: string
 }
-/** One of several curves, with the name that stands at its beginning; none for the only one. */
+/** One of several curves, with a name for the legend; '' for a single curve. */
 export interface Curve {
   readonly name: string
   readonly points: readonly CurvePoint[]
-  /** Least and greatest at each of the points, of several seeds. */
+  /** Minimum and maximum at each point, over several seeds. */
   readonly band?: { readonly low: readonly number[]; readonly high: readonly number[] }
 }
 
-/** What else a picture of curves shows. */
+/** Further options of a picture of curves. */
 export interface CurveOptions {
-  /** Stands above. */
+  /** Title above the picture. */
   readonly title?: string
-  /** A dashed line, and its value. */
+  /** Value of a dashed line. */
   readonly threshold?: number | null
 }
 
-/** A moving mean: each value counts `weight` times as much as the one after it. The first values are not drawn to 0. */
+/** An exponential moving average: each value counts `weight` times as much as the next one. The start is corrected for bias. */
 export function smooth(values: readonly number[], weight: number): number[] {
   let [sum, total] = [0, 0]
   return values.map((value) => {
@@ -42,7 +42,7 @@ export function smooth(values: readonly number[], weight: number): number[] {
   })
 }
 
-/** Where a curve is at an x between two of its points; NaN beside it. */
+/** Value of a curve at x, interpolated between points; NaN outside. */
 export function valueAt({ x, y }: Points, at: number): number {
   if (x.length === 0 || at < x[0]! || at > x.at(-1)!) return Number.NaN
   let [low, high] = [0, x.length - 1]
@@ -56,7 +56,7 @@ export function valueAt({ x, y }: Points, at: number): number {
   return y[low]! + part * (y[high]! - y[low]!)
 }
 
-/** Mean, least and greatest of several curves, at the places where one of them has a point and all of them are. */
+/** Mean, minimum and maximum of several curves, at every x that is a point of one and within the range of all. */
 export function together(curves: readonly Points[]) {
   const places = [...new Set(curves.flatMap(({ x }) => x))].sort((a, b) => a - b)
   const found: { x: number[]; y: number[]; low: number[]; high: number[] } = { x: [], y: [], low: [], high: [] }
@@ -71,22 +71,22 @@ export function together(curves: readonly Points[]) {
   return found
 }
 
-/** Colors that are told apart on white, also by those who see fewer (Okabe and Ito 2008), in the order in which curves take them. */
+/** Colors of curves in order, distinguishable on white, also with color blindness (Okabe and Ito 2008). */
 const colors = ['#2f6f9f', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000']
 
-/** A panel of a picture, and the field within it that the axes enclose, in pixels: what stands between it and the panel's edges. */
+/** Sizes of panels, and margins of the axes' field, in pixels. */
 const panel = { width: 720, narrowWidth: 260, height: 420 }
 const margin = { left: 56, right: 20, top: 28, bottom: 44 }
 
-/** What came before a curve, on axes of its own. */
+/** Data before a curve, with its own axes. */
 export interface EarlierCurve {
   readonly points: readonly CurvePoint[]
   readonly labels: CurveLabels
 }
 
 /**
- * An SVG document of a line through the points, and of a second one through those of evaluations, if there are any. With `smoothing` above 0
- * the line is a moving mean, and the points themselves are a faint one. What came `before` stands at its left.
+ * Draws an SVG document of a curve, and of a second one through evaluations, if there are any. With `smoothing` above 0 the curve is a
+ * moving average, with the raw points as a faint line. Data in `before` gets a panel on the left.
  */
 export function drawCurve(
   points: readonly CurvePoint[],
@@ -109,20 +109,19 @@ export function drawCurve(
   return draw([...first, { curves: [line, ...second], labels, ...others, faint: smoothing === 0 ? [] : points }])
 }
 
-/** An SVG document of several lines, each in a color of its own. */
+/** Draws an SVG document of several curves in different colors. */
 export function drawCurves(curves: readonly Curve[], labels: CurveLabels, options: CurveOptions = {}): string {
   return draw([{ curves, labels, ...options }])
 }
 
-/** What stands on one pair of axes. */
+/** Contents of one pair of axes. */
 interface Panel extends CurveOptions {
   readonly curves: readonly Curve[]
   readonly labels: CurveLabels
-  /** A faint line behind the curves. */
   readonly faint?: readonly CurvePoint[]
 }
 
-/** Panels side by side, the last one wide and the others narrow. */
+/** Draws panels side by side, the last one wide and the others narrow. */
 function draw(panels: readonly Panel[]): string {
   const width = panel.width + (panels.length - 1) * panel.narrowWidth
   return [
@@ -138,7 +137,7 @@ function draw(panels: readonly Panel[]): string {
   ].join('\n')
 }
 
-/** The elements of a panel that begins at the pixel `from`. */
+/** Draws a panel that begins at pixel `from`. */
 function drawPanel(
   { curves, labels, title = '', threshold = null, faint = [] }: Panel,
   from: number,
@@ -184,7 +183,7 @@ function drawPanel(
     const group =
       `<g aria-label="line" fill="none" stroke="${color}" stroke-width="2" stroke-linecap="round" ` +
       'stroke-linejoin="round">'
-    // A line of one point has no length: its round caps show it.
+    // A line through one point has no length: its round caps make it visible.
     const path = corners.length === 0 ? '' : `<path d="M${corners.length === 1 ? `${corners}Z` : corners.join('L')}"/>`
     const legend = `<text x="${field.left + 12}" y="${field.top + 12 + 16 * i}" fill="${color}">${escapeText(name)}</text>`
     return `${band === undefined ? '' : bandOf(points, band, color)}${group}${path}</g>${name === '' ? '' : legend}`
@@ -212,8 +211,8 @@ function drawPanel(
 }
 
 /**
- * Where a value stands between two pixels, and the round values (1, 2 or 5 times a power of ten) that mark the axis, about
- * as many as wanted. Values that are all equal, or none, get an axis of length 1 around them.
+ * Maps values to pixels, with round axis marks (1, 2 or 5 times a power of ten), about as many as wanted. Without values, or with equal
+ * ones, the axis has length 1.
  */
 function createScale(values: readonly number[], [from, to]: readonly [number, number], wanted: number) {
   let least = values.reduce((min, value) => Math.min(min, value), Number.POSITIVE_INFINITY)
@@ -231,7 +230,7 @@ function createScale(values: readonly number[], [from, to]: readonly [number, nu
   }
 }
 
-/** A number as an axis shows it: 150k, 0.25, −3. */
+/** Formats a number for an axis: 150k, 0.25, −3. */
 function shortNumber(value: number): string {
   const format = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 4 })
   return format.format(value).replace('K', 'k').replace('-', '−')
@@ -241,7 +240,7 @@ function pixels(place: number): string {
   return String(Math.round(place * 100) / 100)
 }
 
-/** Markup in a name stays text. */
+/** Escapes markup. */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

@@ -1,26 +1,26 @@
-/** The Arrow files of a run as pages of rows in words, with filters. A file is read when somebody looks at it, and kept until another is. */
+/** Pages of rows, as text, from the Arrow files of a run, with filters. A file is read on demand and kept until another is read. */
 import { lstat, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listFolder, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { type ArrowTable, arrowPlain, readArrow } from '../../tables/arrow.ts'
-import '../../base/files/packages.ts' // The thread of SQL has the program's place from here.
+import '../../base/files/packages.ts' // Finds the program's packages from here, for the SQL thread.
 import { WorkerPool } from '../../base/threads/workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
 import type { SqlTask } from './sql-task.ts'
 
-/** Where a run keeps Arrow files. */
+/** Folders of a run with Arrow files. */
 const FOLDERS = ['rollouts', 'trajectories']
-/** Rows of a page at most, elements of a list and letters of a text that are shown, and bytes of a file that is read. */
+/** Limits: rows of a page, shown elements of a list, shown characters of a text, and bytes of a file. */
 const [ROWS_MAX, ELEMENTS_MAX, LETTERS_MAX, BYTES_MAX] = [200, 24, 2000, 2 ** 29]
-/** Milliseconds that a query may take, and MiB of objects of the thread that asks DuckDB. */
+/** Limits of a query in milliseconds, and of the SQL thread's heap in MiB. */
 const [SQL_MS, HEAP_MIB] = [60_000, 4096]
-/** Digits of a number that is shown. */
+/** Significant digits of shown numbers. */
 const DIGITS = 6
 
 /** An Arrow file of a run. */
 export interface ArrowFile {
-  /** Its way from the run's folder. */
+  /** Path relative to the run's folder. */
   readonly path: string
   readonly bytes: number
 }
@@ -29,32 +29,32 @@ export interface ArrowFile {
 export interface ArrowPage {
   readonly columns: readonly { readonly name: string; readonly type: string }[]
   readonly numRows: number
-  /** How many rows pass the filters. */
+  /** Number of rows that pass the filters. */
   readonly numFound: number
-  /** The places of these rows in the file, from 0. */
+  /** Indices of these rows in the file, from 0. */
   readonly places: readonly number[]
-  /** Of each row, its columns in words. */
+  /** The columns of each row as text. */
   readonly rows: readonly (readonly string[])[]
 }
 
-/** `column operator value`: numbers are compared as numbers, anything else in words; `~` asks whether it contains the words. */
+/** `column operator value`: numbers are compared as numbers, other values as text; `~` tests whether the text contains the value. */
 export interface RowFilter {
   readonly column: string
   readonly operator: '=' | '!=' | '<=' | '>=' | '<' | '>' | '~'
   readonly value: string
 }
 
-/** A filter as it is typed: `reward > 0.5`. Null for what is none. */
+/** Parses a filter such as `reward > 0.5`. Null if it is invalid. */
 export function parseFilter(text: string): RowFilter | null {
   const [, column, operator, value] = /^\s*([^\s=!<>~]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*$/.exec(text) ?? []
   return column === undefined ? null : { column, operator: operator as RowFilter['operator'], value: value! }
 }
 
-/** The Arrow files of a run's folder, the newest last. @throws InputError where one of its folders is a link. */
+/** The Arrow files of a run's folder, newest last. @throws InputError if one of its folders is a link. */
 export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
   const files: ArrowFile[] = []
   for (const name of FOLDERS) {
-    const names = await listFolder(await within(folder, name)) // A run may keep none.
+    const names = await listFolder(await within(folder, name)) // Missing folders are empty.
     for (const file of names.filter((each) => each.endsWith('.arrow')).sort()) {
       const path = `${name}/${file}`
       files.push({ path, bytes: (await lstat(join(folder, path))).size })
@@ -63,15 +63,15 @@ export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
   return files
 }
 
-/** Reads pages of Arrow files; the file that was asked for last stays. */
+/** Reads pages of Arrow files and keeps the last file. */
 export class ArrowPages {
   #key = ''
   #table: Promise<ArrowTable> | undefined
   #threads: WorkerPool | undefined
 
   /**
-   * Rows `from` … of those that pass the filters.
-   * @throws Error for a file that is too large to be looked at or cannot be read, and a filter of a column that is not there.
+   * Returns a page of the rows that pass the filters, starting at `from`.
+   * @throws Error for a file that is too large or cannot be read, and a filter with an unknown column.
    */
   async page(path: string, from: number, count: number, filters: readonly RowFilter[]): Promise<ArrowPage> {
     const table = await this.#open(path)
@@ -94,9 +94,9 @@ export class ArrowPages {
   }
 
   /**
-   * Rows `from` … of what DuckDB-Wasm answers to a query of the file's table `rows`.
-   * @throws Error for a file that is too large to be looked at or cannot be read, a query that DuckDB refuses or does not answer in time, and
-   * where DuckDB-Wasm is not installed.
+   * Returns a page of DuckDB-Wasm's answer to a query of the file's table `rows`, starting at `from`.
+   * @throws Error for a file that is too large or cannot be read, a query that fails or exceeds the time limit, and if DuckDB-Wasm is not
+   * installed.
    */
   async sql(path: string, from: number, count: number, query: string, signal?: AbortSignal): Promise<ArrowPage> {
     const task: SqlTask = { path, key: await keyOf(path), query, from, count: Math.min(count, ROWS_MAX) }
@@ -111,8 +111,8 @@ export class ArrowPages {
   }
 
   /**
-   * A group of conversations by its place in the file; null where there are not so many.
-   * @throws Error for a file that is too large to be looked at, cannot be read, or has something else.
+   * Returns a group of conversations by its index in the file; null if there is none.
+   * @throws Error for a file that is too large, cannot be read, or has other contents.
    */
   async group(path: string, place: number): Promise<ShownGroup | null> {
     return groupOf(await this.#open(path), place)
@@ -127,20 +127,20 @@ export class ArrowPages {
     try {
       return await this.#table!
     } catch (error) {
-      this.#key = '' // It may be whole the next time.
+      this.#key = '' // The file may be complete next time.
       throw error
     }
   }
 }
 
-/** What names a file as it is now. */
+/** A key of the file's current contents. */
 async function keyOf(path: string): Promise<string> {
   const { size, mtimeMs } = await stat(path)
   if (size <= BYTES_MAX) return `${path} ${size} ${mtimeMs}`
-  throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be looked at here`)
+  throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be shown here`)
 }
 
-/** The columns of a table and the rows at these places, in words. */
+/** The columns of a table, and the given rows, as text. */
 export async function inPage(
   table: ArrowTable,
   places: readonly number[],
@@ -166,7 +166,7 @@ function compare(got: unknown, operator: RowFilter['operator'], value: string): 
   return operator === '<=' ? a <= b : a >= b
 }
 
-/** A value as a cell shows it. */
+/** Formats a value for a cell. */
 function inWords(value: unknown): string {
   if (value === null || value === undefined) return ''
   if (typeof value === 'number')
@@ -180,5 +180,7 @@ function inWords(value: unknown): string {
     typeof value === 'object'
       ? JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? String(each) : each))
       : String(value)
-  return text.length > LETTERS_MAX ? `${text.slice(0, LETTERS_MAX)} … ${text.length - LETTERS_MAX} more letters` : text
+  return text.length > LETTERS_MAX
+    ? `${text.slice(0, LETTERS_MAX)} … ${text.length - LETTERS_MAX} more characters`
+    : text
 }

@@ -1,32 +1,32 @@
-/** The conversations of a run as a page reads them: a group at a time, side by side, with what each token says and was worth. */
+/** The conversations of a run for the page: one group at a time, side by side, with the text and values of each token. */
 import { readToolCalls } from '../../environments/tools/tool-calls.ts'
 import type { ArrowTable } from '../../tables/arrow.ts'
 
-/** Conversations of a group and tokens of a conversation that are shown. */
+/** Maximum shown conversations of a group, and shown tokens of a conversation. */
 const [MEMBERS_MAX, TOKENS_MAX] = [32, 2000]
-/** Digits of a number that is shown. */
+/** Significant digits of shown numbers. */
 const DIGITS = 4
-/** Of which all conversations of a group have the same. */
+/** Fields that are equal in all conversations of a group. */
 const GROUP = ['source', 'epoch', 'group', 'promptId'] as const
 const NEEDED = [...GROUP, 'member', 'prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
 const LISTS = ['tokens', 'lossMask', 'versions', 'logprobs', 'turn'] as const
 const COMPONENT = 'reward/'
 
-/** A call of a tool in what the model wrote: its tokens within their block, and what it asks. */
+/** A tool call in the model's text: its token range within the block, and its contents. */
 export interface ShownCall {
   readonly from: number
   readonly to: number
   readonly said: string
 }
 
-/** Tokens one after another that the model said, or that it was told, in one turn. */
+/** Consecutive tokens of one turn, all from the model or all input. */
 export interface TokenBlock {
   readonly turn: number
   readonly isOfModel: boolean
   readonly texts: readonly string[]
-  /** In nats; null where none is recorded. */
+  /** In nats; null if not recorded. */
   readonly logprobs: readonly (number | null)[]
-  /** 1 where there is something to learn. */
+  /** 1 for trained tokens. */
   readonly lossMask: readonly number[]
   readonly calls: readonly ShownCall[]
 }
@@ -36,20 +36,20 @@ export interface ShownConversation {
   readonly member: number
   readonly segment: number
   readonly reward: number | null
-  /** What the reward is made of, by name. */
+  /** Components of the reward, by name. */
   readonly components: Readonly<Record<string, number | null>>
   readonly advantage: number | null
   readonly stopReason: string
   readonly error: string | null
   readonly blocks: readonly TokenBlock[]
   readonly numTokens: number
-  /** All that was said after the prompt, of a file that does not say what each token is; null where nobody knows. */
+  /** The text after the prompt, for files without token texts; null if unknown. */
   readonly completion: string | null
 }
 
 /** A group of conversations of one file. */
 export interface ShownGroup {
-  /** Its place among the groups of the file, from 0, and how many there are. */
+  /** Its index among the groups of the file, from 0, and their number. */
   readonly place: number
   readonly numGroups: number
   readonly source: string
@@ -57,19 +57,16 @@ export interface ShownGroup {
   readonly group: number
   readonly promptId: number
   readonly answer: string | null
-  /** How many conversations it has, of which `conversations` are the first. */
+  /** Number of its conversations; `conversations` has the first ones. */
   readonly numConversations: number
   readonly conversations: readonly ShownConversation[]
 }
 
-/**
- * A group of a table of conversations; null where there are not so many.
- * @throws Error for a table of something else.
- */
+/** A group of a table of conversations; null if there is none with this index. @throws Error for another table. */
 export function groupOf(table: ArrowTable, place: number): ShownGroup | null {
   const column = (name: string) => {
     const found = table.getChild(name)
-    if (found === null) throw new Error(`columns: got none of the name ${name}, expected a table of conversations`)
+    if (found === null) throw new Error(`columns: got no ${name}, expected a table of conversations`)
     return found
   }
   for (const name of [...NEEDED, ...LISTS]) column(name)
@@ -126,13 +123,13 @@ function blocksOf(texts: readonly string[], value: (name: string) => Iterable<nu
   return blocks
 }
 
-/** The calls of tools in a turn, in the forms that are known. */
+/** The tool calls in a turn, in the known formats. */
 function callsIn(texts: readonly string[]): ShownCall[] {
   const raw = texts.join('')
   const pieces = readToolCalls(raw)
   const ends: number[] = []
   for (const text of texts) ends.push((ends.at(-1) ?? 0) + text.length)
-  // A list of calls in JSON is not written as its pieces are: these go to the end.
+  // Calls in a JSON list have no text of their own: they are placed at the end.
   const isWhole = pieces.map(({ text }) => text).join('') === raw
   const calls: ShownCall[] = []
   let at = 0

@@ -1,10 +1,10 @@
-/** The server of a page, in a thread of its own. */
+/** The server of a page, in its own thread. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { type DashboardOptions, openDashboard } from './dashboard.ts'
 
 try {
   const { url, numRuns, close } = await openDashboard(workerData as DashboardOptions)
-  // Ended while somebody asks, Node ends the whole process: the server goes first.
+  // Ending the thread during a request would end the whole process, so the server closes first.
   parentPort!.once('message', async () => {
     await close()
     parentPort!.postMessage('closed')

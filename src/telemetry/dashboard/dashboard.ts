@@ -1,7 +1,4 @@
-/**
- * A page that follows runs, and its server. It reads run folders and knows nothing else; the page asks nobody but this server, and runs
- * no script but its own.
- */
+/** A page that follows runs, and its server. It only reads run folders. The page contacts only this server and runs only its own scripts. */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -15,35 +12,35 @@ import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
 import { REPLAY, Runs } from './runs.ts'
 
-/** What a server of a page is told. */
+/** Options of a dashboard server. */
 export interface DashboardOptions {
   /** A run, or a folder with runs below it. Default `runs`. */
   readonly folder?: string
-  /** Where it listens; 0: any port that is free. Default 6060. */
+  /** Port to listen at; 0: any free port. Default 6060. */
   readonly port?: number
-  /** The address it listens at. Default 127.0.0.1, of this machine alone. */
+  /** Address to listen at. Default 127.0.0.1, reachable from this machine only. */
   readonly host?: string
-  /** Whether it has a thread of its own, so that a training in this one does not hold it up. Default false. */
+  /** Whether the server runs in its own thread, so that a training in this one does not delay it. Default false. */
   readonly ownThread?: boolean
-  /** Milliseconds between two looks at the folders while a page is open. Default 500. */
+  /** Milliseconds between scans of the folders while a page is open. Default 500. */
   readonly pollMs?: number
 }
 
-/** A page that is served. */
+/** A running dashboard. */
 export interface Dashboard {
   readonly url: string
-  /** How many runs there were when it began. */
+  /** Number of runs at its start. */
   readonly numRuns: number
   close(): Promise<void>
 }
 
-/** Milliseconds that somebody who is not told of changes waits for a look at the folders. */
+/** Milliseconds that a request without a change subscription waits for a scan of the folders. */
 const PATIENCE_MS = 200
-/** The largest picture of an episode that is served. */
+/** Maximum bytes of a served picture. */
 const REPLAY_BYTES = 2 ** 26
-/** Digits of a figure that a page is sent. */
+/** Significant digits of sent numbers. */
 const DIGITS = 7
-/** The page's modules, and what they share with others. */
+/** The page's modules, including shared ones. */
 const MODULES = [
   ...[
     'main',
@@ -71,7 +68,7 @@ const HEADERS = {
 
 /**
  * Serves a page with the runs of a folder.
- * @throws InputError for a folder that is none, an unknown option, and an address that is not free.
+ * @throws InputError for a path that is not a folder, an unknown option, and an address in use.
  */
 export async function openDashboard(options: DashboardOptions = {}): Promise<Dashboard> {
   checkOptions('openDashboard', options, ['folder', 'port', 'host', 'pollMs', 'ownThread'])
@@ -121,14 +118,14 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   }
 }
 
-/** The same in a worker, which ends with this process. */
+/** As `openDashboard`, in a worker that ends with this process. */
 async function openInThread(options: DashboardOptions): Promise<Dashboard> {
   const worker = new Worker(ownFile(new URL('./dashboard-worker.js', import.meta.url)), { workerData: options })
   const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
   worker.unref()
   if ('url' in answer) {
     const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
-    // Without its page a training goes on.
+    // The training continues without its page.
     worker.on('error', ({ message }) => console.error(`colonnade: the page at ${answer.url} has ended: ${message}`))
     return {
       ...answer,
@@ -144,10 +141,10 @@ async function openInThread(options: DashboardOptions): Promise<Dashboard> {
   throw new Error(answer.error)
 }
 
-/** Of each run one figure over another: `run` (any number of them), `metric` and `over`. */
+/** A metric over another, for each run of the query: `run` (repeatable), `metric` and `over`. */
 function curvesOf(runs: Runs, query: URLSearchParams): object {
   const [metric, over] = [query.get('metric'), query.get('over') ?? 'line']
-  if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a figure')
+  if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a metric')
   const ids = query.getAll('run')
   return {
     curves: Object.fromEntries(
@@ -159,36 +156,35 @@ function curvesOf(runs: Runs, query: URLSearchParams): object {
   }
 }
 
-/** The folder of the run that is asked for. */
+/** The folder of the requested run. */
 function folderOf(runs: Runs, query: URLSearchParams): string {
   const id = query.get('run')
   const folder = id === null ? undefined : runs.folderOf(id)
-  if (folder === undefined) throw new RequestError(404, `run: got ${show(id)}, expected one of this page`)
+  if (folder === undefined) throw new RequestError(404, `run: got ${show(id)}, expected a run of this page`)
   return folder
 }
 
-/** The Arrow files of a run. */
 async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {
   const folder = folderOf(runs, query)
   return { files: await refusing(() => listArrowFiles(folder)) }
 }
 
-/** The Arrow file of a run that is asked for, by `run` and `file`. */
+/** The path of the Arrow file requested by `run` and `file`. */
 async function fileOf(runs: Runs, query: URLSearchParams): Promise<string> {
   const [folder, file] = [folderOf(runs, query), query.get('file')]
   const known = await refusing(() => listArrowFiles(folder))
   if (file !== null && known.some(({ path }) => path === file)) return refusing(() => within(folder, file))
-  throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
+  throw new RequestError(404, `file: got ${show(file)}, expected a file of the run`)
 }
 
-/** A whole number of a query. */
+/** Reads a whole number of a query. */
 function countOf(query: URLSearchParams, name: string, usual: number): number {
   const value = Number(query.get(name) ?? usual)
   if (Number.isSafeInteger(value) && value >= 0) return value
   throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
 }
 
-/** Rows of an Arrow file of a run: `run`, `file`, `from`, `count`, and any number of filters `where`, or a query `sql` of its table `rows`. */
+/** Rows of an Arrow file: `run`, `file`, `from`, `count`, and filters `where` (repeatable) or a query `sql` of its table `rows`. */
 async function rowsOf(runs: Runs, pages: ArrowPages, { query, signal }: RouteRequest): Promise<object> {
   const path = await fileOf(runs, query)
   const [from, count] = [countOf(query, 'from', 0), countOf(query, 'count', 50)]
@@ -202,14 +198,14 @@ async function rowsOf(runs: Runs, pages: ArrowPages, { query, signal }: RouteReq
   return refusing(() => pages.page(path, from, count, filters))
 }
 
-/** A group of conversations of a run: `run`, `file` and its place `from`. */
+/** A group of conversations: `run`, `file` and its index `from`. */
 async function conversationsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
   const path = await fileOf(runs, query)
   const place = countOf(query, 'from', 0)
   return { group: await refusing(() => pages.group(path, place)) }
 }
 
-/** What a file gives; a file that cannot be read is the fault of who asks for it. */
+/** Reads a file; if it cannot be read, the request is refused. */
 async function refusing<T>(read: () => Promise<T>): Promise<T> {
   try {
     return await read()
@@ -218,16 +214,16 @@ async function refusing<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The picture of a run, as it is now. */
+/** The current picture of a run. */
 async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
   const folder = folderOf(runs, query)
   return disk.read(await refusing(() => within(folder, REPLAY)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw new RequestError(400, `${REPLAY}: got ${error.message}, expected a picture`)
-    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected one with a ${REPLAY}`)
+    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected a run with a ${REPLAY}`)
   })
 }
 
-/** Looks at the folders while somebody wants to know, and tells all who do. */
+/** Scans the folders while there are listeners, and notifies them. */
 class Follower {
   readonly #runs: Runs
   readonly #pollMs: number
@@ -241,7 +237,7 @@ class Follower {
     this.#pollMs = pollMs
   }
 
-  /** Looks once, or waits for the look that is under way. A folder that cannot be read may come back. */
+  /** Scans once, or waits for the running scan. A folder that cannot be read may return. */
   look(): Promise<void> {
     const tell = (id: string): void => {
       for (const listener of this.#listeners) listener(id)
@@ -255,12 +251,12 @@ class Follower {
     return this.#look
   }
 
-  /** How many are told of changes. */
+  /** Number of listeners. */
   get numListeners(): number {
     return this.#listeners.size
   }
 
-  /** What has changed, until the listener goes or the server is closed. */
+  /** Yields changes until the listener disconnects or the server closes. */
   async *changes(signal: AbortSignal): AsyncGenerator<object> {
     let pending = new Set<string>()
     let wake = (): void => {}

@@ -1,4 +1,4 @@
-/** The page's document and its looks. Everything else of it is made by `page/main.ts`. */
+/** The page's document and styles. `page/main.ts` creates everything else. */
 
 export const html = `<!doctype html>
 <html lang="en">
@@ -17,12 +17,11 @@ export const html = `<!doctype html>
 </html>
 `
 
-/** Three columns. */
 export const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
 <path fill="#2f7fb8" d="M1 1h14v2H1zM1 13h14v2H1zM2.5 4h2v8h-2zM7 4h2v8H7zM11.5 4h2v8h-2z"/></svg>
 `
 
-/** Colors with a contrast of at least 4.5 to 1 for words, on light and on dark. */
+/** Colors with a text contrast of at least 4.5 to 1, for light and dark mode. */
 export const styles = `
 :root {
   --ground: #ffffff; --raised: #f4f5f7; --line: #d4d7dd; --ink: #1c2026; --quiet: #596170; --accent: #1f5f99;

@@ -1,30 +1,30 @@
 /**
- * A run's `metrics.jsonl`, followed while it grows: read in pieces, from where the last look ended. Of a long run neighboring
- * lines are put together, so that a file of any length takes the same memory. A long file is skimmed first: all of its lines are
- * counted, and a few hundred are read. What these tell is shown until all of it has been read.
+ * Follows a growing `metrics.jsonl`, reading in pieces from the last position. For a long run, neighboring lines are averaged, so that
+ * memory does not depend on the file's length. A long file is skimmed first: its lines are counted and a few hundred are read, whose
+ * values are shown until the whole file has been read.
  */
 import type { FileHandle } from 'node:fs/promises'
 import { openPlain, parseObject } from '../../base/files/files.ts'
 import type { Points } from '../curves.ts'
 import { entryOf } from '../loggers/entry.ts'
 
-/** Bytes that are read at once. */
+/** Bytes per read. */
 const PIECE = 2 ** 20
-/** A file of more bytes than this is skimmed before it is read. */
+/** Size from which a file is skimmed before it is read. */
 const LONG = 2 ** 18
-/** Lines that are read of a file that is skimmed, and its last one. */
+/** Number of lines read when skimming, besides the last one. */
 const SKIMMED_LINES = 256
-/** Points of a curve that are kept; with twice as many, each two become one. */
+/** Number of points kept per curve; at twice as many, pairs are averaged. */
 const POINTS = 1024
-/** The longest line that is read; a longer one is passed over. */
+/** The longest line that is read; longer ones are skipped. */
 const MAX_LINE = 64 * 2 ** 20
 
-/** Objects in one another of a line that is read. */
+/** Maximum nesting of objects in a line. */
 const DEPTH = 64
-/** Figures of a file that are kept, and objects that have some. */
+/** Maximum metrics kept of a file, and maximum objects that contain them. */
 const NAMES = 4096
 
-/** The mean of the values that a stretch of lines has for a figure. */
+/** Means of a metric over stretches of lines. */
 class Means {
   readonly sums: number[] = []
   readonly counts: number[] = []
@@ -38,7 +38,7 @@ class Means {
     this.counts[point] = this.counts[point]! + 1
   }
 
-  /** Lets each two points become one. */
+  /** Averages pairs of points. */
   halve(): void {
     for (const list of [this.sums, this.counts]) {
       const half = Math.ceil(list.length / 2)
@@ -48,7 +48,7 @@ class Means {
   }
 }
 
-/** Figures by their names within one object of a line; names below it by the objects' keys. */
+/** Metrics by name within one object of a line, and nested objects by key. */
 interface Level {
   readonly prefix: string
   readonly means: Map<string, Means>
@@ -57,22 +57,22 @@ interface Level {
 
 const createLevel = (prefix: string): Level => ({ prefix, means: new Map(), levels: new Map() })
 
-/** What lines tell. */
+/** Metrics of lines. */
 class Figures {
-  /** By name, in the order in which they appeared. */
+  /** By name, in order of appearance. */
   readonly means = new Map<string, Means>()
   readonly #root = createLevel('')
-  /** Lines that one point stands for. */
+  /** Number of lines per point. */
   #stride = 1
   lines = 0
   damaged = 0
-  /** Whether there are more figures than are kept. */
+  /** Whether metrics were omitted. */
   isCut = false
   #levels = 0
   /** The last line that is an object. */
   last: object = {}
 
-  /** Adds a line; `number`: how many lines there are up to it, more than before. */
+  /** Adds a line. `number` is its line number, higher than before. */
   add(text: string, number = this.lines + 1): void {
     const line = parseObject(text)
     const point = Math.floor((number - 1) / this.#stride)
@@ -121,20 +121,20 @@ class Figures {
     const known = level.means.get(key)
     if (known !== undefined) return known
     const name = level.prefix + key
-    const means = this.means.get(name) ?? new Means() // `a/b` may be a key, and b a key of the object a.
+    const means = this.means.get(name) ?? new Means() // Two paths may give one name: a key `a/b`, and b within a.
     this.means.set(name, means)
     level.means.set(key, means)
     return means
   }
 }
 
-/** The lines of a file, a piece at a time. */
+/** Splits a file into lines, piece by piece. */
 class Lines {
-  /** What is not whole yet, in the pieces in which it came. */
+  /** Pieces of an incomplete line. */
   #rest: Buffer[] = []
   #isSkipping = false
 
-  /** Calls `take` for each line that has become whole. Returns how many lines were too long. */
+  /** Calls `take` for each completed line. Returns the number of lines that were too long. */
   split(piece: Buffer, take: (bytes: Buffer, from: number, end: number) => void): number {
     const isWhole = piece.includes(10)
     const bytes = isWhole && this.#rest.length > 0 ? Buffer.concat([...this.#rest, piece]) : piece
@@ -154,15 +154,15 @@ class Lines {
   }
 }
 
-/** What can be told of a metrics file. */
+/** The metrics of a file. */
 export class MetricsFile {
   readonly #path: string
   #offset = 0
-  /** Which file it was: one that has taken its place is read from its beginning. */
+  /** The file's inode: a replaced file is read from its beginning. */
   #inode = 0
   #lines = new Lines()
   #figures = new Figures()
-  /** What a skimmed file tells until all of it is read. */
+  /** Metrics of a skimmed file until the whole file is read. */
   #skimmed: Figures | null = null
 
   constructor(path: string) {
@@ -173,12 +173,12 @@ export class MetricsFile {
     return this.#skimmed ?? this.#figures
   }
 
-  /** Whether lines are left out that are still to be read. */
+  /** Whether some lines are still unread. */
   get isSkimmed(): boolean {
     return this.#skimmed !== null
   }
 
-  /** Lines that there are, and those that were read and are no JSON objects. */
+  /** Number of lines, and of damaged ones, which are not JSON objects. */
   get lines(): number {
     return this.#told.lines
   }
@@ -187,12 +187,12 @@ export class MetricsFile {
     return this.#told.damaged
   }
 
-  /** Whether there are more figures than are shown. */
+  /** Whether metrics were omitted. */
   get isCut(): boolean {
     return this.#told.isCut
   }
 
-  /** The names of the numbers, in the order in which they appeared. */
+  /** The names of the metrics, in order of appearance. */
   get names(): string[] {
     return [...this.#told.means.keys()]
   }
@@ -204,7 +204,7 @@ export class MetricsFile {
     return lines === 0 ? {} : { line: lines, ...Object.fromEntries(values) }
   }
 
-  /** Skims a long file of which nothing has been read. True if it did. */
+  /** Skims a long unread file. Returns whether it did. */
   async skim(signal?: AbortSignal): Promise<boolean> {
     const found = await this.#open()
     if (found === null) return false
@@ -237,7 +237,7 @@ export class MetricsFile {
     }
   }
 
-  /** Reads what is new. True if there was anything. */
+  /** Reads new lines. Returns whether there were any. */
   async read(signal?: AbortSignal): Promise<boolean> {
     const found = await this.#open()
     if (found === null) return false
@@ -258,7 +258,7 @@ export class MetricsFile {
     }
   }
 
-  /** A figure over another one; lines that lack one of the two are left out. */
+  /** A metric over another; lines without one of them are left out. */
   curve(name: string, over: string): Points {
     const { means } = this.#told
     const [x, y] = [means.get(over), means.get(name)]
@@ -272,7 +272,7 @@ export class MetricsFile {
     return curve
   }
 
-  /** The file, and how long it is; null if there is none. One that is another than before is begun anew. */
+  /** Opens the file with its length; null if there is none. A replaced file starts over. */
   async #open(): Promise<{ handle: FileHandle; size: number } | null> {
     const found = await openPlain(this.#path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return null
@@ -292,7 +292,7 @@ export class MetricsFile {
   }
 }
 
-/** A file's bytes between two places. Each piece stands where the next one will. */
+/** Yields a file's bytes between two positions. Each piece overwrites the previous one. */
 async function* pieces(handle: FileHandle, from: number, to: number, signal?: AbortSignal): AsyncGenerator<Buffer> {
   const piece = Buffer.alloc(Math.min(PIECE, Math.max(0, to - from)))
   let offset = from

@@ -1,4 +1,4 @@
-/** The runs below a folder, as far as their files tell: nothing else is asked, so a copied folder tells the same. */
+/** The runs below a folder, from their files alone, so that a copied folder works too. */
 import { lstat, readdir, stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
 import { fingerprint } from '../../base/definition.ts'
@@ -9,49 +9,48 @@ import type { Points } from '../curves.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { MetricsFile } from './metrics-file.ts'
 
-/** Folders below the one that is shown, at most. */
+/** Maximum depth of folders below the shown one. */
 const DEPTH = 3
-/** What a run has in its folder that is no run itself. */
+/** Subfolders of a run that are not runs. */
 const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
 
-/** What only a run's folder has beside its config.json. */
+/** Files that only a run's folder has besides its config.json. */
 const OF_RUNS = ['metrics.jsonl', 'checkpoints']
-/** Letters of a word of a run that is shown. */
+/** Maximum characters of a shown word. */
 const WORD_MAX = 2000
 
-/** Runs that are looked at together: while some are read, the lines of others are counted. */
+/** Runs that are read concurrently. */
 const AT_ONCE = 4
 /** The picture of an episode in a run's folder. */
 export const REPLAY = 'replay.gif'
-/** How a run's summary says that it has ended. */
+/** Ends of a run in its summary. */
 const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
 
-/** What a page is told of a run. */
+/** A run as sent to the page. */
 export interface ShownRun {
-  /** Its way from the folder that is shown. */
+  /** Its path relative to the shown folder. */
   readonly id: string
-  /** Its folder, as commands take it. */
+  /** Its folder, for commands. */
   readonly folder: string
   readonly kind: 'episodes' | 'conversations'
   readonly environment: string
   readonly algorithm: string
   readonly status: 'running' | 'stopped' | (typeof ENDS)[number]
   readonly settings: Readonly<Record<string, unknown>>
-  /** The same for runs that differ in nothing but their seed. */
+  /** Equal for runs that differ only in their seed. */
   readonly group: string
   readonly lines: number
-  /** Whether it is shown by some of its lines, since the others are still to be read. */
+  /** Whether only some of its lines have been read. */
   readonly isSkimmed: boolean
-  /** The names of its numbers, and those of its last line. */
+  /** The names of its numbers, and the numbers of its last line. */
   readonly names: readonly string[]
   readonly last: Readonly<Record<string, number>>
-  /** When the picture of an episode in its folder was made, in milliseconds since 1970; null where there is none. */
+  /** When the picture of an episode in its folder was made, in milliseconds since 1970; null if there is none. */
   readonly replayTime: number | null
-  /** What the user should know of its files. */
+  /** Notes about its files for the user. */
   readonly notes: readonly string[]
 }
 
-/** A run that is followed. */
 class FollowedRun {
   readonly id: string
   readonly folder: string
@@ -71,7 +70,7 @@ class FollowedRun {
     this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
   }
 
-  /** Reads what is new but metrics; long metrics that nobody has read are skimmed. True if there was anything. */
+  /** Reads changes except metrics; skims long unread metrics. Returns whether there were any. */
   async look(signal?: AbortSignal): Promise<boolean> {
     const { mtimeMs } = await lstat(join(this.folder, 'config.json'))
     const isOther = mtimeMs !== this.#configTime
@@ -86,7 +85,7 @@ class FollowedRun {
     const status = await this.#readStatus()
     const isOtherStatus = status !== this.#status
     this.#status = status
-    const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most have none.
+    const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most runs have none.
     this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (no plain file)`
     const replayTime = picture?.isFile() ? picture.mtimeMs : null
     const isOtherReplay = replayTime !== this.#replayTime
@@ -95,7 +94,7 @@ class FollowedRun {
     return isOther || isOtherStatus || isOtherReplay || hasMore
   }
 
-  /** Reads new metrics. True if there were any. */
+  /** Reads new metrics. Returns whether there were any. */
   read(signal?: AbortSignal): Promise<boolean> {
     return this.#readMetrics(() => this.#metrics.read(signal))
   }
@@ -129,7 +128,7 @@ class FollowedRun {
     return this.#metrics.curve(name, over)
   }
 
-  /** What a page is told of it; of one whose files say what nobody can show, that alone. */
+  /** The run for the page; if its files contain values that cannot be shown, only the error. */
   get shown(): ShownRun {
     try {
       return this.#shown
@@ -163,15 +162,15 @@ class FollowedRun {
         this.#metricsNote,
         this.#summaryNote,
         this.#replayNote,
-        isCut ? `metrics.jsonl has more than the ${names.length} figures that are shown` : '',
-        damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines are left out`,
-        isNewer ? `written by version ${version}; this page is of ${VERSION}` : '',
+        isCut ? `metrics.jsonl has more than the ${names.length} metrics that are shown` : '',
+        damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines were skipped`,
+        isNewer ? `written by version ${version}; this page has version ${VERSION}` : '',
       ].filter(Boolean),
     }
   }
 }
 
-/** The runs below a folder, or the one that the folder is. */
+/** The runs below a folder, or the run in the folder itself. */
 export class Runs {
   readonly folder: string
   #runs = new Map<string, FollowedRun>()
@@ -180,7 +179,7 @@ export class Runs {
     this.folder = folder
   }
 
-  /** @throws InputError for what is no folder. */
+  /** @throws InputError for a path that is not a folder. */
   static async open(folder: string): Promise<Runs> {
     const isFolder = await stat(folder).then(
       (found) => found.isDirectory(),
@@ -190,14 +189,14 @@ export class Runs {
     return new Runs(folder)
   }
 
-  /** How many runs there are; none of them is read. */
+  /** Number of runs, without reading them. */
   async count(): Promise<number> {
     return (await findRuns(this.folder, DEPTH)).length
   }
 
   /**
-   * Looks for runs and at what is new in them: at all of them in short first, then at their metrics in full. Calls `tell` with the id of
-   * each run that has changed or is gone, twice where metrics were skimmed first.
+   * Finds runs and reads their changes: first a quick look at all, then their metrics. Calls `tell` with the id of each changed or
+   * removed run, twice if metrics were skimmed first.
    */
   async read(tell: (id: string) => void = () => {}, signal?: AbortSignal): Promise<void> {
     const found = new Map((await findRuns(this.folder, DEPTH)).map((path) => [this.#idOf(path), path]))
@@ -209,7 +208,7 @@ export class Runs {
       .sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))
       .map(([id, path]) => this.#runs.get(id) ?? new FollowedRun(id, path))
     const there: FollowedRun[] = []
-    // One that went away while it was looked at is null: the next look will not find it.
+    // A run that disappears during its look becomes null; the next scan will not find it.
     const looks: Promise<boolean | null>[] = []
     for (const [i, run] of runs.entries()) {
       while (looks.length < Math.min(runs.length, i + AT_ONCE))
@@ -232,18 +231,18 @@ export class Runs {
     return [...this.#runs.values()].map((run) => run.shown)
   }
 
-  /** The folder of a run; undefined for one that is not there. */
+  /** The folder of a run; undefined for an unknown run. */
   folderOf(id: string): string | undefined {
     return this.#runs.get(id)?.folder
   }
 
-  /** A figure of a run over another one; empty for a run that is not there. */
+  /** A metric of a run over another; empty for an unknown run. */
   curve(id: string, name: string, over: string): Points {
     return this.#runs.get(id)?.curve(name, over) ?? { x: [], y: [] }
   }
 }
 
-/** A word of a run's config.json, as it is shown. */
+/** Formats a word of a run's config.json. */
 function wordOf(value: unknown): string {
   return typeof value === 'string' ? shortened(value) : show(value)
 }
@@ -256,7 +255,7 @@ function whyNot(error: unknown): string {
   return error instanceof InputError ? error.got : (error as Error).message
 }
 
-/** The folders with a run at or below this one; those too whose config.json cannot be read, where there is more of a run. */
+/** The run folders at or below this one, including those with an unreadable config.json and other files of a run. */
 async function findRuns(folder: string, depth: number): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
   const names = entries.map(({ name }) => name)

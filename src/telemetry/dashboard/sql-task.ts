@@ -1,11 +1,10 @@
-/** What the thread of SQL queries is asked for. */
+/** Requests to the SQL thread. */
 
-/** A page of the answer to a query. */
+/** A page of a query's answer. */
 export interface SqlTask {
   readonly path: string
-  /** Changes when the file does. */
   readonly key: string
-  /** One query, whose table is `rows`. */
+  /** A query of the table `rows`. */
   readonly query: string
   readonly from: number
   readonly count: number

@@ -1,6 +1,6 @@
 /**
- * The thread in which DuckDB-Wasm answers SQL over an Arrow file, as its table `rows`. DuckDB may neither read nor write files here, nor load
- * extensions, and a query cannot allow it that.
+ * The thread in which DuckDB-Wasm answers SQL over an Arrow file, as its table `rows`. DuckDB may not read or write files or load
+ * extensions, and a query cannot change that.
  */
 import { InputError } from '../../base/errors.ts'
 import { findPackage, NotInstalled } from '../../base/files/packages.ts'
@@ -11,7 +11,7 @@ import type { SqlTask } from './sql-task.ts'
 
 const { toStream, fromStream } = await arrowStreams()
 
-/** What is used of DuckDB-Wasm. */
+/** The used parts of DuckDB-Wasm. */
 interface Library {
   createDuckDB(bundles: object, logger: object, runtime: object): Promise<Database>
   readonly VoidLogger: new () => object
@@ -30,9 +30,9 @@ interface Connection {
 }
 
 const PACKAGE = '@duckdb/duckdb-wasm'
-/** What of the machine's memory DuckDB may take. */
+/** DuckDB's memory limit. */
 const MEMORY = '2GB'
-/** DuckDB's own limits, of which the last keeps them. */
+/** DuckDB's restrictions; the last one locks them. */
 const LIMITS = [
   `SET memory_limit = '${MEMORY}'`,
   'SET enable_external_access = false',
@@ -42,7 +42,7 @@ const LIMITS = [
 ]
 
 let connection: Connection | undefined
-/** The file whose rows DuckDB has, and the query whose answer it has. */
+/** The loaded file, and the query whose answer is stored. */
 let open: { readonly key: string; answered: string } | undefined
 
 serve<SqlTask>(async ({ path, key, query, from, count }) => {
@@ -73,7 +73,7 @@ function run(text: string): ArrowTable {
   return fromStream(connection!.useUnsafe((database, id) => database.runQuery(id, text)))
 }
 
-/** @throws InputError where DuckDB-Wasm is not installed. */
+/** @throws InputError if DuckDB-Wasm is not installed. */
 async function start(): Promise<Connection> {
   const { require } = found()
   const { createDuckDB, VoidLogger, NODE_RUNTIME } = require(`${PACKAGE}/blocking`) as Library

@@ -1,4 +1,4 @@
-/** CRC-32C (Castagnoli), as TensorFlow's records have it. */
+/** CRC-32C (Castagnoli), as in TensorFlow's records. */
 
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let rest = byte
@@ -6,14 +6,13 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   return rest
 })
 
-/** The checksum of some bytes. */
 export function crc32c(bytes: Uint8Array): number {
   let crc = 0xffffffff
   for (const byte of bytes) crc = table[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
   return ~crc >>> 0
 }
 
-/** The checksum as records keep it: rotated by 15 bits, plus a constant, so that a checksum of checksums means something. */
+/** The checksum as stored in records: rotated by 15 bits, plus a constant, so that checksums of checksums remain useful. */
 export function maskedCrc32c(bytes: Uint8Array): number {
   const crc = crc32c(bytes)
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0

@@ -1,4 +1,4 @@
-/** A table of comma-separated values: `step`, `time` (ms since 1970) and a column a number. */
+/** Comma-separated values: `step`, `time` (ms since 1970) and a column per number. */
 import { InputError } from '../../base/errors.ts'
 import { appendText, isThere, readText, writeWhole } from '../../base/files/files.ts'
 import { text } from '../../base/settings.ts'
@@ -7,8 +7,8 @@ import { defineLogger, placeOf } from './logger.ts'
 const FIRST = ['step', 'time']
 
 /**
- * A file of comma-separated values, with a row an update. A number that appears late has its column at the end, and is empty in the
- * rows before. Refuses a file that another training has written.
+ * A CSV file with a row per update. A number that first appears later gets a column at the end, empty in earlier rows. Rejects a file of
+ * another training.
  */
 export const csv = defineLogger({
   id: 'csv',
@@ -16,9 +16,9 @@ export const csv = defineLogger({
   async open({ path: told }, training) {
     const path = await placeOf('csv', told, training, 'metrics.csv')
     if (training.done === 0 && (await isThere(path))) {
-      throw new InputError('logger csv', `${path}, which is there`, 'a new file')
+      throw new InputError('logger csv', `${path}, which exists`, 'a new file')
     }
-    const [header = '', ...rows] = (await readText(path)).split('\n').slice(0, -1) // A row that was cut off is not among them.
+    const [header = '', ...rows] = (await readText(path)).split('\n').slice(0, -1) // Without an incomplete last row.
     let columns = header === '' ? FIRST : readRow(header)
     const kept = rows.filter((row) => Number.parseInt(row, 10) <= training.done)
     const rewrite = (all: readonly string[]) => writeWhole(path, [[rowOf(columns), ...all, ''].join('\n')])
@@ -42,7 +42,7 @@ export const csv = defineLogger({
   },
 })
 
-/** Cells in a line; one with a comma or a quote is quoted. */
+/** Formats cells as a line; cells with a comma or a quote are quoted. */
 function rowOf(cells: readonly (string | number)[]): string {
   return cells
     .map((cell) => {
@@ -53,7 +53,7 @@ function rowOf(cells: readonly (string | number)[]): string {
     .join(',')
 }
 
-/** The cells of a line that `rowOf` has written. */
+/** Parses a line of `rowOf`. */
 function readRow(line: string): string[] {
   return [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(
     ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain!,

@@ -1,10 +1,10 @@
-/** A line of metrics as loggers are given it: flat, by kinds of values. */
+/** Converts a line of metrics to a logger entry: flat, by kinds of values. */
 import type { DefinitionRecord } from '../../base/definition.ts'
 import type { Distribution, LogEntry } from './logger.ts'
 
 /**
- * The entry of a metrics line; `prefix` stands before each name. Arrays of numbers are distributions, and `counts` among the values of an
- * object say how often 0, 1, … occurred of what the object tells. NaN and null are of what nobody can tell: they are left out.
+ * Converts a metrics line to an entry, with `prefix` before each name. Arrays of numbers become distributions, and so does a field
+ * `counts` of an object, which counts the values 0, 1, … NaN and null are unknown and left out.
  */
 export function entryOf(step: number, line: object, prefix = ''): LogEntry {
   const values: Record<string, number> = {}
@@ -27,7 +27,7 @@ export function entryOf(step: number, line: object, prefix = ''): LogEntry {
   return { step, time: Date.now(), values, distributions, texts }
 }
 
-/** What is nested as one object of keys like `ppo.gamma`: for settings. */
+/** Flattens nested settings to keys like `ppo.gamma`. */
 export function flatKeys(object: object, prefix = ''): Record<string, string | number | boolean> {
   const flat: Record<string, string | number | boolean> = {}
   for (const [key, value] of Object.entries(object)) {
@@ -40,8 +40,8 @@ export function flatKeys(object: object, prefix = ''): Record<string, string | n
 }
 
 /**
- * What a run is made of as such keys: of each part its id by the part's name, or the ids of a list, and its settings behind its id. What is
- * laid around an environment is `wrappers`. A part whose name is its id has no key of its own, and what is no record is left out.
+ * Flattens the parts of a run to such keys: each part's id under the part's name (a list's ids joined), and its settings after its id.
+ * Wrappers of an environment are `wrappers`. A part whose name is its id has no key of its own; a part without a record is left out.
  */
 export function flatParts(parts: Readonly<Record<string, unknown>>): Record<string, string | number | boolean> {
   const flat: Record<string, string | number | boolean> = {}

@@ -1,6 +1,6 @@
 /**
- * The files that TensorBoard reads: records (a length and bytes, each with a checksum) of protocol buffers
- * (tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto, tensorboard/plugins/hparams/api.proto).
+ * TensorBoard's event files: records (a length and bytes, each with a checksum) of protocol buffers (tensorflow/core/util/event.proto,
+ * tensorflow/core/framework/summary.proto, tensorboard/plugins/hparams/api.proto).
  */
 import {
   bytesField,
@@ -14,14 +14,14 @@ import {
 import { maskedCrc32c } from './crc32c.ts'
 import type { Distribution, LoggedEnd } from './logger.ts'
 
-/** The buckets of a histogram. */
+/** Number of buckets of a histogram. */
 const BUCKETS = 30
 const DT_FLOAT = 1
 const DT_STRING = 7
 const DATA_CLASS_TENSOR = 2
 const SESSION_START = 1
 
-/** A message's bytes as a record: the length, its checksum, the bytes, theirs. */
+/** A message as a record: the length, its checksum, the bytes, their checksum. */
 export function record(fields: readonly Field[]): Uint8Array {
   const bytes = messageOf(fields)
   const length = Buffer.alloc(8)
@@ -40,12 +40,12 @@ export function event(time: number, step: number, what: Field): Uint8Array {
   return record([doubleField(1, time / 1000), numberField(2, step), what])
 }
 
-/** The version that every file begins with. */
+/** The version, which begins every file. */
 export function version(): Field {
   return bytesField(3, 'brain.Event:2')
 }
 
-/** Says that a training goes on from this step: later steps of files before this one are void. */
+/** Marks the start of a resumed training: later steps in earlier files are void. */
 export function sessionStart(): Field {
   return bytesField(7, [numberField(1, SESSION_START)])
 }
@@ -55,15 +55,15 @@ export function summary(values: readonly Field[]): Field {
   return bytesField(5, values)
 }
 
-/** A number, as a float of 32 bits. */
+/** A number, as a 32-bit float. */
 export function scalar(tag: string, value: number): Field {
   return bytesField(1, [bytesField(1, tag), floatField(2, value)])
 }
 
-/** A histogram of buckets that are equally wide. */
+/** A histogram with buckets of equal width. */
 export function histogram(tag: string, { values, counts }: Distribution): Field {
   const weights = values.map((_, i) => counts?.[i] ?? 1)
-  // There may be more values than a call has room for.
+  // Not Math.min(...values): there may be more values than a call can take.
   const [min, max] = values.reduce(
     ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
     [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
@@ -96,7 +96,7 @@ export function text(tag: string, words: string): Field {
   return tensorValue(tag, [numberField(1, DT_STRING), bytesField(2, []), bytesField(8, words)], 'text')
 }
 
-/** What a training was told, for the table of hyperparameters. */
+/** The settings of a training, for the table of hyperparameters. */
 export function settingsBegin(settings: Readonly<Record<string, unknown>>, time: number): Field {
   const pairs = Object.entries(settings).flatMap(([key, value]) => {
     const field =
@@ -110,7 +110,7 @@ export function settingsBegin(settings: Readonly<Record<string, unknown>>, time:
   return hyperparameters('_hparams_/session_start_info', bytesField(3, [...pairs, doubleField(5, time / 1000)]))
 }
 
-/** How it ended, for the same table. */
+/** The end of a training, for the same table. */
 export function settingsEnd(end: LoggedEnd, time: number): Field {
   const status = { complete: 1, failed: 2, interrupted: 3 }[end]
   const info = bytesField(4, [numberField(1, status), doubleField(2, time / 1000)])

@@ -1,4 +1,4 @@
-/** The loggers that a run finds by name, and how its `loggers` setting is read. */
+/** Finds the loggers that a run names in its `loggers` setting. */
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../../base/definition.ts'
@@ -12,7 +12,7 @@ import { prometheus } from './prometheus.ts'
 import { tensorboard } from './tensorboard.ts'
 import { trackio } from './trackio.ts'
 
-/** A kind of logger, as a run makes one. */
+/** A kind of logger that a run can create. */
 interface FoundFactory {
   (settings: Readonly<Record<string, SettingValue>>): LoggerDefinition
   readonly id: string
@@ -21,7 +21,7 @@ interface FoundFactory {
 
 const factories = [tensorboard, csv, jsonl, prometheus, trackio, mlflow] as unknown as readonly FoundFactory[]
 
-/** Words of a `loggers` setting that mean the same wherever one looks from. */
+/** Rewrites the words of a `loggers` setting so that they mean the same from any working directory. */
 export function portableLoggers(words: readonly string[]): string[] {
   return words.map((word) => {
     const [name, ...texts] = word.split('|') as [string, ...string[]]
@@ -30,9 +30,9 @@ export function portableLoggers(words: readonly string[]): string[] {
 }
 
 /**
- * The loggers that the words of a setting name: ids, `id:value` with its first setting, or paths of modules that export one; with
- * further settings behind |, like `mlflow:http://127.0.0.1:5000|experiment=mine`.
- * @throws InputError for an unknown logger or setting, which names the nearest, and for a module that may not be run.
+ * Returns the loggers that the setting names: ids, `id:value` with the first setting, or paths of modules that export one; further
+ * settings follow after |, as in `mlflow:http://127.0.0.1:5000|experiment=mine`.
+ * @throws InputError for an unknown logger or setting, with the nearest name, and for a module that may not be loaded.
  */
 export async function findLoggers(words: readonly string[], origin: ModuleOrigin): Promise<LoggerDefinition[]> {
   const found = await Promise.all(words.map((word) => makeLogger(word, origin)))

@@ -1,12 +1,12 @@
-/** Entries as lines of JSON, in files that rotate. */
+/** Entries as lines of JSON, in rotating files. */
 import { stat } from 'node:fs/promises'
 import { appendText, disk, isThere, parseObject, readText, removeWhole, writeWhole } from '../../base/files/files.ts'
 import { integer, text } from '../../base/settings.ts'
 import { defineLogger, placeOf } from './logger.ts'
 
 /**
- * A file with a line of JSON an update. When it has grown to `maxBytes` it is kept as `<path>.1`, what was that as `<path>.2`, and
- * so on up to `<path>.<kept>`; what another training has left there is kept in the same way.
+ * A file with a line of JSON per update. At `maxBytes` it is renamed to `<path>.1`, the former `<path>.1` to `<path>.2`, and so on up to
+ * `<path>.<kept>`. Files of another training are renamed in the same way.
  */
 export const jsonl = defineLogger({
   id: 'jsonl',
@@ -46,7 +46,7 @@ export const jsonl = defineLogger({
   },
 })
 
-/** Drops the lines of later steps from a file, and one that was cut off. */
+/** Removes lines of later steps, and an incomplete last line, from a file. */
 async function dropLater(path: string, last: number): Promise<void> {
   if (!(await isThere(path))) return
   const lines = (await readText(path)).split('\n').slice(0, -1)
@@ -54,7 +54,7 @@ async function dropLater(path: string, last: number): Promise<void> {
   await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
 }
 
-/** Infinity for a line that is none of ours. */
+/** Infinity for a line that is not an entry. */
 function stepOf(line: string): number {
   return Number(parseObject(line)?.step ?? Number.POSITIVE_INFINITY)
 }

@@ -1,24 +1,23 @@
 /**
- * The queue between a training and its loggers, which `find-loggers.ts` lists. Each logger gets every entry, in order, at its own
- * pace; entries that it fails to take are counted and reported.
+ * The queue between a training and its loggers (`find-loggers.ts`). Each logger gets every entry in order, at its own pace; failed
+ * entries are counted and reported.
  */
 import type { LogEntry, LoggedEnd, LoggedTraining, Logger, LoggerDefinition } from './logger.ts'
 
-/** Entries that wait for a logger, at most; of more the oldest are lost. */
+/** Maximum entries that wait for a logger; beyond this the oldest are dropped. */
 const MAX_WAITING = 10_000
-/** What loggers may take at the end of a training, in ms. */
+/** Milliseconds that loggers may take at the end of a training. */
 const CLOSE_MS = 10_000
 
-/** What became of a logger's entries. */
+/** Statistics of a logger's entries. */
 export interface LoggerCounts {
   readonly written: number
-  /** Entries that were never written. */
   readonly lost: number
-  /** Calls that failed. */
+  /** Failed calls. */
   readonly failures: number
 }
 
-/** One logger with what waits for it. */
+/** One logger with its waiting entries. */
 class Feed {
   readonly id: string
   written = 0
@@ -27,7 +26,7 @@ class Feed {
   #logger: Logger | undefined
   #isGone = false
   #waiting: LogEntry[] = []
-  /** What it is doing; undefined while it rests. */
+  /** The current call; undefined if there is none. */
   #work: Promise<void> | undefined
   #first = ''
   readonly #tell: (message: string) => void
@@ -48,7 +47,7 @@ class Feed {
     return this.#logger?.place
   }
 
-  /** Settles when it has nothing to do. */
+  /** Settles when it is idle. */
   async rest(): Promise<void> {
     while (this.#work !== undefined) await this.#work
   }
@@ -74,10 +73,10 @@ class Feed {
     this.#isGone = true
     this.lost += this.#waiting.length
     this.#waiting = []
-    this.#fail(error, 'cannot be opened, and logs nothing')
+    this.#fail(error, 'cannot be opened and logs nothing')
   }
 
-  /** Writes what waits; not while it is at work. */
+  /** Writes the waiting entries, unless a call is in progress. */
   #next = (): void => {
     const logger = this.#logger
     this.#work = undefined
@@ -95,7 +94,7 @@ class Feed {
     try {
       const writing = logger.write(entries)
       if (writing instanceof Promise) {
-        // What failed is tried again with the next entry, and not at once.
+        // Failed entries are retried with the next entry, not at once.
         this.#work = writing.then(
           () => {
             didWrite()
@@ -120,7 +119,7 @@ class Feed {
     this.#tell(`logger ${this.id} ${what}: ${reason}; the training goes on`)
   }
 
-  /** Waits for what is under way, writes what is left, and closes. */
+  /** Waits for the current call, writes the remaining entries, and closes. */
   async close(end: LoggedEnd): Promise<void> {
     await this.rest()
     if (this.#waiting.length > 0) {
@@ -133,50 +132,49 @@ class Feed {
     try {
       await this.#logger?.close?.(end)
     } catch (error) {
-      this.#fail(error, 'failed as it was closed')
+      this.#fail(error, 'failed on closing')
     }
     if (this.lost > 0) {
       const all = this.lost + this.written
-      this.#tell(`logger ${this.id} lost ${this.lost} of ${all} entries (the first failure: ${this.#first})`)
+      this.#tell(`logger ${this.id} lost ${this.lost} of ${all} entries (first failure: ${this.#first})`)
     }
   }
 }
 
-/** Several loggers as one. */
 export class Loggers {
   readonly #feeds: readonly Feed[]
   readonly #tell: (message: string) => void
   #isClosed = false
 
-  /** Opens them; `tell` is given what a user should know of those that fail. */
+  /** Opens the loggers. `tell` receives messages about failures for the user. */
   constructor(definitions: readonly LoggerDefinition[], training: LoggedTraining, tell: (message: string) => void) {
     this.#tell = tell
     this.#feeds = definitions.map((definition) => new Feed(definition, training, tell))
   }
 
-  /** Hands an entry to each. */
+  /** Gives an entry to each logger. */
   log(entry: LogEntry): void {
     for (const feed of this.#feeds) feed.log(entry)
   }
 
-  /** What became of the entries, by the loggers' ids. */
+  /** Statistics of the entries, by logger id. */
   get counts(): Readonly<Record<string, LoggerCounts>> {
     return Object.fromEntries(
       this.#feeds.map(({ id, written, lost, failures }) => [id, { written, lost, failures }] as const),
     )
   }
 
-  /** Where each of them can be looked at. */
+  /** Where each logger's output can be viewed. */
   get places(): Readonly<Record<string, string>> {
     return Object.fromEntries(this.#feeds.flatMap(({ id, place }) => (place === undefined ? [] : [[id, place]])))
   }
 
-  /** Settles when what was handed over so far is written, or has failed. */
+  /** Settles when all entries so far are written or have failed. */
   async settled(): Promise<void> {
     await Promise.all(this.#feeds.map((feed) => feed.rest()))
   }
 
-  /** Writes what is left and closes each. One that takes longer than `ms` is left behind, and told of. */
+  /** Writes the remaining entries and closes each logger. A logger that takes longer than `ms` is abandoned and reported. */
   async close(end: LoggedEnd, ms = CLOSE_MS): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -187,7 +185,7 @@ export class Loggers {
     await Promise.all(
       this.#feeds.map(async (feed) => {
         const result = await Promise.race([feed.close(end), late])
-        if (result === 'late') this.#tell(`logger ${feed.id} did not end in ${ms / 1000} s, and is left behind`)
+        if (result === 'late') this.#tell(`logger ${feed.id} did not close in ${ms / 1000} s and was abandoned`)
       }),
     )
     clearTimeout(timer)

@@ -1,8 +1,8 @@
 /**
- * A logger is somebody who is told what each update of a training did: a file for TensorBoard, a server. A training has any
- * number of them. One that fails is counted and told of, and never stops the training (`loggers.ts`).
+ * The contract of loggers. A logger receives each update of a training, for example to write a TensorBoard file or call a server. A
+ * training has any number of them. Failures are counted and reported, and never stop the training (`logger-queue.ts`).
  *
- * A logger of one's own is one file: `defineLogger` with a function `open`, which returns an object with a function `write`.
+ * A custom logger is one file: `defineLogger` with a function `open` that returns an object with a function `write`.
  */
 import { type DefinitionRecord, defineFactory } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
@@ -10,36 +10,36 @@ import { within } from '../../base/files/files.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Settings, SettingValue, SettingValues } from '../../base/settings.ts'
 
-/** Numbers of which there are many, like the rewards of an update's groups. */
+/** Many numbers under one name, like the rewards of an update's groups. */
 export interface Distribution {
   readonly values: readonly number[]
-  /** How often each value occurs; each once where this is not given. */
+  /** How often each value occurs; default: once each. */
   readonly counts?: readonly number[]
 }
 
-/** What an update did. Names within names have a slash between them: `phaseSeconds/forward`. */
+/** An update. Nested names are joined by a slash: `phaseSeconds/forward`. */
 export interface LogEntry {
-  /** Updates done, this one included; with supervised steps. */
+  /** Number of updates so far, this one and supervised steps included. */
   readonly step: number
   /** Milliseconds since 1970. */
   readonly time: number
-  /** Numbers by name. One that nobody can tell, like a mean of nothing, is left out. */
+  /** Numbers by name. Unknown ones, such as a mean of nothing, are left out. */
   readonly values: Readonly<Record<string, number>>
   readonly distributions: Readonly<Record<string, Distribution>>
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** A training as its loggers are told of it before the first update. */
+/** A training, described to its loggers before the first update. */
 export interface LoggedTraining {
-  /** Of a run the last part of its folder. */
+  /** For a run, the last part of its folder's path. */
   readonly name: string
-  /** Where its files lie; null where it has no folder. */
+  /** Folder of its files; null if it has none. */
   readonly folder: string | null
-  /** What it was told, by keys like `ppo.gamma`. */
+  /** Its settings, by keys like `ppo.gamma`. */
   readonly settings: Readonly<Record<string, SettingValue>>
-  /** What is known of the values by their first names. */
+  /** Descriptions of the values by the first part of their names. */
   readonly metrics: Metrics
-  /** Updates that were done before: what a log has of later ones, a resumed training does anew. */
+  /** Number of earlier updates: a resumed training repeats later ones, so remove them from the log. */
   readonly done: number
 }
 
@@ -48,25 +48,25 @@ export type LoggedEnd = 'complete' | 'interrupted' | 'failed'
 
 /** An open log. */
 export interface Logger {
-  /** Where it can be looked at: a path or an address. */
+  /** Where its output can be viewed: a path or an address. */
   readonly place?: string
-  /** Whether entries whose writing failed may be written again: they come once more, before those after them. */
+  /** Whether failed entries may be written again; then they are repeated before later entries. */
   readonly isRepeatable?: boolean
-  /** Takes entries in the order of their steps. While its promise is open, those that come wait for the next call. */
+  /** Writes entries in the order of their steps. While its promise is pending, new entries wait for the next call. */
   write(entries: readonly LogEntry[]): void | Promise<void>
-  /** After the last entry. */
+  /** Called after the last entry. */
   close?(end: LoggedEnd): void | Promise<void>
 }
 
-/** A kind of logger with its settings, as a training is given it. */
+/** A kind of logger with its settings, as passed to a training. */
 export interface LoggerDefinition extends DefinitionRecord {
   open(training: LoggedTraining): Logger | Promise<Logger>
 }
 
 /**
- * A factory of loggers. A module that exports one can be named on the command line: `loggers=./mine.mjs`. What comes after a colon
+ * Defines a factory of loggers. The command line can name a module that exports one: `loggers=./mine.mjs`. Text after a colon
  * (`csv:out.csv`) is its first setting.
- * @throws InputError for an id or settings that are none, and without `open`.
+ * @throws InputError for an invalid id or settings, and without `open`.
  * @example
  * export const lines = defineLogger({
  *   id: 'lines',
@@ -93,8 +93,8 @@ export function defineLogger<S extends Settings>(given: {
 }
 
 /**
- * Where a logger of files writes: where it was told to, or under that name in the run's folder.
- * @throws InputError without either, and where a link or a special file has that name in the run.
+ * The path of a file logger: the given one, or `name` in the run's folder.
+ * @throws InputError without either, and if a link or a special file has that name in the run.
  */
 export async function placeOf(id: string, told: string, { folder }: LoggedTraining, name: string): Promise<string> {
   if (told !== '') return told

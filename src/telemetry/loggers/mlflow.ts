@@ -5,9 +5,9 @@ import { text } from '../../base/settings.ts'
 import { defineLogger, type LoggedEnd } from './logger.ts'
 
 const API = '/api/2.0/mlflow'
-/** What a server takes in one request. */
+/** The server's limits per request. */
 const [MAX_METRICS, MAX_PARAMS] = [1000, 100]
-/** Letters of a value of a parameter, at most. */
+/** Maximum characters of a parameter's value. */
 const MAX_PARAM_LENGTH = 500
 const STATUS: Readonly<Record<LoggedEnd, string>> = { complete: 'FINISHED', interrupted: 'KILLED', failed: 'FAILED' }
 
@@ -58,14 +58,14 @@ async function experimentOf(client: JsonClient, name: string): Promise<string> {
   try {
     return (await client.ask(`${API}/experiments/create`, { name })).experiment_id as string
   } catch (error) {
-    // Another training may have been faster.
+    // Another training may have created it at the same time.
     const made = error instanceof AnswerError ? await client.askIfThere(byName) : null
     if (made === null) throw error
     return (made.experiment as { experiment_id: string }).experiment_id
   }
 }
 
-/** Letters that a key may have; another one is an underscore. */
+/** Replaces characters that keys may not have by underscores. */
 function keyOf(key: string): string {
   return key.replaceAll(/[^\w\-. /]/g, '_')
 }

@@ -1,9 +1,9 @@
-/** The newest figures of a training for Prometheus (prometheus.io, "Exposition formats"), at `/metrics` while it goes on. */
+/** The latest metrics of a training for Prometheus (prometheus.io, "Exposition formats"), at `/metrics` while it runs. */
 import { HttpDocument, listen } from '../../base/http/server.ts'
 import { integer, text } from '../../base/settings.ts'
 import { defineLogger, type LogEntry, type LoggedTraining } from './logger.ts'
 
-/** Answers `GET /metrics` with the newest entry, until the training has ended. */
+/** Answers `GET /metrics` with the latest entry, until the training has ended. */
 export const prometheus = defineLogger({
   id: 'prometheus',
   settings: {
@@ -15,7 +15,7 @@ export const prometheus = defineLogger({
     const metrics = () => new HttpDocument('text/plain; version=0.0.4; charset=utf-8', exposition(training, newest))
     const server = await listen(new Map([['GET /metrics', metrics]]), {
       ...{ host, port, maxBodyBytes: 0 },
-      isBackground: true, // A program that forgets to close its trainer ends nevertheless.
+      isBackground: true, // Does not keep a program alive that forgets to close its trainer.
     })
     return {
       place: `${server.url}/metrics`,
@@ -37,7 +37,7 @@ function exposition({ name, metrics }: LoggedTraining, entry: LogEntry | undefin
   const told = new Map<string, string>()
   for (const [key, value] of Object.entries({ step: entry.step, ...entry.values })) {
     const metric = `colonnade_${snakeCase(key)}`
-    if (told.has(metric)) continue // Two names that differ in signs alone: Prometheus takes no value twice.
+    if (told.has(metric)) continue // Names that differ only in punctuation collide: Prometheus accepts a value once.
     const { description, unit } = metrics[key.split('/')[0]!] ?? {}
     const words = description === undefined ? '' : `${description}${unit == null ? '' : `; ${unit}`}`
     const help = words.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
@@ -49,7 +49,7 @@ function exposition({ name, metrics }: LoggedTraining, entry: LogEntry | undefin
   return [...told.values()].join('')
 }
 
-/** `phaseSeconds/forward` as `phase_seconds_forward`. */
+/** Converts `phaseSeconds/forward` to `phase_seconds_forward`. */
 function snakeCase(name: string): string {
   return name
     .replaceAll(/([a-z0-9])([A-Z])/g, '$1_$2')

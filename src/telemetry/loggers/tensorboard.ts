@@ -1,7 +1,4 @@
-/**
- * Event files for TensorBoard, and for all that reads them: numbers, distributions, texts that
- * change, and settings as hyperparameters. TensorBoard keeps numbers as floats of 32 bits.
- */
+/** TensorBoard event files: numbers (as 32-bit floats), distributions, changing texts, and settings as hyperparameters. */
 import { hostname } from 'node:os'
 import { appendBytes, listFolder, makeFolder } from '../../base/files/files.ts'
 import { text as textSetting } from '../../base/settings.ts'
@@ -27,7 +24,7 @@ export const tensorboard = defineLogger({
   async open({ folder: told }, training) {
     const folder = await placeOf('tensorboard', told, training, 'tensorboard')
     await makeFolder(folder)
-    // TensorBoard reads files in the order of their names: this one comes last.
+    // TensorBoard reads files in the order of their names, so this name must come last.
     const newest = (await listFolder(folder)).map((name) => Number(NAME.exec(name)?.[1] ?? 0))
     const second = Math.max(Math.floor(Date.now() / 1000), ...newest.map((other) => other + 1))
     const path = `${folder}/events.out.tfevents.${second}.${hostname()}.${process.pid}.0`

@@ -7,7 +7,7 @@ import { defineLogger } from './logger.ts'
 /** The environment variable with the token that a server prints when it starts. */
 const TOKEN = 'TRACKIO_WRITE_TOKEN'
 
-/** Sends the numbers of each update to a trackio server, as a run of a project. An entry that is sent again is there once. */
+/** Sends the numbers of each update to a trackio server, as a run of a project. A repeated entry is stored once. */
 export const trackio = defineLogger({
   id: 'trackio',
   settings: {
@@ -17,7 +17,7 @@ export const trackio = defineLogger({
   open({ url, project }, { name, settings, done }) {
     const apiKey = environmentVariable(TOKEN) ?? ''
     const client = new JsonClient(url, { deadline: 10, retries: 1, apiKey, apiKeyHeader: 'x-trackio-write-token' })
-    // A training that goes on does its later updates anew, which are entries of their own.
+    // A resumed training repeats later updates, which are new entries.
     const session = `${name}-${done}-${Date.now().toString(36)}`
     let isFirst = true
     return {
@@ -36,7 +36,7 @@ export const trackio = defineLogger({
   },
 })
 
-/** Without what JSON cannot say. */
+/** Removes values that JSON cannot express. */
 export function finite(values: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => Number.isFinite(value)))
 }

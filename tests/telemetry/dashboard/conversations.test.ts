@@ -112,7 +112,7 @@ test('a file that does not say what each token is has the completion; what is no
   const [first] = groupOf(table.select(columns) as ArrowTable, 0)!.conversations
   expect(first).toMatchObject({ blocks: [], completion: `ask ${CALL}${CALL} now12:00 ${CALL}noon` })
   expect(() => groupOf(tableFromArrays({ reward: [1] }) as never, 0)).toThrow(
-    'columns: got none of the name source, expected a table of conversations',
+    'columns: got no source, expected a table of conversations',
   )
 })
 

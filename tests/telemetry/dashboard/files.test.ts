@@ -215,8 +215,8 @@ describe('runs below a folder', () => {
       ],
     ])
     expect(shown[0]!.notes).toEqual([
-      'metrics.jsonl: 1 damaged lines are left out',
-      expect.stringMatching(/^written by version 99.0.0; this page is of/),
+      'metrics.jsonl: 1 damaged lines were skipped',
+      expect.stringMatching(/^written by version 99.0.0; this page has version/),
     ])
     expect(shown[2]).toMatchObject({
       ...{ kind: 'episodes', environment: 'CartPole-v1', algorithm: 'ppo', notes: [] },
@@ -344,7 +344,7 @@ describe('runs below a folder', () => {
     expect(third).toMatchObject({ kind: 'conversations', environment: 'unknown', algorithm: 'sft', notes: [] })
     expect(fourth).toMatchObject({
       ...{ kind: 'episodes', environment: 'unknown', settings: {} },
-      notes: ['metrics.jsonl has more than the 4096 figures that are shown'],
+      notes: ['metrics.jsonl has more than the 4096 metrics that are shown'],
     })
   })
 

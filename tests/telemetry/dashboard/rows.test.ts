@@ -108,7 +108,7 @@ describe('rows of an Arrow file', () => {
     await writeFile(path, tableToIPC(whole, 'file'))
     const pages = new ArrowPages()
     const { rows } = await pages.page(path, 0, 2, [])
-    const [cut, uncut] = [`${'x'.repeat(2000)} … 1 more letters`, 'x'.repeat(2000)]
+    const [cut, uncut] = [`${'x'.repeat(2000)} … 1 more characters`, 'x'.repeat(2000)]
     expect(rows[0]).toEqual(['0.333333', cut, uncut, '{"a":"1","b":"y"}'])
     expect(rows[1]).toEqual(['', '', '', ''])
     for (const operator of ['<', '<=', '>', '>=']) {
@@ -120,7 +120,7 @@ describe('rows of an Arrow file', () => {
   test('are not read of a file that is too large', async () => {
     const path = join(run, 'rollouts/1.arrow')
     await truncate(path, 2 ** 29 + 1)
-    const why = `got ${2 ** 29 + 1} bytes, expected at most ${2 ** 29} to be looked at here`
+    const why = `got ${2 ** 29 + 1} bytes, expected at most ${2 ** 29} to be shown here`
     await expect(new ArrowPages().page(path, 0, 1, [])).rejects.toThrow(why)
     await expect(new ArrowPages().sql(path, 0, 1, 'FROM rows')).rejects.toThrow(why)
   })
@@ -191,9 +191,9 @@ describe('the server', () => {
   })
 
   test.each([
-    ['api/files?run=none', 404, /run: got "none", expected one of this page/],
+    ['api/files?run=none', 404, /run: got "none", expected a run of this page/],
     ['api/files', 404, /run: got null/],
-    ['api/rows?run=one&file=config.json', 404, /file: got "config\.json", expected one of the run/],
+    ['api/rows?run=one&file=config.json', 404, /file: got "config\.json", expected a file of the run/],
     ['api/rows?run=one&file=rollouts/../../secret.arrow', 404, /file: got/],
     ['api/rows?run=one&file=rollouts/2.arrow&from=-1', 400, /from: got "-1", expected a whole number/],
     ['api/rows?run=one&file=rollouts/2.arrow&count=x', 400, /count: got "x"/],

@@ -71,20 +71,20 @@ describe('the page', () => {
   })
 
   test.each([
-    ['/api/curves', 400, 'metric: got nothing, expected the name of a figure'],
-    ['/api/conversations?run=first&file=config.json', 404, 'file: got "config.json", expected one of the run'],
-    ['/api/conversations?run=first', 404, 'file: got null, expected one of the run'],
+    ['/api/curves', 400, 'metric: got nothing, expected the name of a metric'],
+    ['/api/conversations?run=first&file=config.json', 404, 'file: got "config.json", expected a file of the run'],
+    ['/api/conversations?run=first', 404, 'file: got null, expected a file of the run'],
     [
       '/api/conversations?run=first&file=trajectories/1.arrow&from=-1',
       400,
       'from: got "-1", expected a whole number ≥ 0',
     ],
     ['/api/rows?run=first&file=trajectories/1.arrow&where=a', 400, 'filter: got "a", expected one like reward > 0.5'],
-    ['/api/replay?run=../first', 404, 'run: got "../first", expected one of this page'],
+    ['/api/replay?run=../first', 404, 'run: got "../first", expected a run of this page'],
     [
       `/api/replay?run=${encodeURIComponent(HOSTILE)}`,
       404,
-      `run: got ${JSON.stringify(HOSTILE)}, expected one with a replay.gif`,
+      `run: got ${JSON.stringify(HOSTILE)}, expected a run with a replay.gif`,
     ],
     ['/../config.json', 404, 'there is no /config.json'],
     ['/first/config.json', 404, 'there is no /first/config.json'],

@@ -158,7 +158,7 @@ describe('csv', () => {
   test('refuses the file of another training', async () => {
     const path = join(await temporaryFolder(), 'all.csv')
     await writeFile(path, 'mine')
-    await expect(csv({ path }).open(training(null))).rejects.toThrow(`logger csv: got ${path}, which is there`)
+    await expect(csv({ path }).open(training(null))).rejects.toThrow(`logger csv: got ${path}, which exists`)
     expect(await readFile(path, 'utf8')).toBe('mine')
   })
 })

@@ -84,7 +84,7 @@ describe('loggers', () => {
     expect(loggers.counts.bad).toEqual({ written: 0, lost: 3, failures: 3 })
     expect(told).toEqual([
       'logger bad failed: no disk; the training goes on',
-      'logger bad lost 3 of 3 entries (the first failure: no disk)',
+      'logger bad lost 3 of 3 entries (first failure: no disk)',
     ])
   })
 
@@ -101,7 +101,7 @@ describe('loggers', () => {
       loggers.log(entry(2))
       await loggers.close('failed')
       expect(loggers.counts.shut).toEqual({ written: 0, lost: 2, failures: 1 })
-      expect(told[0]).toBe('logger shut cannot be opened, and logs nothing: port; the training goes on')
+      expect(told[0]).toBe('logger shut cannot be opened and logs nothing: port; the training goes on')
     }
   })
 
@@ -157,8 +157,8 @@ describe('loggers', () => {
     await loggers.close('interrupted', 5)
     await loggers.close('complete', 5)
     expect(ends).toEqual(['interrupted'])
-    expect(told).toContain('logger stuck did not end in 0.005 s, and is left behind')
-    expect(told).toContain('logger broken failed as it was closed: gone; the training goes on')
+    expect(told).toContain('logger stuck did not close in 0.005 s and was abandoned')
+    expect(told).toContain('logger broken failed on closing: gone; the training goes on')
   })
 
   test('a definition needs a function', () => {

@@ -1,35 +1,35 @@
 /**
- * A chart on a canvas: lines, bands, and a cursor for mouse and keyboard. Drag to look closer; there, drag with Shift, or Shift and the
- * arrow keys, move along; twice clicked, or Escape, shows all.
+ * A chart on a canvas: lines, bands, and a cursor for mouse and keyboard. Drag to zoom in. When zoomed, drag with Shift or press Shift
+ * and the arrow keys to pan; double-click or press Escape to show all.
  */
 import { type Points, valueAt } from '../../curves.ts'
 import { element, shortNumber } from './elements.ts'
 import { columns, moved, type Range, type Series, ticks } from './series.ts'
 
-/** Room around the field, in pixels. */
+/** Margins of the field, in pixels. */
 const EDGE = { left: 52, right: 8, top: 8, bottom: 22 }
 
-/** Curves as they were drawn, so that frames in which they only move, or the cursor does, need not draw them again. */
+/** Drawn curves, reused in frames in which only they or the cursor move. */
 interface Layer {
   readonly canvas: HTMLCanvasElement
   readonly series: readonly Series[]
-  /** What of x it has, which may be more than is shown. */
+  /** Its range of x, which may be larger than the visible one. */
   readonly range: Range
   readonly heights: Range
-  /** Of the field, in pixels of the canvas, and x within one pixel. */
+  /** Height of the field in pixels of the canvas, and the width of a pixel in units of x. */
   readonly height: number
   readonly xPerPixel: number
 }
 
-/** A chart of one figure. */
+/** A chart of one metric. */
 export class Chart {
   readonly figure: HTMLElement
   readonly #canvas: HTMLCanvasElement
   readonly #said: HTMLElement
   #series: readonly Series[] = []
-  /** What of x is shown; null: all. */
+  /** The visible range of x; null: all. */
   #range: Range | null = null
-  /** While what is shown is moved: where that began, and what was shown of x and y. */
+  /** While panning: the start position, and the ranges of x and y at the start. */
   #pan: { readonly clientX: number; readonly range: Range; readonly heights: Range } | null = null
   #layer: Layer | null = null
   #cursor: number | null = null
@@ -57,7 +57,7 @@ export class Chart {
     this.draw()
   }
 
-  /** Draws when the browser next paints. */
+  /** Schedules a draw at the browser's next paint. */
   draw(): void {
     if (this.#isDue) return
     this.#isDue = true
@@ -71,7 +71,7 @@ export class Chart {
     return this.#range ?? this.#all()
   }
 
-  /** What of x there is. */
+  /** The whole range of x. */
   #all(): Range {
     let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
     for (const { x } of this.#series) {
@@ -128,7 +128,7 @@ export class Chart {
     }
     for (const tick of ticks(domain[0], domain[1], width / 90)) {
       const at = placeX(tick)
-      pen.textAlign = at > width - EDGE.right - 20 ? 'right' : 'center' // Nothing is cut off at the edge.
+      pen.textAlign = at > width - EDGE.right - 20 ? 'right' : 'center' // Keeps the label within the canvas.
       pen.fillText(shortNumber(tick), Math.min(at, width - 2), height - EDGE.bottom / 2)
     }
     pen.save()
@@ -155,7 +155,7 @@ export class Chart {
     pen.restore()
   }
 
-  /** The curves of a range of x; drawn anew only where the last layer does not have them. */
+  /** The curves for a range of x, redrawn only if the last layer does not contain it. */
   #drawn(domain: Range, heights: Range, field: { width: number; height: number }, ratio: number): Layer {
     const [columnsShown, height] = [Math.round(field.width * ratio), Math.round(field.height * ratio)]
     const span = domain[1] - domain[0]
@@ -187,7 +187,7 @@ export class Chart {
     return this.#layer
   }
 
-  /** The x below the pointer. */
+  /** The x at the pointer. */
   #xAt({ clientX }: PointerEvent): number {
     const { left, width } = this.#canvas.getBoundingClientRect()
     const [from, to] = this.#domain()
@@ -196,7 +196,7 @@ export class Chart {
   }
 
   #onDown(event: PointerEvent): void {
-    if (event.pointerType === 'touch') return // That scrolls.
+    if (event.pointerType === 'touch') return // Touch scrolls the page.
     const { clientX, shiftKey } = event
     if (!shiftKey) this.#dragFrom = this.#xAt(event)
     else if (this.#range !== null) this.#pan = { clientX, range: this.#range, heights: this.#heights(this.#range) }
@@ -268,7 +268,7 @@ export class Chart {
   }
 }
 
-/** Where a layer has its curves. */
+/** Geometry of a layer's curves. */
 interface Field {
   readonly range: Range
   readonly xPerPixel: number
@@ -276,10 +276,10 @@ interface Field {
   readonly place: { x(x: number): number; y(y: number): number }
 }
 
-/** Draws the part of a series that a layer has room for. */
+/** Draws the part of a series within a layer's range. */
 function drawSeries(pen: CanvasRenderingContext2D, { x, y, raw, band, color }: Series, field: Field): void {
   const { range, xPerPixel, ratio, place } = field
-  // One point before, and one after: lines reach the edge.
+  // Includes a point on either side, so that lines reach the edge.
   const first = Math.max(0, x.findIndex((value) => value >= range[0]) - 1)
   const beyond = x.findIndex((value) => value > range[1])
   const end = beyond === -1 ? x.length : beyond + 1

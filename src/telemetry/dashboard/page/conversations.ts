@@ -1,16 +1,16 @@
-/** Conversations as text: a group side by side, each token colored by what is asked for. */
+/** Conversations as text: a group side by side, with each token colored by a chosen value. */
 import type { ShownConversation, ShownGroup, TokenBlock } from '../conversations.ts'
 import { colored, element, shortNumber } from './elements.ts'
 import { type Ask, FileView } from './run-view.ts'
 import { type Coloring, colorings, legends, tokenColor } from './token-colors.ts'
 
-/** Groups of a page. */
+/** Groups per page. */
 const COUNT = 1
 
-/** A group of a file at a time. */
+/** Shows one group of a file at a time. */
 export class ConversationsView extends FileView {
   protected readonly folders = ['trajectories']
-  protected readonly none = 'This run keeps no conversations: trajectories=last or all keeps some.'
+  protected readonly none = 'This run has no conversations. Set trajectories=last or trajectories=all to keep some.'
   readonly #coloring = element(
     'select',
     { change: () => this.#draw() },
@@ -36,7 +36,7 @@ export class ConversationsView extends FileView {
   #draw(): void {
     const group = this.#group
     if (group === null) {
-      this.told.textContent = 'This file has no conversations from there on.'
+      this.told.textContent = 'This file has no further conversations.'
       this.shown.replaceChildren()
       return
     }
@@ -79,7 +79,7 @@ function articleOf(conversation: ShownConversation, coloring: Coloring, scale: n
     blocks.length > 0 ? null : element('p', { class: 'tokens' }, completion ?? ''),
     quiet(
       blocks.length === 0
-        ? 'This file does not say what each token is.'
+        ? 'This file has no token texts.'
         : shown < numTokens
           ? `${numTokens - shown} more tokens are not shown.`
           : '',
@@ -87,7 +87,7 @@ function articleOf(conversation: ShownConversation, coloring: Coloring, scale: n
   )
 }
 
-/** Tokens of one turn. What everybody was told first is folded up. */
+/** Tokens of one turn. The common prompt is collapsed. */
 function blockOf(block: TokenBlock, isFirst: boolean, colorOf: (t: number) => string): HTMLElement {
   const { turn, isOfModel, texts, calls } = block
   const spans = (from: number, to: number) =>
@@ -101,7 +101,7 @@ function blockOf(block: TokenBlock, isFirst: boolean, colorOf: (t: number) => st
   }
   children.push(...spans(at, texts.length))
   const tokens = element('p', { class: isOfModel ? 'tokens model' : 'tokens' }, ...children)
-  const words = `turn ${turn + 1}, ${isOfModel ? 'the model' : 'told'}`
+  const words = `turn ${turn + 1}, ${isOfModel ? 'the model' : 'input'}`
   if (isFirst && !isOfModel) {
     return element('details', {}, element('summary', { class: 'turn' }, `prompt (${texts.length} tokens)`), tokens)
   }
@@ -112,7 +112,7 @@ function tokenOf({ texts, logprobs, lossMask }: TokenBlock, t: number, color: st
   const logprob = logprobs[t]!
   const facts = [
     logprob === null ? '' : `log-probability ${shortNumber(logprob)}, probability ${shortNumber(Math.exp(logprob))}`,
-    lossMask[t] === 1 ? 'learned from' : 'not learned from',
+    lossMask[t] === 1 ? 'trained' : 'not trained',
   ]
   const token = element('span', { title: facts.filter(Boolean).join('; ') }, texts[t]!)
   return color === '' ? token : colored(token, color)

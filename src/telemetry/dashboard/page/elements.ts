@@ -1,9 +1,9 @@
-/** Elements of the page. What they say is always text: no markup is read from anywhere. */
+/** Elements of the page. Their contents are always text; markup is never parsed. */
 
-/** Children of an element; null is none. */
+/** A child of an element; null is omitted. */
 export type Child = Node | string | null
 
-/** An element with attributes and children. Attributes that are functions are listeners. */
+/** Creates an element with attributes and children. Attributes that are functions become listeners. */
 export function element<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Readonly<Record<string, string | boolean | ((event: Event) => void)>> = {},
@@ -18,13 +18,13 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made
 }
 
-/** Gives an element a color; style attributes are forbidden on this page. */
+/** Sets an element's color; the page's policy forbids style attributes. */
 export function colored<E extends HTMLElement>(made: E, color: string): E {
   made.style.backgroundColor = color
   return made
 }
 
-/** A number as it is read: four digits that count, thousands with k. */
+/** Formats a number with four significant digits, thousands as k. */
 export function shortNumber(value: number): string {
   if (!Number.isFinite(value)) return String(value)
   const size = Math.abs(value)

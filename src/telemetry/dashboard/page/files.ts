@@ -3,7 +3,7 @@ import { element } from './elements.ts'
 import { type Ask, FileView } from './run-view.ts'
 import { table } from './tables.ts'
 
-/** Rows of a page. */
+/** Rows per page. */
 const COUNT = 50
 
 interface Page {
@@ -14,14 +14,14 @@ interface Page {
   readonly rows: readonly (readonly string[])[]
 }
 
-/** How a query begins; a filter goes on with an operator. */
+/** The start of a query; a filter would continue with an operator. */
 const SQL = /^\s*(select|with|from|summarize|describe)\s+[^\s=!<>~]/i
 
-/** Rows of a file that pass the filters that are typed, or what DuckDB answers to the query that is typed. */
+/** Shows the rows of a file that pass the entered filters, or DuckDB's answer to the entered query. */
 export class FilesView extends FileView {
   protected readonly folders = ['rollouts', 'trajectories']
   protected readonly none =
-    'This run keeps no rows: rollouts=last or all, or trajectories=last or all of a language model, keeps some.'
+    'This run has no rows. Set rollouts=last or all (or trajectories=last or all for a language model) to keep some.'
   readonly #filter = element('input', {
     ...{ type: 'text', size: '60', placeholder: 'reward > 0.5, done = 1    or    SELECT avg(reward) FROM rows' },
     change: () => void this.turn(0),

@@ -1,4 +1,4 @@
-/** The page: it asks its server for runs and curves, and asks anew when the server says that they have changed. */
+/** The page: it requests runs and curves from its server, and requests them again when the server reports changes. */
 import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart } from './chart.ts'
@@ -9,12 +9,12 @@ import { ReplayView } from './replay.ts'
 import type { Series } from './series.ts'
 import { newestTable, phasesOf, settingsTable } from './tables.ts'
 
-/** Colors that are told apart, also by those who see fewer, on light and on dark. */
+/** Distinguishable colors, also with color blindness, in light and dark mode. */
 const COLORS = [
   ...['#2f7fb8', '#d55e00', '#12936b', '#b8579a', '#6a5acd'],
   ...['#8e6c2f', '#3aa0a8', '#7d7d7d', '#c0392b', '#b58900'],
 ]
-/** What is looked at first; other figures are below them. Names within these come too. */
+/** Metrics shown first, including names within them; others are below. */
 const FIRST = [
   ...[
     'evaluation/mean',
@@ -37,7 +37,7 @@ const FIRST = [
     'stepsPerSecond',
   ],
 ]
-/** What the axis of x can be. */
+/** The choices for the x axis. */
 const AXES: Readonly<Record<string, string>> = { line: 'updates', steps: 'environment steps', seconds: 'seconds' }
 const MAX_SHOWN = 50
 
@@ -46,14 +46,14 @@ const kept = {
     try {
       return localStorage.getItem(`colonnade.${key}`)
     } catch {
-      return null // Storage may be switched off.
+      return null // Storage may be disabled.
     }
   },
   write: (key: string, value: string): void => {
     try {
       localStorage.setItem(`colonnade.${key}`, value)
     } catch {
-      // The same.
+      // As above.
     }
   },
 }
@@ -65,7 +65,7 @@ const state = {
   weight: Number(kept.read('smoothing') ?? 0.6),
   hasBands: true,
 }
-/** The color of each run by its place in the list in which it was first seen, which this browser keeps. */
+/** Each run's color index, by its position in the list at its first appearance; this browser stores it. */
 const colorPlaces = new Map<string, number>(JSON.parse(kept.read('colors') ?? '[]') as [string, number][])
 
 function colorOf(id: string): string {
@@ -76,20 +76,20 @@ function colorOf(id: string): string {
   return COLORS[colorPlaces.get(id)! % COLORS.length]!
 }
 
-/** The color in which a run is drawn: among seeds that are a band, that of the first of them. */
+/** The color of a run; in a band of seeds, the first seed's color. */
 function drawnColor(id: string): string {
   const { group } = state.runs.find((run) => run.id === id)!
   const band = state.hasBands ? visible().filter((run) => run.group === group) : []
   return colorOf(band.some((run) => run.id === id) ? band[0]!.id : id)
 }
 
-/** A figure's chart, and whether it is in sight. */
+/** A metric's chart, and whether it is visible. */
 interface Shown {
   readonly chart: Chart
   isInSight: boolean
-  /** Of each run that was asked for. */
+  /** Curves of the requested runs. */
   readonly curves: Map<string, Points>
-  /** Whose curve has changed since. */
+  /** Runs whose curve has changed since. */
   readonly stale: Set<string>
 }
 
@@ -116,7 +116,7 @@ const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
 
 const visible = (): ShownRun[] => state.runs.filter(({ id }) => !state.hidden.has(id))
 
-/** What the server answers. @throws Error with its words. */
+/** Requests JSON from the server. @throws Error with its message. */
 async function ask(path: string): Promise<Record<string, unknown>> {
   const response = await fetch(path)
   const answer = (await response.json()) as Record<string, unknown>
@@ -137,7 +137,7 @@ async function fetchRuns(): Promise<void> {
   showParts()
 }
 
-/** Tells the parts below the tables which runs they may show. */
+/** Updates the runs available to the parts below the tables. */
 function showParts(): void {
   const runs = visible()
   conversations.show(runs.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
@@ -145,7 +145,7 @@ function showParts(): void {
   files.show(runs.map(({ id }) => id))
 }
 
-/** Asks for the curves that are not here, or have changed. */
+/** Requests missing and changed curves. */
 async function fetchCurves(name: string, shown: Shown): Promise<void> {
   const { curves, stale } = shown
   const wanted = visible().filter(({ id, names }) => names.includes(name) && (stale.has(id) || !curves.has(id)))
@@ -163,7 +163,7 @@ async function fetchCurves(name: string, shown: Shown): Promise<void> {
     for (const { id } of wanted) stale.add(id)
     throw error
   })
-  if (axis !== state.axis) return // Asked for again over the other one.
+  if (axis !== state.axis) return // The axis has changed: another request is on its way.
   for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
   drawCurves(shown)
 }
@@ -198,7 +198,7 @@ function redraw(): void {
   for (const shown of charts.values()) drawCurves(shown)
 }
 
-/** Asks for the curves of what is in sight; of the rest when it comes into sight. */
+/** Requests the curves of visible charts; others follow when they become visible. */
 function refresh(): void {
   for (const [name, shown] of charts) {
     if (shown.isInSight) void fetchCurves(name, shown).catch(say)
@@ -236,7 +236,7 @@ function showRuns(): void {
   list.replaceChildren(...items)
   list.querySelectorAll('input')[place]?.focus()
   const told = state.runs.flatMap(({ id, notes: some }) => some.map((note) => `${id}: ${note}`))
-  const none = 'There is no run in this folder yet. One that begins here is shown: colonnade train CartPole-v1'
+  const none = 'There is no run in this folder yet. Start one: colonnade train CartPole-v1'
   notes.replaceChildren(
     ...(state.runs.length === 0 ? [none] : told).map((words) => element('p', { class: 'note' }, words)),
   )
@@ -300,7 +300,7 @@ function listen(): void {
         await fetchRuns()
         refresh()
         for (const part of [conversations, files]) part.changed(ids)
-        // The server, which may be reading, has as much time as the page.
+        // Waits as long as the request took, so that a reading server is not overloaded.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
     } catch (error) {
@@ -312,12 +312,12 @@ function listen(): void {
   source.addEventListener('changed', (event) => {
     live.textContent = 'live'
     const { runs } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
-    // The first of a connection names none: whatever was missed is asked for again.
+    // The first message of a connection names no runs: everything may have been missed.
     changed = new Set([...(changed ?? []), ...(runs.length === 0 ? state.runs.map(({ id }) => id) : runs)])
     void update()
   })
   source.addEventListener('error', () => {
-    live.textContent = 'the server does not answer; what is shown may be old'
+    live.textContent = 'the server does not answer; the page may be outdated'
   })
 }
 
@@ -383,7 +383,7 @@ function showAll(isShown: boolean): void {
   showAgain()
 }
 
-/** After other runs were chosen. */
+/** Redraws after a change of the chosen runs. */
 function showAgain(): void {
   showRuns()
   showCharts()
@@ -412,7 +412,7 @@ document.body.append(
       element('h2', {}, 'Curves'),
       first,
       tables,
-      element('details', {}, element('summary', {}, 'All other figures'), others),
+      element('details', {}, element('summary', {}, 'All other metrics'), others),
       conversations.root,
       replay.root,
       files.root,

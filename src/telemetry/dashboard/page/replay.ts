@@ -1,9 +1,8 @@
-/** An episode of a run as a picture that moves: the file that `colonnade replay` left in the run's folder. */
+/** Shows an episode as an animated picture: the file that `colonnade replay` wrote to the run's folder. */
 import type { ShownRun } from '../runs.ts'
 import { element } from './elements.ts'
 import { type Ask, RunView } from './run-view.ts'
 
-/** Shows the picture while it is open. */
 export class ReplayView extends RunView {
   #runs: readonly ShownRun[] = []
   #shown = ''
@@ -13,7 +12,7 @@ export class ReplayView extends RunView {
     this.layOut()
   }
 
-  /** The runs as they are now. */
+  /** The current runs. */
   set runs(runs: readonly ShownRun[]) {
     this.#runs = runs.filter(({ kind }) => kind === 'episodes')
     this.show(this.#runs.map(({ id }) => id))
@@ -30,7 +29,7 @@ export class ReplayView extends RunView {
     const { id, folder, environment, replayTime } = run!
     if (replayTime === null) {
       this.told.textContent =
-        'There is no picture of this run yet. Where the environment draws, or observations are grids, this command makes one:'
+        'There is no picture of this run yet. If the environment draws, or observations are grids, this command makes one:'
       this.shown.append(element('code', {}, `colonnade replay ${folder}`))
       return
     }

@@ -1,17 +1,17 @@
-/** Parts of the page that tell of one run what is asked for, once they are opened. */
+/** Parts of the page about one run, loaded when they are opened. */
 import { type Child, element } from './elements.ts'
 
-/** Asks the server. */
+/** Requests JSON from the server. */
 export type Ask = (path: string) => Promise<Record<string, unknown>>
 
-/** A part that tells of a run that is chosen there. */
+/** A part about a run that is chosen in it. */
 export abstract class RunView {
   readonly root: HTMLDetailsElement
   protected readonly run = element('select', { 'aria-label': 'run', change: () => void this.look() })
   protected readonly told = element('p', { class: 'quiet', role: 'status' })
   protected readonly shown = element('div')
   readonly #ask: Ask
-  /** The newest query of each path: an answer to an older one, or of a run that is no longer chosen, is old. */
+  /** The newest query of each path; answers to other queries are outdated. */
   readonly #asked = new Map<string, URLSearchParams>()
 
   constructor(ask: Ask, id: string, title: string) {
@@ -19,13 +19,13 @@ export abstract class RunView {
     this.root = element('details', { id, toggle: () => void this.look() }, element('summary', {}, title))
   }
 
-  /** Lays the part out, with controls after the choice of the run. */
+  /** Lays out the part, with controls after the choice of the run. */
   protected layOut(...controls: readonly Child[]): void {
     const legend = element('div', { class: 'legend' }, element('label', {}, 'run', this.run), ...controls)
     this.root.append(legend, this.told, this.shown)
   }
 
-  /** The runs that can be looked at; without any the part is not there. */
+  /** Sets the available runs; without any the part is hidden. */
   show(ids: readonly string[]): void {
     this.root.hidden = ids.length === 0
     const known = [...this.run.options].map(({ value }) => value)
@@ -36,7 +36,7 @@ export abstract class RunView {
     else void this.look()
   }
 
-  /** Looks again if what is shown is of one of these runs. */
+  /** Reloads if one of these runs is shown. */
   changed(ids: ReadonlySet<string>): void {
     if (ids.has(this.run.value)) void this.look()
   }
@@ -45,7 +45,7 @@ export abstract class RunView {
     return this.root.open && this.run.value !== ''
   }
 
-  /** Shows what there is of the run that is chosen, if anybody looks. */
+  /** Loads the chosen run if the part is open. */
   protected abstract look(): Promise<void>
 
   protected async answer(
@@ -66,14 +66,14 @@ export abstract class RunView {
   }
 }
 
-/** A part that tells of an Arrow file of the run, a page at a time. */
+/** A part about an Arrow file of the run, one page at a time. */
 export abstract class FileView extends RunView {
   protected readonly file = element('select', { 'aria-label': 'file', change: () => void this.turn(0) })
   protected from = 0
   readonly #step: number
   readonly #back = element('button', { type: 'button', click: () => void this.turn(this.from - this.#step) }, 'earlier')
   readonly #on = element('button', { type: 'button', click: () => void this.turn(this.from + this.#step) }, 'later')
-  /** The files as they were when the part was last filled, and of which run. */
+  /** The run and its files when the part was last filled. */
   #known = ''
   #ofRun = ''
 
@@ -86,7 +86,7 @@ export abstract class FileView extends RunView {
     super.layOut(element('label', {}, 'file', this.file), ...controls, this.#back, this.#on)
   }
 
-  /** Which files can be looked at, and what is said where there is none. */
+  /** Folders of the files, and the message if there are none. */
   protected abstract readonly folders: readonly string[]
   protected abstract readonly none: string
 
@@ -104,7 +104,7 @@ export abstract class FileView extends RunView {
       const { value } = this.file
       const wasNewest = value === (this.file.options[this.file.options.length - 1]?.value ?? '')
       this.file.replaceChildren(...paths.map((path) => element('option', {}, path)))
-      // Who looks at the newest file goes on with the newest.
+      // Someone who viewed the newest file continues with the newest.
       this.file.value = paths.includes(value) && !(wasNewest && !isOther) ? value : (paths.at(-1) ?? '')
       if (paths.length > 0) return void this.turn(isOther ? 0 : this.from)
       this.told.textContent = this.none
@@ -112,7 +112,7 @@ export abstract class FileView extends RunView {
     })
   }
 
-  /** Shows what there is from this place on; of a run whose files are still to be known, what there is when they are. */
+  /** Shows the page from this position; waits for the run's list of files if necessary. */
   protected async turn(from: number): Promise<void> {
     if (this.#ofRun !== this.run.value || this.file.value === '') return
     this.from = Math.max(0, from)
@@ -122,7 +122,7 @@ export abstract class FileView extends RunView {
 
   protected abstract fill(query: URLSearchParams): Promise<void>
 
-  /** Whether there is more after what is shown. */
+  /** Whether there is a next page. */
   protected set hasMore(hasMore: boolean) {
     this.#back.disabled = this.from === 0
     this.#on.disabled = !hasMore

@@ -1,22 +1,22 @@
-/** What a chart draws of curves, and where. */
+/** Series of a chart, and their reduction to pixels. */
 import type { Points } from '../../curves.ts'
 
 /** From one x to another. */
 export type Range = readonly [number, number]
 
-/** What a chart draws in one color. */
+/** A curve in one color. */
 export interface Series extends Points {
   readonly name: string
   readonly color: string
-  /** As it was before it was smoothed; null where it was not. */
+  /** The values before smoothing; null without smoothing. */
   readonly raw: readonly number[] | null
-  /** Least and greatest at each x, of several runs; null of one. */
+  /** Minimum and maximum at each x, over several runs; null for a single run. */
   readonly band: { readonly low: readonly number[]; readonly high: readonly number[] } | null
 }
 
 /**
- * What of a curve is seen where all points within `width` of x are one column of pixels: the least and the greatest of each column, in
- * their order. The columns lie at multiples of the width, so that they stay where they are when what is shown moves.
+ * Reduces a curve to the minimum and maximum of each column of pixels, in order; a column is `width` wide in x. Columns lie at multiples
+ * of the width, so that they do not change while panning.
  */
 export function columns({ x, y }: Points, width: number): Points {
   const seen: { x: number[]; y: number[] } = { x: [], y: [] }
@@ -35,13 +35,13 @@ export function columns({ x, y }: Points, width: number): Points {
   return seen
 }
 
-/** A range that is moved, and stays within what there is. */
+/** Moves a range within limits. */
 export function moved([from, to]: Range, by: number, [least, most]: Range): Range {
   const way = Math.min(Math.max(by, least - from), most - to)
   return [from + way, to + way]
 }
 
-/** Values that mark an axis: 1, 2 or 5 times a power of ten, about `count` of them. */
+/** Axis marks: 1, 2 or 5 times a power of ten, about `count` of them. */
 export function ticks(least: number, most: number, count: number): number[] {
   const rough = (most - least) / Math.max(1, count)
   if (!(rough > 0)) return [least]

@@ -1,15 +1,15 @@
-/** Tables of runs: settings that differ, the newest figures, and where the time goes. */
+/** Tables of runs: different settings, latest metrics, and where the time goes. */
 import type { ShownRun } from '../runs.ts'
 import { colored, element, shortNumber } from './elements.ts'
 
-/** Colors of kinds of work, by their order: as many as the longest update has. */
+/** Colors of kinds of work, in order: as many as the longest update has. */
 const WORK = [
   ...['#4477aa', '#66ccee', '#228833', '#ccbb44', '#ee6677', '#aa3377', '#888888', '#997700', '#004488', '#bb5566'],
   ...['#44bb99', '#ffaabb', '#b39ddb', '#ee7733', '#225522', '#6a5acd', '#a5d8c5', '#8d6e63', '#7a9a01', '#f5e663'],
 ]
 const PHASE = 'phaseSeconds/'
 
-/** The settings in which the runs are not all alike. */
+/** The settings that differ between runs. */
 export function differences(runs: readonly ShownRun[]): { readonly key: string; readonly values: readonly string[] }[] {
   const keys = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort()
   return keys.flatMap((key) => {
@@ -18,7 +18,7 @@ export function differences(runs: readonly ShownRun[]): { readonly key: string; 
   })
 }
 
-/** A table whose rows have their name first. */
+/** A table with row headers. */
 export function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
   const cell = (value: string | number | Node, i: number) => {
     if (i === 0) return element('th', { scope: 'row' }, value as string | Node)
@@ -37,7 +37,7 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   )
 }
 
-/** Settings that differ, a column a run. */
+/** Settings that differ, a column per run. */
 export function settingsTable(runs: readonly ShownRun[]): HTMLElement {
   const rows = differences(runs).map(({ key, values }) => [key, ...values])
   if (runs.length < 2) return element('p', { class: 'quiet' }, 'Show two runs or more to compare their settings.')
@@ -54,7 +54,7 @@ export function newestTable(runs: readonly ShownRun[]): HTMLElement {
   return table(['figure', ...runs.map(({ id }) => id)], [['status', ...runs.map(({ status }) => status)], ...rows])
 }
 
-/** Where the time of each run's last update went: bars, and the seconds. */
+/** How each run's last update spent its time: bars, and seconds. */
 export function phasesOf(runs: readonly ShownRun[]): HTMLElement {
   const works = [...new Set(runs.flatMap(({ last }) => Object.keys(last).filter((name) => name.startsWith(PHASE))))]
   const colorOf = (work: string) => WORK[works.indexOf(work) % WORK.length]!
@@ -74,7 +74,7 @@ export function phasesOf(runs: readonly ShownRun[]): HTMLElement {
     })
     return [id, element('div', { class: 'phases', role: 'img', 'aria-label': `time of ${id}` }, ...bar), total]
   })
-  if (works.length === 0) return element('p', { class: 'quiet' }, 'No update has told where its time went.')
+  if (works.length === 0) return element('p', { class: 'quiet' }, 'No update has reported its times yet.')
   return element(
     'div',
     {},

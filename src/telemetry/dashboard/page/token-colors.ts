@@ -1,26 +1,25 @@
-/** The colors of tokens: strong where there is something to see. */
+/** Colors of tokens: the stronger, the more notable. */
 
-/** What a token can be colored by. */
+/** The values by which tokens can be colored. */
 export const colorings = ['log-probability', 'advantage', 'mask'] as const
-/** One of these. */
 export type Coloring = (typeof colorings)[number]
 
-/** What is known of a token. */
+/** The values of a token. */
 export interface TokenFacts {
-  /** In nats; null where none is recorded. */
+  /** In nats; null if not recorded. */
   readonly logprob: number | null
-  /** Whether it is learned from. */
+  /** Whether it is trained. */
   readonly isLearned: boolean
-  /** Of its conversation; null where it has none. */
+  /** Of its conversation; null if it has none. */
   readonly advantage: number | null
 }
 
-/** For and against; ink is read on both, on light and on dark. */
+/** Colors for higher and lower; text is readable on both, in light and dark mode. */
 const [FOR, AGAINST] = ['47, 127, 184', '213, 94, 0']
-/** The strongest color, and the log-probability that has it: one token in 150. */
+/** The maximum opacity, and the log-probability that has it: one token in 150. */
 const [STRONGEST, UNLIKELY] = [0.5, -5]
 
-/** The color behind a token, '' for none. `scale` is the greatest advantage of the group, of whatever sign. */
+/** The color behind a token, '' for none. `scale` is the greatest absolute advantage of the group. */
 export function tokenColor(coloring: Coloring, { logprob, isLearned, advantage }: TokenFacts, scale: number): string {
   const color = (hue: string, strength: number): string => {
     const alpha = Math.round(100 * STRONGEST * Math.min(1, strength)) / 100
@@ -32,10 +31,10 @@ export function tokenColor(coloring: Coloring, { logprob, isLearned, advantage }
   return color(advantage > 0 ? FOR : AGAINST, Math.abs(advantage) / scale)
 }
 
-/** What the colors say. */
+/** Legends of the colors. */
 export const legends: Readonly<Record<Coloring, string>> = {
-  'log-probability': 'The more orange, the less probable the token was when it was drawn.',
+  'log-probability': 'The more orange, the less probable the token was when it was sampled.',
   advantage:
-    'Blue tokens are made more probable, orange ones less; the strongest of the group have the strongest color.',
-  mask: 'Blue tokens are learned from.',
+    'Training makes blue tokens more probable and orange ones less; the largest advantages of the group have the strongest color.',
+  mask: 'Blue tokens are trained.',
 }
