@@ -1,4 +1,4 @@
-/** Dense layers one over another, at work on blocks of rows in one thread: what networks of values are made of. */
+/** Stacks of dense layers on blocks of rows, in one thread, from which policies build their networks. */
 import type { Random } from '../base/random.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { Activation } from '../kernels/bind.ts'
@@ -6,7 +6,7 @@ import type { Kernels } from '../kernels/kernels.ts'
 import { orthogonal } from './orthogonal.ts'
 import { BLOCK_ROWS, type Parameter, type ParameterViews } from './policy.ts'
 
-/** One layer: the places of its weight and bias in the list of parameters, its sizes, its activation and its starting gain. */
+/** One layer: the indices of its weight and bias in the list of parameters, its sizes, activation and initial gain. */
 interface StackLayer {
   readonly weight: number
   readonly bias: number
@@ -21,12 +21,12 @@ export interface StackShape {
   readonly layers: readonly StackLayer[]
 }
 
-/** The parameters of a model, as they are declared one after another. */
+/** The parameters of a model, in the order of their declaration. */
 export class ParameterList {
   readonly list: Parameter[] = []
   size = 0
 
-  /** Declares a parameter. Returns its place in the list. */
+  /** Declares a parameter. Returns its index in the list. */
   add(name: string, shape: readonly number[]): number {
     this.list.push({ name, offset: this.size, shape })
     this.size += shape.reduce((product, side) => product * side, 1)
@@ -42,8 +42,8 @@ export class ParameterList {
 }
 
 /**
- * Declares hidden layers of the given sizes, with `activation`, and where there are `numOutputs` a linear head whose weights begin with
- * gain `headGain`.
+ * Declares hidden layers of the given sizes, with `activation`, and with `numOutputs` a linear head whose initial weights have gain
+ * `headGain`.
  */
 export function stackShape(
   parameters: ParameterList,
@@ -70,7 +70,7 @@ export function stackShape(
   return { layers }
 }
 
-/** Starting weights of stacks one after another: orthogonal, biases 0. `key` and the layer's number key them. */
+/** Initializes stacks one after another: orthogonal weights, biases 0. Random numbers are keyed by `key` and the layer's number. */
 export function initializeStacks(
   stacks: readonly StackShape[],
   views: ParameterViews,
@@ -83,19 +83,19 @@ export function initializeStacks(
   }
 }
 
-/** What each layer of a stack gives, for one thread and a block of rows. */
+/** Plans the outputs of each layer, for one thread and a block of rows. */
 export function stackPlan({ layers }: StackShape) {
   return Object.fromEntries(
     layers.map(({ numOutputs }, i) => [`layer${i}`, column('f32', BLOCK_ROWS, numOutputs)] as const),
   ) satisfies Plan
 }
 
-/** What one thread needs for the gradients of stacks, one stack at a time. */
+/** Plans one thread's workspace for the gradients of stacks, one stack at a time. */
 export function gradientPlan(stacks: readonly StackShape[]) {
   const layers = stacks.flatMap((stack) => stack.layers)
   const widest = Math.max(...layers.map(({ numOutputs }) => numOutputs))
   return {
-    /** Gradients by two neighboring layers, in turn. */
+    /** Gradients by the outputs of two neighboring layers, alternating. */
     dLayer0: column('f32', BLOCK_ROWS, widest),
     dLayer1: column('f32', BLOCK_ROWS, widest),
     /** A transposed weight, and a row of zeros. */
@@ -103,16 +103,16 @@ export function gradientPlan(stacks: readonly StackShape[]) {
   } satisfies Plan
 }
 
-/** Where a stack's gradient by its inputs goes, and what came before them. */
+/** Where to write a stack's gradient by its inputs, and how the inputs were computed. */
 export interface InputGradient {
   readonly dx: Float32Array
-  /** Whether it is added to what stands there. */
+  /** Whether to add it to the existing values. */
   readonly accumulate: boolean
-  /** The activation that the inputs came out of; linear where they came out of none. */
+  /** The activation that produced the inputs; linear if there was none. */
   readonly activation: number
 }
 
-/** Layers at work. */
+/** A bound stack of layers. */
 export class DenseStack {
   readonly #layers: readonly StackLayer[]
   readonly #weights: ParameterViews
@@ -135,8 +135,8 @@ export class DenseStack {
   }
 
   /**
-   * What the last layer gives of rows from … from + count of `x`, ≤ BLOCK_ROWS: into `y` from row `yFrom` on, or else into a column
-   * that the next call overwrites.
+   * Computes the last layer's outputs for rows from … from + count of `x`, ≤ BLOCK_ROWS, into `y` from row `yFrom` on; by default into a
+   * column that the next call overwrites.
    */
   forward(x: Float32Array, from: number, count: number, y = this.#outputs.at(-1)!, yFrom = 0): Float32Array {
     const last = this.#layers.length - 1
@@ -154,8 +154,8 @@ export class DenseStack {
   }
 
   /**
-   * From the gradient `dy` by the sums of the last layer at the last `forward` of these rows of `x` to that by the weights, which is added
-   * to `gradient` where that is not null, and to that by `x` where it is asked for.
+   * Backpropagates `dy`, the gradient by the last layer's pre-activations in the last `forward` of these rows of `x`. Adds the weights'
+   * gradient to `gradient` unless it is null, and computes the gradient by `x` on request.
    */
   backward(
     dy: Float32Array,

@@ -1,6 +1,6 @@
 /**
- * The head of an actor: from the last layer's outputs to actions, their log-probabilities and entropies, and back. The
- * outputs are logits of choices, or means of a box action whose log standard deviations are parameters of their own.
+ * The head of an actor: converts the last layer's outputs to actions, log-probabilities and entropies, and backpropagates. The outputs
+ * are logits of choices, or means of a box action whose log standard deviations are separate parameters.
  */
 import type { Random } from '../base/random.ts'
 import { choiceSizes, type Space, spaceWidth } from '../base/space.ts'
@@ -8,16 +8,16 @@ import { type Columns, column } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ActingLanes, Derivatives, Evaluated, Rows } from './policy.ts'
 
-/** What an action space asks of a head. */
+/** The sizes of a head. */
 export interface HeadShape {
-  /** Outputs of the last layer: logits, or means. */
+  /** Outputs of the last layer: logits or means. */
   readonly numOutputs: number
   /** Sizes of the action's choices; empty for a box. */
   readonly choices: readonly number[]
   readonly actionWidth: number
 }
 
-/** The head that an action space asks for. */
+/** The head for an action space. */
 export function headShape(actionSpace: Space): HeadShape {
   const choices = choiceSizes(actionSpace)
   const actionWidth = spaceWidth(actionSpace)
@@ -25,11 +25,11 @@ export function headShape(actionSpace: Space): HeadShape {
   return { numOutputs, choices, actionWidth }
 }
 
-/** What a head needs for blocks of `blockRows` rows. */
+/** Plans a head's columns for blocks of `blockRows` rows. */
 export function headPlan({ numOutputs, choices, actionWidth }: HeadShape, blockRows: number) {
   const rows = (width: number) => column('f32', blockRows, width)
   return {
-    /** Logits, or means. */
+    /** Logits or means. */
     output: rows(numOutputs),
     dOutput: rows(numOutputs),
     logprob: rows(1),
@@ -38,17 +38,16 @@ export function headPlan({ numOutputs, choices, actionWidth }: HeadShape, blockR
     dLogprob: rows(1),
     dEntropy: rows(1),
     dValue: rows(1),
-    /** Uniform or normal numbers of the action. */
+    /** Uniform or normal random numbers of the action. */
     draws: rows(actionWidth),
     words: column('u32', 4),
     choices: column('i32', choices.length),
   }
 }
 
-/** A head's columns. */
 export type HeadColumns = Columns<ReturnType<typeof headPlan>>
 
-/** A head at work, in one thread. */
+/** A bound head, in one thread. */
 export class Head {
   readonly columns: HeadColumns
   readonly #shape: HeadShape
@@ -66,7 +65,7 @@ export class Head {
     columns.choices.set(shape.choices)
   }
 
-  /** Chooses for `count` lanes from `from`, whose outputs stand at row 0: writes chosen and logprob. */
+  /** Chooses actions for `count` lanes from `from`, whose outputs start at row 0: writes chosen and logprob. */
   act(lanes: ActingLanes, explore: boolean, from: number, count: number): void {
     const { output, draws, words, choices } = this.columns
     const { numOutputs, actionWidth } = this.#shape
@@ -86,7 +85,7 @@ export class Head {
     } else kernels.gaussianMode(chosen, logprob, output, this.#logStd, count, actionWidth, from)
   }
 
-  /** logprob and entropy of the actions of rows `from` to `from + count`, whose outputs stand at row 0. */
+  /** Computes logprob and entropy of the actions of rows `from` to `from + count`, whose outputs start at row 0. */
   evaluate({ action, actionMask }: Rows, from: number, count: number): void {
     const { output, logprob, entropy, choices } = this.columns
     const { numOutputs, actionWidth } = this.#shape
@@ -98,7 +97,7 @@ export class Head {
     }
   }
 
-  /** dOutput from dLogprob and dEntropy, after `evaluate` of the same rows; adds to `dLogStd` for a box action. */
+  /** Computes dOutput from dLogprob and dEntropy, after `evaluate` of the same rows; adds to `dLogStd` for a box action. */
   backward({ action }: Rows, from: number, count: number, dLogStd: Float32Array): void {
     const { output, dOutput, dLogprob, dEntropy, choices } = this.columns
     const { numOutputs, actionWidth } = this.#shape
@@ -131,12 +130,12 @@ export class Head {
     }
   }
 
-  /** What it says of the rows at hand. */
+  /** The evaluation of the current rows. */
   get evaluated(): Evaluated {
     return this.columns
   }
 
-  /** Where the loss's derivatives by that go. */
+  /** Receives the loss's derivatives by the evaluation. */
   get derivatives(): Derivatives {
     return this.columns
   }

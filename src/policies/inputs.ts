@@ -1,26 +1,26 @@
-/** Observations as a network takes them: as they are, or each of their numbers at mean 0 and deviation 1. */
+/** A network's observations: unchanged, or with each number normalized to mean 0 and deviation 1. */
 import { boolean } from '../base/settings.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterList } from './dense-stack.ts'
 import { BLOCK_ROWS, type ParameterViews } from './policy.ts'
 
-/** Numbers beyond this many deviations are taken as if they were there, as in Stable-Baselines3 and CleanRL. */
+/** Normalized numbers are clipped to this many deviations, as in Stable-Baselines3 and CleanRL. */
 export const INPUT_CLIP = 10
 
-/** Whether a network does it. */
+/** The setting that enables normalization. */
 export const normalizeObservations = boolean(
   false,
   'normalize each number of an observation to mean 0 and deviation 1 over the training, and clip it to ±10',
 )
 
-/** Places of the means and of the deviations in the list of parameters; they are its last, where training writes them. */
+/** Indices of the means and deviations in the list of parameters; they are the last ones, and training writes them. */
 export interface InputMoments {
   readonly center: number
   readonly deviation: number
 }
 
-/** Declares them, behind all other parameters. */
+/** Declares them after all other parameters. */
 export function addInputMoments(parameters: ParameterList, width: number): InputMoments {
   return {
     center: parameters.add('observation.center', [width]),
@@ -28,7 +28,7 @@ export function addInputMoments(parameters: ParameterList, width: number): Input
   }
 }
 
-/** What one thread needs for a block of rows; nothing where observations are taken as they are. */
+/** Plans one thread's columns for a block of rows; empty without normalization. */
 export function inputsPlan(width: number, isNormalized: boolean) {
   return { normalized: column('f32', isNormalized ? BLOCK_ROWS : 0, width) } satisfies Plan
 }
@@ -36,12 +36,12 @@ export function inputsPlan(width: number, isNormalized: boolean) {
 /** The observations of a block of rows, for one thread. */
 export class Inputs {
   readonly #width: number
-  /** Of each number; null where they are taken as they are. */
+  /** Per number; null without normalization. */
   readonly #moments: { readonly center: Float32Array; readonly deviation: Float32Array } | null
   readonly #normalized: Float32Array
   readonly #kernels: Kernels
 
-  /** Of a network over these parameters; `moments` is null where observations are taken as they are. */
+  /** For a network over these parameters; `moments` is null without normalization. */
   constructor(
     width: number,
     moments: InputMoments | null,
@@ -55,7 +55,7 @@ export class Inputs {
     this.#kernels = kernels
   }
 
-  /** Rows from … from + count of observations, ≤ BLOCK_ROWS, as the network takes them: from row `at(from)` on, until the next call. */
+  /** Returns the network's inputs for rows from … from + count, ≤ BLOCK_ROWS: from row `at(from)` on, valid until the next call. */
   read(observation: Float32Array, from: number, count: number): Float32Array {
     if (this.#moments === null) return observation
     const { center, deviation } = this.#moments
@@ -64,7 +64,7 @@ export class Inputs {
     return normalized
   }
 
-  /** The index of row `from` of observations in the result of `read`. */
+  /** The index of observation row `from` in the result of `read`. */
   at(from: number): number {
     return this.#moments === null ? from : 0
   }

@@ -42,11 +42,10 @@ const settings = {
 }
 
 /**
- * A multi-layer perceptron, actor and critic: hidden layers with tanh or relu, a head of logits (discrete and
- * multi-discrete actions) or of means with a state-independent log standard deviation (box actions), and a value head.
- * Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head, 1 in the critic's (as in Engstrom et
- * al. 2020); biases at 0. With `normalizeObservations` the weights have the mean and the deviation of each number of an observation
- * besides, which grow in training and stay as they are everywhere else.
+ * A multi-layer perceptron, actor and critic: hidden layers with tanh or relu, a head of logits (discrete and multi-discrete actions) or
+ * of means with a state-independent log standard deviation (box actions), and a value head. Initial weights are orthogonal with gain √2
+ * in hidden layers, 0.01 in the actor's head, 1 in the critic's (as in Engstrom et al. 2020); biases are 0. With `normalizeObservations`
+ * the weights also contain the mean and deviation of each number of an observation, which only training updates.
  *
  * @example mlp({ hidden: [64, 64] })
  */
@@ -55,22 +54,22 @@ export const mlp = defineFactory('policy', { id: 'mlp', module: import.meta.url,
     buildMlp(parameters, observationSpace, actionSpace),
 })) satisfies (...parameters: never[]) => PolicyDefinition
 
-/** The shape of the network: which layers there are, and which parameters they have. */
+/** The network's layers and parameters. */
 interface Shape {
   readonly parameters: ParameterList
-  /** The layers that both begin with; null where each has its own. */
+  /** The layers that actor and critic share; null if they share none. */
   readonly trunk: StackShape | null
   readonly actor: StackShape
   readonly critic: StackShape
-  /** Those of them that there are, in the order of their parameters. */
+  /** The existing stacks, in the order of their parameters. */
   readonly stacks: readonly StackShape[]
   readonly activation: 'tanh' | 'relu'
-  /** Place of the log standard deviations in the list of parameters; −1 for choices. */
+  /** Index of the log standard deviations in the list of parameters; −1 for choices. */
   readonly logStd: number
   readonly head: HeadShape
   /** Numbers of an observation. */
   readonly numInputs: number
-  /** Places of their means and deviations in the list of parameters; null where they are taken as they are. */
+  /** Indices of their means and deviations in the list of parameters; null without normalization. */
   readonly inputs: InputMoments | null
 }
 
@@ -136,7 +135,7 @@ function denseNetwork({ trunk, actor, critic, activation, logStd, inputs, parame
   }
 }
 
-/** What one thread needs for one block of rows. */
+/** Plans one thread's workspace for a block of rows. */
 function workspacePlan({ trunk, actor, critic, stacks, head, numInputs, inputs }: Shape) {
   return {
     inputs: inputsPlan(numInputs, inputs !== null),
@@ -145,14 +144,14 @@ function workspacePlan({ trunk, actor, critic, stacks, head, numInputs, inputs }
     critic: stackPlan(critic),
     head: headPlan(head, BLOCK_ROWS),
     gradients: gradientPlan(stacks),
-    /** The gradient by what the trunk gives. */
+    /** The gradient by the trunk's outputs. */
     dTrunk: column('f32', trunk === null ? 0 : BLOCK_ROWS, actor.layers[0]!.numInputs),
   } satisfies Plan
 }
 
 type Workspace = Columns<ReturnType<typeof workspacePlan>>
 
-/** What a head of choices has for log standard deviations; and no rows. */
+/** Empty log standard deviations for a head of choices; empty rows. */
 const NONE = new Float32Array(0)
 
 class Mlp implements Policy {
@@ -162,10 +161,10 @@ class Mlp implements Policy {
   readonly #actor: DenseStack
   readonly #critic: DenseStack
   readonly #head: Head
-  /** The two heads' gradients by what the trunk gives, which are summed before the activation's derivative. */
+  /** The two heads' gradients by the trunk's outputs, which are summed before the activation's derivative. */
   readonly #dActor: InputGradient | null
   readonly #dCritic: InputGradient | null
-  /** The rows at work, as the network takes them, and what the trunk makes of them; `…From` is the first one's place. */
+  /** The current rows' inputs and the trunk's outputs; `…From` is the index of the first. */
   #x: Float32Array = NONE
   #xFrom = 0
   #top: Float32Array = NONE
@@ -224,7 +223,7 @@ class Mlp implements Policy {
     if (this.#dActor !== null) this.#trunk!.backward(this.#dActor.dx, this.#x, this.#xFrom, count, gradient)
   }
 
-  /** Reads rows from … from + count of observations, through the layers that actor and critic share. */
+  /** Runs rows from … from + count of observations through the layers that actor and critic share. */
   #read(observation: Float32Array, from: number, count: number): void {
     this.#x = this.#inputs.read(observation, from, count)
     this.#xFrom = this.#inputs.at(from)

@@ -1,8 +1,8 @@
 import { type Random, Stream } from '../base/random.ts'
 
 /**
- * Fills a numInputs × numOutputs matrix with an orthogonal one times `gain` (Saxe, McClelland, Ganguli 2014): normals,
- * keyed by (seed, key, layer), made orthonormal along the longer side by modified Gram–Schmidt in f64, twice.
+ * Fills a numInputs × numOutputs matrix with an orthogonal one times `gain` (Saxe, McClelland, Ganguli 2014): normal random numbers,
+ * keyed by (seed, key, layer), orthonormalized along the longer side by modified Gram–Schmidt in f64, twice.
  */
 export function orthogonal(
   weight: Float32Array,

@@ -39,10 +39,10 @@ const settings = {
 }
 
 /**
- * A multi-layer perceptron whose outputs are the values of actions (Mnih et al. 2015), for one choice among several. It takes
- * the action of the highest value, or while it explores any of them, with a probability that is kept with its weights as
- * `exploration`: 1 at first, and then what the algorithm says. Weights start orthogonal with gain √2 in hidden layers and 0.01 in the
- * head; biases at 0. With `normalizeObservations` it has means and deviations as `mlp` has.
+ * A multi-layer perceptron that outputs action values (Mnih et al. 2015), for one choice among several. It takes the action of the
+ * highest value, or a random one with the exploration probability, which is stored in its weights as `exploration`: initially 1, then set
+ * by the algorithm. Initial weights are orthogonal with gain √2 in hidden layers and 0.01 in the head; biases are 0.
+ * `normalizeObservations` works as in `mlp`.
  *
  * @example qNetwork({ hidden: [120, 84], dueling: true })
  */
@@ -60,7 +60,7 @@ interface Shape {
   readonly stack: StackShape
   readonly numActions: number
   readonly isDueling: boolean
-  /** Place of the probability of exploring in the list of parameters. */
+  /** Index of the exploration probability in the list of parameters. */
   readonly exploration: number
   readonly numInputs: number
   readonly inputs: InputMoments | null
@@ -187,7 +187,7 @@ class QNetwork implements ActionValuePolicy {
     return this.#workspace.evaluated
   }
 
-  /** Only derivatives by the value count: an action of the highest value has no probability to differentiate. */
+  /** Only derivatives by the value are used: a greedy action has no probability to differentiate. */
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
     const { dOutputs, derivatives } = this.#workspace
     const { numActions, isDueling } = this.#shape
@@ -198,7 +198,7 @@ class QNetwork implements ActionValuePolicy {
     this.#stack.backward(dOutputs, x, this.#inputs.at(from), count, gradient)
   }
 
-  /** Values of actions, −10⁹ for one that the mask forbids. */
+  /** Values of actions, −10⁹ for masked ones. */
   #legalValues(observation: Float32Array, mask: Uint8Array, from: number, count: number): Float32Array {
     const values = this.actionValues(observation, from, count)
     if (mask.length > 0) this.#kernels.maskLogits(values, mask, count, this.#shape.numActions, from)

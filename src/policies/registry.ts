@@ -1,4 +1,4 @@
-/** The policies that come with Colonnade. */
+/** The built-in policies. */
 import type { Factory } from '../base/definition.ts'
 import { byId } from '../base/errors.ts'
 import type { Settings } from '../base/settings.ts'
@@ -8,7 +8,7 @@ import type { PolicyDefinition } from './policy.ts'
 import { qNetwork } from './q-network.ts'
 import { sacNetwork } from './sac-network.ts'
 
-/** Makes a policy from its parameters, like `mlp`; `id` and `settings` say which. */
+/** Creates a policy from its settings, like `mlp`. `id` and `settings` describe it. */
 export type PolicyFactory = Factory<Settings, PolicyDefinition>
 
 /** Every built-in policy's factory. */
@@ -22,8 +22,8 @@ export const policies: readonly PolicyFactory[] = [
 ] as unknown as PolicyFactory[]
 
 /**
- * The factory of a built-in policy. `otherwise` is what the caller would take besides.
- * @throws InputError that names the nearest id.
+ * Returns the factory of a built-in policy. `otherwise` describes, for the error, what the caller accepts besides.
+ * @throws InputError with the nearest id.
  */
 export function policyFactory(id: string, otherwise?: string): PolicyFactory {
   return byId('policy', policies, id, otherwise)

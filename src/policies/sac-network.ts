@@ -37,10 +37,10 @@ const settings = {
 }
 
 /**
- * An actor whose Gaussian actions are squashed into their bounds, and two critics that value a state with an action, each a
- * multi-layer perceptron of its own (Haarnoja et al. 2018), for actions that are numbers within finite bounds. Critics see actions
- * within ±1. Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'; the standard
- * deviation before squashing is about 1 at first. With `normalizeObservations` it has means and deviations of observations as `mlp` has.
+ * An actor with Gaussian actions squashed into their bounds, and two critics of state and action, each a separate multi-layer perceptron
+ * (Haarnoja et al. 2018), for continuous actions with finite bounds. Critics see actions within ±1. Initial weights are orthogonal with
+ * gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'; the standard deviation before squashing starts at about 1.
+ * `normalizeObservations` works as in `mlp`.
  *
  * @example sacNetwork({ hidden: [64, 64] })
  */
@@ -111,7 +111,7 @@ function workspacePlan({ actor, critics, observationWidth, actionWidth, inputs }
     actor: stackPlan(actor),
     critics: { critic0: stackPlan(critics[0]), critic1: stackPlan(critics[1]) },
     gradients: gradientPlan([actor, ...critics]),
-    /** Actions within ±1, and their observations beside them. */
+    /** Actions within ±1, and critic inputs: observations with these actions. */
     unit: rows(actionWidth),
     joined: rows(observationWidth + actionWidth),
     dJoined: rows(observationWidth + actionWidth),
@@ -139,9 +139,9 @@ class SacNetwork implements SoftPolicy {
   readonly #workspace: Workspace
   readonly #kernels: Kernels
   readonly #random: Random
-  /** What the actor gave last. */
+  /** The actor's last outputs. */
   #outputs: Float32Array = new Float32Array(0)
-  /** What the critics gave last. */
+  /** The critics' last values. */
   readonly criticValues: [Float32Array, Float32Array] = [this.#outputs, this.#outputs]
 
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
@@ -265,12 +265,12 @@ class SacNetwork implements SoftPolicy {
     return this.#evaluate(observation, action as Float32Array, from, count)
   }
 
-  /** The actor's pass over rows of observations. */
+  /** Runs the actor on rows of observations. */
   #act(observation: Float32Array, from: number, count: number): Float32Array {
     return this.#actor.forward(this.#inputs.read(observation, from, count), this.#inputs.at(from), count)
   }
 
-  /** As `evaluate`, after the actor's pass over these rows. */
+  /** As `evaluate`, after the actor has run on these rows. */
   #evaluate(observation: Float32Array, action: Float32Array, from: number, count: number): Evaluated {
     const { evaluated, bounds } = this.#workspace
     const { logprob, entropy, value } = evaluated
@@ -282,7 +282,7 @@ class SacNetwork implements SoftPolicy {
     return evaluated
   }
 
-  /** Of the derivatives only that by the value is used: it goes to both critics where they agree, else to the lesser one's. */
+  /** Uses only the derivative by the value: it goes to both critics if their values are equal, otherwise to the lesser one's. */
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
     const { derivatives, dLeast } = this.#workspace
     lossOf(this.evaluate(rows, from, count), derivatives, from, count)

@@ -1,7 +1,6 @@
 /**
- * A policy's weights as a safetensors file: a tensor for each parameter, by its name. Weights that are not finite end in
- * an error before training starts. A run that begins with `weights=FILE` writes them as its checkpoint 0, so that a
- * resumed one needs no file again.
+ * A policy's weights as a safetensors file with a named tensor per parameter. Weights that are not finite are an error before training
+ * starts. A run that begins with `weights=FILE` writes them as its checkpoint 0, so that resuming does not need the file.
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../base/files/safetensors.ts'
@@ -12,8 +11,7 @@ export const weightTypes = ['F32', 'F16', 'BF16'] as const
 
 /**
  * Writes weights, in f32 or rounded to f16 or bf16. `model` is `policy.build(observationSpace, actionSpace)`.
- * @throws InputError for weights of another length, that are not finite or too large for the type, or a place that cannot
- * be written.
+ * @throws InputError for weights of another length, that are not finite or too large for the type, and a path that cannot be written.
  * @example await saveWeights('weights.safetensors', model, world.cohorts[0].weights)
  */
 export async function saveWeights(
@@ -31,10 +29,7 @@ export async function saveWeights(
   await writeSafetensors(path, tensors, metadata)
 }
 
-/**
- * Refuses weights that are none of the model's.
- * @throws InputError for another length, and for a number that is not finite, with its parameter.
- */
+/** Checks that weights fit the model. @throws InputError for another length, and for a number that is not finite, with its parameter. */
 export function checkWeights(model: Pick<PolicyModel, 'numParameters' | 'parameters'>, weights: Float32Array): void {
   checkGiven('model', model, ['parameters'])
   checkGiven('weights', weights, 'a list')
@@ -47,16 +42,16 @@ export function checkWeights(model: Pick<PolicyModel, 'numParameters' | 'paramet
 }
 
 /**
- * Reads weights for a model: f16 and bf16 become f32, which holds them exactly.
- * @throws InputError where the file is no safetensors file, lacks a parameter or has one of another shape or type, has a
- * tensor that is none of the model's, or holds a number that is not finite.
+ * Reads weights for a model; f16 and bf16 become f32 exactly.
+ * @throws InputError for a file that is not a safetensors file, for missing or additional tensors, tensors of another shape or type, and
+ * numbers that are not finite.
  * @example world.cohorts[0].weights.set(await loadWeights('weights.safetensors', model))
  */
 export async function loadWeights(path: string, model: PolicyModel): Promise<Float32Array> {
   return weightsOf(path, (await readSafetensors(path)).tensors, model, '')
 }
 
-/** The weights of a model from tensors called by `prefix` and a parameter's name; `subject` names their file in errors. */
+/** The weights of a model from tensors named by `prefix` and a parameter's name; `subject` is their file in errors. */
 export function weightsOf(
   subject: string,
   tensors: ReadonlyMap<string, Tensor>,
@@ -68,7 +63,7 @@ export function weightsOf(
   return weights
 }
 
-/** Fills the places of these parameters from tensors, which must be theirs and no others. */
+/** Fills these parameters from tensors, which must be exactly theirs. */
 export function fillWeights(
   weights: Float32Array,
   subject: string,

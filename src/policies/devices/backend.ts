@@ -1,21 +1,21 @@
 /** The contract of a tfjs backend. */
 import type { Layers, Tf } from './tfjs.ts'
 
-/** A tfjs backend that runs. */
+/** A started tfjs backend. */
 export interface Backend {
-  /** tfjs-core, as the backend's own package tree has it: what makes and takes this device's tensors. */
+  /** tfjs-core from the backend's own package tree, which creates and accepts this device's tensors. */
   readonly tf: Tf
-  /** tfjs-layers of the same tree, loaded at the first call: models of another tree have tensors of another tfjs. */
+  /** tfjs-layers from the same tree, loaded at the first call. Models from another tree have tensors of another tfjs. */
   layers(): Promise<Layers>
-  /** What tfjs calls it: `tensorflow`, `webgpu`, `wasm` or `cpu`. */
+  /** Its name in tfjs: `tensorflow`, `webgpu`, `wasm` or `cpu`. */
   readonly backend: string
   /** The packages and engines that run it, with their versions. */
   readonly version: string
   /**
-   * Whether `dataSync` works on every tensor; `await tensor.data()` always does. (Without it tfjs still reads tensors so
-   * small that it computed them in JavaScript.)
+   * Whether `dataSync` works on every tensor; `await tensor.data()` always does. (Otherwise tfjs can still read tensors small enough to
+   * be computed in JavaScript.)
    */
   readonly readsSynchronously: boolean
-  /** Whether a GPU computes; null where the backend does not say. */
+  /** Whether it computes on a GPU; null if unknown. */
   readonly isGpu: boolean | null
 }

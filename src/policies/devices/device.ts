@@ -1,11 +1,11 @@
 /**
- * Where tensors live: the contract of devices, and their finding. Networks beyond the fused perceptron run on tfjs, on the
- * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
- * switches to it. What was asked for by name is started or is an error: never is another put in its place.
+ * The contract of devices, which hold tensors, and how they are found. Networks other than the fused perceptron run on tfjs, on the
+ * machine's best backend. tfjs has one engine per process, so one device is active at a time; starting another switches to it. A device
+ * requested by name is started or is an error, and never replaced by another.
  *
- * `startDevice()` tries the devices best first and says what it passed over and why, WebGPU on a software adapter among
- * them. `device.tf` is tfjs as the backend's own package tree has it, and makes all tensors for it. `docs/devices.md`
- * has names, limits and speeds.
+ * `startDevice()` tries the devices best first and reports the skipped ones with reasons, such as WebGPU on a software adapter.
+ * `device.tf` is tfjs from the backend's own package tree; use it to create all tensors for the device. `docs/devices.md` has names,
+ * limits and speeds.
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Backend } from './backend.ts'
@@ -15,16 +15,16 @@ import { startTensorflow } from './tensorflow.ts'
 import { activate, FIRST_DEVICE } from './tfjs.ts'
 import { startWebgpu } from './webgpu.ts'
 
-/** The devices, best first: in this order they are tried when none is named. */
+/** The devices, best first, in the order in which they are tried by default. */
 export const deviceNames = ['tfjs-node-gpu', 'tfjs-node', 'webgpu', 'wasm', 'cpu'] as const
 
-/** The name of a device, each a package that the user installs; `wasm` and `cpu` run on every machine. */
+/** The name of a device. Each is a package that the user installs; `wasm` and `cpu` run on every machine. */
 export type DeviceName = (typeof deviceNames)[number]
 
-/** A device that was started. */
+/** A started device. */
 export interface Device extends Backend {
   readonly name: DeviceName
-  /** The devices that were tried first and not taken, each with why; none where the device was named. */
+  /** The devices that were tried before and skipped, with reasons; empty for a device requested by name. */
   readonly passedOver: readonly { readonly name: DeviceName; readonly why: string }[]
 }
 
@@ -37,10 +37,10 @@ const starters: Readonly<Record<DeviceName, (places?: readonly string[]) => Prom
 }
 
 /**
- * Starts the named device, or else the first of `deviceNames` that can start, and makes it tfjs's active one. WebGPU without
- * a GPU is taken only by name. A device that was started before is only made active again. Throws InputError, with the
- * cause, if the named device cannot start.
+ * Starts the named device, by default the first of `deviceNames` that can start, and makes it tfjs's active one. WebGPU without a GPU is
+ * used only by name. A device that is already started becomes active again.
  *
+ * @throws InputError, with the cause, if the named device cannot start.
  * @example
  * const { tf, name, passedOver } = await startDevice()
  * const product = tf.matMul(tf.ones([2, 3]), tf.ones([3, 2]))
@@ -50,20 +50,20 @@ export function startDevice(name?: DeviceName): Promise<Device> {
   return startDeviceFrom(undefined, name)
 }
 
-/** As `startDevice`, with the files or folders (ending in a slash) from which `packages.ts` looks for those of a device. */
+/** As `startDevice`, with the files or folders (ending in a slash) from which a device's packages are searched. */
 export function startDeviceFrom(places: readonly string[] | undefined, name?: DeviceName): Promise<Device> {
   if (name !== undefined && !deviceNames.includes(name)) {
     return Promise.reject(
       /gpu|cuda|metal/i.test(String(name)) ? unknownGpu(name) : unknownWord('device', name, deviceNames),
     )
   }
-  // One after another: tfjs answers false to a change of backend that a later one has overtaken.
+  // One after another: tfjs returns false for a change of backend that a later one has overtaken.
   const device = queue.then(() => (name === undefined ? startBest(places) : startNamed(name, places)))
   queue = device.catch(() => undefined)
   return device
 }
 
-/** "gpu" is one letter from "cpu", which is the last that who asks for it wants. */
+/** The error for "gpu": its nearest name, "cpu", would be a bad suggestion. */
 function unknownGpu(name: unknown): InputError {
   const expected = `one of ${deviceNames.join(', ')}; on a GPU run tfjs-node-gpu (CUDA: npm install @tensorflow/tfjs-node-gpu) and webgpu (npm install @tensorflow/tfjs-backend-webgpu webgpu), and none named takes the best that starts`
   return new InputError('device', show(name), expected)
@@ -105,7 +105,7 @@ async function startBest(places?: readonly string[]): Promise<Device> {
   throw new InputError('device', 'none', `${needed}; tried: ${reasons}`)
 }
 
-/** Why a device that starts is taken only where it is named; null for those that are taken without. */
+/** Why a device that starts is used only by name; null if it is also used by default. */
 export function onlyIfNamed({ name, isGpu }: Pick<Device, 'name' | 'isGpu'>): string | null {
   return name === 'webgpu' && isGpu === false ? 'its adapter is software, far slower than wasm' : null
 }

@@ -1,14 +1,14 @@
-/** The devices that need no addon: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
+/** The devices without a native addon: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
 import type { Backend } from './backend.ts'
 import { activate, ownLayers, ownPackage, ownTf } from './tfjs.ts'
 import type { WasmBackend } from './wasm/heap.ts'
 
-/** tfjs on WebAssembly with SIMD, one thread. */
+/** Starts tfjs on WebAssembly with SIMD, one thread. */
 export async function startWasm(): Promise<Backend> {
   const tf = await ownTf()
   const { version_wasm } = await ownPackage<{ version_wasm: string }>('@tensorflow/tfjs-backend-wasm')
   if (!(await tf.env().getAsync('WASM_HAS_SIMD_SUPPORT'))) throw new Error('this runtime has no WebAssembly SIMD')
-  // In Node tfjs never takes its threaded build, and finds the .wasm files beside its own JavaScript.
+  // In Node tfjs always uses its single-threaded build, and finds the .wasm files next to its own JavaScript.
   await withoutItsListeners(() => activate(tf, 'wasm'))
   const { registerWasmKernels } = await import('./wasm/register.ts')
   registerWasmKernels(tf, tf.backend() as unknown as WasmBackend)
@@ -22,13 +22,13 @@ export async function startWasm(): Promise<Backend> {
   }
 }
 
-/** tfjs in plain JavaScript: slow, and able to run on every machine. */
+/** Starts tfjs in plain JavaScript: slow, but it runs on every machine. */
 export async function startCpu(): Promise<Backend> {
   const tf = await ownTf()
-  // A TensorFlow binding in another tree has registered its own copy, of the same version.
+  // A TensorFlow binding in another package tree registers its own copy, of the same version.
   if (tf.findBackendFactory('cpu') === null) await ownPackage('@tensorflow/tfjs-backend-cpu')
   await activate(tf, 'cpu')
-  // At its first tensor this backend would print an advertisement for tfjs-node.
+  // Without this the backend prints an advertisement for tfjs-node at its first tensor.
   Object.assign(tf.backend(), { firstUse: false })
   return {
     tf,
@@ -41,8 +41,8 @@ export async function startCpu(): Promise<Backend> {
 }
 
 /**
- * Emscripten's loader listens for uncaught errors and throws them again, so that any error of the program's own would end
- * it with exit code 7. Its listeners, known by their source, are taken off.
+ * Emscripten's loader listens for uncaught errors and rethrows them, so that any error of the program would end it with exit code 7.
+ * Removes its listeners, which are recognized by their source.
  */
 async function withoutItsListeners(work: () => Promise<void>): Promise<void> {
   const events = ['uncaughtException', 'unhandledRejection']

@@ -1,19 +1,19 @@
-/** What the doctor asks of one device: whether it starts, whether its products are right, and how fast it makes them. */
+/** The doctor's checks of one device: whether it starts, computes correctly, and how fast it is. */
 import { NotInstalled } from '../../base/files/packages.ts'
 import { type Device, type DeviceName, onlyIfNamed, startDevice } from './device.ts'
 import type { Tf } from './tfjs.ts'
 
-/** What was found of a device. */
+/** Results of a device's checks. */
 export interface DeviceReport {
   readonly name: DeviceName
   /** `missing`: a package is not installed; `broken`: it cannot start, or computes wrongly. */
   readonly status: 'ready' | 'missing' | 'broken'
-  /** Why it is not ready, or is taken only where it is named; null otherwise. */
+  /** Why it is not ready, or is used only by name; otherwise null. */
   readonly why: string | null
   readonly version: string | null
   readonly readsSynchronously: boolean | null
   readonly isGpu: boolean | null
-  /** Measured, in 1e9 floating-point operations a second: products of two 512 × 512 matrices. */
+  /** Measured speed in 1e9 floating-point operations per second, for products of two 512 × 512 matrices. */
   readonly gflops: number | null
 }
 
@@ -21,7 +21,7 @@ export interface DeviceReport {
 const SIZE = 512
 const MEASURE_MS = 200
 
-/** Starts a device, checks a matrix product against plain loops, and times it for a moment. */
+/** Starts a device, compares a matrix product with plain loops, and measures its speed. */
 export async function examineDevice(name: DeviceName): Promise<DeviceReport> {
   const nothing = { name, version: null, readsSynchronously: null, isGpu: null, gflops: null }
   let device: Device
@@ -42,7 +42,7 @@ export async function examineDevice(name: DeviceName): Promise<DeviceReport> {
 }
 
 async function measure(tf: Tf): Promise<number> {
-  // Small whole numbers: every order of summation, and every format down to bfloat16, gives the same exact sums.
+  // Small whole numbers: the sums are exact in every order and in every format down to bfloat16.
   const values = (a: number, b: number) => Float32Array.from({ length: SIZE * SIZE }, (_, i) => ((i * a + b) % 7) - 3)
   const [a, b] = [values(11, 0), values(5, 2)]
   const [left, right] = [tf.tensor2d(a, [SIZE, SIZE]), tf.tensor2d(b, [SIZE, SIZE])]
@@ -55,7 +55,7 @@ async function measure(tf: Tf): Promise<number> {
     const [row, column] = [Math.floor(i / SIZE), i % SIZE]
     throw new Error(`a matrix product is wrong: got ${product[i]} at row ${row}, column ${column}, expected ${value}`)
   }
-  // A device may queue its work: so twice as much each time, with one number read at the end.
+  // A device may queue its work, so double it each time and read one number at the end.
   let best = 0
   const start = performance.now()
   for (let calls = 1; best === 0 || performance.now() - start < MEASURE_MS; calls *= 2) {
@@ -72,7 +72,6 @@ async function measure(tf: Tf): Promise<number> {
   return best
 }
 
-/** The product of two SIZE × SIZE matrices, row-major. */
 function multiply(a: Float32Array, b: Float32Array): Float32Array {
   const c = new Float32Array(SIZE * SIZE)
   for (let i = 0; i < SIZE; i++) {

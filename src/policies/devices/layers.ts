@@ -1,12 +1,11 @@
 /**
- * Dense layers, and what stands behind a convolution, as one operation each way, where tfjs would take three and eight, of which
- * each costs it more to begin than a small product takes. Backends that have such kernels run them; the bits are those of the
- * single operations.
+ * Dense layers, and bias and activation after a convolution, as one operation each way. tfjs would use three and eight operations, and
+ * starting one costs more than a small product. Backends with such kernels run them; the results are bit-identical.
  */
 import type { GradConfig, Tensor, Tensor2D } from '@tensorflow/tfjs-core'
 import type { Tf } from './tfjs.ts'
 
-/** The function behind a layer. */
+/** The activation of a layer. */
 export type LayerActivation = 'tanh' | 'relu' | 'linear'
 
 /** Whether the active backend has these operations. */
@@ -14,10 +13,7 @@ export function hasLayers(tf: Tf): boolean {
   return tf.getKernel('DenseLayer', tf.getBackend()) !== undefined
 }
 
-/**
- * activation(x W + b), rows × outputs, of `x` (rows × inputs). W and b are variables, which outlive the pass: they are not put
- * aside for the gradient.
- */
+/** activation(x W + b), rows × outputs, for `x` (rows × inputs). W and b are variables that outlive the pass, so they are not saved for the gradient. */
 export function runDenseLayer(
   tf: Tf,
   x: Tensor2D,
@@ -29,7 +25,7 @@ export function runDenseLayer(
   return tf.engine().runKernel('DenseLayer', { x, weight, bias }, { activation, weight } as any) as Tensor2D
 }
 
-/** activation(x + b), of `x` (rows × outputs). */
+/** activation(x + b), for `x` (rows × outputs). */
 export function runBiasLayer(tf: Tf, x: Tensor2D, bias: Tensor, activation: LayerActivation): Tensor2D {
   return tf.engine().runKernel('BiasLayer', { x, bias }, { activation }) as Tensor2D
 }

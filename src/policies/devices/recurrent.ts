@@ -1,21 +1,21 @@
 /**
- * Recurrent cells as one operation over all steps of a sequence, where tfjs would take some fifteen a step, each of which
- * costs it 20 to 40 µs to begin, and forty more to go back. Our kernels do the work, registered with the backends that can
- * be read at once: in the wasm backend's heap, or in columns of their own, to which tensors are copied.
+ * Recurrent cells as one operation over all steps of a sequence. tfjs would use about fifteen operations per step forward and forty
+ * backward, each with 20 to 40 µs of overhead. Our kernels do the work, registered with the backends that can be read synchronously: in
+ * the wasm backend's heap, or in own columns with copies of the tensors.
  */
 import type { NamedTensorMap, Tensor, Tensor2D, TensorInfo } from '@tensorflow/tfjs-core'
 import { bestKernelBuild, createKernels, gruScratch, lstmScratch } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Tf } from './tfjs.ts'
 
-/** tfjs's names of our cells; with `Grad` behind, those of their gradients. */
+/** Names of our cells in tfjs; with the suffix `Grad`, of their gradients. */
 export type Cell = 'Gru' | 'Lstm'
 
-/** What the steps of a sequence begin with: row n · length + t is step t of lane n. */
+/** The memory of a sequence's steps: row n · length + t is step t of lane n. */
 export interface StepMemory {
-  /** What was recorded for each step: numLanes × length × width. */
+  /** The recorded memory of each step: numLanes × length × width. */
   readonly memory: Tensor
-  /** 1 where a step continues the one before, 0 where it starts from `memory`; null if none continues. */
+  /** 1 if a step continues the previous one, 0 if it starts from `memory`; null if none continues. */
   readonly continues: Tensor | null
   /** The memory before a lane's first step, if it continues: numLanes × width. */
   readonly carried: Tensor | null
@@ -27,8 +27,8 @@ export function hasRecurrence(tf: Tf): boolean {
 }
 
 /**
- * What each step leaves to remember: rows × width, h first. `x` (rows × gates) is what the input gives the gates; weight and
- * bias are those of h, as the kernels have them. Gradients go to these three.
+ * Returns the memory after each step: rows × width, h first. `x` (rows × gates) is the input's part of the gates; weight and bias are
+ * those of h, in the kernels' format. Gradients go to these three.
  */
 export function recurrence(
   tf: Tf,
@@ -54,7 +54,7 @@ export function recurrence(
   return operation(x, weight, bias) as Tensor2D
 }
 
-/** Calls `work` on columns: what is given, new ones of these shapes, and workspace. Returns the new ones as tensors. */
+/** Calls `work` on columns: the inputs, new ones of these shapes, and workspace. Returns the new ones as tensors. */
 export type RunColumns = (
   given: readonly (TensorInfo | undefined)[],
   shapes: readonly (readonly number[])[],
@@ -62,7 +62,7 @@ export type RunColumns = (
   work: (kernels: Kernels, given: Float32Array[], made: Float32Array[], scratch: Float32Array) => void,
 ) => TensorInfo[]
 
-/** A kernel of tfjs's with several outputs. */
+/** A tfjs kernel with several outputs. */
 export type ManyOutputs = (given: { readonly inputs: Readonly<Record<string, TensorInfo | undefined>> }) => TensorInfo[]
 
 /** The cells and their gradients over columns. */
@@ -110,7 +110,7 @@ export function recurrentKernels(run: RunColumns): Readonly<Record<string, ManyO
   return { Gru: forward(gru), GruGrad: backward(gru), Lstm: forward(lstm), LstmGrad: backward(lstm) }
 }
 
-/** Registers the cells with a backend that can be read at once, over columns of their own, unless it has them. */
+/** Registers the cells over own columns with a backend that can be read synchronously, unless it has them. */
 export function registerRecurrence(tf: Tf, backendName: string): void {
   if (tf.getKernel('Gru', backendName) !== undefined) return
   const kernels = recurrentKernels(inColumns(tf))
@@ -119,7 +119,7 @@ export function registerRecurrence(tf: Tf, backendName: string): void {
   }
 }
 
-/** Columns in a memory of our own, which grows to the largest call. */
+/** Columns in own memory, which grows to the largest call. */
 function inColumns(tf: Tf): RunColumns {
   const memory = new WebAssembly.Memory({ initial: 1 })
   let kernels = createKernels(memory, bestKernelBuild(), 'passing')

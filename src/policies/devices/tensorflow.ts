@@ -5,7 +5,7 @@ import { findPackage } from '../../base/files/packages.ts'
 import type { Backend } from './backend.ts'
 import { activate, tfjsOf } from './tfjs.ts'
 
-/** What is used of the backend object. */
+/** The used parts of the backend object. */
 interface TensorflowBackend {
   readonly binding: { readonly TF_Version: string }
   readonly isUsingGpuDevice: boolean
@@ -13,7 +13,7 @@ interface TensorflowBackend {
 
 let loaded: string | undefined
 
-/** Loads the package's native addon first: if it cannot be loaded, nothing of the package was registered with tfjs. */
+/** Starts TensorFlow. Loads the package's native addon first: if that fails, nothing has been registered with tfjs. */
 export async function startTensorflow(
   name: 'tfjs-node-gpu' | 'tfjs-node',
   places?: readonly string[],
@@ -31,7 +31,7 @@ export async function startTensorflow(
   found.require(addon)
   restoreUtil()
   loaded = name
-  // From a tree of its own it registers the same cpu kernels once more, and tfjs would warn of each.
+  // A package in its own tree registers the same cpu kernels again, and tfjs would warn about each.
   const isProduction = tf.env().getBool('PROD')
   tf.env().set('PROD', true)
   found.require(`@tensorflow/${name}`)
@@ -48,7 +48,7 @@ export async function startTensorflow(
   }
 }
 
-/** Node 23 removed these two from `node:util`; the package calls them at each operation. */
+/** Node 23 removed these two functions from `node:util`; the package calls them in each operation. */
 function restoreUtil(): void {
   const target = util as unknown as Record<string, unknown>
   target.isNullOrUndefined ??= (value: unknown) => value === null || value === undefined

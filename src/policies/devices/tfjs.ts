@@ -1,7 +1,7 @@
-/** tfjs's packages, all of which the user installs: Colonnade's own, and those of another tree with a tfjs of its own. */
+/** tfjs's packages, which the user installs: those next to Colonnade, and those of another tree with its own tfjs. */
 
-// tfjs is an optional peer: where it is not installed, its types are any instead of errors in our declarations.
-// biome-ignore lint/suspicious/noTsIgnore: whether there is an error is another's choice
+// tfjs is an optional peer: if it is not installed, its types are any, not errors in our declarations.
+// biome-ignore lint/suspicious/noTsIgnore: whether there is an error depends on the user's installation
 /** @ts-ignore */
 import type * as core from '@tensorflow/tfjs-core'
 // biome-ignore lint/suspicious/noTsIgnore: as above
@@ -20,22 +20,22 @@ export type Tensor2D = core.Tensor2D
 export type Tensor3D = core.Tensor3D
 export type Variable = core.Variable
 
-/** The version of tfjs whose kernels, gradients and heap the devices were made for. */
+/** The version of tfjs for whose kernels, gradients and heap the devices were made. */
 const VERSION = '4.22.0'
-/** What gives a machine its first device. tfjs-backend-wasm brings tfjs-backend-cpu with it. */
+/** Packages of the first device. tfjs-backend-wasm includes tfjs-backend-cpu. */
 export const FIRST_DEVICE = ['core', 'layers', 'backend-wasm']
   .map((name) => `@tensorflow/tfjs-${name}@${VERSION}`)
   .join(' ')
 
-/** A package of tfjs that lies beside Colonnade or the program. @throws NotInstalled that says what to install. */
+/** Imports a tfjs package next to Colonnade or the program. @throws NotInstalled with the packages to install. */
 export const ownPackage = <T>(name: string): Promise<T> => importPackage<T>(name, FIRST_DEVICE)
 
-/** tfjs-layers as `ownPackage` finds it. */
+/** tfjs-layers, as `ownPackage` finds it. */
 export const ownLayers = (): Promise<Layers> => ownPackage('@tensorflow/tfjs-layers')
 
 /**
- * tfjs-core as `ownPackage` finds it. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything.
- * @throws NotInstalled, or an Error where it is of another version.
+ * tfjs-core, as `ownPackage` finds it. tfjs-layers registers its gradients: without that it cannot differentiate.
+ * @throws NotInstalled, or an Error for another version.
  */
 export async function ownTf(): Promise<Tf> {
   await ownLayers()
@@ -44,10 +44,7 @@ export async function ownTf(): Promise<Tf> {
   throw new Error(`tfjs ${tf.version_core} is installed, and Colonnade needs ${VERSION} (npm install ${FIRST_DEVICE})`)
 }
 
-/**
- * tfjs-core and tfjs-layers as `owner` sees them. All copies of tfjs-core in a process share one engine and one registry
- * of kernels, so they must be of one version.
- */
+/** tfjs-core and tfjs-layers as `owner` sees them. All copies of tfjs-core in a process share one engine and kernel registry, so they must have one version. */
 export function tfjsOf(owner: Installed): { tf: Tf; layers: () => Promise<Layers> } {
   const core = '@tensorflow/tfjs-core'
   const theirs = findPackage(core, [owner.manifest])
@@ -62,8 +59,8 @@ export function tfjsOf(owner: Installed): { tf: Tf; layers: () => Promise<Layers
 }
 
 /**
- * Makes a backend tfjs's active one. A backend that cannot start throws its own reason here, before tfjs has let go of the
- * one that was active; `tf.setBackend` would log the reason and leave no backend at all.
+ * Makes a backend tfjs's active one. If it cannot start, its error is thrown here while the previous backend is still active;
+ * `tf.setBackend` would log the error and leave no backend.
  */
 export async function activate(tf: Tf, backend: string): Promise<void> {
   const isMade = backend in tf.engine().registry

@@ -3,7 +3,7 @@ import { findPackage, importPackage } from '../../base/files/packages.ts'
 import type { Backend } from './backend.ts'
 import { activate, ownLayers, type Tf, tfjsOf } from './tfjs.ts'
 
-/** What is used of the `webgpu` package. */
+/** The used parts of the `webgpu` package. */
 interface Dawn {
   create(options: readonly string[]): Gpu
   readonly globals: object
@@ -33,12 +33,12 @@ interface AdapterInfo {
   readonly isFallbackAdapter?: boolean
 }
 
-/** What is used of tfjs's package. */
+/** The used parts of tfjs's package. */
 interface TfjsWebgpu {
   readonly WebGPUBackend: new (device: GpuDevice, info: AdapterInfo) => ReturnType<Tf['backend']>
 }
 
-/** Those limits of the adapter that tfjs's kernels ask for; WebGPU gives only small ones unasked. */
+/** Limits of the adapter that tfjs's kernels need; WebGPU's defaults are small. */
 const LIMITS = [
   'maxComputeWorkgroupStorageSize',
   'maxComputeWorkgroupsPerDimension',
@@ -48,14 +48,14 @@ const LIMITS = [
   'maxComputeInvocationsPerWorkgroup',
 ]
 
-/** Kept, because Dawn lives no longer than the object that `create` returns. */
+/** A reference that keeps Dawn alive: it lives only as long as the object that `create` returns. */
 let gpu: Gpu
 
 export async function startWebgpu(places?: readonly string[]): Promise<Backend> {
   const dawn = findPackage('webgpu', places)
   const owner = findPackage('@tensorflow/tfjs-backend-webgpu', places)
   const { tf, layers } = tfjsOf(owner)
-  await ownLayers() // It registers the gradients, with the one registry of the process; theirs need not be installed.
+  await ownLayers() // Registers the gradients, in the process's only registry; webgpu's tree may lack tfjs-layers.
   const { create, globals } = await importPackage<Dawn>('webgpu', undefined, [dawn.manifest])
   Object.assign(globalThis, globals)
   gpu ??= create([])
@@ -82,8 +82,8 @@ export async function startWebgpu(places?: readonly string[]): Promise<Backend> 
 }
 
 /**
- * An operation that WebGPU refuses (a buffer too large, say) leaves zeros in its result, and tfjs goes on with them. From
- * the first on, each read is an error: what the device holds cannot be trusted any more.
+ * An operation that WebGPU rejects (for example a buffer that is too large) leaves zeros in its result, and tfjs continues with them.
+ * After the first failure every read throws, since the device's contents are unreliable.
  */
 function failReads(backend: ReturnType<Tf['backend']>, device: GpuDevice): void {
   let failure: string | undefined
@@ -101,7 +101,7 @@ function failReads(backend: ReturnType<Tf['backend']>, device: GpuDevice): void 
   }
 }
 
-/** tfjs's constructor insists on `navigator.gpu` and does not use it. Left there, it would tell other code of a browser. */
+/** tfjs's constructor requires `navigator.gpu` without using it. It is removed afterwards, since other code would take Node for a browser. */
 function withNavigator<T>(make: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { configurable: true, value: { gpu } })

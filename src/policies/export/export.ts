@@ -1,7 +1,7 @@
 /**
- * Writing a trained policy for other software to run. A model that is dense layers and nothing else says so
- * (`PolicyModel.dense`), and can be written as an ONNX model, a LayersModel of tfjs, or an ES module without
- * dependencies. What a policy does there is its mode; tests compare it with the original's.
+ * Exports a trained policy for other software. A model that consists only of dense layers (`PolicyModel.dense`) can be written as an ONNX
+ * model, a tfjs LayersModel, or an ES module without dependencies. The exported policy acts by its mode; tests compare it with the
+ * original.
  */
 import { join } from 'node:path'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
@@ -11,28 +11,28 @@ import { moduleText } from './module.ts'
 import { type Exported, networkOf } from './network.ts'
 import { onnxModel } from './onnx.ts'
 
-/** ONNX, a LayersModel of tfjs, or an ES module without dependencies. */
+/** ONNX, a tfjs LayersModel, or an ES module without dependencies. */
 export const exportFormats = ['onnx', 'layers', 'module'] as const
 
-/** Which policy is written, as what, and where to. */
+/** The policy to export, the format and the destination. */
 export interface ExportOptions extends Exported {
   readonly format: (typeof exportFormats)[number]
-  /** The file to write; of `layers` the folder. */
+  /** The file to write; for `layers` the folder. */
   readonly out: string
 }
 
 /**
- * Writes a policy of dense layers with its weights, and returns the files that it wrote.
+ * Writes a policy of dense layers with its weights, and returns the written files.
  *
- * - `onnx`: a model of opset 17; `observation` in, `action`, `logits` or `mean` and `logStd`, and `value` out. A masked
- *   environment's takes `actionMask` besides.
- * - `layers`: a folder with `model.json` and `weights.bin` for `tf.loadLayersModel`; `logits` or `mean`, and `value` out.
+ * - `onnx`: a model of opset 17 with input `observation` and outputs `action`, `logits` or `mean` and `logStd`, and `value`. For an
+ *   environment with masks there is also an input `actionMask`.
+ * - `layers`: a folder with `model.json` and `weights.bin` for `tf.loadLayersModel`, with outputs `logits` or `mean`, and `value`.
  * - `module`: an ES module for browsers and Node with `act(observation)` and `evaluate(observation)`.
  *
  * An action is the distribution's mode: the first of the largest logits, or the mean within the action's bounds.
  *
- * @throws InputError for a policy that is more than dense layers, weights that do not fit or are not finite, an unknown
- * format, or a place that cannot be written.
+ * @throws InputError for a policy that is not only dense layers, weights that do not fit or are not finite, an unknown format, or a path
+ * that cannot be written.
  * @example await exportPolicy({ ...(await loadPolicy('runs/mine')), format: 'onnx', out: 'policy.onnx' })
  */
 export async function exportPolicy(options: ExportOptions): Promise<string[]> {
@@ -46,7 +46,7 @@ export async function exportPolicy(options: ExportOptions): Promise<string[]> {
     const { model, weights } = layersModel(network)
     const files = [join(out, WEIGHTS_FILE), join(out, MODEL_FILE)]
     await writeWhole(files[0]!, [weights])
-    await writeWhole(files[1]!, [model]) // Last: where it is, so are its weights.
+    await writeWhole(files[1]!, [model]) // Written last: its presence means that the weights are complete.
     return files
   }
   await writeWhole(out, [format === 'onnx' ? onnxModel(network) : moduleText(network)])

@@ -1,7 +1,7 @@
 /**
- * Policies as LayersModels of tfjs: `model.json` and `weights.bin`, for `tf.loadLayersModel`. Input `observation` (batch ×
- * shape), outputs `logits` or `mean` (batch × their number) and `value` (batch × 1). tfjs has no layer that chooses or
- * clips, so the action is the caller's: `userDefinedMetadata` has the action space and the log standard deviations.
+ * Policies as tfjs LayersModels: `model.json` and `weights.bin`, for `tf.loadLayersModel`. Input `observation` (batch × shape), outputs
+ * `logits` or `mean` (batch × their number) and `value` (batch × 1). tfjs has no layer that chooses or clips, so the caller computes the
+ * action: `userDefinedMetadata` has the action space and the log standard deviations.
  */
 import { InputError } from '../../base/errors.ts'
 import { spaceToJson } from '../../base/space.ts'
@@ -28,7 +28,7 @@ export function layersModel(network: Network): { model: string; weights: Uint8Ar
     specs.push({ name, shape, dtype: 'float32' })
     data.push(new Uint8Array(buffer))
   }
-  /** Layers over `below`; the last one by the name `head`, if it is given. */
+  /** Adds layers after `below`; `head` is the last one's name, if given. */
   const addStack = (stack: readonly WeightedLayer[], below: string, head?: string): string =>
     stack.reduce((x, { name: own, numInputs, numOutputs, activation, weight, bias }, i) => {
       const name = i === stack.length - 1 && head !== undefined ? head : own
@@ -74,7 +74,7 @@ export function layersModel(network: Network): { model: string; weights: Uint8Ar
 export const MODEL_FILE = 'model.json'
 export const WEIGHTS_FILE = 'weights.bin'
 
-/** Weights come from the file; what they would begin with should cost nothing. */
+/** A cheap initializer, since weights come from the file. */
 const ZEROS = {
   use_bias: true,
   kernel_initializer: { class_name: 'Zeros', config: {} },

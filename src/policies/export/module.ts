@@ -1,12 +1,11 @@
 /**
- * Policies as one ES module without dependencies, for browsers and Node: weights as base64, and the layers' arithmetic as
- * the plain kernels have it (sums in f64 over the inputs in rising order, rounded once), so with their bits.
+ * Policies as one ES module without dependencies, for browsers and Node: base64 weights, and the arithmetic of the plain kernels (sums in
+ * f64 over the inputs in ascending order, rounded once), so that results are bit-identical.
  */
 import type { BoxSpace } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
 import { headWidth, type Network, type WeightedLayer } from './network.ts'
 
-/** The text of the module. */
 export function moduleText(network: Network): string {
   const { environment, observationShape, actionSpace, logStd, masked } = network
   const data: Uint8Array[] = []
@@ -93,7 +92,7 @@ const weights = new Float32Array(
 `
 }
 
-/** Observations at mean 0 and deviation 1: places of both among the weights, and where they are cut off. */
+/** Normalizes observations: positions of means and deviations among the weights, and the clip. */
 function normalizedText([center, deviation, clip]: readonly number[]): string {
   return `function normalized(x) {
   return x.map((value, k) => {
@@ -137,7 +136,7 @@ function describeAction({ actionSpace }: Network): string {
   return `a list of ${actionSpace.low.length}, within bounds`
 }
 
-/** A space as JavaScript: its bounds as the f32 that they are in training, infinite ones included. */
+/** A space as JavaScript, with its bounds as the f32 values of training, infinite ones included. */
 function literal(space: Network['actionSpace']): string {
   if (space.kind !== 'box') return JSON.stringify(space)
   const list = (bounds: readonly number[]) => `[${bounds.map((bound) => String(Math.fround(bound))).join(', ')}]`
@@ -145,7 +144,7 @@ function literal(space: Network['actionSpace']): string {
   return `{ kind: 'box', shape: ${JSON.stringify(shape)}, low: ${list(low)}, high: ${list(high)} }`
 }
 
-/** A name that ends neither the line nor the comment. */
+/** Makes a name safe for a comment: removes line breaks and the comment's end. */
 function oneLine(name: string): string {
   return name.replace(/[\n\r\u2028\u2029]/g, ' ').replaceAll('*/', '* /')
 }

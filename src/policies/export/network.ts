@@ -1,10 +1,10 @@
-/** A policy as it goes out: its layers with their weights, and what goes in and comes out. */
+/** A policy for export: its layers with their weights, inputs and outputs. */
 import { InputError } from '../../base/errors.ts'
 import { type BoxSpace, choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
 import type { DenseLayer, PolicyDefinition } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
 
-/** Whose policy it is, and with which weights: what `loadPolicy` gives. */
+/** A policy, its environment and weights, as `loadPolicy` returns them. */
 export interface Exported {
   readonly policy: PolicyDefinition
   readonly environment: {
@@ -23,7 +23,7 @@ export type WeightedLayer = Omit<DenseLayer, 'weight' | 'bias'> & {
   readonly bias: Float32Array
 }
 
-/** What a format writes. */
+/** The parts of a policy that a format writes. */
 export interface Network {
   readonly environment: string
   readonly observationShape: readonly number[]
@@ -33,18 +33,15 @@ export interface Network {
   readonly trunk: readonly WeightedLayer[]
   readonly actor: readonly WeightedLayer[]
   readonly critic: readonly WeightedLayer[]
-  /** What is taken from each number of an observation, by what it is divided, and where it is cut off; null where they are taken as they are. */
+  /** Normalization of observations: the subtracted means, the divisors and the clip; null without normalization. */
   readonly inputs: { readonly center: Float32Array; readonly deviation: Float32Array; readonly clip: number } | null
   /** Of a box action; null for choices. */
   readonly logStd: Float32Array | null
-  /** True where the environment says which choices are legal. */
+  /** Whether the environment has action masks. */
   readonly masked: boolean
 }
 
-/**
- * @throws InputError for a policy that is more than dense layers, and for weights of another length or that are not
- * finite.
- */
+/** @throws InputError for a policy that is not only dense layers, and for weights of another length or that are not finite. */
 export function networkOf({ policy, environment, weights }: Exported): Network {
   const { observationSpace, actionSpace, actionMask = false } = environment
   const model = policy.build(observationSpace, actionSpace)
@@ -54,7 +51,7 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   }
   checkWeights(model, weights)
   const { trunk, actor, critic, logStd, inputs } = model.dense
-  const { shape } = observationSpace as BoxSpace // Dense layers take nothing else.
+  const { shape } = observationSpace as BoxSpace // Dense layers only accept a box.
   const width = spaceWidth(observationSpace)
   const withWeights = ({ weight, bias, ...layer }: DenseLayer): WeightedLayer => ({
     ...layer,
@@ -79,7 +76,7 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   }
 }
 
-/** How many logits, or means, the actor gives. */
+/** Number of the actor's logits or means. */
 export function headWidth({ actor }: Network): number {
   return actor.at(-1)!.numOutputs
 }

@@ -1,7 +1,6 @@
 /**
- * Policies as ONNX models (onnx/onnx.proto; operators of opset 17). Input `observation` (batch × shape, f32) and, where
- * the environment masks choices, `actionMask` (batch × logits, bool); outputs `action`, `logits` or `mean` and `logStd`,
- * and `value` (batch).
+ * Policies as ONNX models (onnx/onnx.proto; operators of opset 17). Input `observation` (batch × shape, f32) and, for environments with
+ * masks, `actionMask` (batch × logits, bool); outputs `action`, `logits` or `mean` and `logStd`, and `value` (batch).
  */
 import { bytesField, type Field, messageOf, numberField } from '../../base/files/protobuf.ts'
 import { type BoxSpace, spaceToJson } from '../../base/space.ts'
@@ -9,7 +8,7 @@ import { VERSION } from '../../base/version.ts'
 import { headWidth, type Network, type WeightedLayer } from './network.ts'
 
 const OPSET = 17
-/** The file format that came with that opset. */
+/** The file format version of that opset. */
 const IR_VERSION = 8
 
 /** TensorProto.DataType. */
@@ -17,10 +16,9 @@ const Type = { float: 1, int64: 7, bool: 9 } as const
 /** AttributeProto.AttributeType. */
 const INT_ATTRIBUTE = 2
 
-/** What a masked logit becomes, as in the kernels: its probability is exactly 0. */
+/** Value of a masked logit, as in the kernels: its probability is exactly 0. */
 const MASKED = -1e9
 
-/** The bytes of an ONNX model. */
 export function onnxModel(network: Network): Uint8Array {
   const { environment, observationShape, actionSpace } = network
   const graph = new Graph()
@@ -45,7 +43,7 @@ export function onnxModel(network: Network): Uint8Array {
   ])
 }
 
-/** Observations at mean 0 and deviation 1, where the network takes them so. */
+/** Adds the normalization of observations, if the network has one. */
 function normalized(graph: Graph, { inputs }: Network, observation: string): string {
   if (inputs === null) return observation
   const { center, deviation, clip } = inputs
@@ -56,7 +54,7 @@ function normalized(graph: Graph, { inputs }: Network, observation: string): str
   return graph.node('Min', [raised, graph.floats('greatest input', [], [clip])], 'normalized')
 }
 
-/** From the actor's head to its outputs: the mode, and what it is the mode of. */
+/** Adds the outputs of the actor's head: the mode and the distribution's parameters. */
 function actorOutputs(graph: Graph, network: Network, head: string): void {
   const { actionSpace, choices, logStd, masked } = network
   const width = headWidth(network)
@@ -89,7 +87,7 @@ function actorOutputs(graph: Graph, network: Network, head: string): void {
   graph.output('action', Type.int64, ['batch', choices.length])
 }
 
-/** A GraphProto as it grows. Values go by their names. */
+/** A growing GraphProto. Values are referred to by name. */
 class Graph {
   readonly #nodes: Field[] = []
   readonly #initializers: Field[] = []
@@ -100,7 +98,7 @@ class Graph {
     return [...this.#nodes, bytesField(2, name), ...this.#initializers, ...this.#inputs, ...this.#outputs]
   }
 
-  /** An input of `shape` for each row of the batch. */
+  /** Adds an input of `shape` per row of the batch. */
   input(name: string, type: number, shape: readonly number[]): void {
     this.#inputs.push(bytesField(11, valueInfo(name, type, ['batch', ...shape])))
   }
@@ -109,7 +107,7 @@ class Graph {
     this.#outputs.push(bytesField(12, valueInfo(name, type, shape)))
   }
 
-  /** A node of one output, whose name it returns. */
+  /** Adds a node with one output and returns the output's name. */
   node(
     operator: string,
     inputs: readonly string[],
@@ -143,12 +141,12 @@ class Graph {
     this.#nodes.push(bytesField(1, node))
   }
 
-  /** Rows of one side. */
+  /** Flattens rows. */
   flatten(name: string, shape: readonly number[]): string {
     return shape.length === 1 ? name : this.node('Flatten', [name], `${name} in a row`, { axis: 1 })
   }
 
-  /** Layers over `below`: the name of the last one's output. */
+  /** Adds layers after `below` and returns the name of the last output. */
   stack(layers: readonly WeightedLayer[], below: string): string {
     return layers.reduce((x, { name, numInputs, numOutputs, activation, weight, bias }) => {
       const w = this.floats(`${name}.weight`, [numInputs, numOutputs], weight)
@@ -169,7 +167,7 @@ class Graph {
     return this.#constant(name, Type.int64, [values.length], BigInt64Array.from(values, BigInt))
   }
 
-  /** A TensorProto whose data are raw, little-endian bytes. */
+  /** Adds a TensorProto with raw little-endian data. */
   #constant(name: string, type: number, shape: readonly number[], { buffer }: Float32Array | BigInt64Array): string {
     const sides = shape.map((side) => numberField(1, side))
     const tensor = [...sides, numberField(2, type), bytesField(8, name), bytesField(9, new Uint8Array(buffer))]
@@ -178,7 +176,7 @@ class Graph {
   }
 }
 
-/** A ValueInfoProto; a side that is a name is any number. */
+/** A ValueInfoProto; a dimension given as a name is variable. */
 function valueInfo(name: string, type: number, shape: readonly (number | string)[]): Field[] {
   const sides = shape.map((side) =>
     bytesField(1, [typeof side === 'number' ? numberField(1, side) : bytesField(2, side)]),

@@ -1,4 +1,4 @@
-/** How parts become whole networks: a trunk for the actor, one for the critic unless they share it, and their heads. */
+/** Composes networks from parts: a trunk for the actor, one for the critic unless they share it, and their heads. */
 import type { LayerActivation } from '../devices/layers.ts'
 import type { Tf } from '../devices/tfjs.ts'
 import type { HeadShape } from '../head.ts'
@@ -6,9 +6,9 @@ import { LOG_STD, type Network } from './device-policy.ts'
 import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'
 import { convolutionLayer, denseLayer, gruCell, type ImageShape, inOrder, lstmCell, memoryPart } from './parts.ts'
 
-/** What a trunk is made of: convolutions, then dense layers, then a recurrent cell, as far as there are any. */
+/** The parts of a trunk: convolutions, then dense layers, then a recurrent cell, each optional. */
 export interface TrunkOptions {
-  /** Filters of each convolution; they need an image. */
+  /** Filters of each convolution; they require image observations. */
   readonly filters: readonly number[]
   readonly kernelSize: number
   readonly image: ImageShape | null
@@ -19,7 +19,7 @@ export interface TrunkOptions {
   readonly units: number
 }
 
-/** A trunk whose parameters begin with `name`. */
+/** A trunk whose parameter names begin with `name`. */
 export function trunk(name: string, numInputs: number, options: TrunkOptions): Module {
   const { filters, kernelSize, hidden, activation, cell, units } = options
   const modules: Module[] = []
@@ -37,8 +37,8 @@ export function trunk(name: string, numInputs: number, options: TrunkOptions): M
 }
 
 /**
- * The network of an actor's trunk and a critic's (null: the actor's), with a head on each; the names and the order of its
- * parameters are those of the fused perceptron. Log standard deviations begin at `logStd`.
+ * The network of an actor's trunk and a critic's (null: the actor's), with a head on each. Names and order of its parameters are those of
+ * the fused perceptron. Log standard deviations start at `logStd`.
  */
 export function withHeads(actor: Module, critic: Module | null, head: HeadShape, logStd: number): Network {
   const actorHead = denseLayer('actor.head', actor.numOutputs, head.numOutputs, 'linear', 0.01)
@@ -65,7 +65,7 @@ export function withHeads(actor: Module, critic: Module | null, head: HeadShape,
   }
 }
 
-/** The parameter that a box action needs beside the network's. */
+/** The additional parameter of a box action. */
 export function logStdOf({ choices, actionWidth }: HeadShape, logStd: number): NetworkParameter[] {
   if (choices.length > 0) return []
   return [{ name: LOG_STD, shape: [actionWidth], initialize: (values) => void values.fill(logStd) }]

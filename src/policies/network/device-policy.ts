@@ -1,10 +1,10 @@
 /**
- * A policy whose network runs on a tfjs device. Weights, actions, losses and gradients stay columns: before a pass the
- * weights are handed to the device if they have changed, after it outputs come back as columns, on which the same kernels
- * work that serve the fused perceptron. A pass leaves no tensors behind, whether it succeeds or throws.
+ * A policy whose network runs on a tfjs device. Weights, actions, losses and gradients stay columns: before a pass, changed weights are
+ * sent to the device; afterwards outputs are read back as columns, for the same kernels as the fused perceptron. A pass leaves no tensors
+ * behind, even if it throws.
  *
- * Where a device can be read at once, the loss is called inside a custom gradient; where it cannot, the pass is repeated
- * with the derivatives.
+ * If the device can be read synchronously, the loss is called within a custom gradient; otherwise the pass is repeated with the
+ * derivatives.
  */
 import type { NamedTensorMap, Scalar, Tensor, Tensor2D, Tensor3D, Variable } from '@tensorflow/tfjs-core'
 import { assert, InputError, show } from '../../base/errors.ts'
@@ -28,33 +28,33 @@ import type {
 } from '../policy.ts'
 import type { NetworkParameter, SeenSteps, Weights } from './module.ts'
 
-/** Rows that a device is handed at once, at most: its work for one row is far below the cost of asking. */
+/** Maximum rows per call of a device: the overhead of a call far exceeds the work of one row. */
 const DEVICE_BLOCK_ROWS = 8192
 
-/** What a whole network says of its rows. */
+/** Outputs of a network. */
 export interface Outputs {
-  /** Logits, or means: a row for each seen row. */
+  /** Logits or means: a row per input row. */
   readonly output: Tensor2D
   /** The critic's value: a row of one element. */
   readonly value: Tensor2D
-  /** What each lane remembers after its last step; null without a memory. */
+  /** Each lane's memory after its last step; null without a memory. */
   readonly memory: Tensor2D | null
 }
 
 /** A whole network: trunk and heads. */
 export interface Network {
-  /** In the order of the flat weights. That of LOG_STD, which a box action needs, is no tensor of the network. */
+  /** In the order of the flat weights. LOG_STD, for a box action, is not a tensor of the network. */
   readonly parameters: readonly NetworkParameter[]
   readonly memoryWidth: number
   forward(tf: Device['tf'], weights: Weights, seen: SeenSteps): Outputs
-  /** The user's variables for the first parameters; each policy makes its own for the others. */
+  /** The user's variables for the first parameters; each policy creates its own for the others. */
   readonly variables?: readonly Variable[]
 }
 
 /** Name of the log standard deviations of a box action. */
 export const LOG_STD = 'actor.logStd'
 
-/** Where a definition finds the device that `prepare` started. */
+/** Holds the device that `prepare` started. */
 export interface DeviceHolder {
   device: Device | undefined
 }
@@ -112,14 +112,14 @@ interface Shape {
   readonly observationWidth: number
 }
 
-/** Outputs that were read. */
+/** Outputs read from the device. */
 interface Read {
   readonly output: Float32Array
   readonly value: Float32Array
   readonly memory: Float32Array | null
 }
 
-/** Whose weights a model's variables hold, by the first of them: several policies may share them. */
+/** The policy whose weights a model's variables hold, by the first variable: several policies may share them. */
 const lastUser = new WeakMap<Variable, DevicePolicy>()
 
 class DevicePolicy implements Policy {
@@ -224,7 +224,7 @@ class DevicePolicy implements Policy {
       this.#head.backward(rows, from, count, dLogStd)
     }
     if (this.#device.readsSynchronously) return this.#backward(rows, from, count, lossAt, gradient)
-    // What cannot be read in the middle of a pass is read after a first one; the second has the derivatives.
+    // A device that cannot be read within a pass is read after a first pass; the second pass has the derivatives.
     const done = this.#read(
       () => this.#forwardRows(rows, from, count),
       (read) => lossAt(read),
@@ -232,7 +232,7 @@ class DevicePolicy implements Policy {
     return done.then(() => this.#backward(rows, from, count, null, gradient))
   }
 
-  /** Writes what the network says into the head's columns. */
+  /** Writes the network's outputs into the head's columns. */
   #evaluated(read: Read, rows: Rows, from: number, count: number): Evaluated {
     this.#head.columns.output.set(read.output)
     this.#head.columns.value.set(read.value)
@@ -241,8 +241,8 @@ class DevicePolicy implements Policy {
   }
 
   /**
-   * Adds the gradient by the weights. The loss is a function of columns: where it is handed over, it is called in the middle
-   * of the pass, with the outputs; else its derivatives are there.
+   * Adds the gradient by the weights. The loss is a function of columns: either it is called with the outputs within the pass, or its
+   * derivatives are already computed.
    */
   #backward(
     rows: Rows,
@@ -302,7 +302,7 @@ class DevicePolicy implements Policy {
     )
   }
 
-  /** One step of `count` lanes from row `from`. */
+  /** Runs one step of `count` lanes from row `from`. */
   #run(seen: Seen, from: number, count: number, then: (read: Read) => void): void | Promise<void> {
     return this.#read(() => {
       const { memoryWidth } = this.#shape.network
@@ -321,7 +321,7 @@ class DevicePolicy implements Policy {
     }, then)
   }
 
-  /** `count` rows of a minibatch, or the sequences that they are, without their burn-in. */
+  /** Runs `count` rows of a minibatch, or of its sequences without their burn-in. */
   #forwardRows(rows: Rows, from: number, count: number, before: Tensor2D | null = null): Outputs {
     const { sequence } = this.#shape
     if (sequence === null) {
@@ -333,7 +333,7 @@ class DevicePolicy implements Policy {
     return this.#forward(this.#steps(rows, count, sequence.burnIn, sequence.length, carried))
   }
 
-  /** What the lanes remember after the burn-in; null where there is none. */
+  /** The lanes' memory after the burn-in; null without a burn-in. */
   #burnIn(rows: Rows, count: number): Tensor2D | null {
     const { sequence } = this.#shape
     if (sequence === null || sequence.burnIn === 0) return null
@@ -368,7 +368,7 @@ class DevicePolicy implements Policy {
     return this.#tf.tensor2d(part(seen.observation, from, count, observationWidth), [count, observationWidth])
   }
 
-  /** The network's forward pass, its shapes checked. */
+  /** Runs the network's forward pass and checks the shapes. */
   #forward(seen: SeenSteps): Outputs {
     const outputs = this.#shape.network.forward(this.#tf, this.#byName, seen)
     const numRows = seen.numLanes * seen.length
@@ -377,7 +377,7 @@ class DevicePolicy implements Policy {
     return outputs
   }
 
-  /** Runs `forward` on the present weights, reads what it says, and hands it on. */
+  /** Runs `forward` with the current weights, reads the outputs and passes them on. */
   #read<T>(forward: () => Outputs, then: (read: Read) => T): T | Promise<T> {
     const tf = this.#tf
     this.#load()
@@ -397,7 +397,7 @@ class DevicePolicy implements Policy {
       .finally(() => tf.dispose(kept))
   }
 
-  /** Hands the weights to the device if it does not hold them. */
+  /** Sends the weights to the device if it does not have them. */
   #load(): void {
     const { variables } = this.#shape.network
     const active = this.#tf.getBackend()
@@ -425,7 +425,7 @@ function syncData(tensor: Tensor): Float32Array {
   return tensor.dataSync() as Float32Array
 }
 
-/** A copy of rows: a device may keep what it is handed, and columns are written again. */
+/** A copy of rows, because a device may keep its input while columns are reused. */
 function part(column: Float32Array, from: number, count: number, width: number): Float32Array {
   return column.slice(from * width, (from + count) * width)
 }
@@ -434,7 +434,7 @@ function add(sum: Float32Array, values: Float32Array): void {
   for (let i = 0; i < sum.length; i++) sum[i] = sum[i]! + values[i]!
 }
 
-/** Disposes what a pass that threw had put aside for its gradient, which tfjs forgets. */
+/** Disposes tensors that a failed pass had saved for its gradient, which tfjs leaks. */
 function releaseTape(tf: Device['tf']): void {
   const { state } = tf.engine() as unknown as { state: { activeTape: { saved?: Tensor[] }[] | null } }
   for (const { saved } of state.activeTape ?? []) tf.dispose(saved ?? [])

@@ -1,40 +1,40 @@
 /**
- * The contract of networks on a device: parameters with names and shapes, and a function of tensors from what lanes see to
- * features. Heads, losses, weights and optimizers are the policy's and the algorithm's work, not the network's.
+ * The contract of networks on a device: named parameters with shapes, and a function of tensors from observations to features. Heads,
+ * losses, weights and optimizers belong to the policy and the algorithm.
  */
 import type { Random } from '../../base/random.ts'
 import type { Tensor, Tensor2D, Tensor3D, Tf } from '../devices/tfjs.ts'
 
-/** A parameter of a network, and its starting values. */
+/** A parameter of a network, with its initial values. */
 export interface NetworkParameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** Writes the starting values, keyed by the seed, `key`, and the number of matrices before it. Zeros where it is absent. */
+  /** Writes the initial values, keyed by the seed, `key`, and the number of earlier matrices. Absent: zeros. */
   initialize?(values: Float32Array, random: Random, key: number, layer: number): void
 }
 
-/** Parameters of the network at hand by name, as tensors. */
+/** Returns the current network's parameters by name, as tensors. */
 export type Weights = (name: string) => Tensor
 
-/** What a part of a network is handed: `length` steps of each lane, one after another. */
+/** The input of a part of a network: `length` steps of each lane, one after another. */
 export interface SeenSteps {
-  /** numLanes · length rows of the observation, or of what the part before made of it. */
+  /** numLanes · length rows of observations, or of the previous part's features. */
   readonly x: Tensor2D
   readonly numLanes: number
   readonly length: number
-  /** What the lane remembers at each step, as it was recorded: numLanes × length × memoryWidth; null without a memory. */
+  /** The recorded memory of each step: numLanes × length × memoryWidth; null without a memory. */
   readonly memory: Tensor3D | null
-  /** 1 where a step continues the one before, 0 where it starts from `memory`: numLanes × length; null if none continues. */
+  /** 1 if a step continues the previous one, 0 if it starts from `memory`: numLanes × length; null if none continues. */
   readonly continues: Tensor2D | null
   /** The memory before the first step, if it continues: numLanes × memoryWidth. */
   readonly carried: Tensor2D | null
 }
 
-/** What a part makes of it. */
+/** The output of a part of a network. */
 export interface Features {
   /** numLanes · length rows. */
   readonly y: Tensor2D
-  /** What each lane remembers after its last step: numLanes × memoryWidth; null without a memory. */
+  /** Each lane's memory after its last step: numLanes × memoryWidth; null without a memory. */
   readonly memory: Tensor2D | null
 }
 

@@ -8,35 +8,35 @@ import { logStdOf, withHeads } from './compose.ts'
 import { type DeviceHolder, type Network, networkModel } from './device-policy.ts'
 import type { Module, NetworkParameter, Weights } from './module.ts'
 
-/** What a network says of a batch: features, on which heads are put; or logits (means) and values. */
+/** Outputs for a batch: features, to which heads are added; or logits (means) and values. */
 export type NetworkResult = Tensor2D | readonly [output: Tensor2D, value: Tensor2D]
 
-/** A function of tensors that is a network. */
+/** A network as a function of tensors. */
 export interface NetworkFunction {
-  /** Its parameters, with the starting values. */
+  /** Its parameters, with their initial values. */
   readonly parameters: readonly NetworkParameter[]
-  /** Width of the features that it gives; absent where it gives logits (means) and values itself. */
+  /** Width of its features; absent if it returns logits (means) and values. */
   readonly numFeatures?: number
-  /** From observations (rows × observation width) to a result, by tfjs operations that have gradients. */
+  /** Computes the result for observations (rows × observation width), with differentiable tfjs operations. */
   forward(tf: Tf, weights: Weights, observation: Tensor2D): NetworkResult
 }
 
-/** How to run your own network. */
+/** Options of `network`. */
 export interface NetworkOptions {
   /** Default: the first device that can start. */
   device?: DeviceName
-  /** Starting log standard deviation of a continuous action. Default 0. */
+  /** Initial log standard deviation of a continuous action. Default 0. */
   logStd?: number
-  /** What it is called in errors and checkpoints. Default `network`. */
+  /** Its name in errors and checkpoints. Default `network`. */
   id?: string
 }
 
 /**
- * Your own policy: a tfjs layers model, or a function of tensors. With one output it is a trunk, and gets an actor's
- * and a critic's head; with two these are logits (means of a box action) and values. Weights of a layers model start as
- * they are; those that are not trainable stay so.
+ * A custom policy: a tfjs layers model, or a function of tensors. With one output it is a trunk, and gets an actor's and a critic's head;
+ * two outputs are logits (means of a box action) and values. Weights of a layers model keep their initial values; weights that are not
+ * trainable do not change.
  *
- * @throws InputError where the outputs do not fit the action space, before training starts; or a weight is not finite.
+ * @throws InputError, before training starts, for outputs that do not fit the action space and for weights that are not finite.
  * @example network(tf.sequential({ layers: [tf.layers.dense({ units: 32, inputShape: [4], activation: 'relu' })] }))
  */
 export function network(model: LayersModel | NetworkFunction, options: NetworkOptions = {}): PolicyDefinition {
@@ -140,7 +140,7 @@ function fromLayers(
   }
 }
 
-/** The variables of a model's trainable weights: what `read` gives is the variable itself. */
+/** The variables of a model's trainable weights; `read` returns the variable itself. */
 function variablesOf(model: LayersModel): Variable[] {
   return model.trainableWeights.map((weight) => weight.read() as Variable)
 }

@@ -16,7 +16,7 @@ function matrix(name: string, shape: readonly number[], gain: number): NetworkPa
   }
 }
 
-/** A dense layer: y = activation(x W + b), W orthogonal times `gain`. */
+/** A dense layer: y = activation(x W + b), with initial W orthogonal times `gain`. */
 export function denseLayer(
   name: string,
   numInputs: number,
@@ -51,7 +51,7 @@ function activate(tf: Tf, x: Tensor2D, activation: LayerActivation): Tensor2D {
 /** Height, width and channels of an image. */
 export type ImageShape = readonly [number, number, number]
 
-/** A convolution over an image (rows hold it row by row, channels last), `same` padding, relu, flat again. */
+/** A convolution over images, flattened row by row with channels last, with `same` padding and relu; its output is flattened too. */
 export function convolutionLayer(name: string, image: ImageShape, filters: number, kernelSize: number): Module {
   const [height, width, channels] = image
   return {
@@ -74,7 +74,7 @@ export function convolutionLayer(name: string, image: ImageShape, filters: numbe
   }
 }
 
-/** One part after another. */
+/** Runs parts one after another. */
 export function inOrder(modules: readonly Module[], numInputs: number): Module {
   return {
     parameters: modules.flatMap(({ parameters }) => parameters),
@@ -95,7 +95,7 @@ export function inOrder(modules: readonly Module[], numInputs: number): Module {
   }
 }
 
-/** What a part with `width` elements of the memory, from element `at` on, is handed. */
+/** The input of a part that uses `width` elements of the memory, from element `at`. */
 export function memoryPart(tf: Tf, seen: SeenSteps, at: number, width: number): SeenSteps {
   const { memory, carried } = seen
   if (memory === null || width === memory.shape[2]) return seen
@@ -112,7 +112,7 @@ export function memoryPart(tf: Tf, seen: SeenSteps, at: number, width: number): 
  *     r = σ(x Wr + br + h Ur + cr)        z = σ(x Wz + bz + h Uz + cz)
  *     n = tanh(x Wn + bn + r (h Un + cn))        h' = (1 − z) n + z h
  *
- * The matrices stand side by side in the order r, z, n. It remembers h.
+ * The matrices are concatenated in the order r, z, n. Its memory is h.
  */
 export function gruCell(name: string, numInputs: number, units: number): Module {
   return recurrentCell(name, numInputs, units, 'Gru', 3, units, (tf, fromInput, fromHidden, h) => {
@@ -127,12 +127,12 @@ export function gruCell(name: string, numInputs: number, units: number): Module 
 }
 
 /**
- * A long short-term memory (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000, as torch has it):
+ * A long short-term memory (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000, as in torch):
  *
  *     i, f, o = σ(x W + b + h U + c)   each with its own        g = tanh(x Wg + bg + h Ug + cg)
  *     s' = f s + i g        h' = o tanh(s')
  *
- * The matrices stand side by side in the order i, f, g, o. It remembers h and s, side by side.
+ * The matrices are concatenated in the order i, f, g, o. Its memory is h and s, concatenated.
  */
 export function lstmCell(name: string, numInputs: number, units: number): Module {
   return recurrentCell(name, numInputs, units, 'Lstm', 4, 2 * units, (tf, fromInput, fromHidden, _, memory) => {
@@ -145,7 +145,7 @@ export function lstmCell(name: string, numInputs: number, units: number): Module
   })
 }
 
-/** One step of a cell, from what input and hidden state give its gates. `memory` begins with the hidden state `h`. */
+/** One step of a cell, from the gates' parts of input and hidden state. `memory` begins with the hidden state `h`. */
 type CellStep = (
   tf: Tf,
   fromInput: Tensor2D,
@@ -200,12 +200,12 @@ function recurrentCell(
   }
 }
 
-/** What stands at each lane's last step. */
+/** The values of each lane's last step. */
 function lastOf(tf: Tf, byStep: Tensor3D): Tensor2D {
   return tf.squeeze(tf.slice(byStep, [0, byStep.shape[1] - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
 }
 
-/** Each lane's memory before step t: that of the step before, or the recorded one if the step does not continue it. */
+/** Each lane's memory before step t: that after the previous step, or the recorded one if the step does not continue it. */
 function memoryBefore(tf: Tf, { memory, continues }: SeenSteps, t: number, after: Tensor2D | null): Tensor2D {
   const recorded = tf.squeeze(tf.slice(memory!, [0, t, 0], [-1, 1, -1]), [1]) as Tensor2D
   if (after === null || continues === null) return recorded

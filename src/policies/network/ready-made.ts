@@ -24,8 +24,8 @@ const image = {
 }
 
 /**
- * Dense layers on a device: the network that `mlp` has, with the same names, weights and starting values. For small
- * networks `mlp` is many times faster; this one is there to compare, and to run where a GPU pays.
+ * Dense layers on a device: the network of `mlp`, with the same names, weights and initial values. For small networks `mlp` is many times
+ * faster; use this one for comparisons and on a GPU.
  */
 export const dense = defineFactory(
   'policy',
@@ -67,10 +67,10 @@ export const convolutional = defineFactory(
 ) satisfies (...parameters: never[]) => PolicyDefinition
 
 /**
- * A policy with a memory: dense layers (after convolutions, if any filters are given), then a GRU or an LSTM. What a lane
- * remembers is a column, empty where an episode begins. It is trained on sequences of `sequenceLength` rows, after `burnIn`
- * rows that bring its memory up to date. Actor and critic each have a trunk unless told to share one: in a shared trunk the
- * critic's gradient can drown the actor's, in CartPole-P-v1 for one.
+ * A policy with memory: dense layers (after convolutions, if any filters are given), then a GRU or an LSTM. A lane's memory is a column
+ * that is zero at the start of an episode. It is trained on sequences of `sequenceLength` rows, after `burnIn` rows that update its
+ * memory. Actor and critic have separate trunks by default, because in a shared trunk the critic's gradient can dominate the actor's, for
+ * example in CartPole-P-v1.
  *
  * @example recurrent({ cell: 'gru', units: 64 })
  */

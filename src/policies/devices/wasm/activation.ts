@@ -1,4 +1,4 @@
-/** What tfjs fuses into products and convolutions: a bias and an activation. */
+/** The bias and activation that tfjs fuses into products and convolutions. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { type Heap, sizeOf } from './heap.ts'
 
@@ -7,7 +7,7 @@ export interface Fusion {
   readonly leakyreluAlpha: number
 }
 
-/** tfjs's kernels for the activations that it fuses. */
+/** tfjs's kernels for fused activations. */
 const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',
@@ -18,8 +18,8 @@ const ACTIVATIONS: Readonly<Record<string, string>> = {
 }
 
 /**
- * activation(produce(start) + bias), where a bias of one element for each column is handed to `produce` as what its sums
- * start from, and any other is added to them.
+ * activation(produce(start) + bias). A bias with one element per column is passed to `produce` as the start of its sums; any other bias
+ * is added to them.
  */
 export function fused(
   heap: Heap,

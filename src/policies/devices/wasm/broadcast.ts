@@ -1,8 +1,8 @@
-/** How two tensors of one or of stretched shapes are walked together. */
+/** Joint traversal of two tensors with broadcasting. */
 
 /**
- * Two operands in rows: for each start, `numRows` rows of `width` elements, of which row r of a begins at
- * aFrom + r · aRow and goes on in steps of aStep (1, or 0 where one element serves the whole row).
+ * Two operands in rows: for each start, `numRows` rows of `width` elements. Row r of a begins at aFrom + r · aRow, with steps of aStep
+ * between elements (1, or 0 if one element serves the whole row); likewise for b.
  */
 export interface Walk {
   readonly numRows: number
@@ -11,7 +11,7 @@ export interface Walk {
   readonly aStep: number
   readonly bRow: number
   readonly bStep: number
-  /** First elements of a and b, one pair for each block of rows; the output's blocks follow each other. */
+  /** First elements of a and b, one pair per block of rows; the output's blocks are contiguous. */
   readonly aFrom: readonly number[]
   readonly bFrom: readonly number[]
 }
@@ -22,12 +22,12 @@ interface Axis {
   bStep: number
 }
 
-/** The walk over a and b for an output of `shape`, to which both are stretched; with as few blocks as their shapes allow. */
+/** The traversal of a and b for an output of `shape`, to which both are broadcast, with as few blocks as possible. */
 export function walk(shape: readonly number[], a: readonly number[], b: readonly number[]): Walk {
   const axes: Axis[] = []
   let aStep = 1
   let bStep = 1
-  // From the last axis to the first; an axis joins the one after it where both operands go on without a break.
+  // From the last axis to the first; an axis is merged with the one after it if both operands are contiguous across them.
   for (let i = 1; i <= shape.length; i++) {
     const length = shape.at(-i)!
     const [lengthA, lengthB] = [a.at(-i) ?? 1, b.at(-i) ?? 1]

@@ -1,7 +1,7 @@
 /**
- * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend has no gradient
- * by a filter and none of a depthwise convolution, knows no NCHW, and gives wrong numbers, from beyond its tensors, where a
- * filter that is not square meets a pad given as a number, or strides with `same`.
+ * Convolutions as matrix products: the input patch of each output pixel is a row. tfjs's wasm backend has no gradient by a filter, no
+ * gradient of a depthwise convolution, and no NCHW. For filters that are not square it returns wrong numbers, read beyond its tensors,
+ * with numeric padding or with strides and `same` padding.
  */
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { DepthwiseTarget } from '../../../kernels/bind.ts'
@@ -13,17 +13,17 @@ type Shape4 = [number, number, number, number]
 
 interface Attributes extends Fusion {
   readonly strides: [number, number] | number
-  /** Layers say null for none. */
+  /** Layers pass null for none. */
   readonly dilations?: [number, number] | number | null
   readonly pad: 'valid' | 'same' | number
   readonly dataFormat?: 'NHWC' | 'NCHW'
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  /** Of the gradients. */
+  /** Only in gradients. */
   readonly inputShape: Shape4
   readonly filterShape: Shape4
 }
 
-/** Elements of the patches that are unfolded at once: 1 MiB, about what the second-level cache holds. */
+/** Maximum elements of patches at a time: 1 MiB, about the size of a second-level cache. */
 const PATCH_ELEMENTS = 1 << 18
 
 /** Conv2D, FusedConv2D and the depthwise ones, with their gradients. */
@@ -47,7 +47,7 @@ export function convolutionKernels(heap: Heap): TensorKernels {
     const { type } = info.padInfo
     const isTheirs = type === 'VALID' || (type === 'SAME' && info.strideHeight === 1 && info.strideWidth === 1)
     if (!isTheirs) return convolveDepthwise(heap, x, filter, bias, info)
-    // Where tfjs's own is right it is three times as fast.
+    // tfjs's own kernel is three times as fast where it is correct.
     const y = theirDepthwise({ inputs: { x, filter }, attrs: { ...attributes } as never }) as TensorInfo
     if (bias === undefined) return y
     const sum = heap.run('Add', { a: y, b: bias })
@@ -105,7 +105,7 @@ export function convolutionKernels(heap: Heap): TensorKernels {
   }
 }
 
-/** Runs `work` on NHWC tensors; NCHW ones are transposed on the way in, and on the way out where the result is an image. */
+/** Runs `work` on NHWC tensors. NCHW inputs are transposed first, and so is the result if it is an image. */
 function channelsLast(
   heap: Heap,
   { dataFormat }: Convolution,
@@ -172,7 +172,7 @@ class Patches {
   }
 }
 
-/** A convolution as the kernels take it. */
+/** A convolution in the kernels' format. */
 function geometryOf({ inHeight: height, inWidth: width, inChannels: channels, padInfo, ...info }: Convolution) {
   return { ...info, height, width, channels, padTop: padInfo.top, padLeft: padInfo.left }
 }
@@ -228,7 +228,7 @@ function filterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info: Convolu
   return dFilter
 }
 
-// Depthwise: each channel has filters of its own, so there is no product of matrices in it.
+// Depthwise: each channel has its own filters, so there is no matrix product.
 
 function convolveDepthwise(
   heap: Heap,
@@ -259,7 +259,7 @@ function depthwiseFilterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info
   return dFilter
 }
 
-/** `addDepthwise` of a whole batch. */
+/** `addDepthwise` for a whole batch. */
 function addImages(
   heap: Heap,
   outputs: Float32Array,

@@ -1,4 +1,4 @@
-/** Einsum as a product of matrices, with its gradient, which tfjs has on no backend. */
+/** Einsum as a matrix product, with its gradient, which tfjs has on no backend. */
 import type { GradConfig, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { type Heap, type KernelArguments, sizeOf, type TensorKernels, type Tfjs } from './heap.ts'
 
@@ -8,7 +8,6 @@ interface Term {
   readonly axes: string
 }
 
-/** Einsum. */
 export function einsumKernels(heap: Heap): TensorKernels {
   const einsum = ({ inputs, attrs }: KernelArguments): TensorInfo => {
     const { equation } = attrs as unknown as { equation: string }
@@ -27,8 +26,8 @@ export function einsumKernels(heap: Heap): TensorKernels {
 }
 
 /**
- * The product of one or two terms, summed over the letters that `output` lacks. Letters of one term alone are summed
- * first; then each term is brought into (batch, free, contracted) order, so that one batch of matrix products does the rest.
+ * The product of one or two terms, summed over the letters that `output` lacks. Letters that only one term has are summed first; then
+ * each term is transposed to (batch, free, contracted) order, so that one batch of matrix products computes the rest.
  */
 function contract(heap: Heap, given: readonly Term[], output: string): TensorInfo {
   const made: TensorInfo[] = []
@@ -74,8 +73,8 @@ function contract(heap: Heap, given: readonly Term[], output: string): TensorInf
 }
 
 /**
- * The gradient by a term is the einsum of the output's gradient and the other term; along letters that only this term
- * has, which are summed away, it is the same everywhere.
+ * The gradient by a term is the einsum of the output's gradient and the other term. Along letters that only this term has, which are
+ * summed, it is constant.
  */
 export function einsumGradient(tf: Tfjs): GradConfig {
   return {

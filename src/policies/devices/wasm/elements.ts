@@ -1,4 +1,4 @@
-/** Functions of single elements, and of pairs, that tfjs's wasm backend computes one by one (a tanh in 16 ns, ours in 1). */
+/** Elementwise functions of one or two tensors. tfjs's wasm backend computes a tanh in 16 ns, these kernels in 1 ns. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { Combination, Comparison, ElementMap } from '../../../kernels/bind.ts'
 import { type Walk, walk } from './broadcast.ts'
@@ -8,7 +8,7 @@ const MAPS = { Erf: 'erf', Exp: 'exp', Log: 'log', Softplus: 'softplus', Tanh: '
 const COMBINATIONS = ['Maximum', 'Minimum'] as const
 const COMPARISONS = ['Equal', 'Greater', 'GreaterEqual', 'Less', 'LessEqual', 'NotEqual'] as const
 
-/** Maps, combinations and comparisons of floats (tfjs's own take the others), Select, Cast and Identity. */
+/** Maps, combinations and comparisons of floats (tfjs handles other types), Select, Cast and Identity. */
 export function elementKernels(heap: Heap): TensorKernels {
   const kernels: Record<string, Kernel> = { Cast: cast(heap), Identity: identity(heap), Select: select(heap) }
   for (const name of Object.keys(MAPS) as (keyof typeof MAPS)[]) kernels[name] = map(heap, name)
@@ -57,8 +57,8 @@ function forEachBlock(way: Walk, visit: (at: number, aAt: number, bAt: number, w
 }
 
 /**
- * Of three tensors of one shape and 32-bit elements, which is what tfjs's `where` makes of all. It stretches nothing to a
- * length of 0, and its own kernel then writes past the empty one; the cpu backend gives zeros.
+ * Select for three tensors of one shape with 32-bit elements, to which tfjs's `where` converts all. tfjs does not broadcast to length 0,
+ * and its own kernel then writes beyond the empty tensor; the cpu backend returns zeros.
  */
 function select(heap: Heap): Kernel {
   const theirs = heap.registered('Select')
@@ -76,7 +76,7 @@ function select(heap: Heap): Kernel {
   }
 }
 
-/** To the type that it has: no copy, which tfjs makes. Flags to floats; and numbers to flags, which tfjs takes by a byte of theirs. */
+/** Cast without a copy to the same type, which tfjs would copy; and between numbers and flags, since tfjs reads only a byte of each number. */
 function cast(heap: Heap): Kernel {
   const theirs = heap.registered('Cast')
   return (given) => {
@@ -99,7 +99,7 @@ function cast(heap: Heap): Kernel {
   }
 }
 
-/** The same elements again. tfjs copies them, and its engine does so with everything that a gradient will need. */
+/** The same elements without a copy. tfjs's engine copies everything that a gradient needs. */
 function identity(heap: Heap): Kernel {
   return ({ inputs: { x } }: KernelArguments) => heap.reshaped(x!, x!.shape)
 }

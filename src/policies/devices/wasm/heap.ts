@@ -1,6 +1,6 @@
 /**
- * The heap of tfjs's wasm backend as our kernels see it: tensors are columns in its memory, read and written in place. The
- * memory grows when an output is made, and every view of it dies then: make all outputs first, take views after.
+ * The heap of tfjs's wasm backend for our kernels: tensors are columns in its memory, used in place. Creating an output can grow the
+ * memory, which invalidates every view: create all outputs before taking views.
  */
 import type { DataType, NamedAttrMap, NamedTensorInfoMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../../base/errors.ts'
@@ -8,10 +8,10 @@ import { createKernels, MATMUL_SCRATCH } from '../../../kernels/bind.ts'
 import type { KernelBuild, Kernels } from '../../../kernels/kernels.ts'
 import type { RunColumns } from '../recurrent.ts'
 
-/** tfjs's core: all its users here are handed the one that the backend was loaded with. */
+/** tfjs's core. All code here uses the instance with which the backend was loaded. */
 export type Tfjs = typeof import('@tensorflow/tfjs-core')
 
-/** What is used of tfjs's wasm backend. */
+/** The used parts of tfjs's wasm backend. */
 export interface WasmBackend {
   readonly wasm: {
     readonly asm: { readonly memory: WebAssembly.Memory }
@@ -24,16 +24,16 @@ export interface WasmBackend {
   disposeData(dataId: object): boolean
 }
 
-/** What tfjs hands a kernel. */
+/** The arguments of a tfjs kernel. */
 export interface KernelArguments {
   readonly inputs: Readonly<Record<string, TensorInfo | undefined>>
   readonly attrs?: NamedAttrMap
 }
 
-/** One of tfjs's kernels, or one of ours in its place. */
+/** One of tfjs's kernels, or a replacement. */
 export type Kernel = (given: KernelArguments) => TensorInfo | TensorInfo[]
 
-/** Kernels by tfjs's names for them. */
+/** Kernels by their names in tfjs. */
 export type TensorKernels = Readonly<Record<string, Kernel>>
 
 export class Heap {
@@ -56,7 +56,7 @@ export class Heap {
     this.#kernels = createKernels(this.#memory, build, 'passing')
   }
 
-  /** Our kernels over the memory as it is now: after it grew they are bound again. */
+  /** Our kernels, bound to the current memory; bound again after it has grown. */
   get kernels(): Kernels {
     if (this.#current() !== this.#buffer) {
       this.#buffer = this.#current()
@@ -69,7 +69,7 @@ export class Heap {
     return this.#memory.buffer
   }
 
-  /** A tensor of undefined contents. Views taken before may be dead. */
+  /** Creates a tensor with undefined contents. Invalidates earlier views if the memory grows. */
   output(shape: readonly number[], dtype: DataType): TensorInfo {
     const made = this.#backend.makeOutput([...shape], dtype)
     if (this.#at(made) === 0) {
@@ -79,13 +79,13 @@ export class Heap {
     return made
   }
 
-  /** The same elements under another shape of as many: no copy. */
+  /** The same elements with another shape of the same size, without a copy. */
   reshaped(tensor: TensorInfo, shape: readonly number[]): TensorInfo {
     this.#backend.incRef(tensor.dataId)
     return { dataId: tensor.dataId, shape: [...shape], dtype: tensor.dtype }
   }
 
-  /** Lets go of a tensor that a kernel made on its way. */
+  /** Frees an intermediate tensor. */
   free(tensor: TensorInfo): void {
     this.#backend.disposeData(tensor.dataId)
   }
@@ -114,7 +114,7 @@ export class Heap {
     return new Float32Array(this.#current(), this.#scratch, MATMUL_SCRATCH)
   }
 
-  /** Work on columns that are the tensors themselves. */
+  /** Runs work on columns that are the tensors themselves. */
   readonly runColumns: RunColumns = (given, shapes, scratchLength, work) => {
     const made: TensorInfo[] = []
     try {
@@ -131,7 +131,7 @@ export class Heap {
     return made
   }
 
-  /** Lets go of the workspace; nothing may run after. */
+  /** Frees the workspace; no kernel may run afterwards. */
   close(): void {
     this.#backend.wasm._free(this.#scratch)
   }
@@ -142,19 +142,19 @@ export class Heap {
     return new Int32Array(this.#current(), this.#at(tensor), sizeOf(tensor.shape))
   }
 
-  /** The kernel that is registered for `name` now: tfjs's own, before ours are. */
+  /** The kernel that is currently registered for `name`; tfjs's own, before ours are registered. */
   registered(name: string): Kernel {
     const { kernelFunc } = this.tf.getKernel(name, 'wasm')
     return ({ inputs, attrs }) => kernelFunc({ inputs: inputs as NamedTensorInfoMap, backend: this.#backend, attrs })
   }
 
-  /** Runs the kernel that is registered for `name` now. */
+  /** Runs the kernel that is currently registered for `name`. */
   run(name: string, inputs: Readonly<Record<string, TensorInfo | undefined>>, attrs: object = {}): TensorInfo {
     return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap }) as TensorInfo
   }
 }
 
-/** How many elements a tensor of this shape has. */
+/** Number of elements of a tensor with this shape. */
 export function sizeOf(shape: readonly number[]): number {
   let size = 1
   for (const length of shape) size *= length

@@ -1,11 +1,11 @@
-/** Dense layers and biases with their activations, and their gradients, made of the kernels that tfjs would run one by one. */
+/** Dense layers and biases with activations, and their gradients, composed of the kernels that tfjs would run one by one. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { LayerActivation } from '../layers.ts'
 import type { Heap, KernelArguments, TensorKernels } from './heap.ts'
 
-/** DenseLayer and BiasLayer, and both with Grad behind. */
+/** DenseLayer and BiasLayer, and their `Grad` kernels. */
 export function layerKernels(heap: Heap): TensorKernels {
-  /** The result of a kernel, after which `x` is of no more use. */
+  /** Runs a kernel and frees its input `x`. */
   const instead = (x: TensorInfo, name: string, inputs: KernelArguments['inputs']): TensorInfo => {
     const result = heap.run(name, inputs)
     heap.free(x)
@@ -14,7 +14,7 @@ export function layerKernels(heap: Heap): TensorKernels {
   const activated = (x: TensorInfo, activation: LayerActivation): TensorInfo =>
     activation === 'linear' ? x : instead(x, activation === 'relu' ? 'Relu' : 'Tanh', { x })
 
-  /** The gradient by the sums, from that by `y`, which the activation made of them. */
+  /** The gradient by the pre-activations, from that by the activation's output `y`. */
   const byTheSums = (dy: TensorInfo, y: TensorInfo, activation: LayerActivation): TensorInfo => {
     if (activation === 'linear') return heap.reshaped(dy, dy.shape)
     if (activation === 'relu') {

@@ -1,4 +1,4 @@
-/** Transposing, tiling, gathering and summing, where tfjs's wasm backend goes element by element. */
+/** Transposing, tiling, gathering and summing, which tfjs's wasm backend does element by element. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { type Heap, type Kernel, type KernelArguments, sizeOf, type TensorKernels } from './heap.ts'
 
@@ -19,7 +19,7 @@ export function layoutKernels(heap: Heap): TensorKernels {
 
 const hasWords = ({ dtype }: TensorInfo): boolean => dtype === 'float32' || dtype === 'int32'
 
-/** Tensors side by side along an axis. */
+/** Concatenates tensors along an axis. */
 function concat(heap: Heap): Kernel {
   const theirs = heap.registered('Concat')
   return (given) => {
@@ -45,7 +45,7 @@ function concat(heap: Heap): Kernel {
   }
 }
 
-/** A tensor's parts along an axis. */
+/** Splits a tensor along an axis. */
 function split(heap: Heap): Kernel {
   const theirs = heap.registered('SplitV')
   return (given) => {
@@ -69,7 +69,7 @@ function split(heap: Heap): Kernel {
   }
 }
 
-/** A block of a tensor: neighboring elements as far as they reach, then rows of them. */
+/** A block of a tensor: contiguous elements as far as possible, then rows of them. */
 function slice(heap: Heap): Kernel {
   const theirs = heap.registered('Slice')
   return (given) => {
@@ -81,8 +81,7 @@ function slice(heap: Heap): Kernel {
     assertParamsValid(x as never, begin!, size!)
     const out = heap.output(size!, x.dtype)
     if (sizeOf(size!) === 0) return out
-    // Axes as (first element, elements taken, elements from one to the next), the last first; an axis joins the one behind it
-    // where all of that is taken.
+    // Axes as (first element, elements taken, stride), last first; an axis is merged with the one behind it if that is taken whole.
     const axes: { from: number; taken: number; step: number }[] = []
     let step = 1
     let isWhole = false
@@ -111,14 +110,14 @@ function slice(heap: Heap): Kernel {
   }
 }
 
-/** Where the last axes change places with those before them, as a matrix's do; tfjs's own takes other orders. */
+/** Swaps the last axes with those before them, like a matrix transpose; tfjs's own kernel handles other orders. */
 function transpose(heap: Heap): Kernel {
   const theirs = heap.registered('Transpose')
   return (given) => {
     const x = given.inputs.x!
     const { perm } = given.attrs as unknown as { perm: readonly number[] }
     const shape = perm.map((axis) => x.shape[axis]!)
-    if (sizeOf(shape) === 0) return heap.output(shape, x.dtype) // tfjs's own divides by the lengths.
+    if (sizeOf(shape) === 0) return heap.output(shape, x.dtype) // tfjs's kernel would divide by zero lengths.
     const swap = hasWords(x) ? swapOf(x.shape, perm) : undefined
     if (swap === undefined) return theirs(given)
     const out = heap.output(shape, x.dtype)
@@ -127,7 +126,7 @@ function transpose(heap: Heap): Kernel {
   }
 }
 
-/** A permutation as the transposing of `count` matrices, if it is one: some first axes, and then two groups changed. */
+/** A permutation as the transposition of `count` matrices, if it is one: leading axes stay, then two groups of axes are swapped. */
 function swapOf(shape: readonly number[], perm: readonly number[]) {
   const moved = perm.filter((axis) => shape[axis] !== 1)
   const kept = moved.toSorted((a, b) => a - b)
@@ -144,7 +143,7 @@ function swapOf(shape: readonly number[], perm: readonly number[]) {
   }
 }
 
-/** Each axis repeated: the smallest block that is whole is written once and then copied. */
+/** Repeats each axis: the smallest complete block is written once and then copied. */
 function tile(heap: Heap): Kernel {
   return ({ inputs, attrs }: KernelArguments) => {
     const x = inputs.x!
@@ -159,7 +158,7 @@ function tile(heap: Heap): Kernel {
   }
 }
 
-/** Writes what lies under axis `axis` at element `at` of x to element `to`; returns how much it wrote. */
+/** Writes the part of x at element `at` under axis `axis` to element `to`; returns the number of written elements. */
 function tileAxis(
   out: Int32Array | Uint8Array,
   x: Int32Array | Uint8Array,
@@ -190,7 +189,7 @@ function tileAxis(
   return total
 }
 
-/** Slices of x by index, with leading batch axes or without. */
+/** Slices of x by index, with or without leading batch axes. */
 function gather(heap: Heap): Kernel {
   return ({ inputs, attrs }: KernelArguments) => {
     const { x, indices } = inputs as { x: TensorInfo; indices: TensorInfo }
@@ -228,8 +227,8 @@ function gather(heap: Heap): Kernel {
 }
 
 /**
- * Sums or means of floats. tfjs transposes first where the axes are not the last, adds up one after another in f32, and
- * leaves what the heap holds where there is nothing to sum. A mean of nothing is NaN, as in TensorFlow.
+ * Sums or means of floats. tfjs transposes first if the axes are not the last ones, adds sequentially in f32, and returns uninitialized
+ * memory for an empty sum. A mean of nothing is NaN, as in TensorFlow.
  */
 function reduce(heap: Heap, name: 'Sum' | 'Mean'): Kernel {
   const theirs = heap.registered(name)
@@ -259,7 +258,7 @@ function reduce(heap: Heap, name: 'Sum' | 'Mean'): Kernel {
   }
 }
 
-/** Sums x, seen under `shape`, over `axes` (rising) into `out`: neighboring axes at once, the last of them first. */
+/** Sums x, viewed with `shape`, over `axes` (ascending) into `out`: neighboring axes together, the last of them first. */
 function sumGroups(
   heap: Heap,
   out: TensorInfo,
@@ -283,8 +282,8 @@ function sumGroups(
 }
 
 /**
- * output[s] is the sum of those x[i] whose segment is s, in rising order of i; x[i] is what the first axis of x holds.
- * Rows of a negative segment or one that does not exist are left out, as in tfjs's cpu backend.
+ * output[s] is the sum of all x[i] with segment s, in ascending order of i; x[i] is a slice along the first axis. Slices with a negative
+ * or too large segment are ignored, as in tfjs's cpu backend.
  */
 function unsortedSegmentSum(heap: Heap): Kernel {
   return ({ inputs, attrs }: KernelArguments) => {

@@ -1,6 +1,6 @@
 /**
- * Matrix products. tfjs's wasm backend runs a product with a transposed side, and every batch of products, without SIMD
- * (2.5 GFLOP/s against 30), multiplies no integers, and broadcasts no batch but one matrix.
+ * Matrix products. tfjs's wasm backend computes transposed and batched products without SIMD (2.5 GFLOP/s instead of 30), does not
+ * multiply integers, and broadcasts no batch except a single matrix.
  */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { type Fusion, fused } from './activation.ts'
@@ -59,7 +59,7 @@ function multiply(heap: Heap, a: TensorInfo, b: TensorInfo, bias: TensorInfo | u
   return c
 }
 
-/** As `matmul` of the kernels, of integers; a sum beyond 32 bits wraps, as in tfjs's cpu backend. */
+/** Integer version of the kernel `matmul`; a sum beyond 32 bits wraps, as in tfjs's cpu backend. */
 function multiplyInts(
   c: ArrayLike<number> & { [i: number]: number },
   a: ArrayLike<number>,
@@ -87,7 +87,7 @@ function matrix({ shape }: TensorInfo, transposed: boolean): [number, number] {
   return transposed ? [width, height] : [height, width]
 }
 
-/** Which matrix of a tensor with batch shape `own` each matrix of the broadcast `batch` takes. */
+/** For each matrix of the broadcast `batch`, the index of the matrix in a tensor with batch shape `own`. */
 function matrixNumbers(batch: readonly number[], own: readonly number[]): Int32Array {
   let numbers = Int32Array.of(0)
   const missing = batch.length - own.length

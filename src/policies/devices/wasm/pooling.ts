@@ -1,4 +1,4 @@
-/** The gradient of max pooling: tfjs's wasm backend finds no largest element where all of a window are negative. */
+/** The gradient of max pooling: tfjs's wasm backend finds no maximum in a window of negative elements. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { Heap, TensorKernels } from './heap.ts'
 
@@ -9,10 +9,9 @@ interface Attributes {
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
 }
 
-/** MaxPoolGrad. */
 export function poolingKernels(heap: Heap): TensorKernels {
   return {
-    /** Each output's gradient goes to the first largest element of its window. */
+    /** Adds each output's gradient to the first maximum of its window. */
     MaxPoolGrad({ inputs, attrs }) {
       const { dy, input } = inputs as { dy: TensorInfo; input: TensorInfo }
       const { filterSize, strides, pad, dimRoundingMode } = attrs as unknown as Attributes

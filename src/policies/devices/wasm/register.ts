@@ -1,10 +1,7 @@
 /**
- * The kernels of ours in tfjs's wasm backend. Its own set has gaps (a gather, a convolution or an einsum cannot be
- * differentiated, integers cannot be multiplied as matrices) and slow places (a transposed matrix product, tanh); ours are
- * registered beside it and over it, under the same names.
- *
- * Registered are kernels that tfjs's own set lacks, those that it runs without SIMD, and those that it gets wrong. They
- * are our builds, bound to tfjs's memory (`heap.ts`), which is not shared; `kernels/tensor/` holds what only tensors need.
+ * Registers our kernels in tfjs's wasm backend. Its own set has gaps (gathers, convolutions and einsums have no gradient, integers no
+ * matrix product), slow kernels (a transposed matrix product, tanh) and wrong ones. Ours are added or replace them under the same names.
+ * They are our builds, bound to tfjs's memory (`heap.ts`), which is not shared; `kernels/tensor/` has those that only tensors need.
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
 import { bestKernelBuild } from '../../../kernels/bind.ts'
@@ -20,26 +17,24 @@ import { layoutKernels } from './layout.ts'
 import { matmulKernels } from './matmul.ts'
 import { poolingKernels } from './pooling.ts'
 
-/** What was registered, and the way back. */
+/** The registered kernels, and how to undo the registration. */
 export interface Registration {
-  /** tfjs's names of the kernels that it lacked. */
+  /** Names of kernels that tfjs lacked. */
   readonly added: readonly string[]
-  /** tfjs's names of the kernels that stand in for its own. */
+  /** Names of kernels that replace tfjs's own. */
   readonly replaced: readonly string[]
-  /** Puts the backend back as it came. */
+  /** Restores the backend. */
   undo(): void
 }
 
 export interface RegisterOptions {
-  /** `all`, or only what tfjs's backend lacks. */
+  /** `all`, or only kernels that tfjs's backend lacks. */
   readonly which?: 'all' | 'missing'
-  /** The bodies that do the work; the fastest that this runtime can run unless named. */
+  /** The kernel build; default: the fastest that this runtime supports. */
   readonly build?: KernelBuild
 }
 
-/**
- * Registers our kernels with tfjs's started wasm backend, once. `tf` is the core that the backend was loaded with.
- */
+/** Registers our kernels with tfjs's started wasm backend, once. `tf` is the core with which the backend was loaded. */
 export function registerWasmKernels(
   tf: Tfjs,
   backend: WasmBackend,
