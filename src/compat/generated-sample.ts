@@ -29,7 +29,7 @@ const STOP_REASON: Readonly<Record<Status, StopReason | null>> = {
 const KEYS: readonly string[] = Object.keys({
   ...{ id: 0, index: 0, source: 0, epoch: 0, promptId: 0, groupIndex: 0, member: 0, segment: 0 },
   ...{ prompt: 0, groundTruth: 0, response: 0, tokens: 0, lossMask: 0, rolloutLogProbs: 0, weightVersions: 0, turn: 0 },
-  ...{ candidateCount: 0, candidateIds: 0, turns: 0, cutTurns: 0, droppedReplies: 0, responseLength: 0 },
+  ...{ candidateCount: 0, candidateIds: 0, forms: 0, turns: 0, cutTurns: 0, droppedReplies: 0, responseLength: 0 },
   ...{ reward: 0, error: 0, turnReward: 0, score: 0, status: 0, stopReason: 0, metadata: 0 },
 } satisfies Record<keyof Sample, 0>)
 

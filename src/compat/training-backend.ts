@@ -34,6 +34,7 @@ import {
   type TrainingBackend,
 } from '../training/backends/backend.ts'
 import { localBackend } from '../training/backends/local-backend.ts'
+import { formMasks } from '../training/text/learn/form-masks.ts'
 import { microBatchRows } from '../training/text/learn/plan.ts'
 import { evaluatorOf, settled } from '../training/text/learn/rl-phase.ts'
 import { inOwnMemory, prepareUpdate } from '../training/text/learn/token-update.ts'
@@ -232,20 +233,12 @@ class ModelBackend implements OpenBackend {
     }
     const loss = advantages === undefined ? this.#loss : withAdvantages(this.#loss, null)
     const columns = samplesToTrajectories(samples).columns()
-    const batch = packBatch(allRows(columns), microBatchRows(cohort.context))
+    const rows = allRows(columns)
+    const batch = packBatch({ ...rows, masks: formMasks(rows, cohort) }, microBatchRows(cohort.context))
     const size = { rows: batch.order.length, tokens: columns.token.length }
     const update = inOwnMemory(tokenUpdatePlan(size, cohort.model.hasValueHead))
     const overrides = advantages === undefined ? {} : { advantage: advantages }
-    const steps = prepareUpdate(
-      evaluatorOf(this.#backend),
-      kernels,
-      loss,
-      allRows(columns),
-      batch,
-      update,
-      temperature,
-      overrides,
-    )
+    const steps = prepareUpdate(evaluatorOf(this.#backend), kernels, loss, rows, batch, update, temperature, overrides)
     const { totals, given, numRecomputed } = await settled(steps)
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`

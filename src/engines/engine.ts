@@ -10,6 +10,7 @@
 import { InputError } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import type { Columns, Plan } from '../components/column.ts'
+import type { Constraint } from '../environments/text.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Tokenizer } from '../language/tokenizers/tokenizer.ts'
 import type { LoraAdapter } from '../language/transformer/lora.ts'
@@ -26,9 +27,6 @@ import type { DecodingColumns } from './local/local-columns.ts'
 export const logprobKinds = ['candidates', 'tempered', 'raw', 'none'] as const
 /** A kind of log-probabilities: one of `logprobKinds`. */
 export type LogprobKind = (typeof logprobKinds)[number]
-
-/** A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF. */
-export type Constraint = { readonly schema: object } | { readonly grammar: string }
 
 /** A turn for an engine to generate. */
 export interface TurnRequest {
@@ -110,6 +108,8 @@ export interface Engine {
    * constrained distribution.
    */
   readonly constrains?: boolean
+  /** Checks a constraint before a turn with it is submitted. @throws InputError for a constraint that the engine cannot enforce. */
+  prepare?(constraint: Constraint): void
   /** The last confirmed version of its weights; −1 before the first. */
   readonly version: number
   /** Accepts a turn. @throws InputError for a slot that does not exist or already has a turn, and for unsupported requests. */

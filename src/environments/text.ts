@@ -24,6 +24,12 @@ export function isMessage(message: unknown): message is Message {
 }
 
 /**
+ * A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF or a regular expression from beginning
+ * to end.
+ */
+export type Constraint = { readonly schema: object } | { readonly grammar: string } | { readonly regex: string }
+
+/**
  * Sampling and stop strings of one turn of the model; omitted values are the cohort's. A turn sampled from another distribution than the
  * cohort's is not trained on: its tokens have a loss mask of 0, and `untrainedTokens` counts them.
  */

@@ -38,7 +38,15 @@ describe('binding', () => {
           'drawByPriority',
         ],
         ...['drawReplayNormal', 'dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage'],
-        ...['importanceWeights', 'joinActions', 'klPenalty', 'listReplayable', 'multiStepReturns', 'overlongPenalty'],
+        ...[
+          'importanceWeights',
+          'joinActions',
+          'klPenalty',
+          'listReplayable',
+          'maskVocabulary',
+          'multiStepReturns',
+          'overlongPenalty',
+        ],
         ...[
           'policyLoss',
           'readRunning',

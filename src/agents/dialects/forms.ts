@@ -3,9 +3,9 @@
  * told of it, and what comes back is checked; any other engine refuses.
  */
 
-import { show } from '../../base/errors.ts'
+import { InputError, show } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
-import type { Constraint } from '../../engines/engine.ts'
+import type { Constraint } from '../../environments/text.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { badField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
@@ -38,12 +38,20 @@ export function formOf(body: Body, names: readonly string[], { tokenizer, batche
   if (engine.constrains !== true) {
     const [param, value] = isForced ? (['tool_choice', choice] as const) : (['response_format', format] as const)
     const free = isForced ? '"auto" or "none"' : '{ "type": "text" }'
-    const why = `engine ${engine.id} does not hold answers to a form; those of vLLM, SGLang and llama.cpp do`
+    const why = `engine ${engine.id} does not hold answers to a form; the local one does, and those of vLLM, SGLang and llama.cpp`
     throw new RequestError(400, `${param}: got ${show(value)}, expected ${free}: ${why}`, {
       ...{ param, code: 'unsupported_field' },
     })
   }
-  return isForced ? callsForm(body, names, tokenizer) : json
+  const form = isForced ? callsForm(body, names, tokenizer) : json!
+  const param = isForced ? 'tool_choice' : 'response_format'
+  try {
+    engine.prepare?.(form.constraint)
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error
+    throw new RequestError(400, `${param}: ${error.message}`, { param, code: 'bad_field' })
+  }
+  return form
 }
 
 /** What has a JSON schema for its answer. */
@@ -121,7 +129,7 @@ function callsForm(
   }
 }
 
-/** JSON in GBNF, which llama.cpp and XGrammar read. */
+/** JSON in GBNF, which llama.cpp, XGrammar and the local engine read. */
 const JSON_GRAMMAR = [
   'object ::= "{" ws (member (ws "," ws member)*)? ws "}"',
   'member ::= string ws ":" ws value',

@@ -12,12 +12,12 @@
  */
 import { hash } from 'node:crypto'
 import { jsonOrText } from '../../base/files/files.ts'
-import type { Message } from '../../environments/text.ts'
+import type { Constraint, Message } from '../../environments/text.ts'
 import { spelledMessage } from '../../language/templates/dialogue.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
-import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
-import type { GeneratedToken } from '../serving/batcher.ts'
+import type { Trajectory, TurnForm } from '../../tables/trajectories/trajectory.ts'
+import type { Generation } from '../serving/batcher.ts'
 import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
 import { lastId, type Place, TokenTrie } from './token-trie.ts'
 
@@ -28,6 +28,8 @@ interface Chosen {
   readonly version: Int32Array | number
   /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null where no filter left any token out. */
   readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
+  /** The constraint on the answer, if the log-probabilities are known; else null. */
+  readonly constraint: Constraint | null
 }
 
 /** An answer of the model, and what it answers. */
@@ -214,7 +216,7 @@ export class CallTree {
       ...{ number: this.#calls.length, before, answer: isTold ? spelled : message, input, asked, end, parent },
       own: messages === null ? [] : [...messages.slice(before?.numMessages ?? 0), spelled],
       numMessages: messages === null ? 0 : messages.length + 1,
-      chosen: columnsOf(turn.tokens),
+      chosen: columnsOf(turn),
       isCut: turn.end === 'length',
     }
     this.#calls.push(call)
@@ -272,10 +274,12 @@ function rowOf(
   const turn = token.map(() => number)
   const candidateCount = token.map(() => 0)
   const candidateIds: number[] = []
+  const forms: TurnForm[] = []
   let from = 0
   for (const call of path) {
     turn.fill(call.number, from, call.end.length) // What leads to an answer is of its turn.
     const { chosen } = call
+    if (chosen.constraint !== null && fresh.has(call)) forms.push({ turn: call.number, constraint: chosen.constraint })
     for (let i = 0; i < chosen.logprob.length; i++) {
       const t = call.asked.length + i
       lossMask[t] = fresh.has(call) ? 1 : 0
@@ -291,19 +295,21 @@ function rowOf(
   }
   return {
     ...{ token, lossMask, logprob, version, turn, turns: path.length, candidateCount, candidateIds },
+    ...(forms.length === 0 ? {} : { forms }),
     cutTurns: path.filter((call) => fresh.has(call) && call.isCut).length,
     droppedReplies: 0,
     stopReason: isCut ? 'length' : 'stop',
   }
 }
 
-function columnsOf(tokens: readonly GeneratedToken[]): Chosen {
+function columnsOf({ tokens, constraint }: Generation): Chosen {
   const { version = 0 } = tokens[0] ?? {}
   const isOne = tokens.every((each) => each.version === version)
   let numCandidates = 0
   const end = Int32Array.from(tokens, ({ candidates }) => (numCandidates += candidates.length))
   return {
     logprob: Float32Array.from(tokens, ({ logprob }) => logprob),
+    constraint: tokens.some(({ logprob }) => Number.isNaN(logprob)) ? null : (constraint ?? null),
     version: isOne ? version : Int32Array.from(tokens, (each) => each.version),
     candidates:
       numCandidates === 0 ? null : { end, candidate: Int32Array.from(tokens.flatMap(({ candidates }) => candidates)) },

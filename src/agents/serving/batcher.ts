@@ -8,6 +8,7 @@ import { InputError } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
 import type { Engine, TurnRequest } from '../../engines/engine.ts'
 import { LocalEngine } from '../../engines/local/local.ts'
+import type { Constraint } from '../../environments/text.ts'
 
 /** A turn that is asked for. */
 export interface GenerationRequest
@@ -38,6 +39,8 @@ export type GenerationEnd = 'stop' | 'length' | 'aborted' | 'failed'
 /** A turn under way, or over. */
 export interface Generation {
   readonly tokens: readonly GeneratedToken[]
+  /** The constraint on the answer; absent: none. */
+  readonly constraint?: Constraint
   /** Of its ids, how many had their keys and values in the cache. */
   readonly numCached: number
   /** Null until it is over. */
@@ -98,7 +101,16 @@ class Group implements GenerationGroup {
   constructor(id: string | null, requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
     this.id = id
     this.turns = requests.map((request) => ({
-      ...{ request, tokens: [], numCached: 0, end: null, error: null, isUnwanted: false, breaks: 0 },
+      ...{
+        request,
+        ...(request.constraint && { constraint: request.constraint }),
+        tokens: [],
+        numCached: 0,
+        end: null,
+        error: null,
+        isUnwanted: false,
+        breaks: 0,
+      },
       group: this,
     }))
     this.#abort = abort

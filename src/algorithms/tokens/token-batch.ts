@@ -5,7 +5,7 @@
  */
 import { InputError } from '../../base/errors.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
-import type { TokenCandidates } from '../../language/transformer/packed.ts'
+import type { TokenCandidates, TokenMasks } from '../../language/transformer/packed.ts'
 
 /** Sequences as in tables: sequence i has tokens begin[i] … end[i] − 1. */
 export interface TokenSequences extends TokenSpans {
@@ -17,6 +17,8 @@ export interface TokenSequences extends TokenSpans {
   /** Candidate ids, concatenated over a sequence's tokens, and the begin of each sequence. */
   readonly candidateIds?: Int32Array
   readonly candidateBegin?: ArrayLike<number>
+  /** The masks of constrained tokens without ids. */
+  readonly masks?: TokenMasks | null
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -114,11 +116,12 @@ export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number
 }
 
 function candidatesOf(
-  { candidateCount, candidateIds, candidateBegin }: TokenSequences,
+  { candidateCount, candidateIds, candidateBegin, masks = null }: TokenSequences,
   order: readonly number[],
 ): TokenCandidates | null {
-  if (candidateCount === undefined || candidateIds === undefined || candidateIds.length === 0) return null
-  return { begin: Int32Array.from(order, (i) => candidateBegin![i]!), length: candidateCount, ids: candidateIds }
+  if (candidateCount === undefined || candidateIds === undefined) return null
+  if (candidateIds.length === 0 && masks === null) return null
+  return { begin: Int32Array.from(order, (i) => candidateBegin![i]!), length: candidateCount, ids: candidateIds, masks }
 }
 
 /**

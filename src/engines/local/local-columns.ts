@@ -1,6 +1,7 @@
 /** The columns of the local engine: shared columns and each thread's decoder. */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { type DecoderColumns, decoderPlan, decoderShare } from '../../language/transformer/decoder.ts'
+import { maskWords } from '../../language/transformer/sampling.ts'
 import type { EngineShape } from '../engine-shape.ts'
 
 /** The columns of a local engine for `threads` threads. */
@@ -26,6 +27,9 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
       minP: column('f64', numSlots),
       /** 1 to sample, 0 to choose the most probable token. */
       explore: column('u8', numSlots),
+      /** 1 if only the tokens of the slot's mask may come next. A mask has one bit per token of the vocabulary. */
+      masked: column('u8', numSlots),
+      mask: column('i32', numSlots, maskWords(model.shape.vocabularySize)),
     },
     decoder: decoderPlan(model, numSlots, context, adapter, weightBits),
     /** Decoders of the other threads. The first thread's decoder has room for all slots. */

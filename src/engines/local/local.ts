@@ -4,6 +4,8 @@
  * the slots; the tokens do not depend on the number of threads.
  */
 import { InputError } from '../../base/errors.ts'
+import type { Constraint } from '../../environments/text.ts'
+import { type Grammars, grammarsOf, type Matcher } from '../../language/grammars/grammars.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
 import { type DecoderColumns, TransformerDecoder } from '../../language/transformer/decoder.ts'
 import { bitsOf } from '../../language/transformer/quantized.ts'
@@ -58,7 +60,7 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
     forward.position[row] = last
   }
   let isOwn = false
-  for (let i = from; i < to; i++) if (turns.ownDrawing[slots[i]!] === 1) isOwn = true
+  for (let i = from; i < to; i++) if (turns.ownDrawing[slots[i]!] === 1 || turns.masked[slots[i]!] === 1) isOwn = true
   if (isOwn) drawEach(thread, to - from)
   else decoder.advance(to - from, sampling, explore)
 }
@@ -66,13 +68,15 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
 /** Chooses the tokens of the first `count` rows. Adjacent rows with the same sampling are sampled together. */
 function drawEach(thread: DecodingThread, count: number): void {
   const { turns, decoder, sampling, explore } = thread
-  const { slot } = decoder.columns
+  const { slot, mask } = decoder.columns
   decoder.computeLogits(count)
+  for (let row = 0; row < count; row++) mask[row] = turns.masked[slot[row]!] === 1 ? slot[row]! : -1
   for (let begin = 0, row = 1; row <= count; row++) {
     const n = slot[begin]!
     if (row < count && drawAlike(turns, n, slot[row]!)) continue
-    if (turns.ownDrawing[n] === 1) decoder.drawRows(begin, row, samplingOf(thread, n), turns.explore[n] === 1)
-    else decoder.drawRows(begin, row, sampling, explore)
+    if (turns.ownDrawing[n] === 1)
+      decoder.drawRows(begin, row, samplingOf(thread, n), turns.explore[n] === 1, turns.mask)
+    else decoder.drawRows(begin, row, sampling, explore, turns.mask)
     begin = row
   }
 }
@@ -146,6 +150,9 @@ function hasSameIds(
   return true
 }
 
+/** The error of a turn that no token can continue. */
+const STUCK = 'no token of the vocabulary can continue an answer that meets the constraint'
+
 /** A block of tokens as a thread's decoder wrote it. */
 type Block = { -readonly [K in keyof GeneratedTokens]: GeneratedTokens[K] }
 
@@ -154,6 +161,7 @@ const NONE: readonly GeneratedTokens[] = []
 export class LocalEngine implements Engine, EngineThreads {
   readonly id = 'local'
   readonly logprobs = 'candidates'
+  readonly constrains = true
   readonly arrival = null
   readonly threads = this
   /** Null if this thread decodes alone, which is always so outside a trainer with ready workers. */
@@ -169,6 +177,9 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #left: Int32Array
   readonly #stops: StopStrings[]
   readonly #ownStops: readonly StopStrings[]
+  /** The matcher of each slot's constraint; null without one. */
+  readonly #matchers: (Matcher | null)[]
+  readonly #grammars: Grammars
   #version = 0
   /** Settles when turns are resumed; null if they are not paused. */
   #held: Promise<void> | null = null
@@ -209,10 +220,16 @@ export class LocalEngine implements Engine, EngineThreads {
     this.#left = new Int32Array(numSlots)
     this.#ownStops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
     this.#stops = [...this.#ownStops]
+    this.#matchers = new Array(numSlots).fill(null)
+    this.#grammars = grammarsOf(context.tokenizer, model.shape.vocabularySize)
   }
 
   get version(): number {
     return this.#version
+  }
+
+  prepare(constraint: Constraint): void {
+    this.#grammars.matcherOf(constraint)
   }
 
   submit(turn: TurnRequest): void {
@@ -221,6 +238,7 @@ export class LocalEngine implements Engine, EngineThreads {
     const { active, length, cached, group, member, tokensBefore } = this.turns
     checkTurn(this.id, turn, numSlots, context, active[slot] === 1)
     this.#takeDrawing(turn)
+    this.#takeConstraint(turn)
     const window = this.#context.ids.subarray(slot * context, (slot + 1) * context)
     if (ids.buffer !== window.buffer || ids.byteOffset !== window.byteOffset) window.set(ids)
     length[slot] = ids.length
@@ -251,6 +269,39 @@ export class LocalEngine implements Engine, EngineThreads {
     turns.topP[slot] = sampling.topP
     turns.minP[slot] = sampling.minP
     turns.explore[slot] = explore ? 1 : 0
+  }
+
+  /** Starts the matcher of a constrained turn. Tokens that the turn already generated are part of the answer. */
+  #takeConstraint({ slot, ids, generated, constraint }: TurnRequest): void {
+    this.#release(slot)
+    if (constraint === undefined) return
+    const matcher = this.#grammars.matcherOf(constraint)
+    this.#matchers[slot] = matcher
+    const isOfForm = ids.subarray(ids.length - generated).every((id) => matcher.accept(id))
+    if (!isOfForm || !this.#mask(slot, matcher)) {
+      this.#release(slot)
+      throw new InputError(
+        'turn of engine local, constraint',
+        'an answer that no token can continue',
+        'one that some can',
+      )
+    }
+  }
+
+  /** Writes the mask of slot's next token. Returns false if no token is allowed. */
+  #mask(slot: number, matcher: Matcher): boolean {
+    const { numWords } = this.#grammars
+    const mask = matcher.next()
+    if (mask === null || mask.every((word) => word === 0)) return false
+    this.turns.mask.set(mask, slot * numWords)
+    this.turns.masked[slot] = 1
+    return true
+  }
+
+  /** Removes the constraint of a slot. */
+  #release(slot: number): void {
+    this.turns.masked[slot] = 0
+    this.#matchers[slot] = null
   }
 
   advance(): void | Promise<void> {
@@ -307,23 +358,33 @@ export class LocalEngine implements Engine, EngineThreads {
       const block = this.#blocks[index]!
       block.count = shareBegin(count, index + 1, numShares) - shareBegin(count, index, numShares)
       for (let row = 0; row < block.count; row++) {
-        const reason = this.#take(block.slot[row]!, block.token[row]!)
-        if (reason !== null) ends.push({ slot: block.slot[row]!, reason })
+        const slot = block.slot[row]!
+        const reason = this.#take(slot, block.token[row]!)
+        if (reason === null) continue
+        this.#release(slot)
+        ends.push(reason === 'failed' ? { slot, reason, error: STUCK } : { slot, reason })
       }
     }
   }
 
   /** Appends a token to slot n's ids. Returns why the turn ends, or null if it continues. */
-  #take(n: number, token: number): 'stop' | 'length' | null {
+  #take(n: number, token: number): 'stop' | 'length' | 'failed' | null {
     const { context, tokenizer, ids } = this.#context
     const { length, active } = this.turns
     ids[n * context + length[n]!] = token
     length[n] = length[n]! + 1
     this.#left[n] = this.#left[n]! - 1
     const isStopped = this.#stops[n]!.push(token) !== null || tokenizer.endIds.includes(token)
-    if (!isStopped && this.#left[n]! > 0) return null
+    const goesOn = !isStopped && this.#left[n]! > 0
+    if (goesOn && this.#goesOn(n, token)) return null
     active[n] = 0
-    return isStopped ? 'stop' : 'length'
+    return goesOn ? 'failed' : isStopped ? 'stop' : 'length'
+  }
+
+  /** Whether some token may follow this one. */
+  #goesOn(n: number, token: number): boolean {
+    const matcher = this.#matchers[n]!
+    return matcher === null || (matcher.accept(token) && this.#mask(n, matcher))
   }
 
   poll(): Polled {
@@ -338,6 +399,7 @@ export class LocalEngine implements Engine, EngineThreads {
   abort(slot: number): void {
     if (this.turns.active[slot] !== 1) return
     this.turns.active[slot] = 0
+    this.#release(slot)
     this.#next.ends.push({ slot, reason: 'aborted' })
   }
 

@@ -10,17 +10,18 @@
  * after a fixed prompt equal the learner's. The same probe is repeated before learning from its tokens and before the next delivery, so a
  * server whose weights changed under the same name, even within an answer, is detected.
  */
+
 import { namedVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { removeWhole } from '../../base/files/files.ts'
 import { AnswerError, JsonClient } from '../../base/http/json-client.ts'
 import { philox4x32 } from '../../base/random.ts'
 import { choice, integer, number, type SettingValues, text } from '../../base/settings.ts'
+import type { Constraint } from '../../environments/text.ts'
 import { decoderPlan } from '../../language/transformer/decoder.ts'
 import { defineEngine, type OpenTurn } from '../define-engine.ts'
 import { writeDelivered } from '../delivered-weights.ts'
 import {
-  type Constraint,
   type EngineContext,
   type EngineDefinition,
   type LogprobKind,

@@ -2,8 +2,9 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import { type SettingValues, text } from '../../base/settings.ts'
+import type { Constraint } from '../../environments/text.ts'
 import { defineEngineFactory } from '../define-engine-factory.ts'
-import type { Constraint, LogprobKind } from '../engine.ts'
+import type { LogprobKind } from '../engine.ts'
 import { checkZstd } from '../weight-deltas.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
@@ -186,5 +187,6 @@ class SglangShapes implements ServerShapes {
 }
 
 function structured(constraint: Constraint): object {
-  return 'schema' in constraint ? { json_schema: JSON.stringify(constraint.schema) } : { ebnf: constraint.grammar }
+  if ('schema' in constraint) return { json_schema: JSON.stringify(constraint.schema) }
+  return 'grammar' in constraint ? { ebnf: constraint.grammar } : constraint
 }

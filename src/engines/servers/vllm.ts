@@ -2,8 +2,9 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import type { SettingValues } from '../../base/settings.ts'
+import type { Constraint } from '../../environments/text.ts'
 import { defineEngineFactory } from '../define-engine-factory.ts'
-import type { Constraint, LogprobKind } from '../engine.ts'
+import type { LogprobKind } from '../engine.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
   type DeliveredFolder,

@@ -36,7 +36,10 @@ export function selectCandidates(
     const begin = offset[row]!
     let end = begin
     if (topK > 0 && topK < vocabularySize) {
-      for (let id = 0; id < vocabularySize; id++) candidates[end++] = id
+      // Tokens that a mask excluded are not candidates, even if fewer than topK tokens are left.
+      for (let id = 0; id < vocabularySize; id++) {
+        if (logits[at + id]! * inverseTemperature > EXCLUDED / 2) candidates[end++] = id
+      }
       end = selectFirst(candidates, begin, end, logits, row, vocabularySize, inverseTemperature, max, topK, null, 1)
     } else {
       // All tokens below this share hold less than 1 − topP together, and cannot be among those that hold topP.
@@ -90,6 +93,35 @@ export function restrictVocabulary(
       from++
     }
     for (; from < (row + 1) * count; from++) logits[from] = excluded
+  }
+}
+
+/**
+ * Excludes the tokens whose bit is 0 from a chunk of logits, as `restrictVocabulary` does. Row i uses mask index[i], or none if that is
+ * −1. Mask k is the words k · numWords to (k + 1) · numWords of `masks`; the lowest bit comes first.
+ */
+export function maskVocabulary(
+  logits: Float32Array,
+  masks: Int32Array,
+  index: Int32Array,
+  inverseTemperature: number,
+  numRows: number,
+  firstToken: number,
+  count: number,
+  numWords: number,
+): void {
+  const excluded = EXCLUDED / inverseTemperature
+  for (let row = 0; row < numRows; row++) {
+    const mask = index[row]!
+    if (mask < 0) continue
+    const at = row * count - firstToken
+    const end = firstToken + count
+    for (let id = firstToken; id < end; ) {
+      const word = masks[mask * numWords + (id >> 5)]!
+      const next = Math.min((id & ~31) + 32, end)
+      if (word === -1) id = next
+      else for (; id < next; id++) if (((word >>> (id & 31)) & 1) === 0) logits[at + id] = excluded
+    }
   }
 }
 

@@ -143,13 +143,18 @@ function filesOf(
   ])
 }
 
-function filesOfBytes(): Map<string, Uint8Array> {
-  // As GPT-2 writes bytes: those that print as themselves, the others as the characters from U+0100.
+/** As GPT-2 writes bytes: those that print as themselves, the others as the characters from U+0100. */
+export const BYTE_CHARACTERS: readonly string[] = byteCharacters()
+
+function byteCharacters(): string[] {
   let next = 0x100
-  const printed = Array.from({ length: 256 }, (_, byte) => {
+  return Array.from({ length: 256 }, (_, byte) => {
     const prints = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte !== 0xad)
     return String.fromCharCode(prints ? byte : next++)
   })
+}
+
+function filesOfBytes(): Map<string, Uint8Array> {
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
   const model = {
     type: 'BPE',
@@ -161,7 +166,7 @@ function filesOfBytes(): Map<string, Uint8Array> {
   }
   const parts = { model, pre_tokenizer: byteLevel, decoder: byteLevel }
   const config = { bos_token: '<|begin|>', add_bos_token: true, chat_template: JINJA }
-  return filesOf(printed, SPECIALS, parts, config)
+  return filesOf(BYTE_CHARACTERS, SPECIALS, parts, config)
 }
 
 function filesOfCharacters(list: readonly string[], specials: readonly string[]): Map<string, Uint8Array> {

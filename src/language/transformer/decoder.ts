@@ -11,7 +11,7 @@ import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
-import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
+import { checkSampling, inverseOf, maskWords, type Sampling } from './sampling.ts'
 
 /** Rows of prompts that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
 const FED_ROWS = 128
@@ -62,6 +62,8 @@ export function decoderShare(
      */
     candidates: column('i32', slots, vocabularySize),
     candidateOffset: column('i32', slots + 1),
+    /** The index of each row's mask, -1 for none. Written by the caller before `drawRows`. */
+    mask: column('i32', slots),
     uniform: column('f32', slots),
     words: column('u32', 4),
     /** The tokens that were chosen. */
@@ -75,7 +77,7 @@ export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
 /** Those that choosing tokens reads and writes, of all rows or of some. */
 type DrawnColumns = Pick<
   DecoderColumns,
-  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'candidates' | 'candidateOffset'
+  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'candidates' | 'candidateOffset' | 'mask'
 > & {
   readonly forward: Pick<
     DecoderColumns['forward'],
@@ -165,7 +167,7 @@ export class TransformerDecoder {
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
     this.computeLogits(count)
-    this.#draw(this.columns, this.#candidateEnd, count, sampling, explore)
+    this.#draw(this.columns, this.#candidateEnd, count, sampling, explore, null)
   }
 
   /** The first half of `advance`: takes the tokens of rows 0 … count, and computes the logits after each. */
@@ -181,12 +183,13 @@ export class TransformerDecoder {
 
   /**
    * The second half of `advance`, for rows `from` to `to` alone: other rows may be drawn in another way. Rows are drawn in rising
-   * order, since each one's candidate set stands behind that of the row before.
+   * order, since each one's candidate set stands behind that of the row before. With `masks`, one after another, a row is drawn from the
+   * tokens of the mask that the column `mask` names alone, and of these from what `sampling` leaves.
    */
-  drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean): void {
+  drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean, masks: Int32Array | null): void {
     const { columns } = this
     const { vocabularySize } = this.#forward.model.shape
-    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, mask, forward } = columns
     const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
     const begin = from === 0 ? 0 : candidateOffset[from]!
     const offsets = candidateOffset.subarray(from, to + 1)
@@ -195,6 +198,7 @@ export class TransformerDecoder {
         logits: logits.subarray(from * vocabularySize, to * vocabularySize),
         candidates: candidates.subarray(begin),
         candidateOffset: offsets,
+        mask: mask.subarray(from, to),
         words,
         ...{ uniform: uniform.subarray(from, to), chosen: chosen.subarray(from, to) },
         ...{ lane: lane.subarray(from, to), episode: episode.subarray(from, to), draw: draw.subarray(from, to) },
@@ -208,6 +212,7 @@ export class TransformerDecoder {
       to - from,
       sampling,
       explore,
+      masks,
     )
     for (let i = 0; i < offsets.length; i++) offsets[i] = offsets[i]! + begin
   }
@@ -218,12 +223,13 @@ export class TransformerDecoder {
     count: number,
     sampling: Partial<Sampling>,
     explore: boolean,
+    masks: Int32Array | null,
   ): void {
     if (sampling !== this.#sampling) {
       this.#drawTokens = drawingOf(this.#forward, this.#random, checkSampling(sampling))
       this.#sampling = sampling
     }
-    this.#drawTokens(columns, candidateEnd, count, explore)
+    this.#drawTokens(columns, candidateEnd, count, explore, masks)
   }
 
   #run(count: number): void {
@@ -251,7 +257,13 @@ export class TransformerDecoder {
 }
 
 /** Chooses the tokens of rows 0 … count, whose candidate sets end at `candidateEnd`. */
-type DrawTokens = (columns: DrawnColumns, candidateEnd: Int32Array, count: number, explore: boolean) => void
+type DrawTokens = (
+  columns: DrawnColumns,
+  candidateEnd: Int32Array,
+  count: number,
+  explore: boolean,
+  masks: Int32Array | null,
+) => void
 
 /** What draws tokens as `sampling` says. It holds the numbers: read from an object, each would be boxed at each call of a kernel. */
 function drawingOf(
@@ -261,10 +273,12 @@ function drawingOf(
 ): DrawTokens {
   const inverse = inverseOf(temperature)
   const { vocabularySize } = model.shape
+  const numWords = maskWords(vocabularySize)
   const isFiltered = (topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0
-  return (columns, candidateEnd, count, explore) => {
-    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
+  return (columns, candidateEnd, count, explore, masks) => {
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, mask, forward } = columns
     const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
+    if (masks !== null) kernels.maskVocabulary(logits, masks, mask, inverse, count, 0, vocabularySize, numWords)
     kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     if (isFiltered) {
       kernels.selectCandidates(

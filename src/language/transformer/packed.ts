@@ -23,7 +23,7 @@ import {
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'
-import { inverseOf } from './sampling.ts'
+import { inverseOf, maskWords } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
 export type TokensEvaluated = Evaluated
@@ -48,6 +48,16 @@ export interface TokenCandidates {
   /** How many of them each token has, where the token lies; 0 and less: none. */
   readonly length: ArrayLike<number>
   readonly ids: Int32Array
+  /** The masks of tokens without ids; null or absent: none. */
+  readonly masks?: TokenMasks | null
+}
+
+/** Masks of the vocabulary with one bit per token, and the mask of each token: it was chosen from the tokens whose bits are 1. */
+export interface TokenMasks {
+  /** The index of each token's mask, at the token's position; -1: none. */
+  readonly index: Int32Array
+  /** The masks, `maskWords` words each. */
+  readonly words: Int32Array
 }
 
 /** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
@@ -66,6 +76,8 @@ export function packedPlan(
     /** Where the candidate set of a row's target begins and ends. */
     candidateBegin: column('i32', rows),
     candidateEnd: column('i32', rows),
+    /** The index of the mask of each row's target; -1: none. */
+    mask: column('i32', rows),
     /** A chunk's logits, and their gradients. */
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
@@ -97,6 +109,7 @@ export class PackedTransformer {
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
   /** The ids of the packed rows' candidate sets; null where no row has one. */
   #candidateIds: Int32Array | null = null
+  #masks: Int32Array | null = null
 
   /** With an adapter, which weights in 8 or 4 bits need, the model's own are frozen, and gradients are the adapter's. */
   constructor(
@@ -136,8 +149,9 @@ export class PackedTransformer {
     to: number,
     candidates: TokenCandidates | null = null,
   ): number {
-    const { target, candidateBegin, candidateEnd, forward } = this.#columns
+    const { target, candidateBegin, candidateEnd, mask, forward } = this.#columns
     this.#candidateIds = candidates?.ids ?? null
+    this.#masks = candidates?.masks?.words ?? null
     const { token, position, firstKey, sequence } = forward
     let row = 0
     for (let s = from; s < to; s++) {
@@ -157,6 +171,7 @@ export class PackedTransformer {
           candidateBegin[row] = at
           at += Math.max(0, candidates.length[i + 1]!)
           candidateEnd[row] = at
+          mask[row] = candidates.length[i + 1]! > 0 ? -1 : (candidates.masks?.index[i + 1] ?? -1)
           this.#checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at)
         }
         position[row] = i - start
@@ -254,14 +269,17 @@ export class PackedTransformer {
   /** Logits of one chunk of the vocabulary, within the candidate sets; returns its number of tokens. */
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
-    const { logits, candidateBegin, candidateEnd } = this.#columns
+    const { logits, candidateBegin, candidateEnd, mask } = this.#columns
     const { hidden, none, scratch } = columns
-    const { width } = model.shape
+    const { width, vocabularySize } = model.shape
     const tokens = head.length / width
     kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
     const ids = this.#candidateIds
     if (ids !== null)
       kernels.restrictVocabulary(logits, ids, candidateBegin, candidateEnd, inverse, count, first, tokens)
+    const masks = this.#masks
+    if (masks !== null)
+      kernels.maskVocabulary(logits, masks, mask, inverse, count, first, tokens, maskWords(vocabularySize))
     return tokens
   }
 

@@ -47,6 +47,11 @@ export function inverseOf(temperature: number): number {
   return 1 / temperature
 }
 
+/** Number of 32-bit words of a mask, which has one bit per token of the vocabulary. */
+export function maskWords(vocabularySize: number): number {
+  return Math.ceil(vocabularySize / 32)
+}
+
 /** Ids of a token's candidate set, on average, where no `topK` bounds it. */
 const CANDIDATES = 128
 

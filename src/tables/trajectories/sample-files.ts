@@ -69,6 +69,7 @@ const SPELLINGS = {
   rolloutLogProbs: ['logProbs'],
   ...{ weightVersions: [], turn: [], turns: [], responseLength: [] },
   ...{ candidateCount: ['supportLength'], candidateIds: ['supportIds'] }, // Names in our older files.
+  forms: [],
   ...{ reward: [], turnReward: ['turnRewards'], error: [], score: [], status: [], stopReason: [], metadata: [] },
   removeSample: [],
 } as const satisfies Record<string, readonly string[]>

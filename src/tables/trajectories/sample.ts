@@ -7,12 +7,14 @@ import type { Example, Message, StopReason } from '../../environments/text.ts'
 import { Trajectories } from './trajectories.ts'
 import {
   checkCandidates,
+  checkForms,
   checkIdentity,
   checkTokens,
   checkTurnReward,
   completionOf,
   isOfModel,
   type Trajectory,
+  type TurnForm,
 } from './trajectory.ts'
 import type { TrajectoriesRead } from './trajectory-table.ts'
 
@@ -56,6 +58,8 @@ export interface Sample {
   /** Number of candidates of each token, and their ids, as in trajectories; absent if no filter removed tokens. */
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
+  /** The constrained turns, as in trajectories. */
+  readonly forms?: readonly TurnForm[]
   /** Number of model turns, of cut turns, and of dropped environment replies. */
   readonly turns: number
   readonly cutTurns?: number
@@ -314,10 +318,12 @@ function trajectoryOf(sample: Sample): Trajectory {
 function optionalOf({
   candidateCount,
   candidateIds,
+  forms,
   turnReward,
-}: Pick<Trajectory, 'candidateCount' | 'candidateIds' | 'turnReward'>) {
+}: Pick<Trajectory, 'candidateCount' | 'candidateIds' | 'forms' | 'turnReward'>) {
   return {
     ...(candidateCount === undefined || candidateIds === undefined ? {} : { candidateCount, candidateIds }),
+    ...(forms === undefined ? {} : { forms }),
     ...(turnReward === undefined ? {} : { turnReward }),
   }
 }
@@ -339,6 +345,7 @@ export function checkSample(sample: Sample): void {
   checkIdentity(subject, { ...sample, group: sample.groupIndex }, { group: 'groupIndex' })
   checkTokens(subject, tokensOf(sample), TOKEN_COLUMNS)
   checkCandidates(subject, { ...sample, token: tokens })
+  checkForms(subject, sample.forms ?? [])
   checkTurnReward(subject, sample.turnReward ?? [])
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {

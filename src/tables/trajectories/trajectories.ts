@@ -8,7 +8,7 @@
  */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import type { StopReason } from '../../environments/text.ts'
-import { checkTrajectory, eachOf, ROW_COLUMNS, type RowColumn, type Trajectory } from './trajectory.ts'
+import { checkTrajectory, eachOf, ROW_COLUMNS, type RowColumn, type Trajectory, type TurnForm } from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
 /** Views of the columns, valid until the next row is appended or all are removed. */
@@ -29,6 +29,8 @@ export interface TrajectoryColumns extends Readonly<Record<RowColumn, Int32Array
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly error: readonly (string | null)[]
+  /** The constrained turns of each trajectory. */
+  readonly forms: readonly (readonly TurnForm[])[]
   /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; empty if not recorded. */
   readonly turnReward: Float64Array
   readonly turnRewardOffsets: Int32Array
@@ -48,6 +50,7 @@ export interface TrajectoryRows
   readonly candidateBegin: Int32Array
 }
 
+const NO_FORMS: readonly TurnForm[] = []
 /** Fields that are equal in two rows of one conversation. */
 const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
 type TrajectoryId = Pick<Trajectory, 'source' | RowColumn>
@@ -81,6 +84,7 @@ export class Trajectories {
   #source: string[] = []
   #stopReason: StopReason[] = []
   #error: (string | null)[] = []
+  #forms: (readonly TurnForm[])[] = []
   readonly #components = new Map<string, (number | null)[]>()
 
   /** Uses the columns of a planned log (`trajectoryLogPlan`), or growing columns on the heap. */
@@ -130,12 +134,13 @@ export class Trajectories {
   }
 
   #append(trajectory: Trajectory): void {
-    const { source = '', segment = 0, error, stopReason, components } = trajectory
+    const { source = '', segment = 0, error, stopReason, components, forms = NO_FORMS } = trajectory
     const row = this.count
     this.#log.write(trajectory)
     this.#source.push(source)
     this.#stopReason.push(stopReason)
     this.#error.push(error)
+    this.#forms.push(forms)
     for (const name of Object.keys(components)) {
       if (!this.#components.has(name)) this.#components.set(name, new Array(row).fill(null))
     }
@@ -183,7 +188,7 @@ export class Trajectories {
     }
     for (let i = 0; i < count; i++) if (segment[this.#log.at(i)] === 0) this.#numConversations--
     this.#log.forget(count)
-    for (const list of [this.#source, this.#stopReason, this.#error, ...this.#components.values()]) {
+    for (const list of [this.#source, this.#stopReason, this.#error, this.#forms, ...this.#components.values()]) {
       list.splice(0, count)
     }
   }
@@ -201,6 +206,7 @@ export class Trajectories {
     this.#source = kept.map((i) => this.#source[i]!)
     this.#stopReason = kept.map((i) => this.#stopReason[i]!)
     this.#error = kept.map((i) => this.#error[i]!)
+    this.#forms = kept.map((i) => this.#forms[i]!)
     for (const [name, values] of this.#components) {
       this.#components.set(
         name,
@@ -265,6 +271,7 @@ export class Trajectories {
       reward: reward.subarray(from, to),
       known: known.subarray(from, to),
       error: some(this.#error),
+      forms: some(this.#forms),
       turnReward: columns.turnReward.subarray(columns.turnRewardOffsets[from], columns.turnRewardOffsets[to]),
       turnRewardOffsets: offsetsOf(columns.turnRewardOffsets, from, to),
       advantage: advantage.subarray(from, to),
@@ -288,6 +295,7 @@ export class Trajectories {
       stopReason: this.#stopReason[i]!,
       reward: columns.known[row] === 1 ? columns.reward[row]! : null,
       error: this.#error[i]!,
+      ...(this.#forms[i]!.length === 0 ? {} : { forms: this.#forms[i]! }),
       ...turnRewardOf(columns, row),
       components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
       ...tokensAt(columns, from, to),
@@ -330,6 +338,7 @@ export class Trajectories {
       reward: Float64Array.from(places, (row) => columns.reward[row]!),
       known: Uint8Array.from(places, (row) => columns.known[row]!),
       error: order.map((i) => this.#error[i]!),
+      forms: order.map((i) => this.#forms[i]!),
       advantage: Float64Array.from(places, (row) => columns.advantage[row]!),
       components: new Map([...this.#components].map(([name, values]) => [name, order.map((i) => values[i]!)])),
     }

@@ -1,11 +1,12 @@
 /** Trajectories as Arrow, with token lists and columns. Loads apache-arrow on first use. */
 import type * as Arrow from 'apache-arrow'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { jsonOrText } from '../../base/files/files.ts'
 import { VERSION } from '../../base/version.ts'
 import type { StopReason } from '../../environments/text.ts'
 import { readArrow, writeArrow } from '../arrow.ts'
 import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
-import { completionOf, type Trajectory } from './trajectory.ts'
+import { completionOf, type Trajectory, type TurnForm } from './trajectory.ts'
 
 /** The origin of trajectories. */
 export interface TextOrigin {
@@ -75,12 +76,13 @@ export async function trajectoryTable(
   const said = order.map((i) => words[i]!)
   const stretches = order.length === 0 ? [trajectories.columns()] : trajectories.stretches(order)
   const hasCandidates = stretches.some(({ candidateCount }) => candidateCount.some((length) => length !== 0))
+  const hasForms = stretches.some(({ forms }) => forms.some(({ length }) => length > 0))
   const hasTexts = said.some(({ tokenTexts }) => tokenTexts !== null)
   let first = 0
   const batches = stretches.map((columns) => {
     const some = said.slice(first, first + columns.reward.length)
     first += columns.reward.length
-    return batchOf(arrow, columns, some, hasCandidates, hasTexts)
+    return batchOf(arrow, columns, some, { hasCandidates, hasForms, hasTexts })
   })
   const fields = Object.entries(batches[0]!).map(
     ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
@@ -102,8 +104,7 @@ function batchOf(
   arrow: typeof Arrow,
   columns: TrajectoryColumns,
   said: readonly TrajectoryWords[],
-  hasCandidates: boolean,
-  hasTexts: boolean,
+  { hasCandidates, hasForms, hasTexts }: Readonly<Record<'hasCandidates' | 'hasForms' | 'hasTexts', boolean>>,
 ): Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> {
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
@@ -164,6 +165,7 @@ function batchOf(
           },
           candidateIds: { data: list(plain(columns.candidateIds), false, columns.candidateOffsets) },
         }),
+    ...(hasForms ? { forms: { data: texts(columns.forms.map(spelledForms)), nullable: true as const } } : {}),
     turnRewards: {
       data: list(
         optional(columns.turnReward, (t) => !Number.isNaN(columns.turnReward[t])),
@@ -181,6 +183,11 @@ function batchOf(
     table[COMPONENT + name] = { data: optional(numbers, (i) => values[i] !== null), nullable: true }
   }
   return table
+}
+
+/** Constrained turns as JSON, null for none. */
+function spelledForms(forms: readonly TurnForm[]): string | null {
+  return forms.length === 0 ? null : JSON.stringify(forms)
 }
 
 /** A list of strings per row, null if unknown. */
@@ -311,6 +318,7 @@ function rowsOf(path: string, table: Arrow.Table) {
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
+  const forms = table.getChild('forms')
   const turnRewards = names.includes('turnRewards') ? column('turnRewards') : null
   const components = names
     .filter((name) => name.startsWith(COMPONENT))
@@ -329,6 +337,7 @@ function rowsOf(path: string, table: Arrow.Table) {
         ...(candidates === null
           ? {}
           : { candidateCount: elements(candidates[0].get(i), -1), candidateIds: elements(candidates[1].get(i)) }),
+        ...formsIn(path, forms?.get(i) ?? null),
         ...(turnRewards === null ? {} : { turnReward: elements(turnRewards.get(i)) }),
         reward: reward.get(i),
         stopReason: stopReason.get(i) as StopReason,
@@ -342,6 +351,14 @@ function rowsOf(path: string, table: Arrow.Table) {
       advantage: advantage.get(i) ?? Number.NaN,
     }
   }
+}
+
+/** Constrained turns that were written as JSON. */
+function formsIn(path: string, spelled: string | null): { readonly forms?: readonly TurnForm[] } {
+  if (spelled === null) return {}
+  const forms = jsonOrText(spelled)
+  if (Array.isArray(forms)) return { forms }
+  throw new InputError(`${path}, forms`, show(spelled), 'a list of turns with their constraints, as JSON')
 }
 
 /** The elements of a list, empty for null; null elements become `unknown`, which is rejected where it is not allowed. */

@@ -1,6 +1,6 @@
 /** A trajectory: a finished conversation or a segment of one, with its checks. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
-import { type StopReason, stopReasons } from '../../environments/text.ts'
+import { type Constraint, type StopReason, stopReasons } from '../../environments/text.ts'
 
 /** A trajectory, as appended and read back. */
 export interface Trajectory {
@@ -49,6 +49,17 @@ export interface Trajectory {
    */
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
+  /**
+   * The constrained turns of this row. Their tokens were drawn from the tokens that the constraint allows; if a filter excluded some of
+   * those, `candidateIds` lists the rest. Missing: no turn was constrained.
+   */
+  readonly forms?: readonly TurnForm[]
+}
+
+/** A constrained turn. */
+export interface TurnForm {
+  readonly turn: number
+  readonly constraint: Constraint
 }
 
 /** Per-token columns of a trajectory, and its identity fields. */
@@ -88,6 +99,7 @@ export function checkTrajectory(trajectory: Trajectory): number {
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   checkTokens(subject, trajectory)
   checkCandidates(subject, trajectory)
+  checkForms(subject, trajectory.forms ?? [])
   checkIdentity(subject, trajectory)
   checkTurnReward(subject, turnReward)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
@@ -136,6 +148,19 @@ export function checkCandidates(
   const got = `${count} candidate counts, ${total} together, for ${candidateIds?.length ?? 0} ids`
   throw new InputError(subject, got, `${token.length} counts, one per token, whose sum is the number of ids`)
 }
+
+/** Checks constrained turns. @throws InputError for an invalid one. */
+export function checkForms(subject: string, forms: readonly TurnForm[]): void {
+  for (const { turn, constraint } of forms) {
+    const kinds = Object.entries(constraint ?? {})
+    const isKnown = ([kind, said]: [string, unknown]) =>
+      kind === 'schema' ? typeof said === 'object' && said !== null : FORMS.includes(kind) && typeof said === 'string'
+    if (isCount(turn) && kinds.length === 1 && isKnown(kinds[0]!)) continue
+    const expected = 'a turn with a constraint: a schema, a grammar or a regex'
+    throw new InputError(`${subject}, forms`, show({ turn, constraint }), expected)
+  }
+}
+const FORMS = ['grammar', 'regex']
 
 /** How far above 0 a log-probability may be, in nats, because of rounding. */
 export const LOGPROB_MAX = 1e-4

@@ -358,7 +358,7 @@ describe('requests that cannot be answered', () => {
     [{ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'messages[0].content'],
     [{ logprobs: false, top_logprobs: 2 }, 'top_logprobs'],
     [{ tool_choice: 'required' }, 'tool_choice'],
-    [{ response_format: { type: 'json_object' } }, 'response_format'],
+    [{ response_format: { type: 'xml' } }, 'response_format'],
   ])('a chat with %o', async (fields, param) => {
     const { status, json } = await post(chats, { ...asked, ...fields })
     expect([status, json.error.param]).toEqual([400, param])

@@ -50,6 +50,7 @@ import { allRows, Trajectories, type TrajectoryColumns } from '../../../tables/t
 import { asConversations } from '../../../world/cohort.ts'
 import { type ConversationCohort, loadAdapter, refreshWeights } from '../../../world/conversations/cohort.ts'
 import { World } from '../../../world/world.ts'
+import { formMasks } from './form-masks.ts'
 import { inOwnMemory, type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
 /** A language model that is open: its weights are those that the trainer changes, in place. */
@@ -325,7 +326,7 @@ export class Trainer {
     const { temperature } = this.#target
     const numTokens = columns.token.length
     const rows = allRows(columns)
-    const batch = packBatch(rows, this.#rows)
+    const batch = packBatch({ ...rows, masks: formMasks(rows, this.#cohort) }, this.#rows)
     const update = inOwnMemory(
       tokenUpdatePlan({ rows: batch.order.length, tokens: numTokens }, this.#target.model.hasValueHead),
     )

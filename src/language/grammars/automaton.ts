@@ -1,0 +1,221 @@
+/**
+ * A grammar as an automaton over bytes. Its rules are small automata that call one another, so where a text stands is a set of places,
+ * each with the places to return to. Equal sets are one object, and what follows a set by a byte is worked out once: texts that come back
+ * to where others were cost a look-up a byte.
+ */
+import { InputError } from '../../base/errors.ts'
+import type { Expression } from './gbnf.ts'
+import { utf8Sequences } from './ranges.ts'
+
+/** What may happen at a place of a rule. */
+interface Node {
+  /** Bytes from `low` to `high` lead to a place. */
+  readonly bytes: { readonly low: number; readonly high: number; readonly to: number }[]
+  /** Rules that may begin here, and where their ends lead. */
+  readonly calls: { readonly rule: string; readonly to: number }[]
+  /** Places that are reached without a byte. */
+  readonly next: number[]
+  /** The rule may end here. */
+  isEnd: boolean
+}
+
+/** Where to return to, from the innermost call on. Equal ones are one object. */
+interface Stack {
+  readonly number: number
+  readonly to: number
+  readonly below: Stack | null
+}
+
+/** Where a text may stand. */
+export interface Position {
+  /** Whether the text may end here. */
+  readonly isEnd: boolean
+  /** Whatever a user of the automaton works out of the position; null at first. */
+  mask: Int32Array | null
+  readonly items: readonly (readonly [node: number, stack: Stack | null])[]
+  /** What follows by each byte: null where nothing does; undefined where that is not known yet. */
+  readonly next: (Position | null | undefined)[]
+}
+
+/** Places of a grammar, places of a text at once, and positions that are kept, at most. */
+const [NODES_MAX, ITEMS_MAX, POSITIONS_MAX] = [400_000, 10_000, 50_000]
+
+export class Automaton {
+  readonly #nodes: Node[] = []
+  readonly #starts = new Map<string, number>()
+  #positions = new Map<string, Position>()
+  #stacks = new Map<string, Stack>()
+  #numStacks = 0
+  #start: Position | null = null
+
+  /** @throws InputError for a grammar that is too large, or a rule that begins with itself. */
+  constructor(rules: ReadonlyMap<string, Expression>) {
+    for (const name of rules.keys()) this.#starts.set(name, this.#add())
+    for (const [name, expression] of rules) {
+      this.#nodes[this.#write(expression, this.#starts.get(name)!)]!.isEnd = true
+    }
+    this.#checkBeginnings(rules)
+  }
+
+  /** Where a text begins. */
+  get start(): Position {
+    this.#start ??= this.#position([[this.#starts.get('root')!, null]])
+    return this.#start!
+  }
+
+  /** What follows a position by a byte; null where nothing does. */
+  after(position: Position, byte: number): Position | null {
+    const known = position.next[byte]
+    if (known !== undefined) return known
+    const items: (readonly [number, Stack | null])[] = []
+    for (const [node, stack] of position.items) {
+      for (const { low, high, to } of this.#nodes[node]!.bytes) if (byte >= low && byte <= high) items.push([to, stack])
+    }
+    const next = items.length === 0 ? null : this.#position(items)
+    position.next[byte] = next
+    return next
+  }
+
+  #add(): number {
+    if (this.#nodes.length === NODES_MAX) {
+      throw new InputError('grammar', `more than ${NODES_MAX} places`, 'fewer alternatives and repetitions')
+    }
+    return this.#nodes.push({ bytes: [], calls: [], next: [], isEnd: false }) - 1
+  }
+
+  /** Writes an expression from a place on. Returns where it ends. */
+  #write(expression: Expression, from: number): number {
+    if (expression.kind === 'sequence') return expression.parts.reduce((at, part) => this.#write(part, at), from)
+    const to = this.#add()
+    if (expression.kind === 'either') {
+      for (const part of expression.parts) this.#nodes[this.#write(part, from)]!.next.push(to)
+    } else if (expression.kind === 'rule') this.#nodes[from]!.calls.push({ rule: expression.name, to })
+    else if (expression.kind === 'class') {
+      for (const sequence of utf8Sequences(expression.ranges)) {
+        let at = from
+        for (const [i, [low, high]] of sequence.entries()) {
+          const next = i === sequence.length - 1 ? to : this.#add()
+          this.#nodes[at]!.bytes.push({ low, high, to: next })
+          at = next
+        }
+      }
+    } else if (expression.kind === 'repeat') {
+      const { part, min, max } = expression
+      let at = from
+      for (let i = 0; i < min; i++) at = this.#write(part, at)
+      if (max === null) {
+        const loop = this.#add()
+        this.#nodes[at]!.next.push(loop)
+        this.#nodes[this.#write(part, loop)]!.next.push(loop)
+        at = loop
+      }
+      this.#nodes[at]!.next.push(to)
+      for (let i = min; max !== null && i < max; i++) {
+        at = this.#write(part, at)
+        this.#nodes[at]!.next.push(to)
+      }
+    }
+    return to
+  }
+
+  /** Refuses rules that begin with themselves: nobody would come to a byte. */
+  #checkBeginnings(rules: ReadonlyMap<string, Expression>): void {
+    const empty = new Set<string>()
+    for (let before = -1; before < empty.size; ) {
+      before = empty.size
+      for (const name of rules.keys()) if (this.#reach(name, empty).isEnd) empty.add(name)
+    }
+    const state = new Map<string, 'open' | 'done'>()
+    const visit = (name: string): void => {
+      if (state.get(name) === 'done') return
+      if (state.get(name) === 'open') {
+        throw new InputError('grammar', `rule ${name}, which begins with itself`, 'rules that begin with a character')
+      }
+      state.set(name, 'open')
+      for (const rule of this.#reach(name, empty).rules) visit(rule)
+      state.set(name, 'done')
+    }
+    for (const name of rules.keys()) visit(name)
+  }
+
+  /** The rules that a rule may begin with, and whether it may end, without a byte. */
+  #reach(name: string, empty: ReadonlySet<string>): { readonly rules: Set<string>; readonly isEnd: boolean } {
+    const rules = new Set<string>()
+    const seen = new Set<number>()
+    let isEnd = false
+    const waiting = [this.#starts.get(name)!]
+    while (waiting.length > 0) {
+      const at = waiting.pop()!
+      if (seen.has(at)) continue
+      seen.add(at)
+      const node = this.#nodes[at]!
+      isEnd ||= node.isEnd
+      waiting.push(...node.next)
+      for (const { rule, to } of node.calls) {
+        rules.add(rule)
+        if (empty.has(rule)) waiting.push(to)
+      }
+    }
+    return { rules, isEnd }
+  }
+
+  /** The position of these places and of all that they reach without a byte. */
+  #position(items: readonly (readonly [node: number, stack: Stack | null])[]): Position {
+    const seen = new Map<number, Set<number>>()
+    const kept: (readonly [number, Stack | null])[] = []
+    const waiting = [...items]
+    let isEnd = false
+    let count = 0
+    while (waiting.length > 0) {
+      const [at, stack] = waiting.pop()!
+      const stacks = seen.get(at) ?? new Set<number>()
+      seen.set(at, stacks)
+      const number = stack?.number ?? -1
+      if (stacks.has(number)) continue
+      stacks.add(number)
+      if (++count > ITEMS_MAX) throw new InputError('grammar', `more than ${ITEMS_MAX} readings of one text`, 'fewer')
+      const node = this.#nodes[at]!
+      if (node.bytes.length > 0) kept.push([at, stack])
+      for (const to of node.next) waiting.push([to, stack])
+      for (const { rule, to } of node.calls) {
+        // A call at the end of a rule returns to where the rule returns: a rule that calls itself there does not grow the stack.
+        waiting.push([this.#starts.get(rule)!, this.#isLast(to) ? stack : this.#stack(to, stack)])
+      }
+      if (!node.isEnd) continue
+      if (stack === null) isEnd = true
+      else waiting.push([stack.to, stack.below])
+    }
+    const key = `${isEnd} ${kept.map(([node, stack]) => `${node}:${stack?.number ?? -1}`).sort()}`
+    let position = this.#positions.get(key)
+    if (position === undefined) {
+      if (this.#positions.size === POSITIONS_MAX) this.#forget()
+      position = { isEnd, mask: null, items: kept, next: new Array(256) }
+      this.#positions.set(key, position)
+    }
+    return position
+  }
+
+  /** Whether a place leads to the end of its rule and nowhere else. */
+  #isLast(at: number): boolean {
+    const { bytes, calls, next, isEnd } = this.#nodes[at]!
+    if (bytes.length + calls.length > 0 || next.length > 1) return false
+    return next.length === 0 ? isEnd : next[0] !== at && !isEnd && this.#isLast(next[0]!)
+  }
+
+  #stack(to: number, below: Stack | null): Stack {
+    const key = `${to} ${below?.number ?? -1}`
+    let stack = this.#stacks.get(key)
+    if (stack === undefined) {
+      stack = { number: this.#numStacks++, to, below }
+      this.#stacks.set(key, stack)
+    }
+    return stack
+  }
+
+  /** Lets go of what is known: texts under way keep what they need. */
+  #forget(): void {
+    this.#positions = new Map()
+    this.#stacks = new Map()
+    this.#start = null
+  }
+}

@@ -1,0 +1,55 @@
+/** Ranges of code points, and the bytes by which UTF-8 writes them. */
+
+/** Ranges with both ends, in rising order. */
+export type Ranges = readonly (readonly [from: number, to: number])[]
+
+const [FIRST_SURROGATE, LAST_SURROGATE, LAST] = [0xd800, 0xdfff, 0x10ffff]
+/** All characters: surrogates are none. */
+export const ALL: Ranges = [
+  [0, FIRST_SURROGATE - 1],
+  [LAST_SURROGATE + 1, LAST],
+]
+
+/** The ranges without the characters of others. */
+export function without(ranges: Ranges, others: Ranges): Ranges {
+  let left = ranges.map(([from, to]): readonly [number, number] => [from, to])
+  for (const [from, to] of others) {
+    left = left.flatMap(([a, b]) =>
+      b < from || a > to
+        ? [[a, b] as const]
+        : [[a, from - 1] as const, [to + 1, b] as const].filter(([x, y]) => x <= y),
+    )
+  }
+  return left
+}
+
+/** Sequences of ranges of bytes: a character of the ranges is written by one byte of each. */
+export function utf8Sequences(ranges: Ranges): Ranges[] {
+  return without(ranges, [[FIRST_SURROGATE, LAST_SURROGATE]]).flatMap(([from, to]) => sequencesOf(from, to))
+}
+
+/** The last characters of one, two, three and four bytes. */
+const LIMITS = [0x7f, 0x7ff, 0xffff, LAST]
+
+function sequencesOf(from: number, to: number): Ranges[] {
+  for (const limit of LIMITS) {
+    if (from <= limit && to > limit) return [...sequencesOf(from, limit), ...sequencesOf(limit + 1, to)]
+  }
+  // Beyond the first byte each has six bits: a range that is no whole block of them is cut in blocks.
+  for (let bits = 6; bits < 24; bits += 6) {
+    const mask = (1 << bits) - 1
+    if (to <= 0x7f || from >> bits === to >> bits) continue
+    if ((from & mask) !== 0) return [...sequencesOf(from, from | mask), ...sequencesOf((from | mask) + 1, to)]
+    if ((to & mask) !== mask) return [...sequencesOf(from, (to & ~mask) - 1), ...sequencesOf(to & ~mask, to)]
+  }
+  const [low, high] = [bytesOf(from), bytesOf(to)]
+  return [low.map((byte, i): readonly [number, number] => [byte, high[i]!])]
+}
+
+function bytesOf(code: number): number[] {
+  const rest = (shift: number) => 0x80 | ((code >> shift) & 0x3f)
+  if (code <= 0x7f) return [code]
+  if (code <= 0x7ff) return [0xc0 | (code >> 6), rest(0)]
+  if (code <= 0xffff) return [0xe0 | (code >> 12), rest(6), rest(0)]
+  return [0xf0 | (code >> 18), rest(12), rest(6), rest(0)]
+}

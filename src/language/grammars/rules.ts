@@ -1,0 +1,60 @@
+/** The rules of a grammar in GBNF as they are written, and how GBNF writes texts and characters. */
+import type { Ranges } from './ranges.ts'
+
+/** Rules by their names. */
+export class Rules {
+  readonly #bodies = new Map<string, string>()
+  #next = 0
+
+  /** Adds a rule and returns its name. The same body gets the same name. */
+  add(body: string): string {
+    for (const [name, other] of this.#bodies) if (other === body) return name
+    const name = this.reserve()
+    this.#bodies.set(name, body)
+    return name
+  }
+
+  /** A name for a rule that is set later. */
+  reserve(): string {
+    return `r${this.#next++}`
+  }
+
+  set(name: string, body: string): string {
+    this.#bodies.set(name, body)
+    return name
+  }
+
+  /** The grammar that begins with a rule. */
+  grammar(root: string): string {
+    return [['root', root], ...this.#bodies].map(([name, body]) => `${name} ::= ${body}`).join('\n')
+  }
+}
+
+/** A text, as GBNF writes it. */
+export function literal(text: string): string {
+  return `"${text.replace(/["\\]/g, '\\$&').replace(/\p{Cc}/gu, escaped)}"`
+}
+
+/** One of these alternatives. */
+export function either(alternatives: readonly string[]): string {
+  return alternatives.length === 1 ? alternatives[0]! : `(${alternatives.join(' | ')})`
+}
+
+/** Between `min` and `max` times, without an end if that is null. */
+export function repeated(item: string, min: number, max: number | null): string {
+  if (max === 0) return '""'
+  if (min === 0 && max === null) return `${item}*`
+  if (min === 1 && max === null) return `${item}+`
+  if (min === 1 && max === 1) return item
+  return `${item}{${min},${max ?? ''}}`
+}
+
+/** A class of characters, as GBNF writes it. */
+export function characterClass(ranges: Ranges): string {
+  const spelled = (code: number) => `\\U${code.toString(16).padStart(8, '0')}`
+  return `[${ranges.map(([from, to]) => (from === to ? spelled(from) : `${spelled(from)}-${spelled(to)}`)).join('')}]`
+}
+
+function escaped(character: string): string {
+  return `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`
+}

@@ -1,0 +1,164 @@
+/** Answers of a form from the engine that computes in this process: what it says is of the form, and what is recorded is what evaluating gives. */
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { takeArena } from '../../../src/components/arena.ts'
+import { column } from '../../../src/components/column.ts'
+import { defineTextEnvironment } from '../../../src/environments/text.ts'
+import { createWorld } from '../../../src/index.ts'
+import { createKernels } from '../../../src/kernels/bind.ts'
+import { languageModel } from '../../../src/language/language-model.ts'
+import { PackedTransformer, packedPlan } from '../../../src/language/transformer/packed.ts'
+import type { Sampling } from '../../../src/language/transformer/sampling.ts'
+import { Trajectories } from '../../../src/tables/trajectories/trajectories.ts'
+import type { Trajectory } from '../../../src/tables/trajectories/trajectory.ts'
+import { readTrajectories, writeTrajectories } from '../../../src/tables/trajectories/trajectory-table.ts'
+import { packTrajectories, unpackTrajectories } from '../../../src/training/text/collect/trajectory-snapshot.ts'
+import { formMasks } from '../../../src/training/text/learn/form-masks.ts'
+import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
+import type { World } from '../../../src/world/world.ts'
+import { made, opened } from '../../support/gateway.ts'
+import { post, served } from '../../support/serving.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
+
+const CHAT = '/v1/chat/completions'
+const CONTEXT = 160
+const messages = [{ role: 'user', content: 'hi' }]
+const policy = () => languageModel({ width: 16, layers: 1, heads: 2, context: CONTEXT, anyText: true })
+
+describe('serve', () => {
+  test('answers with an object where one is asked for, at a temperature at which a random model says anything', async () => {
+    const { url } = await served({ policy: policy() })
+    const body = { model: 'small', messages, temperature: 1.5, response_format: { type: 'json_object' } }
+    const answers = await Promise.all(Array.from({ length: 24 }, (_, seed) => post(url + CHAT, { ...body, seed })))
+    let finished = 0
+    for (const { status, json } of answers) {
+      expect(status, JSON.stringify(json)).toBe(200)
+      const [{ finish_reason, message }] = json.choices
+      expect(message.content).toMatch(/^\{/)
+      if (finish_reason === 'length') continue
+      expect(finish_reason).toBe('stop')
+      expect(JSON.parse(message.content)).toBeInstanceOf(Object)
+      finished++
+    }
+    expect(finished).toBeGreaterThan(8)
+  })
+
+  test('refuses what is no form, by the name of the field', async () => {
+    const { url } = await served({ policy: policy() })
+    const ask = async (schema: unknown) => {
+      const response_format = { type: 'json_schema', json_schema: { name: 'x', schema } }
+      const { status, json } = await post(url + CHAT, { model: 'small', messages, response_format })
+      return [status, json.error.param, json.error.message] as const
+    }
+    const [status, param, message] = await ask({ type: 'objec' })
+    expect([status, param]).toEqual([400, 'response_format'])
+    expect(message).toContain('schema.type: got "objec", expected one or several of null, boolean')
+    expect((await ask({ type: 'array', uniqueItems: true }))[2]).toContain('schema.uniqueItems: got true')
+  })
+})
+
+const environment = defineTextEnvironment({
+  id: 'structured',
+  settings: {},
+  make: () => ({ numExamples: 1, example: () => ({ prompt: 'x' }), respond: () => ({ reward: 0 }) }),
+})
+
+const NONE = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+
+/** Rows of sessions that ask for an object, then for anything, in a world that draws like this. */
+async function recorded(sampling: Partial<Sampling>) {
+  const world = await createWorld({ environment: environment(), policy: policy(), numLanes: 4, sampling, seed: 1 })
+  const gateway = await opened({ world })
+  for (let i = 0; i < 4; i++) {
+    const { ask, end } = await made(gateway, { group: i })
+    const first = await ask(CHAT, { model: 'x', messages, max_tokens: 30, response_format: { type: 'json_object' } })
+    const said = [...messages, first.json.choices[0].message, { role: 'user', content: 'y' }]
+    expect((await ask(CHAT, { model: 'x', messages: said, max_tokens: 10 })).status).toBe(200)
+    await end({ reward: 1 })
+  }
+  const { trajectories } = gateway
+  return { world, rows: Array.from({ length: trajectories.count }, (_, i) => trajectories.row(i)) }
+}
+
+/** What evaluating says of each token that was drawn, beside what was recorded. */
+function compared(
+  { world, rows }: { world: World<ConversationCohort>; rows: readonly Trajectory[] },
+  { temperature }: Sampling,
+) {
+  const { model, weights } = world.cohort()
+  const { arena, columns } = takeArena({
+    weights: column('f32', weights.length),
+    packed: packedPlan(model, CONTEXT, CONTEXT),
+  })
+  columns.weights.set(weights)
+  const kernels = createKernels(arena.memory, world.kernelBuild)
+  const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels)
+  const trajectories = new Trajectories()
+  for (const row of rows) trajectories.append(row)
+  const table = trajectories.rows(rows.map((_, i) => i))
+  const masks = formMasks(table, world.cohort())
+  const pairs: [recorded: number, evaluated: number][] = []
+  for (const i of rows.keys()) {
+    const candidates = { begin: table.candidateBegin, length: table.candidateCount, ids: table.candidateIds, masks }
+    const count = packed.pack(table.token, table, i, i + 1, candidates)
+    const { logprob } = packed.evaluate(count, temperature)
+    for (let t = table.begin[i]! + 1; t < table.end[i]!; t++) {
+      if (table.lossMask[t] === 1) pairs.push([table.logprob[t]!, logprob[t - table.begin[i]! - 1]!])
+    }
+  }
+  return { pairs, masks }
+}
+
+describe('what is recorded of an answer of a form', () => {
+  test.each<Partial<Sampling>>([
+    {},
+    { temperature: 1.5 },
+    { topK: 5 },
+    { topK: 40, topP: 0.9, temperature: 0.7 },
+    { minP: 0.2 },
+  ])('is, to the bit, what evaluating gives within the form: %o', async (sampling) => {
+    const run = await recorded(sampling)
+    const { pairs, masks } = compared(run, { ...NONE, ...sampling })
+    expect(pairs.length).toBeGreaterThan(60)
+    for (const [recorded, evaluated] of pairs) expect(evaluated).toBe(recorded)
+    expect(masks!.words.length).toBeGreaterThan(0)
+    for (const { forms } of run.rows) expect(forms).toEqual([{ turn: 0, constraint: { schema: { type: 'object' } } }])
+    // Without the form it is another distribution.
+    const { pairs: free } = compared(
+      { ...run, rows: run.rows.map(({ forms: _, ...row }) => row) },
+      { ...NONE, ...sampling },
+    )
+    const isFiltered = Object.keys(sampling).some((name) => name !== 'temperature')
+    expect(free.every(([recorded, evaluated]) => recorded === evaluated)).toBe(isFiltered)
+  })
+
+  test('is the same from an Arrow file, and from a checkpoint', async () => {
+    const run = await recorded({ temperature: 1.2 })
+    const trajectories = new Trajectories()
+    for (const row of run.rows) trajectories.append(row)
+    const path = join(await temporaryFolder(), 'rows.arrow')
+    const origin = { environment: 'e', model: 'm', tokenizer: 't', algorithm: 'a', seed: 0, promptOf: () => '"x"' }
+    await writeTrajectories(path, trajectories, origin)
+    const { trajectories: read } = await readTrajectories(path)
+    const { rows, tensors } = packTrajectories(trajectories, 'log')
+    const unpacked = new Trajectories()
+    const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]))
+    unpackTrajectories(unpacked, 'log', JSON.parse(JSON.stringify(rows)), byName)
+    for (const other of [read, unpacked]) {
+      const again = { ...run, rows: run.rows.map((_, i) => other.row(i)) }
+      expect(again.rows.map(({ forms }) => forms)).toEqual(run.rows.map(({ forms }) => forms))
+      const { pairs } = compared(again, { ...NONE, temperature: 1.2 })
+      for (const [recorded, evaluated] of pairs) expect(evaluated).toBe(recorded)
+    }
+  })
+
+  test('that has tokens which its form leaves out is an error', async () => {
+    const run = await recorded({})
+    const [first] = run.rows
+    const at = Array.from(first!.lossMask).indexOf(1)
+    const token = Array.from(first!.token, (id, t) => (t === at ? 97 : id))
+    expect(() => compared({ ...run, rows: [{ ...first!, token }] }, NONE)).toThrow(
+      `token ${at}: got id 97, expected a token that the constraint of turn 0 allows`,
+    )
+  })
+})
