@@ -36,13 +36,7 @@ export const SESSION_LIMITS: SessionLimits = {
 }
 
 /** Where a session's rows stand in the table. */
-export interface SessionPlace {
-  readonly source: string
-  readonly promptId: number
-  readonly group: number
-  readonly member: number
-  readonly epoch: number
-}
+export type SessionPlace = Required<Pick<Trajectory, 'source' | 'promptId' | 'group' | 'member' | 'epoch'>>
 
 /** What a session was worth: null where that cannot be told, and why. */
 export interface SessionReward {

@@ -10,7 +10,7 @@ import { namedVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from '../../base/http/http-request.ts'
 import { AnswerError, JsonClient, mayPassLater } from '../../base/http/json-client.ts'
-import { choice, integer, number, text } from '../../base/settings.ts'
+import { choice, integer, number, type SettingValues, text } from '../../base/settings.ts'
 import { VERSION } from '../../base/version.ts'
 import { answerReader, encodeRequest, PROTOBUF } from './tinker-codec.ts'
 
@@ -30,13 +30,7 @@ export const tinkerSettings = {
 }
 
 /** Values of `tinkerSettings`. */
-export interface TinkerAddress {
-  readonly url: string
-  readonly apiKeyVariable: string
-  readonly codec: 'json' | 'protobuf'
-  readonly deadline: number
-  readonly retries: number
-}
+export type TinkerAddress = SettingValues<typeof tinkerSettings>
 
 /** Capabilities of a service. */
 export interface TinkerService {

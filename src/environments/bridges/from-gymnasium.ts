@@ -3,6 +3,7 @@
  * all lanes step in one request. As with objects (`led.ts`), a lane's state is its own columns: a process that has not seen an episode,
  * in another thread or after a resume, replays it from its seed and actions.
  */
+
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { closeSync, constants, openSync, readFileSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,22 +21,16 @@ import {
 import { parseObject } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { Stream } from '../../base/random.ts'
+import type { Settings } from '../../base/settings.ts'
 import { box, discrete, multiDiscrete, type Space, spaceWidth } from '../../base/space.ts'
-import {
-  defineEnvironment,
-  type EnvironmentFactory,
-  type EnvironmentPreset,
-  type Lanes,
-  type State,
-} from '../environment.ts'
-import { COURSE_START, checkOnFault, type FAULTS, faultTeller, ledColumns, mix } from './led.ts'
+import { defineEnvironment, type EnvironmentFactory, type Lanes, type State } from '../environment.ts'
+import { COURSE_START, checkOnFault, type FAULTS, faultTeller, type LedOptions, ledColumns, mix } from './led.ts'
 
 /** Options of `fromGymnasium`: the environment, and how to run Python. */
-export interface FromGymnasiumOptions<I extends string = string> {
+export interface FromGymnasiumOptions<I extends string = string>
+  extends Pick<LedOptions<Space, Settings, I>, 'module' | 'presets'> {
   /** Id for `gymnasium.make`: `LunarLander-v3`, or `package:Name-v0` for an environment that a Python package registers. */
   readonly id: I
-  /** `import.meta.url`: lets other threads and resumed runs create it too. */
-  readonly module?: string
   /** The Python to run, with numpy and gymnasium. Default `python3`. */
   readonly python?: string
   /** Keyword arguments of `gymnasium.make`, as JSON. Default: none. */
@@ -51,8 +46,6 @@ export interface FromGymnasiumOptions<I extends string = string> {
    * all lanes of the request, and new episodes begin in a new process. Other lanes continue. A failed reset always stops.
    */
   readonly onFault?: (typeof FAULTS)[number]
-  /** Tested presets. Default: none. */
-  readonly presets?: readonly EnvironmentPreset[]
 }
 
 const optionNames = Object.keys({

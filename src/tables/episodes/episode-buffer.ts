@@ -45,15 +45,9 @@ export interface StepSequences extends StepColumns {
 }
 
 /** An unfinished episode. */
-interface OpenEpisode {
+interface OpenEpisode extends Record<keyof StepColumns | 'turnReward', number[]> {
   /** Its first ids, as text. */
   readonly prompt: string
-  token: number[]
-  lossMask: number[]
-  logprob: number[]
-  version: number[]
-  turn: number[]
-  turnReward: number[]
   hasLogprob: boolean
 }
 

@@ -14,7 +14,6 @@ import {
   completionOf,
   isOfModel,
   type Trajectory,
-  type TurnForm,
 } from './trajectory.ts'
 import type { TrajectoriesRead } from './trajectory-table.ts'
 
@@ -26,20 +25,19 @@ export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed
  */
 export type Status = (typeof statuses)[number]
 
+/** The fields that samples and trajectories share. */
+type SharedField =
+  | ('source' | 'epoch' | 'promptId' | 'member' | 'segment' | 'turns' | 'cutTurns' | 'droppedReplies')
+  | ('lossMask' | 'turn' | 'candidateCount' | 'candidateIds' | 'forms' | 'reward' | 'error' | 'turnReward')
+
 /** A trajectory with its texts. */
-export interface Sample {
+export interface Sample extends Pick<Trajectory, SharedField> {
   /** `epoch-promptId-groupIndex-member`, after its source if it has one, and before its segment if that is not 0. */
   readonly id: string
   /** Its index among the samples created with it. */
   readonly index: number
-  /** The source, as in trajectories. A group is (source, epoch, promptId, groupIndex). */
-  readonly source?: string
-  readonly epoch: number
-  readonly promptId: number
+  /** A group is (source, epoch, promptId, groupIndex). */
   readonly groupIndex: number
-  readonly member: number
-  /** Its index among the samples of its conversation: not 0 after the chat template rewrote earlier text. */
-  readonly segment?: number
   readonly prompt: string | readonly Message[]
   /** The right answer; null if the example has none. */
   readonly groundTruth: string | null
@@ -47,30 +45,12 @@ export interface Sample {
   readonly response: string
   /** Token ids as sent and as sampled, the prompt first. The next four columns have the same length. */
   readonly tokens: ArrayLike<number>
-  /** 1 for trained tokens. */
-  readonly lossMask: ArrayLike<number>
   /** Log-probability under the sampled distribution, in nats; NaN if not recorded. */
   readonly rolloutLogProbs: ArrayLike<number>
   /** Version of the weights that chose the token; −1 if none did, or if it is unknown. */
   readonly weightVersions: ArrayLike<number>
-  /** The turn of the token, from 0. */
-  readonly turn: ArrayLike<number>
-  /** Number of candidates of each token, and their ids, as in trajectories; absent if no filter removed tokens. */
-  readonly candidateCount?: ArrayLike<number>
-  readonly candidateIds?: ArrayLike<number>
-  /** The constrained turns, as in trajectories. */
-  readonly forms?: readonly TurnForm[]
-  /** Number of model turns, of cut turns, and of dropped environment replies. */
-  readonly turns: number
-  readonly cutTurns?: number
-  readonly droppedReplies?: number
   /** Number of trained tokens. */
   readonly responseLength: number
-  /** Null if unknown, with the reason. */
-  readonly reward: number | null
-  readonly error: string | null
-  /** The reward of each turn; NaN if unknown. Missing: not recorded. */
-  readonly turnReward?: ArrayLike<number>
   /** Components of the reward, by name. */
   readonly score: Readonly<Record<string, number | null>>
   readonly status: Status
@@ -88,12 +68,7 @@ function tokensOf({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: S
 }
 
 /** The start of a sample's conversation. */
-export interface SampleStart {
-  readonly source?: string
-  readonly epoch: number
-  readonly promptId: number
-  readonly group: number
-  readonly member: number
+export interface SampleStart extends Pick<Trajectory, 'source' | 'epoch' | 'promptId' | 'group' | 'member'> {
   readonly example: Example
   readonly tokens: readonly number[]
 }

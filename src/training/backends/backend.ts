@@ -10,6 +10,7 @@
  * and a backward pass of those derivatives there (`differentiateBy`, `differentiate`). Backends of one's own stand on
  * `defineBackend`.
  */
+
 import { differentiateLoss, type LossDescriptor, type LossTotals } from '../../algorithms/losses/losses.ts'
 import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
@@ -24,11 +25,10 @@ import type { Clock } from '../../base/clock.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Columns, Plan } from '../../components/column.ts'
 import type { WeightsDelivery } from '../../engines/engine.ts'
+import type { EngineShape } from '../../engines/engine-shape.ts'
 import { PolicySum, TokenSum } from '../../kernels/bind.ts'
 import type { KernelBuild, Kernels } from '../../kernels/kernels.ts'
-import type { WeightBits } from '../../language/transformer/forward-plan.ts'
-import type { LoraAdapter, LoraModel } from '../../language/transformer/lora.ts'
-import type { TransformerModel } from '../../language/transformer/model.ts'
+import type { LoraAdapter } from '../../language/transformer/lora.ts'
 import type { BaseWeights } from '../../language/transformer/quantized.ts'
 
 /** A loss by its descriptor, prepared for the whole batch that its micro-batches or minibatches are of. */
@@ -129,18 +129,12 @@ export interface BackendTeam {
 }
 
 /** What the size of a backend's columns depends on. */
-export interface BackendShape {
-  readonly model: TransformerModel
-  readonly adapter: LoraModel | null
-  readonly weightBits: WeightBits
-  /** Ids of a sequence, and rows of a micro-batch, at most. */
-  readonly context: number
+export interface BackendShape extends Omit<EngineShape, 'numSlots'> {
+  /** Rows of a micro-batch, at most. */
   readonly rows: number
   readonly optimizer: OptimizerSettings['optimizer']
   /** Whether a loss compares with the reference. */
   readonly hasReference: boolean
-  /** How many threads may help. */
-  readonly threads: number
 }
 
 /** What a backend is made of. */

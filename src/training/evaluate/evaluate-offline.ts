@@ -5,9 +5,7 @@
 import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
-import type { EnvironmentDefinition } from '../../environments/environment.ts'
-import type { KernelBuild } from '../../kernels/kernels.ts'
-import { BLOCK_ROWS, type Evaluated, type PolicyDefinition } from '../../policies/policy.ts'
+import { BLOCK_ROWS, type Evaluated } from '../../policies/policy.ts'
 import type { ArrowTable } from '../../tables/arrow.ts'
 import { isOfEpisodes } from '../../tables/episodes/episode-rows.ts'
 import { UNKNOWN_LOGPROB } from '../../tables/episodes/read-episodes.ts'
@@ -15,21 +13,17 @@ import type { Table } from '../../tables/table.ts'
 import { createWorld } from '../../world/world.ts'
 import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
 import { fieldsOf, refuseOtherEnvironment } from '../recorded/recorded-rollouts.ts'
-import { digestOf } from './evaluate.ts'
+import { digestOf, type EvaluateOptions } from './evaluate.ts'
 
 /** Whose policy is judged, by which episodes. */
-export interface EvaluateOfflineOptions {
-  environment: EnvironmentDefinition
-  policy: PolicyDefinition
-  /** The policy's weights, numParameters long. */
-  weights: Float32Array
+export interface EvaluateOfflineOptions
+  extends Pick<EvaluateOptions, 'environment' | 'policy' | 'weights' | 'kernels'> {
   /** Whole episodes: of `recordEpisodes`, of `colonnade export`, or of `readEpisodes`. */
   table: Table | ArrowTable
   /** Discount factor. Default 1: returns as they are. */
   gamma?: number
   /** Keys how episodes are drawn for the interval. Default 0. */
   seed?: number
-  kernels?: KernelBuild | 'best'
 }
 
 /** What episodes say of a policy that did not play them. */

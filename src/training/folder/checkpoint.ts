@@ -21,9 +21,10 @@ import {
 } from '../../base/files/files.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../../base/files/safetensors.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
-import type { Delivery, SavedAdmission } from '../../fleet/admission.ts'
+import type { SavedAdmission } from '../../fleet/admission.ts'
 import type { TurnDrawing } from '../../language/turn-sampling.ts'
 import type { SelfPlayOptions } from '../../world/episodes/self-play.ts'
+import type { SavedCollector } from '../loop/collector.ts'
 import { asOwner } from './owner.ts'
 
 const FORMAT = 'colonnade checkpoint 2'
@@ -68,7 +69,7 @@ export interface EpisodeRecord {
 }
 
 /** What a checkpoint says of a cohort of conversations. */
-export interface ConversationRecord {
+export interface ConversationRecord extends Omit<SavedCollector, 'admission'> {
   readonly kind: 'conversations'
   readonly seconds: number
   readonly environment: DefinitionRecord
@@ -82,17 +83,8 @@ export interface ConversationRecord {
   readonly rlUpdates: number
   /** Number of the weights. */
   readonly version: number
-  readonly ticks: number
-  /** The trajectories are those of an update that is done. */
-  readonly isBetweenUpdates: boolean
-  /** How many conversations may begin, of all that ever did. */
-  readonly released: number
   /** The groups between those who sample and those who learn; null where nothing is sampled. */
   readonly admission: SavedAdmission | null
-  /** The groups of the last update, or of the one under way; null before the first. */
-  readonly delivery: Delivery | null
-  /** Seconds since each group began that is neither learned from nor dropped. */
-  readonly ages: readonly (readonly [group: number, seconds: number])[]
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** Of each lane, how turns were drawn that are not as the cohort's, with their numbers. Not in older ones. */

@@ -79,27 +79,9 @@ export interface ConversationCohortOptions {
 }
 
 export const conversationOptions = Object.keys({
-  ...{
-    environment: true,
-    policy: true,
-    numLanes: true,
-    name: true,
-    sampling: true,
-    stopStrings: true,
-    maxTokens: true,
-  },
-  ...{
-    groupSize: true,
-    explore: true,
-    rewardReduction: true,
-    replySeconds: true,
-    turnSeconds: true,
-    tooLong: true,
-    heldOut: true,
-    cutTurn: true,
-    segmentation: true,
-    engine: true,
-  },
+  ...{ environment: true, policy: true, numLanes: true, name: true, sampling: true, stopStrings: true },
+  ...{ maxTokens: true, groupSize: true, explore: true, rewardReduction: true, replySeconds: true },
+  ...{ turnSeconds: true, tooLong: true, heldOut: true, cutTurn: true, segmentation: true, engine: true },
 } satisfies Record<keyof ConversationCohortOptions, true>)
 
 /** What happens to a conversation whose turn was cut off. */

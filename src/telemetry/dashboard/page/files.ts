@@ -1,18 +1,11 @@
 /** The Arrow files of a run as a table: pages of rows, with filters. */
+import type { ArrowPage as Page } from '../arrow-rows.ts'
 import { element } from './elements.ts'
 import { type Ask, FileView } from './run-view.ts'
 import { table } from './tables.ts'
 
 /** Rows per page. */
 const COUNT = 50
-
-interface Page {
-  readonly columns: readonly { readonly name: string; readonly type: string }[]
-  readonly numRows: number
-  readonly numFound: number
-  readonly places: readonly number[]
-  readonly rows: readonly (readonly string[])[]
-}
 
 /** The start of a query; a filter would continue with an operator. */
 const SQL = /^\s*(select|with|from|summarize|describe)\s+[^\s=!<>~]/i

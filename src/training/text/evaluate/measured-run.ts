@@ -2,12 +2,14 @@
  * What a simulation needs to know of a training, taken from a run: how long its answers are, how fast an engine generates them, and
  * how long the learner takes. The rest, like how many engines there are, is for whoever simulates to say.
  */
+
 import { rlSettings } from '../../../algorithms/tokens/rl.ts'
 import { checkGiven, InputError, show } from '../../../base/errors.ts'
 import type { SimulationSettings } from '../../../fleet/simulation.ts'
 import { isOfModel } from '../../../tables/trajectories/trajectory.ts'
 import { readConfig, readMetrics } from '../../folder/run-folder.ts'
 import { readRunTrajectories } from './export.ts'
+import type { RlMetrics } from './metrics.ts'
 
 /** A run's figures as settings of a simulation. */
 export interface MeasuredRun {
@@ -30,14 +32,7 @@ export interface MeasuredRun {
 }
 
 /** What is read of an update's line. */
-interface Line {
-  readonly sampledTokens: number
-  readonly rolloutSeconds: number
-  readonly updateSeconds: number
-  readonly lanesIdleSeconds: number
-  readonly trajectories: number
-  readonly drops: Readonly<Record<string, number>>
-}
+type Line = Pick<RlMetrics, (typeof FIGURES)[number] | 'drops'>
 
 const FIGURES = ['sampledTokens', 'rolloutSeconds', 'updateSeconds', 'lanesIdleSeconds', 'trajectories'] as const
 

@@ -1,24 +1,12 @@
 /** What summaries of runs read in `metrics.jsonl`. */
+import type { RlMetrics, TextMetrics } from './metrics.ts'
 
 /** Groups over which the summary's rewards are averaged. */
 export const SUMMARY_GROUPS = 100
 
 /** A line of `metrics.jsonl`, as far as summaries read it. */
-export interface MetricsLine {
+export interface MetricsLine extends Pick<TextMetrics, 'phase' | 'step' | 'loss'>, Omit<RlMetrics, 'components'> {
   readonly checkpoint: number
-  readonly phase: 'sft' | 'rl'
-  readonly step: number
-  readonly loss: number
-  readonly reward: number | null
-  readonly groupRewards: readonly number[]
-  readonly trajectories: number
-  readonly cutTurns: number
-  readonly droppedReplies: number
-  readonly rewrites: number
-  readonly sampledTokens: number
-  readonly rolloutSeconds: number
-  readonly trainedTokens: number
-  readonly updateSeconds: number
 }
 
 /** The sum of a count over updates. */
