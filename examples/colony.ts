@@ -1,7 +1,7 @@
 /**
- * A population: agents forage, starve, and have children where they eat well. The more there are, the less each finds, so
- * that about a third of the lanes is taken. A death frees its lane, a child takes one, and every agent has random numbers of
- * its own. Threads import this file for the environment: it trains only when it is run.
+ * A population: agents forage, starve, and have children if they eat well. The more there are, the less each finds, so
+ * about a third of the lanes is taken. A death frees its lane, a birth takes one, and every agent has its own random
+ * numbers. Threads import this file for the environment, so it trains only when it is run.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -77,7 +77,7 @@ if (realpathSync(process.argv[1]!) === fileURLToPath(import.meta.url)) {
   for await (const { update, episodeReturn } of trainer.updates({ totalSteps: 300_000 })) {
     if (update === 20) spawn(cohort, 100) // Strangers arrive.
     if (update % 10 !== 0) continue
-    // Who is there is an entity with the cohort's components and the tag.
+    // Present agents are the entities with the cohort's components and the tag.
     const agents = query(world.ecs, [cohort.state, Present]).length
     const generations = (cohort.state as unknown as State<{ generation: 'i32' }>).generation.subarray(0, agents)
     const { born, died } = trainer.progress().population!

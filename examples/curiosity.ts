@@ -1,7 +1,7 @@
 /**
- * Curiosity as a system of one's own, in one file: in a hallway that pays at its far end alone, an agent is paid for coming to
- * cells that it has seldom been in. The system counts how often each lane was in each cell, adds a bonus to the reward that is learned from, and
- * records it, row by row. What a checkpoint keeps, it goes on with.
+ * Curiosity as your own system, in one file: in a hallway that pays only at its far end, an agent gets a bonus for
+ * cells that it has rarely visited. The system counts visits per lane, adds the bonus to the reward, and records it for
+ * each row. Checkpoints keep the counts.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -41,12 +41,12 @@ export const curiosity = defineSystem({
   state: ({ cells }) => ({ visits: ['u32', cells] }), // A component of each lane.
   recorded: () => ({ bonus: 'f32' }), // A column of the rollout, and of its table.
   make: ({ scale, cells }) => ({
-    after: 'store', // The episode's return is counted already, without the bonus.
+    after: 'store', // The episode's return has already been counted, without the bonus.
     run({ own, recorded, observation, reward, valid }, from, to) {
       for (let n = from; n < to; n++) {
         recorded.bonus[n] = 0
         if (valid[n] === 0) continue
-        const cell = n * cells + Math.min(cells - 1, Math.floor(observation[n]! * cells)) // The lane stands from 0 to 1.
+        const cell = n * cells + Math.min(cells - 1, Math.floor(observation[n]! * cells)) // The lane's position, from 0 to 1.
         own.visits[cell]!++
         recorded.bonus[n] = scale / Math.sqrt(own.visits[cell]!)
         reward[n]! += recorded.bonus[n]!

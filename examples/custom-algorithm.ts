@@ -1,11 +1,11 @@
 /**
- * An algorithm of one's own in one file, from its loss: PPO with a penalty instead of a clip (Schulman et al. 2017, eq. 8, with
- * a fixed β),
+ * Your own algorithm in one file, from its loss: PPO with a penalty instead of a clip (Schulman et al. 2017, eq. 8,
+ * with a fixed β),
  *
  *     loss   −A r + β KL(old ‖ new) + valueCoef ½ (v − R)² − entropyCoef · entropy        r = π(a) / π_old(a)
  *
- * It learns CartPole in a few seconds. Threads, and `colonnade train CartPole-v1 algorithm=` with this file's path, import it
- * for the algorithm: it trains only when it is run.
+ * It learns CartPole in a few seconds. Threads, and `colonnade train CartPole-v1 algorithm=` with this file's path,
+ * import it for the algorithm, so it trains only when it is run.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -22,14 +22,14 @@ export const penaltyPpo = defineOnPolicyAlgorithm({
     numMinibatches: integer(8, 'minibatches per pass', { min: 1 }),
     beta: number(1, 'weight of the divergence from the policy that collected the rollout', { min: 0 }),
   },
-  // What the loss tells of rows, beside itself.
+  // Metrics of the loss, per row.
   metrics: {
     policyLoss: { unit: null, description: 'surrogate of a row, without its penalty', reduction: 'rowMean' },
     valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
     entropy: { unit: 'nats', description: 'entropy of the action distribution', reduction: 'rowMean' },
     approxKl: { unit: 'nats', description: 'KL(old ‖ new), as r − 1 − log r', reduction: 'rowMean' },
   },
-  // The loss of a row, and the metrics, as arithmetic over columns: derivatives by what the policy says are worked out.
+  // The loss of a row, and the metrics, as arithmetic over columns, from which derivatives are computed.
   loss: rowLoss(({ logprob, oldLogprob, advantage, value, return: returns, entropy }, settings) => {
     const logRatio = logprob.minus(oldLogprob)
     const ratio = logRatio.exp()

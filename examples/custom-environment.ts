@@ -1,7 +1,7 @@
 /**
- * An environment of one's own in one file: a corridor. The agent stands somewhere in it and walks left or right; the goal
- * is at the right end, and each step costs a little. It learns in a second or two, and the greedy policy is then judged.
- * Threads, and `colonnade train` with this file's path, import it for the environment: it trains only when it is run.
+ * Your own environment in one file: a corridor. The agent walks left or right; the goal is at the right end, and each
+ * step has a small cost. It learns in a second or two, and then the greedy policy is evaluated. Threads, and `colonnade
+ * train` with this file's path, import it for the environment, so it trains only when it is run.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

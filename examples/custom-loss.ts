@@ -1,10 +1,11 @@
 /**
- * A loss of one's own for language models in one file: a ratio that is bent instead of clipped, and advantages by rank.
+ * Your own loss for language models in one file: a ratio that saturates instead of being clipped, and advantages by
+ * rank.
  *
- *     loss   −A tanh(log r)        r = π(token) / π_old(token), so far from the old policy nothing more is gained
+ *     loss   −A tanh(log r)        r = π(token) / π_old(token), so there is no gain far from the old policy
  *
- * It learns to reverse short words in some seconds. `colonnade train text/reverse rl.loss=` with this file's path takes the
- * loss from it, with its setting as the key `loss.slope`: it trains only when it is run.
+ * It learns to reverse short words in some seconds. `colonnade train text/reverse rl.loss=` with this file's path uses
+ * the loss, with its setting as the key `loss.slope`; so it trains only when it is run.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -19,10 +20,10 @@ export const bent = defineTokenLoss({
     ...tokenLossSettings({ aggregation: 'token-mean' }),
     slope: number(1, 'slope of the loss by the logarithm of the ratio, where that is 0', { above: 0 }),
   },
-  // The loss of a token, as arithmetic over columns: its derivatives are worked out, and other threads are sent the arithmetic.
+  // The loss of a token, as arithmetic over columns. Derivatives are computed, and other threads get the arithmetic.
   loss: ({ logprob, oldLogprob, advantage }, { slope }) =>
     logprob.minus(oldLogprob).times(slope).tanh().times(advantage).negative(),
-  // Part of the group that an answer beats, less the part that beats it.
+  // Fraction of the group that an answer beats, minus the fraction that beats it.
   advantages: (group) =>
     group.map(({ reward }) => {
       const beaten = group.filter((other) => other.reward < reward).length

@@ -1,12 +1,12 @@
 /**
- * An optimizer of your own in one file: Lion (Chen et al. 2023, algorithm 2), which steps by the sign of a mean of gradients.
+ * Your own optimizer in one file: Lion (Chen et al. 2023, algorithm 2), which steps by the sign of a mean of gradients.
  *
  *     c = β₁ m + (1 − β₁) g
  *     w = w − learningRate · (sign(c) + weightDecay · w)
  *     m = β₂ m + (1 − β₂) g
  *
- * Threads, and `colonnade train CartPole-v1 ppo.optimizer=` with this file's path, import it for the optimizer: it trains only when
- * it is run.
+ * Threads, and `colonnade train CartPole-v1 ppo.optimizer=` with this file's path, import it for the optimizer, so it
+ * trains only when it is run.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -1,4 +1,4 @@
-/** A trained policy leaves for other software: an ES module for the browser, an ONNX model, and its bare weights. */
+/** Exports a trained policy for other software: an ES module for the browser, an ONNX model, and its weights. */
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { cartPole, createTrainer, createWorld, mlp, ppo, saveWeights } from 'colonnade'
@@ -15,7 +15,7 @@ await exportPolicy({ environment, policy, weights, format: 'module', out: 'runs/
 const model = policy.build(environment.observationSpace, environment.actionSpace)
 await saveWeights('runs/policy.safetensors', model, weights, 'BF16')
 
-// What a page would do with it: a cart that stands still, its pole leaning to the left or the right.
+// A page's use of it: a cart at rest, its pole leaning to the left or the right.
 const { act, evaluate } = await import(pathToFileURL(resolve('runs/policy.mjs')).href)
 for (const angle of [-0.1, 0.1]) {
   const observation = [0, 0, angle, 0]

@@ -1,6 +1,7 @@
 /**
- * An environment that is there already, as an object with `reset` and `step`: a game of catch. An apple falls from the top of a field, a
- * basket moves along its bottom. The class knows nothing of Colonnade; `fromObjects` makes one for each lane. It learns in a second or two.
+ * An existing environment, as an object with `reset` and `step`: a game of catch. An apple falls from the top of a
+ * field, and a basket moves along its bottom. The class does not know Colonnade; `fromObjects` makes one object per
+ * lane. It learns in a second or two.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

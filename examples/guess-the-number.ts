@@ -1,7 +1,7 @@
 /**
- * A text environment of one's own, in several turns: guess a number from 0 to 9. After each guess the environment says `<`
- * or `>`, and whoever needs fewer guesses is worth more. A small model sees first what a guess looks like, then learns from
- * its own conversations where to look next. It takes about ten seconds.
+ * Your own text environment with several turns: guess a number from 0 to 9. After each guess the environment says `<`
+ * or `>`, and fewer guesses give a higher reward. A small model first sees guesses as examples, then learns from its
+ * own conversations what to guess next. It takes about ten seconds.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -1,15 +1,16 @@
 /**
- * A league: a race of two, learned against earlier selves. Both players of a game are lanes of one cohort, whose policy has several
- * sets of weights: the first learns, the others are opponents. Between two rollouts a column exchanges them, so that who is hard
- * to beat is met more often, and now and then the learner's weights replace those of the opponent that it beats most. Where the
- * oldest may go and all are met as often, `selfPlay` of `createWorld` does the same by itself, and rates them.
+ * A league: a race of two, learned against earlier versions. Both players of a game are lanes of one cohort, whose
+ * policy has several sets of weights: the first learns, the others are opponents. A column assigns opponents between
+ * rollouts: strong ones play more often, and sometimes the learner's weights replace the opponent that it beats most.
+ * If the oldest may be replaced and all play equally often, `selfPlay` of `createWorld` does this by itself, with
+ * ratings.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { box, createTrainer, createWorld, defineEnvironment, discrete, mlp, ppo, Stream } from 'colonnade'
 import { integer } from 'colonnade/settings'
 
-/** Chances that a leap of 1, 2 or 3 cells succeeds. */
+/** Probabilities that a leap of 1, 2 or 3 cells succeeds. */
 const CHANCES = [1, 0.6, 0.45]
 
 export const race = defineEnvironment({
@@ -18,7 +19,7 @@ export const race = defineEnvironment({
   settings: { length: integer(12, 'cells to the goal', { min: 1 }) },
   state: () => ({ cell: 'i32' }),
   make: ({ length }) => ({
-    observationSpace: box({ low: 0, high: 1, shape: [2] }), // How far the player is, and the other.
+    observationSpace: box({ low: 0, high: 1, shape: [2] }), // The positions of the player and the other.
     actionSpace: discrete(3), // A leap of 1, 2 or 3 cells
     numAgents: 2, // Lanes 2g and 2g + 1 play game g.
     maxEpisodeSteps: null,
@@ -55,7 +56,7 @@ if (realpathSync(process.argv[1]!) === fileURLToPath(import.meta.url)) {
   const trainer = createTrainer(world, ppo({ numSteps: 64, ...settings }))
   const cohort = world.cohort()
   const { lanes, weights, acted } = cohort.league!
-  // In each game the even lane is the learner's; opponent 1 stays what the seed drew, for comparison.
+  // In each game the even lane is the learner's; opponent 1 keeps its initial weights, for comparison.
   for (let n = 0; n < numLanes; n++) lanes.policy[n] = n % 2 === 0 ? 0 : 1 + ((n >> 1) % 3)
 
   for await (const { update } of trainer.updates({ totalSteps: 50 * 64 * numLanes })) {
@@ -77,7 +78,7 @@ if (realpathSync(process.argv[1]!) === fileURLToPath(import.meta.url)) {
       )
       weights[rates[2]! > rates[3]! ? 2 : 3]!.set(weights[0]!)
     }
-    // Whoever is beaten less is met more often.
+    // Opponents that are beaten less play more often.
     const shares = rates.slice(1).map((rate) => 1.1 - rate)
     const total = shares.reduce((sum, share) => sum + share)
     for (let game = 0; game < numLanes / 2; game++) {

@@ -1,11 +1,11 @@
 /**
- * Kernels over columns of your own, without a world. An arena takes one memory for a plan and lays its columns out in it;
- * kernels are bound to that memory, and take nothing but columns that lie there.
+ * Kernels over your own columns, without a world. An arena takes one memory for a plan and places its columns there;
+ * kernels are bound to that memory, and accept only columns in it.
  */
 import { column, takeArena } from 'colonnade/data'
 import { Activation, bestKernelBuild, createKernels } from 'colonnade/kernels'
 
-// What a kernel takes as a group is a part of the plan: `columns.rollout` has the columns that `gae` asks for, by their names.
+// A group argument of a kernel is a part of the plan: `columns.rollout` has the columns that `gae` needs, by name.
 const [numSteps, numLanes, numInputs, numOutputs] = [200, 8, 4, 2]
 const rows = numSteps * numLanes
 const { arena, columns } = takeArena({
@@ -29,7 +29,8 @@ const { arena, columns } = takeArena({
 })
 const kernels = createKernels(arena.memory, bestKernelBuild())
 
-// Rows are time-major: row t * numLanes + n is step t of lane n. Every step earns 1; lane 0 ends its episode at step 99.
+// Rows are time-major: row t * numLanes + n is step t of lane n. Every step earns 1; lane 0 ends its episode at step
+// 99.
 const { rollout, carry, layer } = columns
 rollout.reward.fill(1)
 rollout.valid.fill(1)

@@ -1,4 +1,4 @@
-/** A vectorized world learns CartPole; what it learnt and what it saw are written to files. */
+/** A vectorized world learns CartPole; the policy and a rollout are written to files. */
 import { cartPole, createTrainer, createWorld, mlp, ppo, writeArrow } from 'colonnade'
 
 const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [64, 64] }), numLanes: 16, seed: 1 })

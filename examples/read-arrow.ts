@@ -1,4 +1,4 @@
-/** Writes the rollout of a short training as Arrow, reads it back, and looks at it column by column. */
+/** Writes the rollout of a short training as Arrow, reads it back, and prints statistics of its columns. */
 import { cartPole, createTrainer, createWorld, mlp, ppo, readArrow, writeArrow } from 'colonnade'
 
 const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [16] }), numLanes: 8, seed: 1 })
@@ -10,7 +10,7 @@ const table = await readArrow('runs/example.arrow')
 console.log(`${table.numRows} rows of ${table.schema.metadata.get('environment')}`)
 for (const field of table.schema.fields) console.log(`  ${field.name.padEnd(14)} ${field.type}`)
 
-// Whole columns are typed arrays: fast, and the same bytes that a kernel would read.
+// Whole columns are typed arrays: fast, and with the same bytes that a kernel reads.
 const reward = table.getChild('reward')!.toArray() as Float32Array
 const terminated = table.getChild('terminated')!.toArray() as Uint8Array
 console.log(`rewards sum to ${reward.reduce((sum, value) => sum + value, 0)}`)

@@ -1,6 +1,7 @@
 /**
- * An agent of one's own in one file: it is asked what day of the week it will be in so many days, and may look into a calendar,
- * which costs a little. Supervised steps show a few times how the calendar is asked; by rewards the model learns when.
+ * Your own agent in one file: it is asked which day of the week it will be after a number of days, and may use a
+ * calendar, which has a small cost. A few supervised examples show how to call the calendar; rewards teach the model
+ * when.
  *
  *     node dist/examples/tool-agent.js                                           about a minute
  *     colonnade train ./dist/examples/tool-agent.js environment.cost=0.3 seed=2  any setting as key=value
@@ -24,7 +25,7 @@ const calendar = defineTool({
   run: ({ day, later }) => DAYS[(DAYS.indexOf(day as string) + (later as number)) % 7],
 })
 
-/** How a model without a chat template calls it: `?mo+38`. It hears `=fr`, or `!` where something went wrong. */
+/** How a model without a chat template calls it: `?mo+38`. The answer is `=fr`, or `!` after an error. */
 const format: ToolFormat = {
   calls({ completion }) {
     if (!completion.startsWith('?')) return []
@@ -50,7 +51,7 @@ export const weekday = defineAgent({
       const answer = DAYS[(index + later) % 7]!
       const said = { role: 'assistant', content: answer }
       const asked = { role: 'assistant', content: `?${day}+${later}` }
-      // One in four shows how the calendar is asked; the others only what an answer looks like.
+      // One in four shows a call of the calendar; the others only show an answer.
       const demonstration = (index * 5) % 4 === 0 ? [asked, { role: 'tool', content: `=${answer}` }, said] : [said]
       return { prompt: `${day}+${later}:`, answer, demonstration }
     },

@@ -1,4 +1,6 @@
-/** Two environments learnt side by side in one world: one tick moves the lanes of both, each has its own learner. */
+/**
+ * Two environments learned side by side in one world: one tick moves the lanes of both, and each has its own learner.
+ */
 
 import { query } from 'bitecs'
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from 'colonnade'

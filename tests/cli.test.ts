@@ -347,9 +347,9 @@ test('a module in a package of scripts is answered with what to do, where Node t
   await writeFile(join(folder, 'mine.js'), 'import "node:fs"')
   const { code, stderr } = await colonnade(['train', './mine.js'], folder)
   expect(code).toBe(1)
-  expect(stderr).toMatch(/expected an ES module: set "type": "module" in .+ or let its name end in \.mjs/)
+  expect(stderr).toMatch(/expected an ES module: set "type": "module" in .+ or give it a name ending in \.mjs/)
   const { stderr: missing } = await inProcess(['check', './mine.mts'], folder)
-  expect(missing).toMatch(/environment module: got .+mine\.mts, expected a file that is there/)
+  expect(missing).toMatch(/environment module: got .+mine\.mts, expected an existing file/)
   const { stderr: unknown } = await inProcess(['train', './mine.jsx'], folder)
   expect(unknown).toMatch(/got "\.\/mine\.jsx", expected one of .+, or the path of a module that exports one/)
 })
@@ -634,7 +634,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     [
       'a module that is not there',
       ['train', './nowhere.mjs'],
-      /environment module: got \/.+nowhere\.mjs, expected a file that is there$/m,
+      /environment module: got \/.+nowhere\.mjs, expected an existing file$/m,
     ],
     [
       'minibatches that do not fit',
@@ -658,7 +658,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     [
       'an ending that no format has',
       ['export', 'RUN', 'out=a.csv'],
-      /out: got a\.csv, expected a name that ends in \.arrow, .+, \.parquet, .+, or format=… beside it$/m,
+      /out: got a\.csv, expected a name that ends in \.arrow, .+, \.parquet, .+, or format=…$/m,
     ],
     [
       'a name that says no format',
@@ -673,7 +673,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     [
       'a seed of episodes that are not played',
       ['export', 'RUN', 'out=a.arrow', 'seed=3'],
-      /seed: got "3", expected episodes=N beside it/,
+      /seed: got "3", expected episodes=N/,
     ],
     ['weights that are not there', [...train, 'weights=a.safetensors'], /a\.safetensors: got ENOENT/],
     [
@@ -845,7 +845,7 @@ describe('a training that is stopped', () => {
       const { code, stdout } = await training.ended
       expect(code).toBe(signal === 'SIGINT' ? 130 : 143)
       expect(stdout).toMatch(/^interrupted: /)
-      expect(stdout).toMatch(/^next:\n {2}npx colonnade resume run +# goes on/m)
+      expect(stdout).toMatch(/^next:\n {2}npx colonnade resume run +# continues/m)
       const summary = await readJson(here, 'run/summary.json')
       expect(summary.status).toBe('interrupted')
       expect(await listCheckpoints(join(here, 'run'))).toContain(summary.updates)
@@ -936,7 +936,7 @@ describe('resume', () => {
     const { code, stdout, stderr } = await inProcess(['resume', 'run'], here)
     expect(code).toBe(0)
     expect(stdout).toContain('complete: 2,048 steps')
-    expect(stderr).toContain('run is complete: there is nothing to do; to go further, give it more (totalSteps=…)\n')
+    expect(stderr).toContain('run is complete: there is nothing to do; to continue, give it more (totalSteps=…)\n')
     expect(stderr).not.toContain('learns')
     expect(await contents(join(here, 'run'))).toEqual(before)
   })
@@ -952,7 +952,7 @@ describe('resume', () => {
     const { code, stderr } = await inProcess(['resume', 'run', 'kernels=simd', '--quiet'], here)
     expect({ code, stderr }).toEqual({
       code: 0,
-      stderr: 'colonnade: warning: kernels was other and is simd: the run goes on, but not with the same bits\n',
+      stderr: 'colonnade: warning: kernels was other and is simd: the run continues, but with other bits\n',
     })
   })
 

@@ -209,7 +209,7 @@ describe('safetensors', () => {
     expect([...decodeSafetensors('x', whole(names.map(named))).tensors.keys()].sort()).toEqual([...names].sort())
     expect(() => encodeSafetensors([named('a'), named('a')])).toThrow('safetensors: got two tensors "a"')
     expect(() => encodeSafetensors([named('__metadata__')])).toThrow(
-      'expected names that differ, and none __metadata__',
+      'expected distinct names, none of them __metadata__',
     )
     expect(() => encodeSafetensors([], { x: 1 as never })).toThrow('safetensors metadata x: got 1, expected a text')
   })
@@ -322,7 +322,7 @@ describe('a file of Python', () => {
   test('that is not there, or no safetensors file, is named', async () => {
     const folder = await temporaryFolder()
     await expect(readSafetensors(join(folder, 'no'))).rejects.toThrow(
-      /no: got ENOENT.+, expected a safetensors file that/,
+      /no: got ENOENT.+, expected a readable safetensors file/,
     )
     await writeFile(join(folder, 'text'), 'weights, supposedly')
     await expect(readSafetensors(join(folder, 'text'))).rejects.toThrow(/text: got a header of \d+ bytes/)

@@ -137,10 +137,10 @@ describe('a run', () => {
 
   test('says of how opponents are exchanged that there are none', async () => {
     await expect(configureRun('CartPole-v1', { opponentsEvery: '5' })).rejects.toThrow(
-      'opponentsEvery: got 5, expected 20, where opponents is 0',
+      'opponentsEvery: got 5, expected 20, since opponents is 0',
     )
     await expect(configureRun('CartPole-v1', { opponents: '2' })).rejects.toThrow(
-      'opponents: got 2 in CartPole-v1, whose lanes play alone, expected 0',
+      'opponents: got 2 in CartPole-v1, a single-player environment, expected 0',
     )
     await expect(configureRun('CartPole-v1', { opponentsFraction: '0.25' })).rejects.toThrow(
       'opponentsFraction: got 0.25',

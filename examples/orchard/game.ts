@@ -1,6 +1,6 @@
 /**
- * A small game on bitecs that knows nothing of learning. A player runs about an orchard and picks apples; wasps fly to and fro, bounce off its
- * walls and sting. Run it in a terminal, and steer with the arrow keys (q ends it):
+ * A small bitecs game without any learning code. A player runs about an orchard and picks apples; wasps fly to and fro,
+ * bounce off its walls and sting. Run it in a terminal, and steer with the arrow keys (q ends it):
  *
  *     node game.js
  */
@@ -8,11 +8,11 @@ import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { addComponent, addEntity, createWorld, query, removeEntity } from 'bitecs'
 
-/** Entities that a game has at a time, at most: bitecs numbers them from 1. */
+/** Maximum entities of a game: bitecs numbers them from 1. */
 const CAPACITY = 16
 const NUM_APPLES = 6
 const NUM_WASPS = 3
-/** Seconds of a step. The orchard is a square from 0 to 1. */
+/** Seconds per step. The orchard is a square from 0 to 1. */
 export const STEP_S = 0.05
 const RADIUS = 0.05
 const ACCELERATION = 6
@@ -22,11 +22,11 @@ const WASP_SPEED = 0.3
 const column = () => new Float32Array(CAPACITY)
 export const Position = { x: column(), y: column() }
 export const Velocity = { x: column(), y: column() }
-/** What the player wants: a direction from `directions`. */
+/** The player's input: a direction from `directions`. */
 export const Steering = { direction: new Uint8Array(CAPACITY) }
-/** What the player sees: where the nearest apple is, and the nearest wasp, from its own place. */
+/** The player's observation: the nearest apple and the nearest wasp, relative to the player. */
 export const Sight = { appleX: column(), appleY: column(), waspX: column(), waspY: column() }
-/** Apples less stings, in this step and in all. */
+/** Apples minus stings, in this step and in total. */
 export const Basket = { gained: column(), apples: column() }
 /** Tags. */
 export const Apple = {}
@@ -43,7 +43,7 @@ const directions = [
 
 export type Orchard = ReturnType<typeof createOrchard>
 
-/** A new game, whatever was played before. All chance in it comes from the seed. */
+/** A new game, whatever was played before. The seed determines all its random numbers. */
 export function createOrchard(seed: number) {
   const orchard = createWorld({ player: 0, random: randomOf(seed) })
   orchard.player = addEntity(orchard)
@@ -167,7 +167,10 @@ export function draw(orchard: Orchard): string {
   )
 }
 
-/** Plays in real time, at STEP_S a step, and draws; `decide` steers before each step. Resolves with the apples when the time is over. */
+/**
+ * Plays in real time, STEP_S per step, and draws; `decide` steers before each step. Resolves with the apples at the
+ * end.
+ */
 export async function play(seconds: number, seed: number, decide: (orchard: Orchard) => void): Promise<number> {
   const orchard = createOrchard(seed)
   const isTerminal = process.stdout.isTTY

@@ -1,6 +1,7 @@
 /**
- * The game beside this file, as an environment. Its components are the columns that a policy sees and acts on, its systems are the step.
- * The policy learns in some seconds, is written as a module, and then plays the game in real time (`--watch`: for 20 seconds).
+ * The game beside this file, as an environment. Its components are the columns of observations and actions, and its
+ * systems are the step. The policy learns in some seconds, is exported as a module, and then plays the game in real
+ * time (`--watch`: for 20 seconds).
  */
 import { realpathSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -44,7 +45,7 @@ if (realpathSync(process.argv[1]!) === fileURLToPath(import.meta.url)) {
   const { episodeReturn } = await evaluate({ environment, policy, weights, episodes: 50 })
   console.log(`greedy: ${episodeReturn.mean.toFixed(1)} ± ${episodeReturn.std.toFixed(1)} apples an episode`)
 
-  // The game as it is, by itself and in real time, with the policy at the keys.
+  // The original game in real time, with the policy at the keys.
   await exportPolicy({ environment, policy, weights, format: 'module', out: 'runs/orchard.mjs' })
   const pilot = await import(pathToFileURL(resolve('runs/orchard.mjs')).href)
   const seconds = process.argv.includes('--watch') ? 20 : 2

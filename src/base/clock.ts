@@ -1,11 +1,6 @@
-/**
- * Where does the time go? Each thread has a clock that charges the time since its last mark to a kind of work. Nothing
- * between two marks is lost, so the kinds add up to the whole. With a trace buffer it also keeps every interval.
- *
- * `profile` writes the intervals for Chrome's tracing view.
- */
+/** Charges each thread's time between marks to kinds of work; with a trace buffer (`profile`) keeps every interval. */
 
-/** Kinds of work, in the order in which an update comes by them. */
+/** Kinds of work, in the order of an update. */
 export const Work = {
   reset: 0,
   infer: 1,
@@ -21,49 +16,38 @@ export const Work = {
   loss: 10,
   backward: 11,
   optimizer: 12,
-  /** For the other threads, and for what environments of text reply. */
+  /** For other threads, and for replies of text environments. */
   waiting: 13,
 } as const
 
-/** The name of a kind of work. */
 export type WorkName = keyof typeof Work
 
-/** The kinds of work by number. */
 export const workNames = Object.keys(Work) as WorkName[]
 
-/** What comes after the start and after each kind of work, by its number + 1; learning, where it is not here. */
+/** The call after the start and after each kind of work, indexed by kind + 1; learning if it is not here. */
 const AFTER_WORK: readonly string[] = ['reset', 'infer', 'step', 'store', 'reset']
 
-/**
- * The calls in which a thread can be, by the last word of its beat + 1: what comes after each kind of work, then the
- * promises that it may wait for.
- */
+/** The calls in which a thread can be, indexed by its beat's last word + 1: after each kind of work, then promises. */
 export function callsOf(promises: readonly string[]): string[] {
   return [...Array.from({ length: workNames.length + 1 }, (_, i) => AFTER_WORK[i] ?? 'learning'), ...promises]
 }
 
-/**
- * Words of a thread's beat: how many marks it made, and its last one; −1 at the start, −2 while it rests. Above the kinds of
- * work are the promises that it waits for.
- */
+/** Words of a thread's beat: number of marks, and the last one (−1 start, −2 rest, above the kinds: promises). */
 export const BEAT_WORDS = 2
 const RESTING = -2
 
-/** Room for the beats of so many threads, which all of them see. */
+/** Shared memory for the beats of the threads. */
 export function createBeats(threads: number): Int32Array {
   return new Int32Array(new SharedArrayBuffer(4 * BEAT_WORDS * threads)).fill(RESTING)
 }
 
-/**
- * Ticks of conversations between two that are timed, at most (and half as many at least), and the ms that they may take together. On Node 20 each reading of
- * the runtime's clock allocates 16 bytes.
- */
+/** Maximum untimed ticks in a row (minimum half), and their total ms. On Node 20 a clock read allocates 16 bytes. */
 const [UNTIMED_TICKS, UNTIMED_MS] = [24, 50]
 
-/** Numbers an event takes in a trace buffer: kind of work, start and end in ms since the epoch. */
+/** Numbers per event in a trace buffer: kind of work, start and end in ms since the epoch. */
 const EVENT_NUMBERS = 3
 
-/** Room for the events of one thread; the first number counts them. When it is full, later ones are not kept. */
+/** A buffer for one thread's events; its first number counts them. Events beyond its size are dropped. */
 export function traceBuffer(events = 200_000): Float64Array {
   return new Float64Array(new SharedArrayBuffer(8 * (1 + EVENT_NUMBERS * events)))
 }
@@ -73,22 +57,21 @@ export class Clock {
   readonly milliseconds = new Float64Array(workNames.length)
   /** Keeps every interval while it has room. */
   trace: Float64Array | undefined
-  /** Shows other threads that this thread makes progress; absent if no thread watches. */
+  /** Shows progress to other threads; absent if no thread watches. */
   beat: Int32Array | undefined
-  /** When the last mark was, in ms. An array, for a number of its own would be allocated anew at each mark. */
+  /** Time of the last mark, in ms. An array, since a number field would be reallocated at each mark. */
   readonly #last = new Float64Array(1)
-  /** Milliseconds of each kind of work in ticks that were timed, of late; and when the last of them began. */
+  /** Recent milliseconds per kind of work in timed ticks; and the start of the last one. */
   readonly #ofTicks = new Float64Array(workNames.length)
   readonly #tickBegan = new Float64Array(1)
-  /** Ticks to come that are not timed, and ticks since the last one that was timed began, with it. */
+  /** Untimed ticks to come, and ticks since the last timed one, inclusive. */
   #untimed = 0
   #ticks = 1
-  /** Ticks are timed at distances of chance, which do not fall in with the length of turns. */
+  /** Random distances between timed ticks, to avoid resonance with the length of turns. */
   #chance = 1
-  /** Whether ticks that were not timed lie behind the last mark. */
+  /** Whether untimed ticks follow the last mark. */
   #isUntimed = false
 
-  /** Begins anew. */
   start(): void {
     this.milliseconds.fill(0)
     for (let work = 0; work < this.#ofTicks.length; work++) this.#ofTicks[work] = this.#ofTicks[work]! / 2
@@ -97,17 +80,17 @@ export class Clock {
     this.#beat(-1)
   }
 
-  /** The thread waits for others: until the next mark or start it is not the one that is stuck. */
+  /** The thread waits for others and does not count as stuck until the next mark or start. */
   rest(): void {
     this.#beat(RESTING)
   }
 
-  /** The thread continues after a rest, without a mark. */
+  /** Continues after a rest, without a mark. */
   wake(): void {
     this.#beat(-1)
   }
 
-  /** The thread waits for one of the promises that `callsOf` was told of, by its number. */
+  /** The thread awaits a promise, by its index in `callsOf`. */
   await(promise: number): void {
     this.#beat(workNames.length + promise)
   }
@@ -119,10 +102,7 @@ export class Clock {
     beat[0] = beat[0]! + 1
   }
 
-  /**
-   * Begins a tick of conversations. Of short ones only some are timed, unless a trace is kept; what the others take is charged to
-   * the kinds of work by their shares in those. Returns whether this one is timed: then `lastRead` says when it began.
-   */
+  /** Begins a tick of conversations. Most short ones are untimed, and charged in proportion. Returns whether timed. */
   beginTick(): boolean {
     if (this.#untimed > 0) {
       this.#untimed--
@@ -140,18 +120,18 @@ export class Clock {
     return true
   }
 
-  /** Charges what ticks took that were not timed, up to now; the next one is timed. */
+  /** Charges the time of untimed ticks up to now; the next one is timed. */
   endTicks(): void {
     this.charge(Work.waiting)
     this.#untimed = 0
   }
 
-  /** Milliseconds from the start of the process to the last time that the clock was read. */
+  /** The last clock read, in milliseconds since the process started. */
   get lastRead(): number {
     return this.#last[0]!
   }
 
-  /** Charges the time since the last mark to a kind of work, and shows that the thread makes progress. */
+  /** Charges the time since the last mark to a kind of work, and shows progress. */
   mark(work: number): void {
     if (!this.#isUntimed) {
       const before = this.milliseconds[work]!
@@ -161,7 +141,7 @@ export class Clock {
     this.#beat(work)
   }
 
-  /** Charges the time since the last mark to a kind of work; that of ticks that were not timed to all, as `beginTick` says. */
+  /** Charges the time since the last mark to a kind of work; that of untimed ticks to all, as in `beginTick`. */
   charge(work: number): void {
     const now = performance.now()
     const last = this.#last[0]!
@@ -181,7 +161,7 @@ export class Clock {
     }
   }
 
-  /** Seconds of each kind of work since `start`, by its name. */
+  /** Seconds of each kind of work since `start`, by name. */
   seconds(): Record<WorkName, number> {
     const seconds = workNames.map((name, work) => [name, this.milliseconds[work]! / 1000])
     return Object.fromEntries(seconds) as Record<WorkName, number>
@@ -198,7 +178,7 @@ function keep(trace: Float64Array, work: number, start: number, end: number): vo
   trace[0] = count + 1
 }
 
-/** What the process took of the memory at a time, in bytes. */
+/** The process's memory at a time, in bytes. */
 export interface MemorySample {
   /** In ms since the epoch. */
   readonly time: number
@@ -207,16 +187,12 @@ export interface MemorySample {
   readonly resident: number
 }
 
-/** What the process takes of the memory now. */
 export function sampleMemory(): MemorySample {
   const { heapUsed, arrayBuffers, rss } = process.memoryUsage()
   return { time: performance.timeOrigin + performance.now(), heap: heapUsed, arrayBuffers, resident: rss }
 }
 
-/**
- * Trace events as Chrome's tracing view and Perfetto read them; thread i is tid i, and the memory a counter. Times in µs from
- * the first event.
- */
+/** Trace events for Chrome and Perfetto; thread i is tid i, memory is a counter. Times in µs from the first event. */
 export function chromeTrace(threads: readonly Float64Array[], memory: readonly MemorySample[] = []): string {
   const starts = threads.filter((trace) => trace[0]! > 0).map((trace) => trace[2]!)
   const first = Math.min(...starts)

@@ -1,59 +1,53 @@
 /**
- * Definitions travel, functions do not. What acts or learns in another thread, on another machine or after a resume is
- * made there from `{ id, parameters, module }`: the module at that URL has an export with that `id`, and calling it with
- * the parameters makes the thing again.
+ * Definitions can be sent to other threads and files; functions cannot. Another thread, or a resumed run, makes a thing
+ * again from `{ id, parameters, module }`: the module at that URL has an export with that `id`, which is called with
+ * the parameters.
  *
- * A module that a run folder names is a program of the person who made the folder: `trust.ts` decides before it is imported,
- * which happens here and nowhere else. `config.json` names modules of a project by their way from the run folder, so that
- * the project can be moved.
+ * A module named by a run folder is a program of the folder's author: `trust.ts` decides before it is imported, which
+ * happens only in this file. `config.json` names a project's modules relative to the run folder, so that the project
+ * can be moved.
  *
- * A setting may name a part (`part`: a reward, a filter): the record has the part's id among its parameters and its module
- * under `modules`, and it goes through the same gate.
+ * A setting may name a part (`part`: a reward, a filter). The record has the part's id among its parameters and its
+ * module in `modules`, with the same trust check.
  */
 import { checkGiven, InputError, show, thrownText, unknownWord } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
 
-/**
- * Who names a module. The caller runs what the caller names: by a path on the command line, or as the module of a
- * definition that the program itself has made. What a folder names is run only where `trust.ts` admits it.
- */
+/** Who names a module: the caller, whose modules run, or a folder, whose modules `trust.ts` must admit. */
 export type ModuleOrigin = 'caller' | FolderOrigin
 
-/** The part of a definition that travels, as JSON. */
+/** The serializable part of a definition, as JSON. */
 export interface DefinitionRecord {
   readonly id: string
   readonly parameters: Readonly<Record<string, unknown>>
-  /** URL of the module whose export with this id makes the thing; absent for what can only run where it was made. */
+  /** URL of the module whose export with this id makes the thing; absent if it can only run where it was made. */
   readonly module?: string
-  /** URLs of the modules of its parts, by the parameter that has the part's id; absent where no part has one. */
+  /** URLs of its parts' modules, by the parameter with the part's id; absent without any. */
   readonly modules?: Readonly<Record<string, string>>
   /** The wrappers around an environment, innermost first; absent if there are none. */
   readonly wrappers?: readonly DefinitionRecord[]
 }
 
-/** What a setting made by `part` names: a function with an id, like a factory of rewards or a filter. */
+/** The value of a `part` setting: a function with an id, like a reward factory or a filter. */
 export interface Part {
   (...values: never[]): unknown
   readonly id: string
-  /** URL of the module that exports it; absent for what can only run where it was made. */
+  /** URL of the module that exports it; absent if it can only run where it was made. */
   readonly module?: string
 }
 
-/** Parts by the settings that name them; those that come with Colonnade or are registered need not be given. */
+/** Parts by the settings that name them; built-in and registered ones need not be given. */
 export type Parts = Readonly<Record<string, Part>>
 
-/** Makes definitions of one id, and says which parameters they take. */
+/** Makes the definitions of an id from its settings. */
 export interface Factory<S extends Settings, D extends DefinitionRecord> {
   (parameters?: Partial<SettingValues<S>>, parts?: Parts): D
   readonly id: string
   readonly settings: S
 }
 
-/**
- * A factory from an id, settings and a function that makes the object from them.
- * `noun` names the kind of thing in errors (`environment`).
- */
+/** A factory from an id, settings and a function that makes the object. `noun` names its kind in errors. */
 export function defineFactory<S extends Settings, B extends object>(
   noun: string,
   options: { id: string; module?: string; settings: S },
@@ -73,10 +67,7 @@ export function defineFactory<S extends Settings, B extends object>(
   return Object.assign(factory, { id, settings })
 }
 
-/**
- * Parameters with the ids of the parts that are given for them.
- * @throws InputError for a part that no setting names, or that is none.
- */
+/** Parameters with the ids of given parts. @throws InputError for an invalid part, or one without a setting. */
 export function withParts<P extends object>(
   subject: string,
   settings: Settings,
@@ -93,13 +84,12 @@ export function withParts<P extends object>(
   return { ...parameters, ...Object.fromEntries(Object.entries(parts).map(([key, { id }]) => [key, id])) } as P
 }
 
-/** The modules of parts, as a record has them; nothing where none has one. */
+/** The modules of parts for a record; empty without any. */
 export function modulesOf(parts: Parts): Pick<DefinitionRecord, 'modules'> {
   const modules = Object.entries(parts).flatMap(([key, { module }]) => (module === undefined ? [] : [[key, module]]))
   return modules.length === 0 ? {} : { modules: Object.fromEntries(modules) }
 }
 
-/** The part of a definition that travels. */
 export function recordOf(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module, modules, wrappers } = definition
   return {
@@ -111,12 +101,12 @@ export function recordOf(definition: DefinitionRecord): DefinitionRecord {
   }
 }
 
-/** The part of a definition on which a run's bits depend. */
+/** The part of a definition that a run's bits depend on. */
 export function withoutModule({ id, parameters, wrappers }: DefinitionRecord): DefinitionRecord {
   return { id, parameters, ...(wrappers === undefined ? {} : { wrappers: wrappers.map(withoutModule) }) }
 }
 
-/** Sixteen hexadecimal digits: the 64-bit FNV-1a hash of these parts as JSON; for names, not against forgery. */
+/** The 64-bit FNV-1a hash of these values as JSON, 16 hexadecimal digits; for names, not against forgery. */
 export function fingerprint(...parts: readonly unknown[]): string {
   let hash = 0xcbf29ce484222325n
   for (const byte of new TextEncoder().encode(JSON.stringify(parts))) {
@@ -125,10 +115,7 @@ export function fingerprint(...parts: readonly unknown[]): string {
   return hash.toString(16).padStart(16, '0')
 }
 
-/**
- * Makes a definition again from its record, by importing its module.
- * @throws InputError if the record has no module, it may not be run, or it has no export with that id.
- */
+/** Makes a definition by importing its record's module. @throws InputError if it is missing or not trusted. */
 export async function revive<D extends DefinitionRecord>(
   noun: string,
   record: DefinitionRecord,
@@ -138,7 +125,7 @@ export async function revive<D extends DefinitionRecord>(
     throw new InputError(
       `${noun} ${record.id}`,
       'a definition without a module',
-      'one made with `module: import.meta.url`, so that it can be made again from a file or in another thread',
+      'one made with `module: import.meta.url`, so that a file or another thread can recreate it',
     )
   }
   const factory = await findFactory<Factory<Settings, D>>(noun, record.module, origin, record.id)
@@ -149,10 +136,7 @@ export async function revive<D extends DefinitionRecord>(
   return made
 }
 
-/**
- * Makes a definition again from its record by a factory that is here; the modules of its parts are imported.
- * @throws InputError if one of them may not be run, or has no export with the part's id.
- */
+/** Makes a definition with an existing factory, importing parts. @throws InputError for missing or untrusted ones. */
 export async function remake<D extends DefinitionRecord>(
   factory: (parameters: never, parts: Parts) => D,
   settings: Settings,
@@ -171,20 +155,13 @@ export async function remake<D extends DefinitionRecord>(
   return factory(record.parameters as never, parts)
 }
 
-/**
- * The part with the given id (or the only one) of a module, with that module as its own.
- * @throws InputError for a module that may not be run, or has no such export.
- */
+/** A module's part by id, or its only one, with its module set. @throws InputError if it is missing or untrusted. */
 export async function findPart(noun: string, module: string, origin: ModuleOrigin, id?: string): Promise<Part> {
   const found = await findExport<Part>(noun, module, origin, id)
   return Object.assign((...values: never[]) => found(...values), found, { module })
 }
 
-/**
- * The factory with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
- * whether its definition names the module or not.
- * @throws InputError for a module that may not be run, or has no such export.
- */
+/** A module's factory by id, or its only one; its definitions get the module. @throws InputError if not trusted. */
 export async function findFactory<F extends { id: string }>(
   noun: string,
   module: string,
@@ -200,11 +177,7 @@ export async function findFactory<F extends { id: string }>(
   return Object.assign(makeFound, found) as unknown as F
 }
 
-/**
- * The function with the given id (or the only one that has an id) that a module exports. Every module of somebody's own is
- * imported here and nowhere else.
- * @throws InputError for a module that may not be run, or has no such export.
- */
+/** A module's export by id, or its only one. Imports all user modules. @throws InputError if missing or untrusted. */
 async function findExport<F extends { id: string }>(
   noun: string,
   module: string,
@@ -219,18 +192,18 @@ async function findExport<F extends { id: string }>(
     const path = module.startsWith('file:') ? decodeURIComponent(new URL(module).pathname) : module
     const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined
     const message = thrownText(cause)
-    // A module that it imports may be missing, too: then Node names that one first.
+    // A module that it imports may be missing, too; Node then names that one first.
     const isNamed = [path, module].some((name) => message.startsWith(`Cannot find module '${name}'`))
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && isNamed
     const isTypeScript = code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.m?ts$/.test(module)
     const isScript =
       cause instanceof SyntaxError && /^(Cannot use import statement outside|Unexpected token 'export')/.test(message)
     const expected = isMissing
-      ? 'a file that is there'
+      ? 'an existing file'
       : isTypeScript
         ? 'JavaScript, since this Node runs no TypeScript: compile it (npx tsc), or use Node 22.18 or newer'
         : isScript
-          ? `an ES module: set "type": "module" in the package.json beside it, or let its name end in .m${path.slice(-2)}`
+          ? `an ES module: set "type": "module" in the package.json beside it, or give it a name ending in .m${path.slice(-2)}`
           : `a module that can be imported (${message})`
     throw new InputError(`${noun} module`, path, expected, { cause })
   }
@@ -247,7 +220,7 @@ async function findExport<F extends { id: string }>(
   return found
 }
 
-/** Whether a name is the path of a module, and no id. */
+/** Whether a name is a module's path and not an id. */
 export function isModulePath(name: string): boolean {
   return /\.m?[jt]s$/.test(name)
 }

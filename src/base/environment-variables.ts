@@ -1,6 +1,5 @@
 /** All environment variables that Colonnade reads. */
 
-/** The purpose of each variable, by its name. */
 export const environmentVariables = {
   COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents do not get it",
   COLONNADE_SERVE_KEY: 'the key that clients of `serve` send',
@@ -24,12 +23,12 @@ export function environmentVariable(name: keyof typeof environmentVariables): st
   return process.env[name]
 }
 
-/** The value of the variable that a setting names (`apiKeyVariable`): a key that no file contains. */
+/** The value of the variable that a setting names (`apiKeyVariable`), so that no file contains the key. */
 export function namedVariable(name: string): string | undefined {
   return process.env[name]
 }
 
-/** All variables of this process except Colonnade's own keys: for programs that Colonnade starts. */
+/** This process's variables without Colonnade's keys, for programs that it starts. */
 export function variablesForOthers(): NodeJS.ProcessEnv {
   const {
     COLONNADE_GATEWAY_KEY: _,

@@ -1,29 +1,23 @@
-/**
- * Two kinds of failure. `InputError` is the caller's: it names the thing, what came and what was expected.
- * `assert` is ours: when it fails, Colonnade has a bug.
- */
+/** An error of the caller: names the thing, the received value and the expected one. A failed `assert` is a bug. */
 export class InputError extends Error {
   override readonly name = 'InputError'
-  /** What was wrong, as the caller would name it: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */
+  /** The wrong thing, in the caller's terms: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */
   declare readonly subject: string
-  /** What came, as text; of a word that is unknown also the one that may be meant. */
+  /** The received value, as text; for an unknown word also the likely correct one. */
   declare readonly got: string
   /** What would have been accepted. */
   declare readonly expected: string
 
   constructor(subject: string, got: string, expected: string, options?: ErrorOptions) {
     super(printable(`${subject}: got ${got}, expected ${expected}`), options)
-    // Not enumerable: Node would print them below the message, which says the same.
+    // Not enumerable: Node would print them below the message, which contains them.
     for (const [key, value] of Object.entries({ subject, got, expected })) Object.defineProperty(this, key, { value })
     nameCaller(this)
     hideOwnFrames(options?.cause)
   }
 }
 
-/**
- * A text whose control characters, but for tabs and line feeds, are written as escapes, so that names from files of others neither
- * steer a terminal nor turn the order of letters around, nor end a line: U+2028 and U+2029 do in some readers, as Node's since 24.
- */
+/** Escapes control characters except tabs and line feeds, and U+2028 and U+2029, which some readers break at. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (letter) => {
     const code = letter.charCodeAt(0).toString(16)
@@ -31,15 +25,12 @@ export function printable(text: string): string {
   })
 }
 
-/** Where the modules of an installed or built package lie. Undefined where the sources run: there our own frames are of use. */
+/** The folder of installed or built modules. Undefined when sources run: our own frames are useful then. */
 const OWN_MODULES = /^.*\/dist\/src\//.exec(import.meta.url)?.[0]
-/** The caller's line may lie behind so many frames of our own. */
+/** Maximum number of our frames before the caller's line. */
 const MAX_FRAMES = 50
 
-/**
- * Lets the stack of an error begin at the caller's line, behind the frames of another thread's stack if there is one. Whoever throws
- * an error that was made earlier calls it, too.
- */
+/** Makes an error's stack begin at the caller's line, after another thread's stack. Also used before rethrowing. */
 export function nameCaller(error: Error, otherStack = ''): void {
   const limit = Error.stackTraceLimit
   Error.stackTraceLimit = MAX_FRAMES
@@ -55,22 +46,18 @@ function setStack(error: Error, value: string): void {
   Object.defineProperty(error, 'stack', { value, writable: true, configurable: true })
 }
 
-/**
- * Leaves out of an error's stack the frames of the package and of Node, where any other stays: what a user's function threw begins
- * and ends with the user's lines.
- * @returns the error.
- */
+/** Removes our and Node's frames from a stack, unless no other is left. @returns the error. */
 export function hideOwnFrames<E>(error: E): E {
   if (OWN_MODULES === undefined || !(error instanceof Error) || typeof error.stack !== 'string') return error
   const isHidden = (line: string) =>
     /^ +at /.test(line) && (line.includes(OWN_MODULES) || /node:|<anonymous>\)$/.test(line))
   const lines = error.stack.split('\n').filter((line) => !isHidden(line))
-  // Where all are ours an InputError is its message; any other error is a fault of ours, and they tell where it is.
+  // If all frames are ours, an InputError is its message; any other error is our bug, and needs its frames.
   if (error instanceof InputError || lines.some((line) => /^ +at /.test(line))) setStack(error, lines.join('\n'))
   return error
 }
 
-/** Describes a thrown value: an error's message or stack, or the value itself. Never throws, also for hostile objects. */
+/** A thrown value as text: an error's message or stack, or the value. Never throws, even for hostile objects. */
 export function thrownText(thrown: unknown, part: 'message' | 'stack' = 'message'): string {
   try {
     if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : show(thrown)
@@ -81,7 +68,7 @@ export function thrownText(thrown: unknown, part: 'message' | 'stack' = 'message
   }
 }
 
-/** Turns what a user's function threw into an error: an error loses our frames, any other value becomes an `InputError`. */
+/** Converts what a user's function threw: an error loses our frames, any other value becomes an `InputError`. */
 export function thrownBy(subject: string, name: string, thrown: unknown): Error {
   try {
     if (thrown instanceof Error && typeof thrown.stack === 'string' && typeof thrown.message === 'string') {
@@ -93,18 +80,18 @@ export function thrownBy(subject: string, name: string, thrown: unknown): Error 
   return new InputError(
     subject,
     `${typeof thrown === 'string' ? show(thrown) : thrownText(thrown)} thrown by ${name}`,
-    'an Error where it fails',
+    'an Error as the exception',
   )
 }
 
-/** A step was asked of what has no optimizer. */
+/** A step was requested without an optimizer. */
 export class OptimizerRequiredError extends InputError {
   constructor(subject: string, got: string) {
     super(subject, got, "an optimizer, like { optimizer: 'adam', learningRate: 1e-3 }")
   }
 }
 
-/** Throws when `condition` is false. For what only a bug of ours can break; the caller's mistakes are `InputError`s. */
+/** Throws if `condition` is false, which means a bug of ours; the caller's mistakes are `InputError`s. */
 export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new Error(`Colonnade has a bug: ${message}`)
 }
@@ -119,14 +106,14 @@ export function show(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 
-/** JSON, but with NaN, infinities and bigints as JavaScript prints them; what has no JSON goes by its class. */
+/** JSON, except that NaN, infinities and bigints are printed as in JavaScript, and values without JSON by class. */
 function showObject(value: object): string {
   const plain = (_: string, part: unknown) =>
     typeof part === 'bigint' || (typeof part === 'number' && !Number.isFinite(part)) ? String(part) : part
   try {
     return JSON.stringify(value, plain) ?? `a ${value.constructor?.name ?? 'object'}`
   } catch {
-    return `a ${value.constructor?.name ?? 'object'}` // Circular: only the text of an error is at stake.
+    return `a ${value.constructor?.name ?? 'object'}` // Circular: only an error's text needs it.
   }
 }
 
@@ -144,11 +131,7 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best
 }
 
-/**
- * The nearest candidate, if it is so near that it may be meant: one whose last part is the word but for its spelling
- * (`learning_rate` for `ppo.learningRate`), that begins with it (`clip` for `ppo.clipCoef`), that takes few edits, or whose last part has the
- * word as its initials (`lr`).
- */
+/** A candidate likely meant by a word: its last part's spelling, beginning, few edits, or initials (`lr`). */
 export function similar(word: string, candidates: readonly string[]): string | undefined {
   const spelled = candidates.find((candidate) => letters(lastPart(candidate)) === letters(word))
   if (spelled !== undefined) return spelled
@@ -170,7 +153,7 @@ function letters(name: string): string {
   return name.toLowerCase().replaceAll(/[_-]/g, '')
 }
 
-/** `lr` of `learningRate`. */
+/** `lr` for `learningRate`. */
 function initials(name: string): string {
   return (name.slice(0, 1) + name.replaceAll(/[^A-Z]/g, '')).toLowerCase()
 }
@@ -188,19 +171,16 @@ function editDistance(a: string, b: string): number {
   return previous[b.length]!
 }
 
-/** Of a closed list that is longer an error names the nearest words, of keys always. */
+/** Longer closed lists are not listed in errors, only the nearest words; lists of keys never are. */
 const LISTED = 9
 const NEAREST = 3
 
-/**
- * An unknown word among a closed list: the error asks whether the nearest valid one was meant, and lists them all, or of a long list the
- * three that are nearest. What a program or a file gave for it may be no text at all. `otherwise` is what would be accepted beside the list.
- */
+/** The error for an unknown word: names the nearest, and the list or its three nearest. `otherwise` is also valid. */
 export function unknownWord(subject: string, word: unknown, valid: readonly string[], otherwise = ''): InputError {
   return unknown(subject, word, valid, otherwise, LISTED)
 }
 
-/** An unknown key of a command or a run: the error names the three nearest of the many keys. */
+/** The error for an unknown key: names the three nearest. */
 export function unknownKey(key: string, valid: readonly string[]): InputError {
   return unknown('key', key, valid, '', NEAREST)
 }
@@ -219,7 +199,7 @@ function unknown(
   return new InputError(subject, show(word) + hint, otherwise === '' ? listed : `${listed}, or ${otherwise}`)
 }
 
-/** The three words that a word is nearest to, letter for letter; the one that may be meant comes first. */
+/** The three nearest words; a likely one comes first. */
 export function nearestWords(word: unknown, valid: readonly string[]): string[] {
   if (typeof word !== 'string') return valid.slice(0, NEAREST)
   const meant = similar(word, valid)
@@ -230,7 +210,7 @@ export function nearestWords(word: unknown, valid: readonly string[]): string[] 
   return valid.toSorted((a, b) => distance(a) - distance(b)).slice(0, NEAREST)
 }
 
-/** The candidate of an id. @throws InputError that names the nearest id, where none has it. */
+/** The candidate with an id. @throws InputError that names the nearest id, if there is none. */
 export function byId<T extends { readonly id: string }>(
   noun: string,
   candidates: readonly T[],
@@ -243,13 +223,10 @@ export function byId<T extends { readonly id: string }>(
   throw unknownWord(noun, id, ids, otherwise)
 }
 
-/** A property that every T has: only such a one may be asked for. */
+/** A property that every T has; only these may be checked for. */
 type RequiredKey<T> = { [K in keyof T]-?: Record<never, never> extends Pick<T, K> ? never : K }[keyof T] & string
 
-/**
- * Checks what a caller gave: a text, a list (also a typed one), a function, or an object that has these properties.
- * @throws InputError
- */
+/** Checks a text, a list (or typed array), a function, or an object with these properties. @throws InputError */
 export function checkGiven<T>(
   subject: string,
   given: T,
@@ -275,7 +252,7 @@ export function checkCount(subject: string, count: unknown, least = 1, most = Nu
   throw new InputError(subject, show(count), `a whole number ${range}`)
 }
 
-/** Checks that an object of options has no other keys than these. @throws InputError that names the nearest. */
+/** Checks that options have only these keys. @throws InputError that names the nearest. */
 export function checkOptions(subject: string, given: object, known: readonly string[]): void {
   checkGiven(`options of ${subject}`, given, [])
   for (const key of Object.keys(given)) if (!known.includes(key)) throw unknownWord(`option of ${subject}`, key, known)

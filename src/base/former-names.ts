@@ -1,7 +1,7 @@
-/** Settings that had other names: those are taken for one more release, with a notice. */
+/** Former names of settings, accepted for one more release with a notice. */
 import { InputError } from './errors.ts'
 
-/** Former names and today's names, by the owner of the settings: a run, a command, or the definition with this id. */
+/** Current names by former name, for each owner: a run, a command, or the definition with this id. */
 const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   run: { heldOut: 'heldOutFraction', opponentsShare: 'opponentsFraction' },
   command: { faultRate: 'faultFraction' },
@@ -12,7 +12,7 @@ const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 const told = new Set<string>()
 
-/** Today's name of an owner's setting, if it had this one; says so on standard error, once. */
+/** The current name of an owner's renamed setting; notifies on standard error, once. */
 export function renamed(owner: string, name: string): string | undefined {
   const names = Object.hasOwn(FORMER, owner) ? FORMER[owner]! : {}
   if (!Object.hasOwn(names, name)) return undefined
@@ -22,7 +22,7 @@ export function renamed(owner: string, name: string): string | undefined {
   return names[name]
 }
 
-/** Values by today's names; the same object where none has a former one. @throws InputError for a value by both. */
+/** Values by current names; the same object if none was renamed. @throws InputError for a value under both. */
 export function withTodaysNames<T extends object>(owner: string, given: T): T {
   const entries = Object.entries(given)
   if (!Object.hasOwn(FORMER, owner) || !entries.some(([name]) => Object.hasOwn(FORMER[owner]!, name))) return given
@@ -36,7 +36,7 @@ export function withTodaysNames<T extends object>(owner: string, given: T): T {
   return today as T
 }
 
-/** Texts of keys by today's names: `sft.steps` is `sft.updates`, where that is a key. @throws InputError for a value by both. */
+/** Texts by current names (`sft.steps` becomes `sft.updates` if a key). @throws InputError for a value under both. */
 export function keysOfToday(keys: { has(key: string): boolean }, texts: Readonly<Record<string, string>>) {
   const today: Record<string, string> = {}
   for (const [key, text] of Object.entries(texts)) {

@@ -1,17 +1,17 @@
 /**
- * Sixteen-bit floats, as bits in a Uint16Array: IEEE 754's binary16 (f16: 5 bits of exponent, 10 of fraction) and bfloat16
- * (bf16: the upper half of an f32). Widening to f32 is exact; narrowing rounds to the nearest, of two as near to the even
- * one. What is too large becomes infinite, and NaN stays NaN.
+ * Sixteen-bit floats, as bits in a Uint16Array: IEEE 754's binary16 (f16: 5 bits of exponent, 10 of fraction) and
+ * bfloat16 (bf16: the upper half of an f32). Widening to f32 is exact; narrowing rounds to the nearest, ties to even.
+ * Too large numbers become infinite; NaN stays NaN.
  */
 
-/** The f32 of each bf16. */
+/** Converts bf16 to f32. */
 export function widenBf16(bits: Uint16Array): Float32Array<ArrayBuffer> {
   const wide = new Uint32Array(bits.length)
   for (let i = 0; i < bits.length; i++) wide[i] = bits[i]! << 16
   return new Float32Array(wide.buffer)
 }
 
-/** The nearest bf16 of each f32. */
+/** Rounds f32 to bf16. */
 export function narrowBf16(values: Float32Array): Uint16Array<ArrayBuffer> {
   const wide = bitsOf(values)
   const bits = new Uint16Array(values.length)
@@ -23,7 +23,7 @@ export function narrowBf16(values: Float32Array): Uint16Array<ArrayBuffer> {
   return bits
 }
 
-/** The f32 of each f16. */
+/** Converts f16 to f32. */
 export function widenF16(bits: Uint16Array): Float32Array<ArrayBuffer> {
   const wide = new Uint32Array(bits.length)
   const values = new Float32Array(wide.buffer)
@@ -37,7 +37,7 @@ export function widenF16(bits: Uint16Array): Float32Array<ArrayBuffer> {
   return values
 }
 
-/** The nearest f16 of each f32. */
+/** Rounds f32 to f16. */
 export function narrowF16(values: Float32Array): Uint16Array<ArrayBuffer> {
   const wide = bitsOf(values)
   const bits = new Uint16Array(values.length)
@@ -51,7 +51,7 @@ export function narrowF16(values: Float32Array): Uint16Array<ArrayBuffer> {
 /** The f16 of a number ≥ 0 from its f32 bits and its value. */
 function narrowSize(x: number, value: number): number {
   if (x > 0x7f800000) return 0x7e00 // NaN.
-  if (value >= 65536) return 0x7c00 // What rounds up to 65536 carries into the exponent of infinity below.
+  if (value >= 65536) return 0x7c00 // Numbers that round up to 65536 carry into the exponent of infinity below.
   if (value >= 2 ** -14) {
     const rebased = x - (112 << 23) // The bias of the exponent is 127 in f32 and 15 in f16.
     return (rebased + 0xfff + ((rebased >>> 13) & 1)) >>> 13

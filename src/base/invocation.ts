@@ -1,10 +1,10 @@
-/** Commands: how they are called, and your own commands. */
+/** The contract of commands, built-in and yours. */
 import { checkGiven, InputError, show, unknownKey } from './errors.ts'
 import { keysOfToday } from './former-names.ts'
 import { isPair } from './pair.ts'
 import { parseSetting, type Settings, type SettingValues } from './settings.ts'
 
-/** What a command is called with. */
+/** What a command receives. */
 export interface Invocation {
   /** The words after the command's name. */
   readonly words: readonly string[]
@@ -14,7 +14,7 @@ export interface Invocation {
   readonly quiet: boolean
 }
 
-/** Runs, prints for people unless told otherwise, and returns what `--json` prints. */
+/** Runs, prints for people, and returns the document that `json` prints. */
 export type Command = (invocation: Invocation) => Promise<object>
 
 /**
@@ -34,7 +34,7 @@ export function defineCommand(id: string, run: Command): Command & { readonly id
   return Object.assign((invocation: Invocation) => run(invocation), { id })
 }
 
-/** The one thing a command is about, and its `key=value` words. */
+/** Splits words into the command's one subject and its `key=value` texts. */
 export function splitWords(words: readonly string[], noun: string): { subject: string; texts: Record<string, string> } {
   checkGiven('words of splitWords', words, 'a list')
   checkGiven('noun of splitWords', noun, 'a text')
@@ -45,7 +45,6 @@ export function splitWords(words: readonly string[], noun: string): { subject: s
   return { subject, texts: readTexts(rest) }
 }
 
-/** The texts of `key=value` words. */
 export function readTexts(words: readonly string[]): Record<string, string> {
   const texts: Record<string, string> = {}
   for (const word of words) {
@@ -58,7 +57,7 @@ export function readTexts(words: readonly string[]): Record<string, string> {
   return texts
 }
 
-/** @throws InputError for the first of these keys that is given, since it would change nothing; `expected` is what there should be instead. */
+/** @throws InputError for the first given one of these keys, which have no effect; `expected` is an alternative. */
 export function refuseKeys(texts: Readonly<Record<string, string>>, keys: readonly string[], expected: string): void {
   const given = keys.find((key) => Object.hasOwn(texts, key))
   if (given !== undefined) throw new InputError(given, show(texts[given]), expected)

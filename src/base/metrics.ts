@@ -1,46 +1,35 @@
 /**
- * Metrics are numbers that an update tells. Whoever makes one declares it once: its unit, a sentence, and how the values of
- * an update's minibatches become one. What an update tells, `metrics.jsonl`, the help and the checks all come from that
- * declaration.
- *
- * What `learn` returns is compared with the declaration: a metric that is missing, or that is not declared, is an error
- * with its name.
+ * Metrics are numbers of an update. Each is declared once: its unit, a sentence, and how an update's minibatches are
+ * reduced. Updates, `metrics.jsonl`, help and checks use that declaration. A metric from `learn` that is missing or
+ * undeclared is an error.
  */
 import { InputError, show, unknownWord } from './errors.ts'
 
-/**
- * How the values of an update's minibatches become one: `rowMean`, the mean over all rows, where each minibatch gives the sum
- * over its own; `minibatchMean`, the mean over minibatches; `last`, the last one.
- */
+/** `rowMean`: mean over rows, from minibatches' sums; `minibatchMean`: over minibatches; `last`: the last one's. */
 export const reductions = ['rowMean', 'minibatchMean', 'last'] as const
 
 /** One of `reductions`. */
 export type Reduction = (typeof reductions)[number]
 
-/** One metric. */
+/** The declaration of one metric. */
 export interface Metric {
-  /** Like `nats` or `s`; null where it is a mere number. */
+  /** Like `nats` or `s`; null for a plain number. */
   readonly unit: string | null
-  /** One sentence, or a phrase, that describes the metric. */
   readonly description: string
   readonly reduction: Reduction
 }
 
-/** Declares a metric; without a unit it is a mere number. */
+/** Declares a metric; without a unit it is a plain number. */
 export function metric(description: string, reduction: Reduction, unit: string | null = null): Metric {
   return { unit, description, reduction }
 }
 
-/** A declaration of metrics by name. */
+/** Declarations of metrics by name. */
 export type Metrics = Readonly<Record<string, Metric>>
 
-/** A number for each metric of a declaration. */
 export type MetricValues<M extends Metrics> = { readonly [K in keyof M]: number }
 
-/**
- * Checks a declaration of metrics; `subject` names the owner in errors (`ppo metrics`).
- * @throws InputError that names the first metric that is none.
- */
+/** Checks a declaration of metrics; `subject` is like `ppo metrics`. @throws InputError with the first invalid one. */
 export function checkMetrics(subject: string, declared: Metrics): void {
   if (typeof declared !== 'object' || declared === null || Array.isArray(declared))
     throw new InputError(subject, show(declared), 'an object of metrics by name; {} where there are none')
@@ -56,10 +45,7 @@ export function checkMetrics(subject: string, declared: Metrics): void {
   }
 }
 
-/**
- * Refuses values that are not those that were declared; `subject` names the owner in errors (`ppo metrics`).
- * @throws InputError that names the first metric that is missing, is not declared, or is not a number (NaN is one).
- */
+/** Checks values against their declaration. @throws InputError for a missing, undeclared or non-numeric one. */
 export function checkMetricValues(subject: string, declared: Metrics, values: unknown): void {
   if (typeof values !== 'object' || values === null)
     throw new InputError(subject, show(values), 'an object with a number for each metric')
@@ -70,21 +56,18 @@ export function checkMetricValues(subject: string, declared: Metrics, values: un
   checkMetricNames(subject, declared, values)
 }
 
-/**
- * The same of values that need not be numbers, like figures by name, or null for one that cannot be told.
- * @throws InputError that names the first metric that is missing, or is not declared.
- */
+/** The same for values of any type, or null if unknown. @throws InputError for a missing or undeclared one. */
 export function checkMetricNames(subject: string, declared: Metrics, values: object): void {
   for (const name of Object.keys(declared)) {
     if ((values as Record<string, unknown>)[name] !== undefined) continue
-    throw new InputError(`${subject} ${name}`, 'nothing', 'a value, or null where there is none')
+    throw new InputError(`${subject} ${name}`, 'nothing', 'a value, or null if there is none')
   }
   for (const name of Object.keys(values)) {
     if (!Object.hasOwn(declared, name)) throw unknownWord(subject, name, Object.keys(declared))
   }
 }
 
-/** The metrics of an update while its minibatches come in. */
+/** The metrics of an update, summed over its minibatches. */
 export class MetricTotals<M extends Metrics> {
   readonly #declared: readonly (readonly [string, Reduction])[]
   readonly #places: ReadonlyMap<string, number>
@@ -98,16 +81,12 @@ export class MetricTotals<M extends Metrics> {
     this.#counts = new Float64Array(this.#declared.length)
   }
 
-  /** Begins an update. */
   clear(): void {
     this.#totals.fill(0)
     this.#counts.fill(0)
   }
 
-  /**
-   * Takes in what a minibatch says of a metric. Of a `rowMean` that is the sum over its rows, and `numRows` says how many.
-   * @throws InputError for a metric that is not declared.
-   */
+  /** Adds a minibatch's value; for `rowMean` a sum over `numRows` rows. @throws InputError for an undeclared metric. */
   add(name: keyof M & string, value: number, numRows = 1): void {
     const place = this.#places.get(name)
     if (place === undefined) throw unknownWord('metric', name, [...this.#places.keys()])
@@ -129,7 +108,7 @@ export class MetricTotals<M extends Metrics> {
   }
 }
 
-/** A whole number with commas between its thousands: 1,234,567. `toLocaleString` would first load every language's: 15 ms and more. */
+/** An integer with thousands separators: 1,234,567. `toLocaleString` would first load all locales: 15 ms and more. */
 export function group(value: number): string {
   return String(value).replace(/\B(?=(\d{3})+$)/g, ',')
 }

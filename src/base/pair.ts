@@ -1,4 +1,4 @@
-/** Whether a word is a key with its value. A path that begins with `.` or `/` is none, whatever else it has. */
+/** Whether a word is `key=value`. A path that begins with `.` or `/` is not. */
 export function isPair(word: string): boolean {
   return /^[^=./\\][^=]*=/.test(word)
 }

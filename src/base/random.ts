@@ -1,27 +1,27 @@
 /**
- * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
- * SC 2011). There is no generator to advance: every number is a function of (seed, stream, lane, episode, draw), so it
- * does not depend on how many lanes there are, on their order, or on which thread asks.
+ * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2,
+ * 3", SC 2011). There is no state: every number is a function of (seed, stream, lane, episode, draw), so it does not
+ * depend on the number or order of lanes, or on the thread.
  */
 import { InputError, show } from './errors.ts'
 
-/** What a draw is for. Two purposes never share numbers. */
+/** The purpose of a draw. Two purposes never share numbers. */
 export const Stream = {
-  /** The starting state of an episode: draw counts blocks of four within one reset. */
+  /** An episode's starting state: draw counts blocks of four within one reset. */
   reset: 0,
-  /** Chance inside an environment's step: draw is `k * step + i` for the i-th of k blocks of four that a step needs. */
+  /** Randomness of an environment's step: draw is `k * step + i` for the i-th of k blocks of four that a step needs. */
   step: 1,
   /** The sampling of an action: draw counts blocks of four over the steps of the episode. */
   action: 2,
   /** The order of rows in a minibatch: episode is the update, lane the epoch. */
   shuffle: 3,
-  /** Starting weights: lane is the cohort. */
+  /** Initial weights: lane is the cohort. */
   initialize: 4,
-  /** Dropout in an adapter: lane is the sequence, episode the position, draw counts blocks of four over all projections. */
+  /** Dropout in an adapter: lane is the sequence, episode the position, draw counts blocks over all projections. */
   dropout: 5,
   /** Rows of a replay: episode is the gradient step. */
   replay: 6,
-  /** Chance inside a wrapper's step: draw as in `step`. */
+  /** Randomness of a wrapper's step: draw as in `step`. */
   wrapper: 7,
 } as const
 
@@ -30,7 +30,7 @@ const MULTIPLIER_1 = 0xcd9e8d57
 const WEYL_0 = 0x9e3779b9
 const WEYL_1 = 0xbb67ae85
 
-/** The upper 32 bits of the 64-bit product of two unsigned 32-bit numbers; every intermediate is below 2^32. */
+/** The upper 32 bits of the product of two unsigned 32-bit numbers; every intermediate is below 2^32. */
 function multiplyHigh(a: number, b: number): number {
   const aLow = a & 0xffff
   const aHigh = a >>> 16
@@ -81,7 +81,7 @@ export function unitFromWord(word: number): number {
 }
 
 /**
- * A seed and room for one draw of four words. Each thread makes its own: it keeps no state between draws.
+ * A seed and room for one draw of four words. It keeps no state between draws. Each thread makes its own.
  *
  * @example
  * random.draw(Stream.reset, lane, episode, 0)
@@ -92,7 +92,6 @@ export class Random {
   /** The seed as the two key words of Philox. */
   readonly key0: number
   readonly key1: number
-  /** The last draw. */
   readonly words = new Uint32Array(4)
 
   constructor(seed: number) {
@@ -111,7 +110,7 @@ export class Random {
     return low + (high - low) * unitFromWord(this.words[index]!)
   }
 
-  /** Two independent standard normals from words `index` and `index + 1` of the last draw (Box and Muller 1958); `part` chooses one. */
+  /** One (`part`) of two standard normals from words `index` and `index + 1` (Box and Muller 1958). */
   normal(index: number, part: 0 | 1): number {
     return boxMuller(this.words[index]!, this.words[index + 1]!, part)
   }

@@ -1,11 +1,8 @@
-/**
- * Settings are numbers, words, lists and switches with a default, a range and a sentence. An environment, a policy, an
- * algorithm and a run each declare theirs once; checking, `--help` and `config.json` all come from that declaration.
- */
+/** Settings: numbers, words, lists and switches, declared once with default, range and sentence for all uses. */
 import { checkGiven, InputError, show, unknownWord } from './errors.ts'
 import { withTodaysNames } from './former-names.ts'
 
-/** What a setting may be. */
+/** The types of settings. */
 export type SettingValue = number | string | boolean | null | readonly number[] | readonly string[]
 
 /** One setting: its default gives its type. */
@@ -14,14 +11,14 @@ export interface Setting<T extends SettingValue = SettingValue> {
   readonly description: string
   /** The accepted values, for the error and the help: `a number in (0, 1]`. */
   readonly expected: string
-  /** Of a setting that is the id of a part, like a reward: the kind of part, in one word. */
+  /** For the id of a part, like a reward: the kind of part, in one word. */
   readonly noun?: string
-  /** The choices of a closed list, or the known values of an open one: for completion. */
+  /** The choices of a closed list, or known values of an open one, for completion. */
   readonly words?: readonly (string | number)[]
   accepts(value: unknown): boolean
 }
 
-/** A declaration of settings by name. */
+/** Declarations of settings by name. */
 export type Settings = Readonly<Record<string, Setting>>
 
 /** The values of a declaration: each key with the type of its default. */
@@ -30,7 +27,7 @@ export type SettingValues<S extends Settings> = { [K in keyof S]: S[K] extends S
 interface Range {
   min?: number
   max?: number
-  /** The minimum itself is not accepted; so `below` with the maximum. */
+  /** Excludes the minimum itself; likewise `below` for the maximum. */
   above?: number
   below?: number
 }
@@ -70,7 +67,7 @@ export function integer(initial: number, description: string, range: Range = {})
   }
 }
 
-/** A finite number, or null to switch the thing off. */
+/** A finite number, or null to disable the feature. */
 export function optionalNumber(initial: number | null, description: string, range: Range = {}): Setting<number | null> {
   const some = number(0, description, range)
   return {
@@ -108,10 +105,7 @@ export function text(initial: string, description: string): Setting<string> {
   return { default: initial, description, expected: 'a text', accepts: (value) => typeof value === 'string' }
 }
 
-/**
- * The id of a part, like a reward or a filter; `noun` names its kind in errors. A run's key also takes the path of a module
- * that exports one.
- */
+/** The id of a part, like a reward; `noun` names its kind. A run's key also takes a module's path. */
 export function part(noun: string, initial: string, description: string): Setting<string> {
   const expected = `the id of a ${noun}, or the path of a module that exports one`
   return {
@@ -123,7 +117,7 @@ export function part(noun: string, initial: string, description: string): Settin
   }
 }
 
-/** The most numbers of a list: each may be a layer of a network. */
+/** Maximum numbers in a list: each may be a layer of a network. */
 const LIST_MAX = 1000
 
 /** A list of whole numbers of at least `min`; may be empty. */
@@ -146,7 +140,7 @@ export function sizes(initial: readonly number[], description: string): Setting<
   return integers(initial, description, 1)
 }
 
-/** A list of texts, none of them empty; may itself be empty. */
+/** A list of non-empty texts; may itself be empty. */
 export function strings(initial: readonly string[], description: string): Setting<readonly string[]> {
   checkGiven('initial of strings', initial, 'a list')
   checkGiven('description of strings', description, 'a text')
@@ -158,7 +152,7 @@ export function strings(initial: readonly string[], description: string): Settin
   }
 }
 
-/** Fills in defaults and checks what was given; `subject` names the owner in errors (`ppo`). */
+/** Fills in defaults and checks the given values; `subject` names the owner in errors (`ppo`). */
 export function resolveSettings<S extends Settings>(
   subject: string,
   declared: S,
@@ -180,11 +174,7 @@ export function resolveSettings<S extends Settings>(
   return resolved as SettingValues<S>
 }
 
-/**
- * Settings of a part from a list of texts like `url=http://127.0.0.1:8000`; entries of a value that is a list have | between
- * them. `subject` names the list in errors, `owner` the part.
- * @throws InputError for a text that is none, an unknown setting or one that comes twice, and a bad value.
- */
+/** A part's settings from texts like `url=…`; | separates list entries. @throws InputError for a wrong text. */
 export function readSettingTexts(
   subject: string,
   owner: string,
@@ -206,7 +196,7 @@ export function readSettingTexts(
 
 /** A setting's value from the text of a command line (`key=text`). */
 export function parseSetting(subject: string, setting: Setting, text: string): SettingValue {
-  if (typeof text !== 'string') throw new InputError(subject, show(text), 'a text, as of a command line')
+  if (typeof text !== 'string') throw new InputError(subject, show(text), 'a text, as on a command line')
   const value = readText(setting, text)
   if (value === undefined || !setting.accepts(value)) throw new InputError(subject, show(text), setting.expected)
   return value

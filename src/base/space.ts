@@ -1,19 +1,19 @@
-/** Spaces say what an observation or an action may be: its shape, its column type, its bounds. */
+/** Spaces describe observations and actions: shape, column type and bounds. */
 import { checkGiven, InputError, show } from './errors.ts'
 
-/** One choice among `n`: 0 … n − 1. One i32 a lane. */
+/** One choice among `n`: 0 … n − 1. One i32 per lane. */
 export interface DiscreteSpace {
   readonly kind: 'discrete'
   readonly n: number
 }
 
-/** Several choices at once, the k-th among `sizes[k]`. One i32 a choice and lane. */
+/** Several choices at once, the k-th among `sizes[k]`. One i32 per choice and lane. */
 export interface MultiDiscreteSpace {
   readonly kind: 'multi-discrete'
   readonly sizes: readonly number[]
 }
 
-/** Real numbers in a box: f32 of the given shape, each within its bounds (both may be infinite). */
+/** Real numbers in a box: f32 of the given shape, each within its bounds, which may be infinite. */
 export interface BoxSpace {
   readonly kind: 'box'
   readonly shape: readonly number[]
@@ -23,14 +23,14 @@ export interface BoxSpace {
   readonly high: readonly number[]
 }
 
-/** Elements of a box, at most: 64 MiB a row. Each has two bounds besides, which every thread keeps. */
+/** Maximum elements of a box: 64 MiB per row. Every thread also keeps two bounds for each. */
 const BOX_ELEMENTS_MAX = 2 ** 24
 
-/** What an observation or an action may be. */
+/** An observation or action space. */
 export type Space = DiscreteSpace | MultiDiscreteSpace | BoxSpace
 
 function isChoiceSize(n: unknown): boolean {
-  return Number.isInteger(n) && (n as number) >= 1 && (n as number) < 2 ** 31 // Chosen values are i32.
+  return Number.isInteger(n) && (n as number) >= 1 && (n as number) < 2 ** 31 // Choices are i32.
 }
 
 /** One choice among `n` ≥ 1. */
@@ -48,8 +48,8 @@ export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
 }
 
 /**
- * A box of real numbers. `low` and `high` are one number for every element, or one per element; the shape is taken from
- * the arrays where it is not given.
+ * A box of real numbers. `low` and `high` are one number for every element, or one per element; the default shape is
+ * that of the arrays.
  *
  * @example box({ low: [-1, -8], high: [1, 8] })
  * @example box({ low: 0, high: 1, shape: [10, 10, 4] })
@@ -86,7 +86,7 @@ export function box(bounds: {
   return space
 }
 
-/** How many column elements one value of the space takes. */
+/** Column elements per value of the space. */
 export function spaceWidth(space: Space): number {
   if (space.kind === 'discrete') return 1
   if (space.kind === 'multi-discrete') return space.sizes.length

@@ -1,8 +1,8 @@
 /**
- * Whose modules are run. A run folder names the modules of its environment and its policy, and such a folder may come from
- * anybody: so a module that a folder names is imported only if it lies where the user works (under the working directory,
- * and not inside the run folder itself), if it is in the user's list of trusted modules as it was when it was put there, or
- * if the caller allows it. `docs/security.md` says what that is worth.
+ * Decides whose modules run. A run folder names the modules of its environment and policy, and may come from anybody.
+ * So a folder's module is imported only if it is in the user's workplace (under the working directory and outside the
+ * run folder), if it is unchanged in the user's list of trusted modules, or if the caller allows it. `docs/security.md`
+ * describes the limits of this.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, realpath, stat } from 'node:fs/promises'
@@ -13,27 +13,26 @@ import { environmentVariable } from './environment-variables.ts'
 import { checkGiven, InputError, show } from './errors.ts'
 import { disk, isThere, readJsonObject, writeWhole } from './files/files.ts'
 
-/** A module that a folder asks to run, and that lies nowhere where the user has allowed it. */
+/** A folder's module from a place that the user has not allowed. */
 export interface ForeignModule {
   /** The folder that names it. */
   readonly folder: string
-  /** Where it is, without symbolic links. */
+  /** Its path, without symbolic links. */
   readonly path: string
-  /** SHA-256 of the module and of the files that it names by a relative path, in hexadecimal. */
+  /** SHA-256 of the module and the files that it names by relative paths, in hexadecimal. */
   readonly checksum: string
 }
 
-/** Who decides on modules that lie elsewhere; true runs this one, this time. */
+/** Decides on modules from elsewhere; true runs this one, this time. */
 export interface ModuleTrust {
   allowModule?(module: ForeignModule): boolean | Promise<boolean>
 }
 
-/** A folder as the one that names a module. */
 export interface FolderOrigin extends ModuleTrust {
   readonly folder: string
 }
 
-/** @throws InputError for a module that this folder may not have run: it names its place, and how it is allowed. */
+/** @throws InputError for an untrusted module: names its path, and how to allow it. */
 export async function admitModule(noun: string, module: string, { folder, allowModule }: FolderOrigin): Promise<void> {
   const subject = `${noun} module of ${folder}`
   const path = await placeOf(subject, module)
@@ -46,14 +45,14 @@ export async function admitModule(noun: string, module: string, { folder, allowM
   throw new InputError(
     subject,
     `${path}, which lies ${place}`,
-    `one that you trust, because it is a program: name it (trust=${path}), or keep it as trusted (colonnade trust ${path})`,
+    `one that you trust, since it is a program: name it (trust=${path}), or keep it as trusted (colonnade trust ${path})`,
   )
 }
 
 /**
- * Puts a module into the user's list of trusted modules: from now on folders may name it, as long as it and the files that
- * it names by a relative path stay as they are and where they are. Returns its place and checksum.
- * @throws InputError where there is no such file, or the list cannot be read or written.
+ * Adds a module to the user's list: folders may then name it, as long as it and the files that it names by relative
+ * paths do not change or move. Returns its path and checksum.
+ * @throws InputError if there is no such file, or the list cannot be read or written.
  */
 export async function trustModule(path: string): Promise<{ path: string; checksum: string }> {
   checkGiven('path of trustModule', path, 'a text')
@@ -62,18 +61,17 @@ export async function trustModule(path: string): Promise<{ path: string; checksu
   const modules = await trustedModules()
   modules.set(real, checksum)
   const list = trustList()
-  await mkdir(dirname(list), { recursive: true, mode: 0o700 }).catch(() => undefined) // writeWhole says why it cannot.
+  await mkdir(dirname(list), { recursive: true, mode: 0o700 }).catch(() => undefined) // writeWhole reports failures.
   await writeWhole(list, [`${JSON.stringify(Object.fromEntries(modules), null, 2)}\n`])
   return { path: real, checksum }
 }
 
-/** The user's list: `colonnade/trusted-modules.json` where the system keeps a user's settings. */
+/** The user's list: `colonnade/trusted-modules.json` in the system's folder of user settings. */
 export function trustList(): string {
   const place = environmentVariable('XDG_CONFIG_HOME') || environmentVariable('APPDATA')
   return join(place || join(homedir(), '.config'), 'colonnade', 'trusted-modules.json')
 }
 
-/** Checksums of trusted modules, by their places. */
 async function trustedModules(): Promise<Map<string, string>> {
   const list = trustList()
   if (!(await isThere(list))) return new Map()
@@ -83,7 +81,7 @@ async function trustedModules(): Promise<Map<string, string>> {
   return new Map(modules as [string, string][])
 }
 
-/** The path of a module. A module without a path (data:, http:, a built-in one) never runs: the user could not have read it. */
+/** The path of a module. Modules without one (data:, http:, built-in) never run: nobody could have read them. */
 async function placeOf(subject: string, module: string): Promise<string> {
   let path: string
   try {
@@ -99,12 +97,12 @@ async function realPathOf(subject: string, path: string): Promise<string> {
     const real = await realpath(path)
     if ((await stat(real)).isFile()) return real
   } catch (cause) {
-    throw new InputError(subject, `${path} (${(cause as Error).message})`, 'a module that is there', { cause })
+    throw new InputError(subject, `${path} (${(cause as Error).message})`, 'an existing module', { cause })
   }
-  throw new InputError(subject, `${path}, which is no file`, 'a module that is there')
+  throw new InputError(subject, `${path}, which is not a file`, 'an existing module')
 }
 
-/** Limits of a module and the files that it names: they are read before the user allows them. */
+/** Limits of a module and the files that it names, which are read before the user allows them. */
 const [MODULE_BYTES, MODULE_NAMES] = [2 ** 28, 10_000]
 const MODULE_EXPECTED = `plain files of at most ${MODULE_BYTES} bytes together, with ${MODULE_NAMES} names of files in them`
 
@@ -113,10 +111,7 @@ function lies(path: string, folder: string): boolean {
   return way !== '..' && !way.startsWith(`..${sep}`) && resolve(folder, way) === path
 }
 
-/**
- * SHA-256 of a module and of every file that a text in it names by a relative path, theirs included: what it imports, and
- * what it reads or starts beside itself. A name that is put together only when it runs is not among them.
- */
+/** SHA-256 of a module and, recursively, of files that its texts name by relative paths, not composed names. */
 async function checksumOfModule(path: string): Promise<string> {
   const hash = createHash('sha256')
   const files = [path]

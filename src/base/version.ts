@@ -1,2 +1,2 @@
-/** The version of this code, as in package.json (a test holds the two together). */
+/** The version in package.json; a test compares them. */
 export const VERSION = '0.1.0'

@@ -1,7 +1,7 @@
 /**
- * Agents as other systems write them: an object that puts what it asks of the model into one queue, takes what the model answered
- * from another, and in between asks an environment. Here it is a `defineAgent`: each observation is a call of the model, so a
- * thousand agents advance in one batch, and what the model says is recorded by its ids. An agent returns what came of it.
+ * Agents as in other systems: an object that puts model calls into one queue, takes answers from another, and calls an
+ * environment in between. It is adapted to `defineAgent`: each observation is a model call, so a thousand agents
+ * advance in one batch, and the model's ids are recorded. An agent returns its result.
  */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Example, Message, TextEnvironmentDefinition, Turn } from '../environments/text.ts'
@@ -15,41 +15,37 @@ import {
   type ServiceOptions,
 } from './environment-service.ts'
 
-/** What an agent asks of the model. */
+/** A model call of an agent. */
 export interface AgentObservation {
-  /** The prompt's, as it was given. */
+  /** The id of the given prompt. */
   readonly qid: string
-  /** What is said to the model before it answers: none the first time, when it answers the prompt; at least one later. */
+  /** Messages before the model's answer: none the first time, when it answers the prompt; then at least one. */
   readonly messages?: readonly Message[]
 }
 
-/** What the model answered. */
+/** The model's answer to an observation. */
 export interface GenerationOutputs {
   readonly qid: string
-  /** The answers in words, without the tokens that ended them. */
+  /** The answers' texts, without end tokens. */
   readonly outputs: readonly string[]
-  /** True for those that were cut off before the model ended them. */
+  /** True for answers that were cut off. */
   readonly noEos: readonly boolean[]
-  /** The turn that it was. */
   readonly turn: Turn
 }
 
-/** What an agent is given. */
+/** An agent's two queues, to and from the model. */
 export interface TrajectoryContext {
   readonly prompt: { readonly qid: string; readonly example: Example; readonly messages: readonly Message[] }
   readonly env: CheckedService<unknown, unknown>
-  /** Settles when the model has been asked. @throws InputError for an observation of another prompt. */
+  /** Settles when the model was called. @throws InputError for an observation of another prompt. */
   readonly obsQueue: { put(observation: AgentObservation): Promise<void> }
-  /**
-   * Settles with the next answer, in the order of the observations.
-   * @throws InputError where nothing was asked that has not been answered.
-   */
+  /** Settles with the next answer, in order. @throws InputError if every observation was answered. */
   readonly actQueue: { get(): Promise<GenerationOutputs> }
 }
 
-/** Who converses with the model about a prompt. */
+/** Converses with the model about a prompt. */
 export interface Agent {
-  /** Converses, and says what came of it. What it throws is the reason for a reward that cannot be told. */
+  /** Converses, and returns the result. An exception makes the reward unknown, with its reason. */
   collectTrajectory(context: TrajectoryContext): Promise<AgentResult>
 }
 
@@ -58,39 +54,39 @@ export type AgentFactory = ((args: never) => Agent) | (new (args: never) => Agen
 
 const agents = new Map<string, (args: never) => Agent>()
 
-/** Lets `makeAgent` find an agent by its name. @throws InputError for a name that is taken. */
+/** Registers an agent for `makeAgent`. @throws InputError for a name that is taken. */
 export function registerAgent(name: string, factory: AgentFactory): void {
   const isClass = typeof factory === 'function' && /^class\b/.test(Function.prototype.toString.call(factory))
   const make = isClass ? (args: never) => new (factory as new (args: never) => Agent)(args) : factory
   register('agent', agents, name, make as (args: never) => Agent)
 }
 
-/** The registered agent of that name. @throws InputError that names the nearest one, and for what is no agent. */
+/** Makes a registered agent. @throws InputError that names the nearest name, and for an invalid agent. */
 export function makeAgent(abstraction: Abstraction): Agent {
   const agent = made('agent', agents, abstraction)
   if (typeof agent?.collectTrajectory === 'function') return agent
   throw new InputError(`agent ${abstraction.type}, collectTrajectory`, show(agent?.collectTrajectory), 'a function')
 }
 
-/** Which agent, in which environment, on which prompts. */
+/** An agent by name, its environment, its examples and its limits. */
 export interface AgentEnvironmentOptions extends ServiceOptions {
   /** The environment's id; default `text/` and the agent's name. */
   readonly id?: string
   readonly agent: Abstraction
   readonly env: Abstraction
   readonly examples: readonly Example[]
-  /** Turns of the model in a conversation, at most: a whole number ≥ 1, default 1. */
+  /** Maximum model turns per conversation: a whole number ≥ 1, default 1. */
   readonly maxTurns?: number
-  /** Tokens of a turn, at most; default 64. */
+  /** Maximum tokens per turn; default 64. */
   readonly maxTokens?: number
-  /** Characters that prompts, answers and what agents say are made of, if they are few. */
+  /** Characters of all texts, if they are few. */
   readonly alphabet?: string
 }
 const OPTIONS = ['id', 'agent', 'env', 'examples', 'maxTurns', 'maxTokens', 'alphabet', 'stepSeconds', 'time']
 
 /**
- * The text environment whose conversations such an agent leads, each with an agent and an environment of its own.
- * @throws InputError for an agent or an environment that is not registered, and where there is no example.
+ * A text environment with such an agent and its environment for each conversation.
+ * @throws InputError for an unregistered agent or environment, and without examples.
  * @example
  * registerAgent('math-multi-turn', MathMultiTurnAgent)
  * registerEnvironment('math', () => new MathEnvironment())
@@ -101,7 +97,7 @@ export function agentEnvironment(options: AgentEnvironmentOptions): TextEnvironm
   const { agent, env, examples, id = `text/${agent?.type}`, maxTurns = 1, maxTokens, alphabet, ...service } = options
   const { stepSeconds, time } = service
   const timing = { ...(stepSeconds === undefined ? {} : { stepSeconds }), ...(time === undefined ? {} : { time }) }
-  makeAgent(agent) // Refused now, not in the middle of a training.
+  makeAgent(agent) // Refused now, not during a training.
   void makeEnvironment(env, timing).close()
   if (!Array.isArray(examples) || examples.length === 0)
     throw new InputError('examples', show(examples), 'at least one')
@@ -142,7 +138,7 @@ function queues(
         if (observation.qid !== qid) throw new InputError('observation, qid', show(observation.qid), show(qid))
         const { messages = [] } = observation
         const answer = last.then(async () => outputsOf(qid, await generate({ messages })))
-        answer.catch(() => {}) // Whoever gets it is told.
+        answer.catch(() => {}) // The caller of get() receives it.
         last = answer
         answers.push(answer)
       },
@@ -150,7 +146,8 @@ function queues(
     actQueue: {
       async get() {
         const answer = answers.shift()
-        if (answer === undefined) throw new InputError('actQueue.get', 'no observation before it', 'one that was put')
+        if (answer === undefined)
+          throw new InputError('actQueue.get', 'no observation before it', 'an observation that was put')
         return answer
       },
     },

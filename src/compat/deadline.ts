@@ -1,11 +1,7 @@
-/** Waits for what somebody else's function answers, for so long and no longer. */
 import { InputError } from '../base/errors.ts'
 import type { Time } from '../fleet/time.ts'
 
-/**
- * What `call` answers. It is told by a signal when nobody waits any longer.
- * @throws InputError where it has not answered after so many seconds; what it throws.
- */
+/** The answer of `call`, whose signal aborts after the deadline. @throws InputError if it is late */
 export async function answerInTime<T>(
   subject: string,
   call: (signal: AbortSignal) => T | Promise<T>,
@@ -15,9 +11,9 @@ export async function answerInTime<T>(
   const over = new AbortController()
   const answer = (async () => call(over.signal))()
   const late = time.sleep(seconds, over.signal).then(() => {
-    throw new InputError(subject, `no answer in ${seconds} s`, 'one, or a longer time limit')
+    throw new InputError(subject, `no answer in ${seconds} s`, 'an answer, or a longer time limit')
   })
-  late.catch(() => {}) // What comes after the first is nobody's.
+  late.catch(() => {}) // A late failure has no receiver.
   answer.catch(() => {})
   try {
     return await Promise.race([answer, late])

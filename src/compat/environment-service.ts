@@ -1,51 +1,46 @@
-/**
- * Environments as other systems write them: an object with `reset` and `step`, which may ask others and take their time. A step
- * answers with one object; its parts have names, so that an end and a cut stay apart. What such an object answers is checked, and
- * each answer has a deadline.
- */
+/** Environments as in other systems: objects with asynchronous `reset` and `step`, checked, with deadlines. */
 import { checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from '../environments/bridges/answer.ts'
 import { realTime, type Time } from '../fleet/time.ts'
 import { answerInTime } from './deadline.ts'
 
-/** What an episode begins with. */
+/** The start of an episode. */
 export interface ResetResult<O> {
   readonly observation: O
   readonly info?: Readonly<Record<string, unknown>>
 }
 
-/** What a step comes to. */
+/** What an environment's step returns. */
 export interface StepResult<O> extends ResetResult<O> {
-  /** Null where it cannot be told; a list where the action was one of several answers. */
+  /** Null if unknown; a list if the action was one of several answers. */
   readonly reward: number | null | readonly number[]
-  /** The episode ended; it was cut off: one of them, or neither. */
+  /** Whether the episode ended, or was cut off; at most one is true. */
   readonly terminated: boolean
   readonly truncated: boolean
 }
 
-/** An environment that may answer later. Once the signal is aborted nobody waits for the answer any longer. */
+/** An environment that may answer later. When the signal aborts, nobody waits for the answer any longer. */
 export interface EnvironmentService<O = unknown, A = unknown> {
   reset(options: { readonly seed?: number }, signal: AbortSignal): ResetResult<O> | Promise<ResetResult<O>>
   step(action: A, signal: AbortSignal): StepResult<O> | Promise<StepResult<O>>
-  /** Gives back what it holds. */
   close?(): void | Promise<void>
 }
 
-/** A registered thing by its name, with what it is made of. */
+/** The name of something registered, with its arguments. */
 export interface Abstraction {
   readonly type: string
   readonly args?: Readonly<Record<string, unknown>>
 }
 
-/** How long an environment's answers are waited for. */
+/** The deadline of an environment's answers, and its clock. */
 export interface ServiceOptions {
-  /** Seconds until a reset, or a step, counts as failed. Default 60. */
+  /** Seconds after which a reset or step has failed; default 60. */
   readonly stepSeconds?: number
-  /** What deadlines wait in; default the machine's. */
+  /** The clock of deadlines; default the machine's. */
   readonly time?: Time
 }
 
-/** An environment whose answers are checked and come in time. */
+/** An environment with checked answers and deadlines. */
 export interface CheckedService<O, A> {
   reset(options?: { readonly seed?: number }): Promise<ResetResult<O>>
   step(action: A): Promise<StepResult<O>>
@@ -53,9 +48,9 @@ export interface CheckedService<O, A> {
 }
 
 /**
- * The environment with its answers checked, each of them within its time.
- * @throws InputError for an object without `reset` or `step`. `step` and `reset` throw a TypeError for an answer that is an array,
- * and an InputError for one that lacks a part or does not come.
+ * Adds checks and deadlines to an environment's answers.
+ * @throws InputError for an object without `reset` or `step`. `step` and `reset` throw a TypeError for an array, and an
+ * InputError for an incomplete or late answer.
  */
 export function checkedService<O, A>(
   service: EnvironmentService<O, A>,
@@ -85,7 +80,7 @@ export function checkedService<O, A>(
       const { reward } = answer
       for (const value of Array.isArray(reward) ? reward : [reward]) {
         if (value === null || Number.isFinite(value)) continue
-        throw new InputError(`${subject}, reward`, show(value), 'a finite number, or null where it cannot be told')
+        throw new InputError(`${subject}, reward`, show(value), 'a finite number, or null if unknown')
       }
       checkFlags(subject, answer)
       return answer
@@ -101,15 +96,12 @@ export type ServiceFactory = (args: never) => EnvironmentService<unknown, never>
 
 const services = new Map<string, ServiceFactory>()
 
-/** Lets `makeEnvironment` find a service by its name. @throws InputError for a name that is taken. */
+/** Registers a service for `makeEnvironment`. @throws InputError for a name that is taken. */
 export function registerEnvironment(name: string, factory: ServiceFactory): void {
   register('environment', services, name, factory)
 }
 
-/**
- * The registered environment of that name, with its answers checked and in time.
- * @throws InputError that names the nearest one.
- */
+/** Makes a registered environment, with checks and deadlines. @throws InputError that names the nearest name. */
 export function makeEnvironment(
   environment: Abstraction,
   options: ServiceOptions = {},
@@ -118,7 +110,6 @@ export function makeEnvironment(
   return checkedService(service, options, `environment ${environment.type}`)
 }
 
-/** Keeps a factory under its name. */
 export function register<F>(noun: string, factories: Map<string, F>, name: string, factory: F): void {
   if (typeof name !== 'string' || name === '') throw new InputError(`${noun} name`, show(name), 'a name')
   if (typeof factory !== 'function') throw new InputError(`${noun} ${name}`, show(factory), 'a function that makes it')
@@ -126,7 +117,7 @@ export function register<F>(noun: string, factories: Map<string, F>, name: strin
   factories.set(name, factory)
 }
 
-/** What the factory of that name makes of its arguments. */
+/** Makes a registered thing from its arguments. */
 export function made<F extends (args: never) => unknown>(
   noun: string,
   factories: ReadonlyMap<string, F>,

@@ -1,7 +1,4 @@
-/**
- * A generate function over the engines that a backend was opened with: servers by their addresses, for `AsyncRolloutManager` and
- * `runRlTraining`. Each prompt is one turn. Turns go on while weights are delivered, and each token has the version that chose it.
- */
+/** A generate function over a backend's engines: one turn per prompt, with each token's version recorded. */
 import { Batcher, type Generation, type GenerationRequest, whole } from '../agents/serving/batcher.ts'
 import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { areOfSampling, type Engine } from '../engines/engine.ts'
@@ -11,21 +8,21 @@ import type { GeneratedSample, SamplePlace } from './generated-sample.ts'
 import type { GenerateFn } from './rollout-manager.ts'
 import type { OpenBackend } from './training-backend.ts'
 
-/** How answers are generated. */
+/** Options of `generateByEngines`. */
 export interface EngineGenerationOptions {
-  /** Tokens of an answer, at most: a whole number ≥ 1. Fewer where the context ends. */
+  /** Maximum tokens of an answer: a whole number ≥ 1. Fewer at the end of the context. */
   readonly maxTokens: number
-  /** Texts that end an answer, beside the tokenizer's end tokens. */
+  /** Texts that end an answer, besides the tokenizer's end tokens. */
   readonly stopStrings?: readonly string[]
 }
 
 /** A prompt: a text, messages, or an example that has one of them. */
 export type EnginePrompt = string | readonly Message[] | Example
 
-/** The turns of an engine: its slots are dealt by one batcher, whoever asks. */
+/** One batcher shares an engine's slots among all callers. */
 class EngineTurns {
   readonly batcher: Batcher
-  /** How often the engine could not be held to its weights. */
+  /** How often the engine failed to prove its weights. */
   numLost = 0
   readonly #engine: Engine
   #proving: Promise<unknown> = Promise.resolve()
@@ -35,12 +32,12 @@ class EngineTurns {
     this.batcher = new Batcher(engine, numSlots, Number.MAX_SAFE_INTEGER)
   }
 
-  /** Holds the engine to its weights. One call after another: what a second asks of may be what the first is about to judge. */
+  /** Verifies the engine's weights. Calls are sequential, since a second would cover what the first is judging. */
   prove(): Promise<void> {
     const proved = this.#proving.then(async () => {
       if ((await this.#engine.prove?.()) === false) this.numLost++
     })
-    this.#proving = proved.catch(() => {}) // Who asked is told.
+    this.#proving = proved.catch(() => {}) // The caller receives it.
     return proved
   }
 }
@@ -48,9 +45,9 @@ class EngineTurns {
 const turnsOf = new WeakMap<Engine, EngineTurns>()
 
 /**
- * Answers each prompt by the backend's engines, as many at once as it has slots. Before a group is handed on, the engines are held to
- * the weights that they were given; a group of which some may have been chosen by others is generated again.
- * @throws InputError for a backend without engines, and options that are wrong. Its function fails where an engine does.
+ * Answers prompts with the backend's engines, as many at once as they have slots. Before a group is returned, the
+ * engines' weights are verified; a group that other weights may have generated is generated again.
+ * @throws InputError for a backend without engines, and wrong options. The returned function fails if an engine does.
  * @example
  * const engines = [sglangEngine({ url, weights }), vllmEngine({ url: other, weights })]
  * const backend = await openTrainingBackend({ policy, engines, slots: 32 })
@@ -73,7 +70,7 @@ export function generateByEngines(backend: OpenBackend, options: EngineGeneratio
     const subject = `prompt ${promptId} of epoch ${epoch}`
     const ids = Int32Array.from(promptIds(tokenizer, exampleOf(prompt), subject))
     const room = context - ids.length
-    if (room < 1) throw new InputError(subject, `${ids.length} tokens`, `at most ${context - 1}, as the context has`)
+    if (room < 1) throw new InputError(subject, `${ids.length} tokens`, `at most ${context - 1}, to fit the context`)
     const turn = { ids, maxTokens: Math.min(maxTokens, room), stopStrings, key: [group, member, 0] as const }
     return { ...turn, sampling, explore: true, numTop: 0 }
   }

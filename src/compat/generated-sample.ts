@@ -1,15 +1,11 @@
-/** What a user's generate function answers for a prompt, and the sample that it becomes. */
+/** Converts the answers of a user's generate function to samples. */
 import { InputError, show, unknownWord } from '../base/errors.ts'
 import { isMessage, type Message, type StopReason } from '../environments/text.ts'
 import { checkSample, countLearned, type Sample, type Status, startSample } from '../tables/trajectories/sample.ts'
 
-/**
- * A sample as a generate function answers it: its words and tokens, those of the prompt first, and whatever else it knows.
- * Which prompt, group and member it is, the caller knows.
- */
+/** A generate function's sample: text, tokens (the prompt's first) and optional fields, without its identity. */
 export type GeneratedSample = Pick<Sample, 'response' | 'tokens' | 'lossMask'> & Partial<Sample>
 
-/** Which sample it is. */
 export interface SamplePlace {
   readonly epoch: number
   readonly promptId: number
@@ -17,7 +13,7 @@ export interface SamplePlace {
   readonly member: number
 }
 
-/** Why the last turn of a sample ended that does not say it itself. */
+/** Stop reasons of last turns that have none, by status. */
 const STOP_REASON: Readonly<Record<Status, StopReason | null>> = {
   pending: null,
   completed: 'stop',
@@ -34,8 +30,9 @@ const KEYS: readonly string[] = Object.keys({
 } satisfies Record<keyof Sample, 0>)
 
 /**
- * The sample that an answer becomes. What the answer does not know is not recorded: log-probabilities are NaN, versions −1.
- * @throws InputError for an answer that is no object, has unknown keys, columns of different lengths, or is not over.
+ * Makes a sample from an answer. Missing values are not recorded: log-probabilities are NaN, versions −1.
+ * @throws InputError for an answer that is not an object, is unfinished, or has unknown keys or columns of different
+ * lengths.
  */
 export function sampleOf(given: unknown, place: SamplePlace, prompt: unknown): Sample {
   const { epoch, promptId, member } = place
@@ -51,7 +48,7 @@ export function sampleOf(given: unknown, place: SamplePlace, prompt: unknown): S
   }
   if (tokens!.length !== lossMask!.length) {
     const got = `${lossMask!.length} elements`
-    throw new InputError(`${subject}, lossMask`, got, `${tokens!.length}, as many as tokens: those of the prompt too`)
+    throw new InputError(`${subject}, lossMask`, got, `${tokens!.length}, the number of tokens, including the prompt's`)
   }
   const answer = given as GeneratedSample
   const each = (value: number) => Array.from(tokens!, () => value)
@@ -79,7 +76,7 @@ function identityOf(place: SamplePlace): Pick<Sample, 'id' | 'epoch' | 'promptId
   return { id, epoch, promptId, groupIndex, member }
 }
 
-/** A prompt as a buffer has it, text, messages or a whole example, as an example. */
+/** A buffer's prompt (text, messages or a whole example) as an example. */
 function exampleOf(prompt: unknown): { readonly prompt: string | readonly Message[] } {
   if (typeof prompt === 'string' || (Array.isArray(prompt) && prompt.every(isMessage))) return { prompt }
   const inner = (prompt as { prompt?: unknown } | null)?.prompt

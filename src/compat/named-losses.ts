@@ -1,7 +1,4 @@
-/**
- * Algorithms by name, each an object of descriptors: how advantages are taken of rewards, and the losses that they go into. As
- * the papers have them, without a reference policy; `describeLoss` has every setting.
- */
+/** Algorithms by name, as in the papers, without a reference policy; `describeLoss` has all settings. */
 import type { LossId } from '../algorithms/losses/loss-presets.ts'
 import {
   type AdvantageDescriptor,
@@ -21,13 +18,13 @@ function named(id: LossId): NamedLoss {
   return { computeAdvantages: describeAdvantages(policyLoss), policyLoss }
 }
 
-/** Group-relative policy optimization; `computeAdvantagesDrGrpo` leaves the deviation out, as Dr. GRPO does. */
+/** Group-relative policy optimization; `computeAdvantagesDrGrpo` does not divide by the deviation, as in Dr. GRPO. */
 export const grpo: NamedLoss & { readonly computeAdvantagesDrGrpo: AdvantageDescriptor } = {
   ...named('grpo'),
   computeAdvantagesDrGrpo: describeAdvantages(describeLoss('grpo', 'paper', { scale: 'none' })),
 }
 
-/** Group sequence policy optimization; the ratio is a sequence's, or a mixture with a token's, or a token's. */
+/** Group sequence policy optimization; the ratio is per sequence, mixed, or per token. */
 export const gspo: NamedLoss & {
   readonly policyLossHybrid: LossDescriptor
   readonly policyLossToken: LossDescriptor

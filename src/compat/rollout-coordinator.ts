@@ -1,7 +1,7 @@
 /**
- * Who collects for a trainer. A world collects by its lanes, one for each worker, which are the workers then; environments and
- * policies that are plain functions are run by workers side by side, and their episodes put together. Each collection gives out
- * what is new since the last, in an order that does not depend on who was done first.
+ * Collects for a trainer. A world collects with one lane per worker; environments and policies that are plain functions
+ * are run by workers side by side, and their episodes are combined. Each collection returns what is new since the last,
+ * in an order that does not depend on which finished first.
  */
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
@@ -22,43 +22,42 @@ import type { EnvironmentService } from './environment-service.ts'
 import { RolloutWorker, type RunnerOptions, type WorkerFn } from './runner.ts'
 import { createStrategy, type PolicyFn, strategies } from './strategy.ts'
 
-/** What a coordinator collects from: a world of conversations, an environment of the house, or a service. */
+/** The source of a coordinator: a world of conversations, an environment's definition, or a service. */
 export type CoordinatedEnvironment =
   | World
   | TextEnvironmentDefinition
   | EnvironmentDefinition
   | EnvironmentService<readonly number[], readonly number[]>
 
-/** The policy that goes with it. */
+/** The policy for it. */
 export type CoordinatedPolicy<E> = E extends TextEnvironmentDefinition
   ? LanguageModelDefinition
   : E extends EnvironmentDefinition
     ? PolicyDefinition
     : PolicyFn
 
-/** What a collection is: of conversations, trajectories; of lanes, the rollout's table, which is live; of services, a buffer. */
+/** A collection: trajectories of conversations; a live table of lanes' rollouts; or a buffer of services' episodes. */
 export type CollectedFrom<E> = E extends World | TextEnvironmentDefinition
   ? Trajectories
   : E extends EnvironmentDefinition
     ? Table
     : EpisodeBuffer
 
-/** How a coordinator collects. */
+/** Options of `RolloutCoordinator`. */
 export interface CoordinatorOptions extends RunnerOptions {
-  /** What the collected rows are for: the name of a loss (`grpo`, `ppo` …). Of lanes that step: `ppo`, `a2c` or `bc`. */
+  /** The loss that the rows are for (`grpo`, `ppo` …). For stepping lanes: `ppo`, `a2c` or `bc`. */
   readonly algorithm: string
-  /** Environments side by side: a whole number ≥ 0, default 0, which is one as well. */
+  /** Environments side by side: a whole number ≥ 0; default 0, which also means one. */
   readonly numWorkers?: number
-  /** Conversations of one prompt, of a world: a whole number ≥ 1, default 1. Collections are whole groups. */
+  /** Conversations per prompt, in a world: a whole number ≥ 1, default 1. Collections are whole groups. */
   readonly groupSize?: number
 }
 const OPTIONS: readonly string[] = Object.keys({
   ...{ algorithm: 0, numWorkers: 0, groupSize: 0, maxSteps: 0, maxEpisodes: 0, stepSeconds: 0, seed: 0, time: 0 },
 } satisfies Record<keyof CoordinatorOptions, 0>)
-/** What lanes that step can be collected for. */
+/** Algorithms for which stepping lanes can be collected. */
 const LANE_ALGORITHMS = ['ppo', 'a2c', 'bc']
 
-/** What stands behind a coordinator. */
 interface Source {
   collect(): Promise<Trajectories | Table | EpisodeBuffer>
   close(): Promise<void>
@@ -78,13 +77,13 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
   #isClosed = false
 
   /**
-   * `envFn` and `policyFn` are asked for each worker, by its number. Of definitions (`defineTextEnvironment` with `languageModel`,
-   * `cartPole()` with `mlp()`) a world is made with a lane for each; its `maxSteps` and `maxEpisodes` are those of services: turns
-   * and conversations of a collection, or steps of a lane.
-   * @throws InputError for what is no function, and for numbers and names that are none.
+   * `envFn` and `policyFn` are called with each worker's index. Definitions (`defineTextEnvironment` with
+   * `languageModel`, `cartPole()` with `mlp()`) become a world with a lane per worker. There `maxSteps` and
+   * `maxEpisodes` limit turns and conversations of a collection, or steps of a lane.
+   * @throws InputError for arguments that are not functions, and invalid numbers and names.
    */
   constructor(envFn: WorkerFn<E>, policyFn: WorkerFn<CoordinatedPolicy<E>>, options: CoordinatorOptions)
-  /** Of a world that stands: `episodes` of each collection, whole groups. */
+  /** With an existing world: `episodes` per collection, whole groups. */
   constructor(world: E, options: { readonly episodes: number })
   constructor(
     from: WorkerFn<E> | E,
@@ -111,9 +110,9 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
   }
 
   /**
-   * What is new since the last collection: of services the episodes that have ended, while those that have not go on in the next
-   * one; of conversations as many as were asked for; of lanes the rows of a rollout, whose episodes go on.
-   * @throws InputError for a second call before the first has settled; what an environment or a policy failed with.
+   * Returns what is new since the last collection: of services finished episodes, while others continue in the next
+   * one; of conversations the requested number; of lanes a rollout's rows, whose episodes continue.
+   * @throws InputError for a second call before the first has settled, and errors of an environment or policy.
    */
   async collect(): Promise<CollectedFrom<E>> {
     if (this.#isClosed) throw new InputError('collect', 'a coordinator that is closed', 'one that is open')
@@ -126,14 +125,14 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
     }
   }
 
-  /** The world that collects: what a `Trainer` takes as its model. @throws InputError where services are run by workers. */
+  /** The collecting world, for a `Trainer`'s model. @throws InputError if workers run services. */
   async world(): Promise<World> {
     const { world } = await this.#opened()
-    if (world === null) throw new InputError('world', 'a coordinator of plain functions', 'one of definitions')
+    if (world === null)
+      throw new InputError('world', 'a coordinator of plain functions', 'a coordinator of definitions')
     return world
   }
 
-  /** Ends what is under way and gives back what it holds. */
   async close(): Promise<void> {
     this.#isClosed = true
     await (await this.#source?.catch(() => null))?.close()
@@ -191,7 +190,7 @@ function refuse(options: CoordinatorOptions, names: readonly (keyof CoordinatorO
   }
 }
 
-/** Plain environments, each with a worker. */
+/** Plain environments, one per worker. */
 class WorkerSource implements Source {
   readonly world = null
   readonly #workers: readonly RolloutWorker[]
@@ -217,7 +216,7 @@ class WorkerSource implements Source {
   }
 }
 
-/** A world of conversations: so many begin, and all of them end under the weights as they are. */
+/** A world of conversations: starts a number of them and finishes all under the current weights. */
 class ConversationSource implements Source {
   readonly world: World
   readonly #cohort: ConversationCohort
@@ -250,7 +249,7 @@ class ConversationSource implements Source {
   }
 }
 
-/** A world of lanes that step: a rollout of so many steps a lane, whose table is live. */
+/** A world of stepping lanes: a rollout with a number of steps per lane, as a live table. */
 class LaneSource implements Source {
   readonly world: World<EpisodeCohort>
   readonly #numSteps: number

@@ -1,8 +1,8 @@
 /**
- * Batches of samples from a buffer of prompts and a function that generates: a view of the admission and its loop. A batch is
- * asked for; then as many groups begin as it lacks, times the over-sampling factor. A group is generated, rewarded, filtered, and
- * delivered or dropped whole, and each one once. Groups are delivered in the order in which their prompts were dealt, whoever is
- * done first. Groups that are more than the batch has room for go into the next one.
+ * Batches of samples from a buffer of prompts and a generate function, over the admission and its loop. A request
+ * starts the missing groups, times the over-sampling factor. A group is generated, rewarded, filtered, and delivered or
+ * dropped as a whole, once. Groups are delivered in the order of their prompts, whichever finishes first. Surplus
+ * groups go into the next batch.
  */
 import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { Admission, type DeliveryOrder, type FailurePolicy, type Ticket } from '../fleet/admission.ts'
@@ -14,51 +14,47 @@ import { convertToBatch, type RolloutBatch } from '../tables/episodes/rollout-ba
 import type { Sample } from '../tables/trajectories/sample.ts'
 import { type GeneratedSample, type SamplePlace, sampleOf } from './generated-sample.ts'
 
-/**
- * Answers each prompt with a sample, in the order of the prompts, which are those of one group: the same prompt, as often as the
- * group has members. Once the signal is aborted nobody waits for the answer any longer. `places` says which member of which group
- * each answer is.
- */
+/** Answers a group's prompts (one repeated) with samples, in order; `places` has each one's group and member. */
 export type GenerateFn<P> = (
   prompts: readonly P[],
   signal: AbortSignal,
   places: readonly SamplePlace[],
 ) => readonly GeneratedSample[] | Promise<readonly GeneratedSample[]>
 
-/** What a sample is worth; null where that cannot be told. What it throws is the reason for a reward that cannot be told. */
+/** A sample's reward; null if unknown. An exception makes it unknown, with the reason. */
 export type SampleRewardFn = (sample: Sample) => number | null | Promise<number | null>
 
-/** Whether a group of samples is learned from; false is a drop without a reason of its own. */
+/** Whether to learn from a group of samples. False drops it without a specific reason. */
 export type SampleFilterFn = (
   group: readonly Sample[],
 ) => boolean | FilterDecision | Promise<boolean> | Promise<FilterDecision>
 
-/** How batches are made. */
+/** Options of `AsyncRolloutManager`. */
 export interface RolloutConfig<P> {
-  /** Prompts of a batch, each with a group of samples: a whole number ≥ 1. */
+  /** Prompts per batch, each with a group of samples: a whole number ≥ 1. */
   readonly batchSize: number
-  /** Samples of a group; default 1. */
+  /** Samples per group; default 1. */
   readonly nSamplesPerPrompt?: number
-  /** Groups begun for each that a batch lacks: a number ≥ 1, default 1. More make up for those that are dropped. */
+  /** Groups started per missing one: a number ≥ 1, default 1. More compensate for dropped ones. */
   readonly overSamplingFactor?: number
   readonly generateFn: GenerateFn<P>
-  /** Asked for every sample that was generated; without it a sample has the reward that `generateFn` gave it. */
+  /** Called for every sample; default: its reward from `generateFn`. */
   readonly rewardFn?: SampleRewardFn
-  /** Asked for every group whose samples have their rewards; without it all are kept. */
+  /** Called for every group with rewards; default: all are kept. */
   readonly filterFn?: SampleFilterFn
-  /** Seconds after which an answer of `generateFn` and its rewards count as failed. Default 300. */
+  /** Seconds after which `generateFn` with its rewards has failed; default 300. */
   readonly generateSeconds?: number
-  /** What becomes of a group where generating failed. Default: the failure is thrown by `generateBatch`. */
+  /** How to treat a group whose generation failed; default: `generateBatch` throws. */
   readonly failure?: FailurePolicy
-  /** Groups dropped for one batch, at most. Default: ten times the batch. */
+  /** Maximum groups dropped per batch; default ten times the batch. */
   readonly dropsMax?: number
-  /** Groups under way at once, at most. Default: all that begin. */
+  /** Maximum concurrent groups; default all that were started. */
   readonly maxConcurrent?: number
-  /** Batches that may be delivered while a group is under way or waits; one that is older is dropped. Default: no limit. */
+  /** Maximum batches delivered while a group runs or waits; an older group is dropped. Default: no limit. */
   readonly maxStaleness?: number
-  /** Whether a batch has the groups whose prompts were dealt first (`number`, the default), or those that were done first. */
+  /** Whether a batch has the groups whose prompts came first (`number`, the default), or those that finished first. */
   readonly order?: DeliveryOrder
-  /** What deadlines wait in; default the machine's. */
+  /** The clock of deadlines; default the machine's. */
   readonly time?: Time
 }
 const CONFIG_KEYS = [
@@ -66,22 +62,22 @@ const CONFIG_KEYS = [
   ...['failure', 'dropsMax', 'maxConcurrent', 'maxStaleness', 'order', 'time'],
 ]
 
-/** Where a manager stands, as JSON can keep it. */
+/** A manager's state, as plain JSON. */
 export interface SavedRolloutManager {
   readonly buffer: SavedBufferState
-  /** Groups that were begun and are neither delivered nor dropped, and their samples; null before the first batch. */
+  /** Unfinished and waiting groups with their samples; null before the first batch. */
   readonly loop: SavedLoop<SavedSample> | null
   /** The prompts of those groups. */
   readonly prompts: readonly (Omit<DealtPrompt<never>, 'prompt'> & { readonly number: number })[]
 }
 
-/** A sample with lists; null stands for NaN. */
+/** A sample with lists; null replaces NaN. */
 export type SavedSample = Omit<Sample, 'rolloutLogProbs' | 'turnReward'> & {
   readonly rolloutLogProbs: readonly (number | null)[]
   readonly turnReward?: readonly (number | null)[]
 }
 
-/** A member that is generated, and who waits for it. */
+/** A member that is being generated, and its waiter. */
 interface Member {
   readonly ticket: Ticket
   readonly signal: AbortSignal
@@ -89,14 +85,14 @@ interface Member {
   reject(cause: unknown): void
 }
 
-/** Who waits for a batch. */
+/** A waiting request for a batch. */
 interface Request {
   resolve(batch: RolloutBatch): void
   reject(cause: unknown): void
 }
 
 /**
- * Generates batches of samples, a batch whenever it is asked for one.
+ * Generates batches of samples on request.
  * @example
  * const buffer = new DataBuffer(['What is 2+2?', 'Calculate 5*7'])
  * const manager = new AsyncRolloutManager(buffer, { batchSize: 32, generateFn })
@@ -104,34 +100,33 @@ interface Request {
  * await manager.close()
  */
 export class AsyncRolloutManager<P> {
-  /** Where its prompts come from. */
   readonly buffer: DataBuffer<P>
   readonly #config: RolloutConfig<P>
   readonly #admission: Admission
   readonly #time: Time
   /** Prompts of groups that are neither delivered nor dropped, by the admission's number. */
   readonly #prompts = new Map<number, DealtPrompt<P>>()
-  /** Members that were begun at once, by group: each list becomes one call of `generateFn` in the next microtask. */
+  /** Members started together, by group: each list becomes one call of `generateFn` in the next microtask. */
   readonly #calls = new Map<number, Member[]>()
   #running: RunningLoop<Sample> | null = null
-  /** Settles when that loop has ended; never fails. */
+  /** Settles when the loop has ended; never fails. */
   #ended: Promise<void> = Promise.resolve()
   #saved: SavedLoop<Sample> | null = null
   #abort = new AbortController()
   #request: Request | null = null
-  /** Asked for every sample of this batch and of those after it that begin with it. */
+  /** Called for the samples of this batch and of later ones started with it. */
   #rewardFn: SampleRewardFn | undefined
-  /** Lets the loop go on that waits until a batch is wanted. */
+  /** Resumes the loop when a batch is requested. */
   #want = () => {}
   #isClosed = false
 
-  /** @throws InputError for a config that lacks something, or has what nobody knows. */
+  /** @throws InputError for an incomplete config, or one with unknown keys. */
   constructor(buffer: DataBuffer<P>, config: RolloutConfig<P>) {
     checkOptions('AsyncRolloutManager', config, CONFIG_KEYS)
     const { batchSize, nSamplesPerPrompt = 1, overSamplingFactor = 1, generateSeconds = 300 } = config
     if (typeof buffer?.getPrompts !== 'function') throw new InputError('buffer', show(buffer), 'a DataBuffer')
     if (typeof config.generateFn !== 'function') {
-      throw new InputError('generateFn', show(config.generateFn), 'a function of prompts that gives samples')
+      throw new InputError('generateFn', show(config.generateFn), 'a function of prompts that returns samples')
     }
     for (const name of ['rewardFn', 'filterFn'] as const) checkFunction(name, config[name])
     if (!(generateSeconds > 0)) throw new InputError('generateSeconds', show(generateSeconds), 'a number above 0')
@@ -152,7 +147,7 @@ export class AsyncRolloutManager<P> {
     })
   }
 
-  /** Groups that were dropped, by reason. */
+  /** Dropped groups, by reason. */
   get drops(): Readonly<Record<string, number>> {
     return { ...this.#admission.drops }
   }
@@ -162,18 +157,17 @@ export class AsyncRolloutManager<P> {
     return this.#admission.version
   }
 
-  /** Groups that are whole, were kept, and wait for a later batch. */
+  /** Complete groups that wait for a later batch. */
   get numWaiting(): number {
     return this.#admission.waiting
   }
 
   /**
-   * The next batch. `rewardFn` stands for the config's, for all samples that are generated from now on.
+   * The next batch. `rewardFn` replaces the config's for all samples generated from now on.
    *
-   * After any failure the next call goes on where this one ended: groups that are done are kept, and members that were under way
-   * are generated again.
-   * @throws InputError for a second call before the first has settled, and where generating fails or takes too long;
-   * RolloutStarvedError where too many groups are dropped; what `generateFn` or `filterFn` failed with; an AbortError after
+   * After any failure the next call continues: finished groups are kept, and running members are generated again.
+   * @throws InputError for a second call before the first has settled, and if generating fails or takes too long;
+   * RolloutStarvedError if too many groups are dropped; errors of `generateFn` or `filterFn`; an AbortError after
    * `requestAbort`.
    */
   generateBatch(options: { readonly rewardFn?: SampleRewardFn } = {}): Promise<RolloutBatch> {
@@ -192,20 +186,20 @@ export class AsyncRolloutManager<P> {
     })
   }
 
-  /** Aborts all that is under way, also that of groups for later batches; who waits for a batch is told by an AbortError. */
+  /** Aborts all running work, also for later batches; waiting calls reject with an AbortError. */
   requestAbort(): void {
     this.#abort.abort()
     this.#want()
   }
 
-  /** Aborts what is under way and waits until it has ended. No batch can be asked for then. */
+  /** Aborts running work and waits until it has ended. No batch can be requested afterwards. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.requestAbort()
     await this.#ended
   }
 
-  /** Where the manager stands, as JSON can keep it: the buffer, and the groups that were begun. */
+  /** The manager's state, as plain JSON: the buffer, and the started groups. */
   async stateDict(): Promise<SavedRolloutManager> {
     const loop = this.#running?.saved() ?? this.#saved
     const prompts = [...this.#prompts].map(([number, { prompt: _, ...dealt }]) => ({ number, ...dealt }))
@@ -215,10 +209,7 @@ export class AsyncRolloutManager<P> {
     return structuredClone({ buffer, loop: { ...loop, members }, prompts })
   }
 
-  /**
-   * Goes on where another manager with the same prompts stood. What was under way there is generated again.
-   * @throws InputError while a batch is awaited, and for a state of other prompts.
-   */
+  /** Restores a manager's state. @throws InputError for other prompts, and while a batch is awaited. */
   async loadStateDict({ buffer, loop, prompts }: SavedRolloutManager): Promise<void> {
     if (this.#request !== null) throw new InputError('loadStateDict', 'a batch that is awaited', 'a manager at rest')
     await this.buffer.loadState(buffer)
@@ -271,7 +262,7 @@ export class AsyncRolloutManager<P> {
     request?.reject(cause)
   }
 
-  /** Settles when somebody waits for a batch, or nobody will. */
+  /** Settles when a batch is requested, or the signal aborts. */
   #wanted(signal: AbortSignal): Promise<void> {
     if (this.#request !== null || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
@@ -345,7 +336,7 @@ export class AsyncRolloutManager<P> {
 }
 
 /**
- * Batches without end, one for each time that it is asked.
+ * Endless batches, each generated on request.
  * @example for await (const batch of generateRolloutBatches(buffer, { batchSize: 32, generateFn })) await learn(batch)
  */
 export async function* generateRolloutBatches<P>(
@@ -365,14 +356,13 @@ async function rewarded(sample: Sample, rewardFn: SampleRewardFn): Promise<Sampl
     const reward = await rewardFn(sample)
     if (reward === null) return { ...sample, reward, error: 'rewardFn gave null' }
     if (Number.isFinite(reward)) return { ...sample, reward, error: null }
-    throw new InputError('rewardFn', show(reward), 'a finite number, or null where it cannot be told')
+    throw new InputError('rewardFn', show(reward), 'a finite number, or null if unknown')
   } catch (cause) {
     if (cause instanceof InputError) throw cause
     return { ...sample, reward: null, error: String((cause as Error)?.message ?? cause) }
   }
 }
 
-/** Aborted when all of them are. */
 function whenAll(signals: readonly AbortSignal[]): AbortSignal {
   const all = new AbortController()
   let left = signals.length

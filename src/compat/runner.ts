@@ -1,7 +1,4 @@
-/**
- * One environment under one policy, step by step, both of them plain functions: what they do becomes turns of an episode buffer.
- * An episode that has not ended goes on in the next collection, and each one that has ended is given out once.
- */
+/** Steps a function environment with a function policy, and records episodes, each returned once when finished. */
 import { checkCount, checkOptions, InputError, show } from '../base/errors.ts'
 import { realTime, type Time } from '../fleet/time.ts'
 import { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'
@@ -9,35 +6,34 @@ import { answerInTime } from './deadline.ts'
 import { type CheckedService, checkedService, type EnvironmentService } from './environment-service.ts'
 import type { PolicyFn, RolloutStrategy } from './strategy.ts'
 
-/** How much a runner collects. */
+/** How much a runner collects at a time, its deadline and its seed. */
 export interface RunnerOptions {
-  /** Steps of a collection, at most: a whole number ≥ 1, default 1000. */
+  /** Maximum steps per collection: a whole number ≥ 1, default 1000. */
   readonly maxSteps?: number
-  /** Episodes that have ended of a collection, at most: a whole number ≥ 1, default 100. */
+  /** Maximum finished episodes per collection: a whole number ≥ 1, default 100. */
   readonly maxEpisodes?: number
-  /** Seconds until an answer of the environment, or of the policy, counts as failed. Default 60. */
+  /** Seconds after which an answer of the environment or policy has failed; default 60. */
   readonly stepSeconds?: number
-  /** Given to the environment's first reset. */
+  /** The seed of the environment's first reset. */
   readonly seed?: number
-  /** What deadlines wait in; default the machine's. */
+  /** The clock of deadlines; default the machine's. */
   readonly time?: Time
 }
 const OPTIONS = ['maxSteps', 'maxEpisodes', 'stepSeconds', 'seed', 'time'] as const
 
-/** What a runner has done so far. */
+/** Totals of a runner. */
 export interface RunnerStatistics {
   readonly steps: number
-  /** Episodes that ended. */
   readonly episodes: number
-  /** Episodes that were given up since the environment or the policy had failed. */
+  /** Episodes abandoned after a failure of the environment or policy. */
   readonly failedEpisodes: number
-  /** What the policy told beside its actions, as means over the steps that told it; null where none did. */
+  /** The policy's further outputs, as means over the steps that have them; null without any. */
   readonly value: number | null
   readonly entropy: number | null
 }
 
 /**
- * Runs one environment under one policy.
+ * Runs one environment with one policy.
  * @example
  * const runner = new RolloutRunner(createEnv(), policyFn, createStrategy('grpo'), { maxSteps: 50 })
  * const buffer = await runner.collect()
@@ -49,14 +45,14 @@ export class RolloutRunner {
   readonly #options: Required<Omit<RunnerOptions, 'seed'>>
   readonly #buffer: EpisodeBuffer
   #seed: number | undefined
-  /** What the environment shows; null where the next step begins an episode. */
+  /** The current observation; null if the next step begins an episode. */
   #observation: readonly number[] | null = null
   #isCollecting = false
   #isClosed = false
   readonly #told = { value: { sum: 0, count: 0 }, entropy: { sum: 0, count: 0 } }
   readonly #counts = { steps: 0, episodes: 0, failedEpisodes: 0 }
 
-  /** @throws InputError for parts that are none, and numbers that are none. */
+  /** @throws InputError for invalid parts and numbers. */
   constructor(
     environment: EnvironmentService<readonly number[], readonly number[]>,
     policy: PolicyFn,
@@ -78,20 +74,20 @@ export class RolloutRunner {
     this.#seed = seed
   }
 
-  /** Episodes that have ended and were not given out yet. */
+  /** Finished episodes that were not returned yet. */
   get episodeCount(): number {
     return this.#buffer.episodeCount
   }
 
-  /** Steps of the episode that goes on in the next collection. */
+  /** Steps of the unfinished episode, which the next collection continues. */
   get openLength(): number {
     return this.#buffer.openLength
   }
 
   /**
-   * Collects, and gives out the episodes that have ended: a buffer of the caller's own.
-   * @throws TypeError for a step that is an array; InputError for what is no step, no answer of the policy, or does not come. The
-   * episode is given up then, and those that had ended are in the next collection.
+   * Collects, and returns the finished episodes in a new buffer.
+   * @throws TypeError for a step that is an array; InputError for an invalid or late step or policy answer. The episode
+   * is abandoned then, and those finished before are in the next collection.
    */
   async collect(): Promise<EpisodeBuffer> {
     await this.gather()
@@ -100,7 +96,7 @@ export class RolloutRunner {
     return buffer
   }
 
-  /** Collects one episode to its end, and gives it out with those that had ended before. Throws as `collect`. */
+  /** Collects one episode to its end, and returns it with those finished before. Throws as `collect`. */
   async collectEpisode(): Promise<EpisodeBuffer> {
     await this.#run((steps, episodes) => episodes === 0 && steps < this.#options.maxSteps)
     const buffer = new EpisodeBuffer({ maxEpisodes: this.#options.maxEpisodes })
@@ -108,23 +104,22 @@ export class RolloutRunner {
     return buffer
   }
 
-  /** Collects, and keeps what has ended until it is moved. Throws as `collect`. */
+  /** Collects, and keeps finished episodes until they are moved. Throws as `collect`. */
   gather(): Promise<void> {
     return this.#run((steps) => steps < this.#options.maxSteps)
   }
 
-  /** Moves episodes that have ended into a buffer, the oldest first, as far as it has room; returns how many. */
+  /** Moves finished episodes into a buffer, the oldest first, as far as it has room; returns their number. */
   moveTo(buffer: EpisodeBuffer): number {
     return this.#buffer.moveTo(buffer)
   }
 
-  /** What it has done so far. */
   getStatistics(): RunnerStatistics {
     const mean = ({ sum, count }: { sum: number; count: number }) => (count === 0 ? null : sum / count)
     return { ...this.#counts, value: mean(this.#told.value), entropy: mean(this.#told.entropy) }
   }
 
-  /** Ends after the step under way, and closes the environment. */
+  /** Ends after the current step, and closes the environment. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#environment.close()
@@ -157,7 +152,7 @@ export class RolloutRunner {
     const { action: act, logprob, version, value, entropy } = await answerInTime('policy', ask, stepSeconds, time)
     const { observation: nextObs, reward, terminated, truncated } = await this.#environment.step(act)
     if (reward !== null && typeof reward !== 'number') {
-      throw new InputError('reward of a step', show(reward), 'one number, or null where it cannot be told')
+      throw new InputError('reward of a step', show(reward), 'one number, or null if unknown')
     }
     const told = Object.entries({ logprob, value, entropy }).filter(([, given]) => given !== undefined)
     const ends = { done: terminated || truncated, ...(truncated && !terminated ? { timeout: true } : {}) }
@@ -182,17 +177,16 @@ export class RolloutRunner {
   }
 }
 
-/** Makes an environment, or a policy, for the worker of that number. */
+/** Makes an environment, or a policy, for the worker with this index. */
 export type WorkerFn<T> = (worker: number) => T
 
-/** A runner that is made when it is started, from an environment and a policy of its own. */
+/** A runner that is created when started, with its own environment and policy. */
 export class RolloutWorker {
   readonly #make: () => RolloutRunner
   #runner: RolloutRunner | null = null
-  /** The collection under way. */
   #collecting: Promise<void> | null = null
 
-  /** `index` is which of several workers it is, from 0: the seed of its environment is `seed + index`. */
+  /** `index` counts the workers from 0: its environment's seed is `seed + index`. */
   constructor(
     envFn: WorkerFn<EnvironmentService<readonly number[], readonly number[]>>,
     policyFn: WorkerFn<PolicyFn>,
@@ -207,12 +201,12 @@ export class RolloutWorker {
     this.#make = () => new RolloutRunner(envFn(index), policyFn(index), strategy, seeded)
   }
 
-  /** Makes its environment and its policy, the first time it is called. */
+  /** Makes its environment and policy on the first call. */
   start(): void {
     this.#runner ??= this.#make()
   }
 
-  /** Collects beside others: what comes of it is for `getBuffer`. Settles, and throws, as the runner's `gather`. */
+  /** Collects concurrently; `getBuffer` returns the episodes. Settles, and throws, as the runner's `gather`. */
   collectAsync(): Promise<void> {
     this.start()
     this.#collecting ??= this.#runner!.gather().finally(() => {
@@ -221,29 +215,29 @@ export class RolloutWorker {
     return this.#collecting
   }
 
-  /** True where episodes have ended that were not given out. */
+  /** Whether finished episodes were not returned yet. */
   hasData(): boolean {
     return (this.#runner?.episodeCount ?? 0) > 0
   }
 
-  /** The episodes that have ended since the last call: each is given out once. */
+  /** The episodes finished since the last call; each is returned once. */
   getBuffer(): EpisodeBuffer {
     const buffer = new EpisodeBuffer({ maxEpisodes: Math.max(1, this.#runner?.episodeCount ?? 0) })
     this.moveTo(buffer)
     return buffer
   }
 
-  /** Moves those episodes into a buffer, the oldest first, as far as it has room; returns how many. */
+  /** Moves those episodes into a buffer, the oldest first, as far as it has room; returns their number. */
   moveTo(buffer: EpisodeBuffer): number {
     return this.#runner?.moveTo(buffer) ?? 0
   }
 
-  /** What it has done so far; null before it is started. */
+  /** Its statistics; null before it is started. */
   getStatistics(): RunnerStatistics | null {
     return this.#runner?.getStatistics() ?? null
   }
 
-  /** Ends after the step under way, and closes its environment. */
+  /** Ends after the current step, and closes its environment. */
   async close(): Promise<void> {
     const collecting = this.#collecting?.catch(() => {})
     await this.#runner?.close()

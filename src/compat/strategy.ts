@@ -1,21 +1,16 @@
-/**
- * Strategies: what an algorithm wants of each transition. All algorithms that learn from tokens read the same columns, so a
- * strategy is what it needs to be told, and the rest is one path: the policy is asked, the transition is checked, and becomes a
- * turn of an episode buffer.
- */
+/** Strategies: what an algorithm needs of each transition, which is checked and becomes a turn of an episode buffer. */
 import { algorithmPresets } from '../algorithms/losses/loss-presets.ts'
 import { InputError, show, unknownWord } from '../base/errors.ts'
 import type { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'
 
-/** A transition by the names of other systems: ids that were seen, ids that were chosen, and what came of them. */
+/** A transition, in other systems' names: observed ids, chosen ids, and their result. */
 export interface TransitionData {
   readonly obs: readonly number[]
   readonly act: readonly number[]
-  /** Null where it cannot be told. */
+  /** Null if unknown. */
   readonly rew: number | null
-  /** Null behind an end that shows nothing. */
+  /** Null after an end without observation. */
   readonly nextObs: readonly number[] | null
-  /** The episode is over. */
   readonly done: boolean
   /** It is over because it was cut off. */
   readonly timeout?: boolean
@@ -23,19 +18,16 @@ export interface TransitionData {
   readonly logprob?: readonly number[]
   /** The critic's value of `obs`. */
   readonly value?: number
-  /** Of the distribution that `act` was drawn from, in nats. */
+  /** Of the distribution of `act`, in nats. */
   readonly entropy?: number
 }
 
 const REQUIRED = ['obs', 'act', 'rew', 'nextObs', 'done'] as const
 const OPTIONAL = ['timeout', 'logprob', 'value', 'entropy'] as const
 
-/**
- * Refuses what is no transition.
- * @throws TypeError for an array; InputError for keys that are missing or unknown, and for values that are of another kind.
- */
+/** Checks a transition. @throws TypeError for an array; InputError for missing or unknown keys, and wrong values. */
 export function validateTransitionData(transition: unknown): asserts transition is TransitionData {
-  const expected = `an object with ${REQUIRED.join(', ')}, and perhaps ${OPTIONAL.join(', ')}`
+  const expected = `an object with ${REQUIRED.join(', ')}, and optionally ${OPTIONAL.join(', ')}`
   if (Array.isArray(transition)) throw new TypeError(`transition: got an array, expected ${expected}`)
   if (typeof transition !== 'object' || transition === null) {
     throw new InputError('transition', show(transition), expected)
@@ -52,10 +44,10 @@ export function validateTransitionData(transition: unknown): asserts transition 
     if (typeof flag !== 'boolean') throw new InputError(`transition, ${key}`, show(flag), 'true or false')
   }
   if (timeout && !done)
-    throw new InputError('transition, timeout', 'true, and done is false', 'done where it was cut off')
+    throw new InputError('transition, timeout', 'true, and done is false', 'done when it was cut off')
   if (logprob !== undefined && logprob?.length !== act.length) {
     const got = logprob?.length === undefined ? show(logprob) : `${logprob.length} numbers`
-    throw new InputError('transition, logprob', got, `${act.length}, as many as ids of act`)
+    throw new InputError('transition, logprob', got, `${act.length}, the number of ids in act`)
   }
   for (const [key, number] of Object.entries({ value, entropy })) {
     if (number !== undefined && !Number.isFinite(number)) {
@@ -64,31 +56,27 @@ export function validateTransitionData(transition: unknown): asserts transition 
   }
 }
 
-/** What a policy answers: ids, and what it knows of them. */
+/** A policy's answer: ids, and optional values. */
 export interface PolicyAnswer {
   readonly action: readonly number[]
   readonly logprob?: readonly number[]
-  /** Number of the weights that chose the ids; −1, the default, where nobody knows. */
+  /** Version of the weights that chose the ids; default −1: unknown. */
   readonly version?: number
   readonly value?: number
   readonly entropy?: number
 }
 
-/** A policy as a plain function of what is seen. */
+/** A policy as a plain function of observations. */
 export type PolicyFn = (observation: readonly number[], signal: AbortSignal) => PolicyAnswer | Promise<PolicyAnswer>
 
-/** What an algorithm wants of each transition, and where it goes. */
+/** What an algorithm needs of each transition, and where it stores it. */
 export interface RolloutStrategy {
   readonly name: string
-  /** The optional keys that it cannot do without. */
+  /** The optional keys that it requires. */
   readonly needs: readonly (typeof OPTIONAL)[number][]
-  /** What the policy answers to an observation. @throws InputError for an answer without an action, or that lacks a need. */
+  /** The policy's answer to an observation. @throws InputError without an action or a required key. */
   selectAction(policy: PolicyFn, observation: readonly number[], signal: AbortSignal): Promise<PolicyAnswer>
-  /**
-   * Adds a checked transition to a buffer. `value` and `entropy` are checked and go no further: whoever learns works them out
-   * under the weights that are trained.
-   * @throws as `validateTransitionData`, and InputError for a need that is missing.
-   */
+  /** Adds a checked transition to a buffer, without `value` and `entropy`. @throws as `validateTransitionData` */
   storeTransition(buffer: EpisodeBuffer, transition: TransitionData, version?: number): void
 }
 
@@ -96,7 +84,7 @@ export interface RolloutStrategy {
 export const strategies: readonly string[] = Object.keys(algorithmPresets)
 
 /**
- * The strategy of that name.
+ * The strategy of a name.
  * @throws InputError that names the nearest one.
  * @example const strategy = createStrategy('grpo')
  */

@@ -1,8 +1,4 @@
-/**
- * Training backends as other systems call them: a batch of samples goes in, a loss and an optimizer stand in the backend. It is a view
- * of a backend of the house, over a language model of its own; every call is a future, and calls that were made without waiting for
- * the one before are done in their order.
- */
+/** Training backends as in other systems: calls take batches of samples; the backend has model, loss and optimizer. */
 import { join } from 'node:path'
 import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses/losses.ts'
 import {
@@ -42,28 +38,28 @@ import type { ConversationCohort } from '../world/conversations/cohort.ts'
 import { createWorld, type World } from '../world/world.ts'
 import { grpo } from './named-losses.ts'
 
-/** A batch to learn from: samples with rewards, or, without `samples`, sequences that are learned by heart. */
+/** A batch: samples with rewards, or, without `samples`, sequences for supervised learning. */
 export type TrainingBatch =
   | (Pick<RolloutBatch, 'samples'> & {
-      /** A number for each sample in place of the loss's own advantages; NaN leaves one out. */
+      /** Advantages per sample that replace the loss's own; NaN excludes a sample. */
       readonly advantages?: ArrayLike<number>
     })
   | {
       readonly tokens: readonly ArrayLike<number>[]
-      /** 1 for tokens to learn; a list as long as the tokens for each sequence. */
+      /** 1 for tokens to learn; per sequence a list as long as its tokens. */
       readonly lossMasks: readonly ArrayLike<number>[]
     }
 
-/** Who learns from batches of samples. Anything with these calls will do. */
+/** Learns from batches of samples. Any object with these calls works. */
 export interface BatchBackend {
-  /** Makes the gradient of a batch; figures by name, `loss` among them. */
+  /** Computes the gradient of a batch. Returns figures by name, with `loss`. */
   forwardBackward(batch: TrainingBatch): TrainFuture<Readonly<Record<string, number>>>
-  /** One optimizer step; figures by name. `rateFactor` is what the schedule makes of the learning rate, default 1. */
+  /** Makes one optimizer step. Returns figures by name. `rateFactor` scales the learning rate, default 1. */
   optimStep(rateFactor?: number): TrainFuture<Readonly<Record<string, number>>>
-  /** Keeps what is trained, and gives the path by which it is loaded. */
+  /** Saves the trained weights, and returns the path for loading. */
   saveCheckpoint(step: number, metrics?: Readonly<Record<string, number>>): TrainFuture<string>
   loadCheckpoint(path: string): TrainFuture<void>
-  /** The weights as they are by then, for engines, by this number. */
+  /** The weights at this point in the order of calls, for engines, with this version number. */
   getWeights(version: number): TrainFuture<WeightsDelivery>
   loadWeights(weights: Float32Array): TrainFuture<void>
 }
@@ -73,31 +69,28 @@ const optimizer = {
   learningRate: learningRateSetting(rlRates),
 }
 
-/** What a backend is opened with. */
+/** Options of `openTrainingBackend`. */
 export interface OpenBackendOptions {
   readonly policy: LanguageModelDefinition
-  /** What is learned of samples; default GRPO's, without a reference. */
+  /** The loss of samples; default GRPO's, without a reference. */
   readonly lossFn?: LossDescriptor
-  /** Default Adam, with the learning rate that the kind of training has; null: there is none, and no step can be made. */
+  /** Default Adam, with the usual learning rate of the kind of training; null: none, and no step is possible. */
   readonly optimizer?: Partial<SettingValues<typeof optimizer>> | null
-  /** The gradient is brought down to this norm; default 1. */
+  /** Gradient norm limit; default 1. */
   readonly maxGradNorm?: number
-  /** What logits were divided by when samples were drawn; default 1. */
+  /** The sampling temperature of the samples; default 1. */
   readonly temperature?: number
   /** Where `saveCheckpoint` writes `step_<n>.safetensors`. */
   readonly checkpointDir?: string
-  /** Keys starting weights; default 0. */
+  /** Keys initial weights; default 0. */
   readonly seed?: number
-  /** Who computes; default this process. */
+  /** The backend that computes; default this process. */
   readonly backend?: BackendDefinition
-  /**
-   * Who generates, like servers by their addresses: several are one pool. They are given weights by `runRlTraining`, and asked by
-   * `generateByEngines`. Default: none.
-   */
+  /** Generating engines, as one pool, for `runRlTraining` and `generateByEngines`. Default: none. */
   readonly engines?: readonly EngineDefinition[]
   /** Answers that the engines generate at once; default 8. */
   readonly slots?: number
-  /** What the model is made for, where that decides which characters it knows. */
+  /** The model's task, if it determines the characters. */
   readonly environment?: TextEnvironmentDefinition
 }
 const OPTIONS = [
@@ -107,16 +100,16 @@ const OPTIONS = [
 
 /** A backend over a language model, and the model. */
 export interface OpenBackend extends BatchBackend {
-  /** Its only cohort has model, tokenizer and weights; its engine says what it has learned, without being told. */
+  /** Its only cohort has model, tokenizer and weights; its engine always has the current weights. */
   readonly world: World<ConversationCohort>
   readonly checkpointDir: string | null
-  /** Those that it was opened with, as one. */
+  /** The given engines, as one. */
   readonly engines: readonly Engine[]
 }
 
 /**
  * Opens a language model with a backend that trains it.
- * @throws InputError for options that do not go together, and as `createWorld` does.
+ * @throws InputError for options that do not fit together, and as `createWorld` does.
  * @example
  * const backend = await openTrainingBackend({ policy: languageModel({ folder }), optimizer: { learningRate: 1e-4 } })
  * const { loss } = await backend.forwardBackward(batch)
@@ -163,12 +156,11 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
   })
 }
 
-/** Several engines as one. */
 function oneOf(engines: readonly EngineDefinition[]): EngineDefinition {
   return Array.isArray(engines) && engines.length === 1 ? engines[0] : poolEngine(engines)
 }
 
-/** What stands in for a task where a model is trained on samples that come from elsewhere. */
+/** Replaces a task for a model that is trained on external samples. */
 const samplesEnvironment = defineTextEnvironment({
   id: 'text/samples',
   settings: {},
@@ -193,11 +185,11 @@ class ModelBackend implements OpenBackend {
   readonly #backend: TrainingBackend
   readonly #loss: LossDescriptor
   readonly #learning: Learning
-  /** The last call: the next one begins when it is done, whatever came of it. */
+  /** The last call. The next one begins when it has settled. */
   #last: Promise<unknown> = Promise.resolve()
   #numCalls = 0
   #steps = 0
-  /** Of the gradient that was made last. */
+  /** Of the last gradient. */
   #rates: typeof rlRates | typeof sftRates = rlRates
 
   constructor(world: World<ConversationCohort>, backend: TrainingBackend, loss: LossDescriptor, learning: Learning) {
@@ -260,11 +252,11 @@ class ModelBackend implements OpenBackend {
   async #byHeart({ tokens, lossMasks }: Extract<TrainingBatch, { tokens: unknown }>) {
     if (tokens?.length === undefined || tokens.length === 0 || tokens.length !== lossMasks?.length) {
       const got = `${tokens?.length ?? 'no'} sequences and ${lossMasks?.length ?? 'no'} masks`
-      throw new InputError('batch, tokens and lossMasks', got, 'as many of both, and at least one')
+      throw new InputError('batch, tokens and lossMasks', got, 'equally many of both, and at least one')
     }
     for (const [i, ids] of tokens.entries()) {
       if (ids.length === lossMasks[i]!.length) continue
-      throw new InputError(`lossMasks[${i}]`, `${lossMasks[i]!.length} elements`, `${ids.length}, as many as tokens`)
+      throw new InputError(`lossMasks[${i}]`, `${lossMasks[i]!.length} elements`, `${ids.length}, the number of tokens`)
     }
     const { kernels } = this.world
     const cohort = this.world.cohort()

@@ -1,4 +1,4 @@
-/** The two training loops of other systems, over a backend: supervised steps, and steps from what a manager generates. */
+/** The two training loops of other systems, over a backend: supervised, and from a manager's generated samples. */
 import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
 import { checkCount, checkGiven, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { appendText } from '../base/files/files.ts'
@@ -12,72 +12,72 @@ import type { BatchBackend } from './training-backend.ts'
 /** Figures of a step, by name. */
 export type TrainingStep = Readonly<Record<string, number>>
 
-/** Where figures go. */
+/** Receives the figures of each step. */
 export interface MetricsLogger {
   log(metrics: TrainingStep, step: number): void
   finish?(): void
 }
 
-/** What both loops are told. */
+/** Options of both training loops. */
 export interface TrainingLoopConfig {
-  /** Steps: a whole number ≥ 0. */
+  /** Number of steps: a whole number ≥ 0. */
   readonly numSteps: number
-  /** Every so many steps figures go to the logger. Default 10, of supervised steps 100. */
+  /** Steps between logs; default 10, supervised 100. */
   readonly logEvery?: number
-  /** Every so many steps, and after the last, a checkpoint is saved; 0: never. Default 100, of supervised steps 500. */
+  /** Steps between checkpoints, with one after the last; 0: never. Default 100, supervised 500. */
   readonly checkpointEvery?: number
-  /** What the learning rate does after its warm-up. Default constant. */
+  /** The learning rate's schedule after its warm-up; default constant. */
   readonly schedule?: Schedule
-  /** Part of the steps in which the learning rate rises. Default 0. */
+  /** Fraction of the steps for warm-up; default 0. */
   readonly warmupFraction?: number
-  /** Told of each checkpoint: where a manager's `stateDict` can be kept beside it. */
+  /** Called for each checkpoint, for example to save a manager's `stateDict` beside it. */
   onCheckpoint?(path: string, step: number): void | Promise<void>
 }
 
-/** What supervised training is told. */
+/** Options of `runSftTraining`. */
 export interface SftTrainingConfig extends TrainingLoopConfig {
-  /** Samples of a step: a whole number ≥ 1. */
+  /** Samples per step: a whole number ≥ 1. */
   readonly batchSize: number
-  /** Keys the order of the samples in each epoch. Default 1. */
+  /** Keys the order of the samples in each epoch; default 1. */
   readonly seed?: number
 }
 
-/** What training from generated samples is told. */
+/** Options of `runRlTraining`. */
 export interface RlTrainingConfig extends TrainingLoopConfig {
-  /** Every so many steps, and after the last, engines are given the weights. Default 10. */
+  /** Steps between deliveries of weights to engines, with one after the last; default 10. */
   readonly syncEvery?: number
-  /** Advantages are rewards less this number. Default: what the backend's loss makes of the rewards of a group. */
+  /** Advantages are rewards minus this number; default: the loss's group advantages. */
   readonly baseline?: number
 }
 
-/** A sample that is learned by heart. */
+/** Tokens to learn, with their mask. */
 export interface SftSample {
   readonly tokens: ArrayLike<number>
   /** 1 for tokens to learn. */
   readonly lossMask: ArrayLike<number>
 }
 
-/** An engine that is given weights: whichever chooses tokens by them. */
+/** An engine that takes weights. */
 export type WeightsEngine = Pick<Engine, 'id' | 'version' | 'setWeights'>
-/** An engine that loads weights from the path of a checkpoint. */
+/** An engine that loads weights from a checkpoint's path. */
 export interface CheckpointEngine {
   updateWeightsFromCheckpoint(path: string): Promise<{ readonly success: boolean; readonly message?: string }>
 }
-/** Who is given weights. */
+/** An engine that receives weights, or a checkpoint's path. */
 export type SyncedEngine = WeightsEngine | CheckpointEngine
 
-/** Whatever goes to a file, a line a call. */
+/** Logs one JSON line per call to a file. */
 export class JsonlLogger implements MetricsLogger {
   readonly #path: string
   #isFinished = false
 
-  /** `path` of a file that lines are added to. */
+  /** `path` of the file to append to. */
   constructor(path: string) {
     if (typeof path !== 'string' || path === '') throw new InputError('path', show(path), 'the path of a file')
     this.#path = path
   }
 
-  /** Adds a line. @throws InputError after `finish`; where it cannot be written. */
+  /** Adds a line. @throws InputError after `finish`, and if it cannot be written. */
   log(metrics: TrainingStep, step: number): void {
     if (this.#isFinished) throw new InputError('log', 'a line after finish()', 'none')
     appendText(this.#path, `${JSON.stringify({ step, ...metrics })}\n`)
@@ -88,10 +88,7 @@ export class JsonlLogger implements MetricsLogger {
   }
 }
 
-/**
- * Advantages of rewards: what each is above the baseline; NaN, which learns nothing, where a reward is unknown.
- * @throws InputError for a baseline that is no number.
- */
+/** Advantages of rewards over the baseline; NaN for unknown rewards. @throws InputError for a bad baseline. */
 export function computeAdvantages(
   rewards: readonly (number | null)[],
   options: { readonly baseline?: number } = {},
@@ -103,10 +100,7 @@ export function computeAdvantages(
   return rewards.map((reward) => (reward === null ? Number.NaN : reward - baseline))
 }
 
-/**
- * Lets engines load a checkpoint, all at once; what each answers, in their order.
- * @throws InputError for one that says that it failed.
- */
+/** Lets engines load a checkpoint. Returns their answers in order. @throws InputError for a failed one. */
 export async function syncWeightsToEngines(
   engines: readonly CheckpointEngine[],
   checkpointPath: string,
@@ -124,10 +118,7 @@ export async function syncWeightsToEngines(
 
 const LOOP_KEYS = ['numSteps', 'logEvery', 'checkpointEvery', 'schedule', 'warmupFraction', 'onCheckpoint']
 
-/**
- * Learns samples by heart, `batchSize` of them a step, in an order of each epoch's own. Gives the figures of each step.
- * @throws InputError for a config that is wrong, and for samples that are none; what the backend failed with.
- */
+/** Supervised training, `batchSize` samples per step. Returns each step's figures. @throws InputError */
 export function runSftTraining(
   backend: BatchBackend,
   samples: readonly SftSample[],
@@ -135,8 +126,8 @@ export function runSftTraining(
   logger?: MetricsLogger,
 ): Promise<TrainingStep[]>
 /**
- * Makes a model, trains it on examples, and gives the trainer, which has the model and saves checkpoints.
- * @throws InputError where there is no example, one is none, has nothing to learn from or is longer than the context, or as
+ * Makes a model, trains it on examples, and returns the trainer, which has the model and saves checkpoints.
+ * @throws InputError if there is no example, one is invalid, has nothing to learn or is longer than the context, or as
  * `createWorld` does.
  * @example const { world } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
  */
@@ -171,9 +162,9 @@ async function learnByHeart(
 }
 
 /**
- * Learns from what a manager generates, a batch a step, and gives engines the weights in between. Gives the figures of each step.
- * @throws InputError for a config that is wrong, a buffer that is not the manager's, and an engine that does not confirm its weights;
- * what generating or the backend failed with.
+ * Trains on a manager's batches, one per step, and delivers weights to engines in between. Returns each step's figures.
+ * @throws InputError for a wrong config, a buffer that is not the manager's, and an engine that does not confirm its
+ * weights; errors of generating or the backend.
  */
 export async function runRlTraining<P>(
   backend: BatchBackend,
@@ -205,7 +196,7 @@ function rewardOf({ rewards }: RolloutBatch): TrainingStep {
   return known.length === 0 ? {} : { reward: known.reduce((sum, reward) => sum + reward, 0) / known.length }
 }
 
-/** Gives all engines the weights, at once: by the weights themselves, or by a checkpoint, which is saved once. */
+/** Delivers weights to all engines at once: directly, or by a checkpoint that is saved once. */
 async function giveWeights(backend: BatchBackend, engines: readonly SyncedEngine[], version: number): Promise<void> {
   const [byPath, direct]: [CheckpointEngine[], WeightsEngine[]] = [[], []]
   for (const engine of engines) {
@@ -225,7 +216,7 @@ async function giveWeights(backend: BatchBackend, engines: readonly SyncedEngine
   if (byPath.length > 0) await syncWeightsToEngines(byPath, await backend.saveCheckpoint(version))
 }
 
-/** A gradient and its step: both are asked for at once. */
+/** A gradient and its step, requested together. */
 async function step(
   backend: BatchBackend,
   batch: Parameters<BatchBackend['forwardBackward']>[0],
@@ -233,7 +224,7 @@ async function step(
 ): Promise<TrainingStep> {
   const made = backend.forwardBackward(batch)
   const stepped = backend.optimStep(rateFactor)
-  stepped.catch(() => {}) // Where the gradient failed, that is what is told.
+  stepped.catch(() => {}) // A failed gradient is reported instead.
   return { ...(await made), ...(await stepped) }
 }
 

@@ -1,5 +1,5 @@
 /**
- * `colonnade/algorithms`: what an algorithm, a loss or a training backend of your own is made of.
+ * `colonnade/algorithms`: parts for your own algorithms, losses and training backends.
  *
  * @module colonnade/algorithms
  */

@@ -1,5 +1,5 @@
 /**
- * `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which.
+ * `colonnade/compat`: names and interfaces of other systems; `docs/names.md` lists them.
  *
  * @module colonnade/compat
  */

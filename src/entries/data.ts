@@ -1,6 +1,5 @@
 /**
- * `colonnade/data`: columns and their arena, tables, trajectories, datasets, and the files in which they, weights and
- * policies lie.
+ * `colonnade/data`: columns and their arena, tables, trajectories, datasets, and files of these, weights and policies.
  *
  * @module colonnade/data
  */

@@ -1,5 +1,5 @@
 /**
- * `colonnade/devices`: the backends of tfjs, and networks of your own on them.
+ * `colonnade/devices`: the backends of tfjs, and your own networks on them.
  *
  * @module colonnade/devices
  */

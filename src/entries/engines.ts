@@ -1,6 +1,6 @@
 /**
- * `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that
- * goes by a script; a server of language models, and a gateway for agents.
+ * `colonnade/engines`: the contract of engines, which choose the tokens of conversations, with a scripted one; a server
+ * of language models, and a gateway for agents.
  *
  * @module colonnade/engines
  */

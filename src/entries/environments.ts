@@ -1,7 +1,6 @@
 /**
- * `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects
- * and of games on bitecs or in Python, environments by their id, whether one keeps its contract, how fast it is, and systems that
- * change what is learned from rewards.
+ * `colonnade/environments`: environments beyond those in `colonnade`, environments from objects, from bitecs games or
+ * in Python, finding them by id, checking their contract and speed, and systems that change rewards.
  *
  * @module colonnade/environments
  */

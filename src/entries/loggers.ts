@@ -1,6 +1,5 @@
 /**
- * `colonnade/loggers`: who is told what each update of a training did, loggers of your own, and the page that shows
- * runs.
+ * `colonnade/loggers`: loggers of updates, your own loggers, and the dashboard of runs.
  *
  * @module colonnade/loggers
  */

@@ -1,5 +1,5 @@
 /**
- * `colonnade/orchestration`: who samples and who learns when: admission of groups, the loop, and its simulation in
+ * `colonnade/orchestration`: scheduling of sampling and learning: admission of groups, the loop, and its simulation in
  * virtual time.
  *
  * @module colonnade/orchestration

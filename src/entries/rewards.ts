@@ -1,5 +1,5 @@
 /**
- * `colonnade/rewards`: rewards, verifiers, filters of groups, and the judging of models by task suites.
+ * `colonnade/rewards`: rewards, verifiers, filters of groups, and task suites to evaluate models.
  *
  * @module colonnade/rewards
  */

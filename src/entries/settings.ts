@@ -1,6 +1,6 @@
 /**
- * `colonnade/settings`: what a definition of your own declares (settings, metrics), whether the module that it lies in
- * is trusted, and commands of your own.
+ * `colonnade/settings`: declarations of your own definitions (settings, metrics), trust in modules, and your own
+ * commands.
  *
  * @module colonnade/settings
  */

@@ -1,9 +1,7 @@
 /**
- * Examples as ids, no longer than the context: what conversations begin with, and what supervised fine-tuning learns. All of
- * a training can be looked at before it begins, so that none ends it in its middle.
- *
- * A run tokenizes all of them before its folder is claimed: one that is too long, or has nothing to learn, is an error
- * then, or is passed over or cut (`tooLong`), and counted.
+ * Examples as ids that fit the context: prompts of conversations, and rows of supervised fine-tuning. A run tokenizes
+ * all of them before it claims its folder, so that no example stops it midway: one that is too long or has nothing to
+ * learn is an error, or is skipped or cut (`tooLong`) and counted.
  */
 import { checkCount, InputError } from '../base/errors.ts'
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
@@ -14,48 +12,43 @@ import type { TrainingExample } from './tokenizers/turn-ids.ts'
 import { checkSampling } from './transformer/sampling.ts'
 import { turnDrawing } from './turn-sampling.ts'
 
-/** What becomes of an example that is longer than the context: an error, it is passed over, or what is too much is cut off. */
+/** What to do with an example longer than the context: an error, skip it, or cut it. */
 export const tooLongs = ['error', 'skip', 'cut'] as const
 export type TooLong = (typeof tooLongs)[number]
 
-/**
- * Where examples that are too long are an error, tokens that are looked at once there is one. It says how many there are, and
- * twenty thousand examples of sixty thousand tokens would take minutes to count.
- */
+/** Tokens to tokenize after a too long example, to count others for the error. A full count may take minutes. */
 const TOKENS_COUNTED = 2 ** 20
 
-/** What examples are made into ids with. */
 export interface ExampleReader {
   readonly environment: Pick<TextEnvironmentModel, 'example' | 'numExamples'> & { readonly id: string }
   readonly tokenizer: Tokenizer
   readonly context: number
-  /** Tokens of a turn, at most, where the example does not say. */
+  /** Maximum tokens per turn, if the example has no own. */
   readonly maxTokens: number
   readonly tooLong: TooLong
 }
 
-/** What examples are for: conversations that begin with them, or supervised fine-tuning. */
+/** The use of examples: prompts of conversations, or supervised fine-tuning. */
 export interface ExampleUse {
   readonly asked: boolean
   readonly learned: boolean
 }
 
-/** The examples that can be used. */
 export interface UsableExamples {
-  /** Their numbers, in rising order. */
+  /** Their indices, in ascending order. */
   readonly numbers: Uint32Array
-  /** Examples that are longer than the context: how many are passed over, and how many are cut. */
+  /** Examples longer than the context that were skipped or cut. */
   readonly numSkipped: number
   readonly numCut: number
-  /** Different questions among them; null where none are held out. */
+  /** The number of different questions; null without held-out questions. */
   readonly numQuestions: number | null
 }
 
 /**
- * What the conversation of an example begins with, and the tokens of a turn, at most. A prompt that is cut loses its beginning,
- * and leaves room for a turn where it can.
- * @throws InputError for an example without a prompt, one that tokenizer or template refuse or that has no room in the context,
- * a `maxTokens` of its own that is no whole number ≥ 1, and a `sampling` that is none.
+ * The prompt ids of an example, and its maximum tokens per turn. A cut prompt loses its beginning, and leaves room for
+ * a turn if possible.
+ * @throws InputError for an example that has no prompt, is refused by the tokenizer or template, leaves no room in the
+ * context, or has an invalid `maxTokens` or `sampling`.
  */
 export function startOf(reader: ExampleReader, index: number): { example: Example; ids: number[]; budget: number } {
   const { environment, context, tooLong } = reader
@@ -75,22 +68,22 @@ function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: n
   const isLesson =
     prompt === '' ? answer !== undefined : typeof prompt !== 'string' && prompt.at(-1)!.role === 'assistant'
   if (isLesson) {
-    const got = prompt === '' ? 'a text without a prompt' : 'a conversation in which the assistant has the last word'
+    const got = prompt === '' ? 'a text without a prompt' : 'a conversation that ends with the assistant'
     throw new InputError(subject, got, 'a message to answer: existing answers can be trained on (mode=sft)')
   }
   const { maxTokens: budget = maxTokens } = example
   checkCount(`${subject}, maxTokens`, budget)
-  if (example.sampling !== undefined) turnDrawing(example.sampling, NO_DRAWING, tokenizer) // Refuses what is none.
+  if (example.sampling !== undefined) turnDrawing(example.sampling, NO_DRAWING, tokenizer) // Refuses invalid values.
   return { example, ids, budget }
 }
 
-/** Stands for a cohort's, where what an example asks for is checked. */
+/** Replaces the cohort's when an example's own values are checked. */
 const NO_DRAWING = { sampling: checkSampling({}), stopStrings: [] }
 
 /**
- * What supervised fine-tuning learns of an example: a row, or several where the chat template rewrites earlier turns. A row that
- * is cut loses its end; one in which nothing is left to learn is left out.
- * @throws InputError for an example that has nothing to learn, or is longer than the context, and as `trainingRows` does.
+ * The training rows of an example: one, or several if the chat template rewrites earlier turns. A cut row loses its
+ * end; a row with nothing left to learn is dropped.
+ * @throws InputError for an example with nothing to learn or longer than the context, and as `trainingRows` does.
  */
 export function lessonOf(reader: ExampleReader, index: number): TrainingExample[] {
   const { environment, tokenizer, context, tooLong } = reader
@@ -106,7 +99,7 @@ function longestOf(rows: readonly TrainingExample[]): number {
   return rows.reduce((most, { ids }) => Math.max(most, ids.length), 0)
 }
 
-/** What of rows is within the context, where something to learn is left. */
+/** Cuts rows to the context. Drops rows with nothing left to learn. */
 function rowsWithin(context: number, rows: readonly TrainingExample[]): TrainingExample[] {
   return rows
     .map(({ ids, lossMask }) => ({ ids: ids.slice(0, context), lossMask: lossMask.slice(0, context) }))
@@ -114,11 +107,10 @@ function rowsWithin(context: number, rows: readonly TrainingExample[]): Training
 }
 
 /**
- * Looks at all examples of an environment, for what they are to be used; each is made once. Where one that is too long is an
- * error, and there is one, it looks at no more than the examples of 2²⁰ tokens. Where questions are held out, only the examples
- * of those that `heldOut.use` names are left.
- * @throws InputError for one that cannot be used, or is too long where that is an error, and where none is left; with how many
- * are too long, and the longest; and where there are fewer than two questions, so that none can be held out.
+ * Checks all examples of an environment for their use. If a too long example is an error and one was found, it stops
+ * after 2²⁰ tokens. With `heldOut`, only examples of the side that `heldOut.use` names count.
+ * @throws InputError for an unusable example; for too long ones if they are an error, with their number and the
+ * longest; if no example is left; and with `heldOut` for fewer than two questions.
  */
 export function usableExamples(
   reader: ExampleReader,
@@ -157,11 +149,11 @@ export function usableExamples(
   const numTooLong = tooLongOnes.length
   const what = learned ? 'at most' : 'fewer than'
   const looked = index === numExamples ? `${index}` : `the first ${index} of ${numExamples}`
-  const got = `${numTooLong} of ${looked} examples too long, the longest of ${longest} tokens (example ${tooLongOnes[0]} is the first)`
+  const got = `${numTooLong} of ${looked} examples too long, the longest with ${longest} tokens (the first is example ${tooLongOnes[0]})`
   if (numTooLong > 0 && tooLong === 'error') {
     throw new InputError(`${environment.id}, tooLong`, got, `${what} the context of ${context}, or tooLong skip or cut`)
   }
-  if (numbers.length === 0) throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'one that is left')
+  if (numbers.length === 0) throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'at least one usable')
   const counted = { numSkipped, numCut: numTooLong - numSkipped }
   if (heldOut === null) return { numbers: Uint32Array.from(numbers), ...counted, numQuestions: null }
   const isOut = isHeldOut(environment.id, hashes, heldOut.fraction)

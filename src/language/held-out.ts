@@ -1,29 +1,25 @@
 /**
- * Questions that are held out: a training never asks them, and a model is judged by them afterwards. A question is the prompt of
- * an example, so examples with one prompt are on one side. A keyed hash puts the questions in an order, of which the first are
- * held out: the same ones in every training and evaluation of the same examples.
+ * Held-out questions: training never uses them; evaluation uses only them. A question is an example's prompt, so
+ * examples with one prompt are on the same side. A keyed hash orders the questions, and the first are held out, so all
+ * trainings and evaluations of the same examples agree.
  */
 import { createHash } from 'node:crypto'
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import type { Example } from '../environments/text.ts'
 
-/** For what the examples are used. */
 export const heldOutUses = ['training', 'evaluation'] as const
 
-/** Which questions are held out, and on which side a cohort is. */
+/** Which questions are held out, and which side a cohort uses. */
 export interface HeldOut {
-  /** Part of the different questions that is held out, above 0 and below 1: at least one question, and never all. */
+  /** Fraction of the different questions that is held out, above 0 and below 1: at least one, never all. */
   readonly fraction: number
-  /** Keys which ones: a whole number from 0. */
+  /** Keys the choice: a whole number ≥ 0. */
   readonly seed: number
-  /** `training` takes the questions that are not held out, `evaluation` those that are. */
+  /** `training` uses the questions that are not held out, `evaluation` those that are. */
   readonly use: (typeof heldOutUses)[number]
 }
 
-/**
- * Checks the option `heldOut` of a cohort.
- * @throws InputError that says which part of it is wrong.
- */
+/** Checks the option `heldOut` of a cohort. @throws InputError that names the wrong part. */
 export function checkHeldOut(heldOut: HeldOut): void {
   if (typeof heldOut !== 'object' || heldOut === null) {
     throw new InputError('heldOut', show(heldOut), "an object, like { fraction: 0.2, seed: 0, use: 'training' }")
@@ -35,16 +31,13 @@ export function checkHeldOut(heldOut: HeldOut): void {
   if (!heldOutUses.includes(use)) throw unknownWord('heldOut.use', use, heldOutUses)
 }
 
-/** 48 bits of a hash of what an example asks; where it has no prompt, of what it teaches. */
+/** 48 bits of a hash of an example's prompt, or of its answer if the prompt is empty. */
 export function questionHash({ prompt, answer }: Example, seed: number): number {
   const question = JSON.stringify([seed, prompt === '' ? (answer ?? '') : prompt])
   return createHash('sha256').update(question).digest().readUIntBE(0, 6)
 }
 
-/**
- * Tells of a question's hash whether it is held out, of all questions that there are.
- * @throws InputError where there are fewer than two.
- */
+/** Returns whether each question's hash is held out. @throws InputError for fewer than two different questions. */
 export function isHeldOut(subject: string, hashes: readonly number[], fraction: number): (hash: number) => boolean {
   const questions = [...new Set(hashes)].sort((a, b) => a - b)
   const { length } = questions

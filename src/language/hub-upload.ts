@@ -1,7 +1,7 @@
 /**
- * Uploads to the Hugging Face hub in one commit, as its Python library does: the hub says which files are small enough to be sent with
- * the commit; the others go to its storage first, whole or in parts as it asks, unless they are there. Until the commit is made
- * nothing of it is in the repository.
+ * Uploads to the Hugging Face hub in one commit, with the Python library's protocol. The hub decides which files are
+ * sent with the commit; the others go to its storage first, whole or in parts, unless they are already there. Until the
+ * commit, the repository is unchanged.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -12,46 +12,43 @@ import { InputError, show } from '../base/errors.ts'
 import { type HttpAnswer, type HttpRequest, isOk, requestHttp } from '../base/http/http-request.ts'
 import { checkRevision, hubEndpoint } from './hub.ts'
 
-/** How something is put on the hub. */
+/** How to upload to the Hugging Face hub. */
 export interface UploadOptions {
   /** The branch; default `main`. */
   readonly revision?: string
-  /** Whether a repository that is made for it is private; one that is there stays as it is. Default false. */
+  /** Whether a new repository is private; an existing one is unchanged. Default false. */
   readonly private?: boolean
-  /** The commit's; default `Upload by colonnade`. */
+  /** The commit message; default `Upload by colonnade`. */
   readonly message?: string
   /** The hub's address; default `HF_ENDPOINT`, else https://huggingface.co. */
   readonly endpoint?: string
-  /** Told of each file that is about to be sent to the storage, and of the commit, which has no file. */
+  /** Called before each file is sent to the storage, and before the commit, which has no file. */
   onProgress?(progress: UploadProgress): void
   readonly signal?: AbortSignal
 }
 
 /** What is sent next. */
 export interface UploadProgress {
-  /** Its path in the repository; null: the commit, with all small files in it. */
+  /** Its path in the repository; null for the commit with all small files. */
   readonly file: string | null
   readonly bytes: number
 }
 
-/** What an upload came to. */
+/** The result of an upload. */
 export interface Uploaded {
-  /** Where people look at the repository. */
+  /** The repository's web page. */
   readonly url: string
   readonly commit: string
-  /** Paths in the repository that went to its storage; the others are in the commit. */
+  /** Paths of the files in the storage; the others are in the commit. */
   readonly stored: readonly string[]
 }
 
-/** A file to send. */
 interface Local {
-  /** Its path in the repository. */
   readonly path: string
   readonly file: string
   readonly bytes: number
 }
 
-/** Everything that a request needs to know. */
 interface Target {
   readonly id: string
   readonly endpoint: string
@@ -60,18 +57,18 @@ interface Target {
   readonly signal: AbortSignal
 }
 
-/** What the hub's storage wants to be done with a file. */
+/** An upload that the hub's storage asks for. */
 interface StorageAction {
   readonly href: string
   readonly header?: Readonly<Record<string, string>>
 }
 
 const REPOSITORY = /^\w[\w.-]*\/\w[\w.-]*$/
-/** Bytes of a file's beginning by which the hub tells text from what is not. */
+/** Leading bytes of a file by which the hub tells text from binary. */
 const SAMPLE_BYTES = 512
-/** Requests that fail, one after another, before an upload is given up, and the shortest pause between two. */
+/** Failed requests in a row before an upload stops, and the shortest pause between two. */
 const [ATTEMPTS, PAUSE_MS] = [4, 100]
-/** What a request may take: so long, and longer for its bytes at the slowest connection that is waited for. */
+/** The time limit of a request: a base, plus time for its bytes at the slowest accepted rate. */
 const [ANSWER_MS, BYTES_A_MS] = [300_000, 20]
 const ANSWER_BYTES_MAX = 2 ** 24
 const JSON_TYPE = { 'content-type': 'application/json' }
@@ -81,11 +78,12 @@ const STORAGE_TYPE = {
 }
 
 /**
- * Puts files into a model's repository, which is made if it is not there, in one commit. `files`: by their path in the repository, where
- * each lies. The token is taken from the environment alone (`HF_TOKEN`), and goes to nobody but the hub.
- * @throws InputError for an id that is none, no files or one that cannot be read, no token, and a hub that refuses, that does not
- * answer, or that another changes at the same time: nothing is in the repository then, but where the answer to the commit itself did
- * not come, which the error says.
+ * Uploads files into a model's repository in one commit; creates the repository if it does not exist. `files` maps
+ * paths in the repository to local paths. The token is read from the environment only (`HF_TOKEN`) and is sent to the
+ * hub only.
+ * @throws InputError for an invalid id, no files or an unreadable one, no token, and a hub that refuses, does not
+ * answer, or reports a concurrent change. The repository is unchanged then, unless the answer to the commit itself is
+ * missing; the error says so.
  * @example await uploadModel('me/cart-pole', { 'README.md': 'card.md', 'model.safetensors': 'weights.safetensors' })
  */
 export async function uploadModel(
@@ -110,10 +108,7 @@ export async function uploadModel(
   return { url: `${hub.endpoint}/${id}`, commit, stored: large.map(({ path }) => path) }
 }
 
-/**
- * The token, if the repository's id is one and there is a token.
- * @throws InputError as `uploadModel` does, before any work.
- */
+/** Returns the token after checking id and revision. @throws InputError as `uploadModel` does, before any work. */
 export function checkUpload(id: string, revision = 'main'): string {
   if (!REPOSITORY.test(id) || id.includes('..')) {
     throw new InputError('repository', show(id), 'the id of a repository of the hub, owner/name')
@@ -121,7 +116,7 @@ export function checkUpload(id: string, revision = 'main'): string {
   checkRevision(revision)
   const token = environmentVariable('HF_TOKEN')
   if (token === undefined || token.trim() === '') {
-    throw new InputError('HF_TOKEN', 'nothing', 'a token of the hub that may write, in the environment')
+    throw new InputError('HF_TOKEN', 'nothing', 'a hub token with write access, in the environment')
   }
   return token.trim()
 }
@@ -146,7 +141,7 @@ async function look(files: Readonly<Record<string, string>>): Promise<Local[]> {
   return locals
 }
 
-/** Makes the repository; one that is there is left as it is. */
+/** Creates the repository; an existing one is unchanged. */
 async function makeRepository(hub: Target, isPrivate: boolean): Promise<void> {
   const [organization, name] = hub.id.split('/')
   const body = JSON.stringify({ type: 'model', name, organization, private: isPrivate })
@@ -155,7 +150,7 @@ async function makeRepository(hub: Target, isPrivate: boolean): Promise<void> {
   if (answer.status !== 409) accept(hub, url, answer)
 }
 
-/** How the hub wants each file: `regular`, in the commit, or `lfs`, in its storage. What it would ignore is an error. */
+/** Asks the hub where files go: `regular` (the commit) or `lfs` (its storage). It must not ignore any. */
 async function uploadModes(hub: Target, locals: readonly Local[]): Promise<Map<string, string>> {
   const files = []
   for (const { path, file, bytes } of locals) files.push({ path, size: bytes, sample: await sampleOf(file) })
@@ -192,7 +187,7 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/** Sends files to the hub's storage, as far as they are not there. */
+/** Sends files to the hub's storage, unless they are there. */
 async function store(
   hub: Target,
   large: readonly Local[],
@@ -222,7 +217,7 @@ async function store(
   }
 }
 
-/** One file, whole, or in parts of the size that the storage names: their addresses stand by number in `header`. */
+/** Sends a file, whole or in parts of the size that the storage sets; `header` has the parts' URLs by number. */
 async function send(hub: Target, { file, bytes }: Local, oid: string, { href, header = {} }: StorageAction) {
   const { chunk_size: size, ...parts } = header
   if (size === undefined) {
@@ -249,7 +244,7 @@ async function send(hub: Target, { file, bytes }: Local, oid: string, { href, he
   accept(hub, href, await ask(hub, href, { method: 'POST', headers: STORAGE_TYPE, body }))
 }
 
-/** The commit: its head, and a line for each file, the small ones with all their bytes. Returns its id. */
+/** Makes the commit: a header line, and a line per file, small ones with all their bytes. Returns its id. */
 async function makeCommit(
   hub: Target,
   summary: string,
@@ -274,10 +269,7 @@ async function makeCommit(
   return commitOid
 }
 
-/**
- * A request, again after a pause where it may go better then: no answer, 429, or 5xx. One that `commits` is not sent again where it is
- * not known what became of it. The token goes to the hub alone.
- */
+/** Sends a request to the hub, with the token. Retries no answer, 429 and 5xx after a pause, but not a commit. */
 async function ask(
   { endpoint, token, signal }: Target,
   url: string,
@@ -309,36 +301,36 @@ async function ask(
       failure = (error as Error).message
       cause = error
       if (commits && (error as NodeJS.ErrnoException).code !== 'ECONNREFUSED') {
-        const got = `no answer to the commit (${failure}): whether it was made is not known`
+        const got = `no answer to the commit (${failure}): its outcome is unknown`
         throw new InputError(`the hub, ${url}`, got, 'an answer; look at the repository, or push again', { cause })
       }
     }
     if (attempt >= ATTEMPTS) {
-      const expected = 'an answer; nothing is in the repository, and what the storage has is not sent again'
+      const expected = 'an answer; the repository is unchanged, and stored files are not sent again'
       throw new InputError(`the hub, ${withoutQuery(url)}`, `no answer (${failure})`, expected, { cause })
     }
     await pause(PAUSE_MS * 4 ** (attempt - 1), undefined, { signal })
   }
 }
 
-/** Addresses of a storage have a signature behind their question mark. */
+/** The signature of a storage URL is in its query. */
 function withoutQuery(url: string): string {
   return url.split('?', 1)[0]!
 }
 
-/** The answer, if it says yes. @throws InputError for any other, with what it says. */
+/** Returns a successful answer. @throws InputError for any other, with its text. */
 function accept({ id }: Target, url: string, answer: HttpAnswer): HttpAnswer {
   if (isOk(answer)) return answer
   const { status, body } = answer
   const expected: Record<number, string> = {
-    401: 'a token that is valid (HF_TOKEN)',
-    403: `a token that may write to ${id}`,
-    404: `${id} and its branch, or a token that may see them`,
-    409: 'a repository that nobody else changes at the same time: push again',
-    412: 'a repository that nobody else changes at the same time: push again',
+    401: 'a valid token (HF_TOKEN)',
+    403: `a token with write access to ${id}`,
+    404: `${id} and its branch, or a token with read access`,
+    409: 'a repository without concurrent changes: push again',
+    412: 'a repository without concurrent changes: push again',
   }
   const said = body.subarray(0, 200).toString()
-  const otherwise = 'an answer that takes it; nothing is in the repository'
+  const otherwise = 'a successful answer; the repository is unchanged'
   throw new InputError(`the hub, ${withoutQuery(url)}`, `status ${status} (${said})`, expected[status] ?? otherwise)
 }
 

@@ -1,11 +1,11 @@
 /**
- * Models and datasets of the Hugging Face hub, kept in the cache that its Python library uses, in its layout: `blobs/` has files by their
- * checksum, `snapshots/<commit>/` links to them by name, `refs/` has the commit of a branch. So what was downloaded by either
- * is not downloaded again by the other.
+ * Downloads models and datasets from the Hugging Face hub into the cache of its Python library, in the same layout:
+ * `blobs/` has files by checksum, `snapshots/<commit>/` links to them by name, `refs/` has the commit of a branch. So
+ * either library finds the other's downloads.
  *
- * A file stands in `blobs/` when its size and checksum are those that the hub told, and not before; what was interrupted is
- * continued. The hub's own package for JavaScript checks no checksums, continues nothing, and is 11 MB with what it needs;
- * what is taken of the hub here is three addresses.
+ * A file enters `blobs/` only when its size and checksum match the hub's; an interrupted download is resumed. The hub's
+ * own JavaScript package checks no checksums, resumes nothing, and is 11 MB with its dependencies. This file needs
+ * three endpoints.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -27,56 +27,51 @@ import {
 } from '../base/files/files.ts'
 import { TOKENIZER_FILES } from './tokenizers/load-tokenizer.ts'
 
-/** How something is taken from the hub. */
+/** How to download from the Hugging Face hub. */
 export interface HubOptions {
-  /** A branch, a tag, or a commit, which pins it; default `main`. */
+  /** A branch, a tag, or a commit, which pins the content; default `main`. */
   readonly revision?: string
   /** The cache; default `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else `~/.cache/huggingface/hub`. */
   readonly cache?: string
   /** The hub's address; default `HF_ENDPOINT`, else https://huggingface.co. */
   readonly endpoint?: string
-  /** For what is not public; default `HF_TOKEN`. */
+  /** For private repositories; default `HF_TOKEN`. */
   readonly token?: string
-  /** Takes what is in the cache and asks nobody; default whether `HF_HUB_OFFLINE` is 1. */
+  /** Uses the cache only and sends no request; default: whether `HF_HUB_OFFLINE` is 1. */
   readonly offline?: boolean
-  /** Told of each piece that has come. */
+  /** Called for each received piece. */
   onProgress?(progress: DownloadProgress): void
   readonly signal?: AbortSignal
 }
 
-/** How far the download of a file is. */
+/** Bytes so far of a file's download. */
 export interface DownloadProgress {
   readonly file: string
-  /** Bytes that are there. */
   readonly bytes: number
-  /** Bytes of the whole file. */
   readonly fileBytes: number
 }
 
 /** A commit of a repository, as the hub lists it. */
 export interface Listing {
-  /** What to call it in errors. */
+  /** The repository's name in errors. */
   readonly subject: string
-  /** What the hub says of the repository; `cardData` is the head of its README. */
+  /** The hub's information; `cardData` is the README's front matter. */
   readonly about: Readonly<Record<string, unknown>>
-  /** The paths of its files; of a model those at the top. */
+  /** The paths of its files; for a model, only those at the top level. */
   readonly paths: readonly string[]
-  /** Downloads one of them, if it is not in the cache, and says where it is. */
+  /** Downloads a file unless it is cached, and returns its local path. */
   take(path: string): Promise<string>
 }
 
-/** A file of a repository. */
 interface HubFile {
   readonly path: string
   readonly size: number
-  /** SHA-256 of a large file; of the others Git's own checksum. */
+  /** SHA-256 of a large file; Git's checksum of others. */
   readonly checksum: string
 }
 
-/** What is on the hub. */
 type Kind = 'model' | 'dataset'
 
-/** Everything that a download needs to know. */
 interface Hub extends HubOptions {
   readonly kind: Kind
   readonly id: string
@@ -85,24 +80,24 @@ interface Hub extends HubOptions {
   readonly folder: string
 }
 
-/** What of a repository is a language model, besides its weights. */
+/** The files of a language model besides its weights. */
 const FILES = ['config.json', ...TOKENIZER_FILES]
 const REQUIRED = ['config.json', 'tokenizer.json']
 const [WEIGHTS, INDEX] = ['model.safetensors', 'model.safetensors.index.json']
 const COMMIT = /^[0-9a-f]{40}$/
-/** Requests that bring nothing, one after another, before a download is given up. */
+/** Requests in a row without progress before a download stops. */
 const ATTEMPTS = 4
-/** What the hub says of a repository, and a page of its list of files, has at most so many bytes; its refusals far fewer. */
+/** Maximum bytes of the hub's information or a page of files, and of a refusal. */
 const [ANSWER_BYTES_MAX, REFUSAL_BYTES_MAX] = [64 * 2 ** 20, 2 ** 10]
 const REDIRECTS_MAX = 10
 const PAGES_MAX = 10_000
 
 /**
- * The folder of a model of the hub, whole: downloaded, as far as it is not in the cache. A commit that is whole in the cache
- * is not asked for again.
- * @throws InputError for an id or revision that is not there or may not be read, a repository without config.json,
- * tokenizer.json or safetensors, a file whose size or checksum is not what the hub told, a hub that does not answer, and
- * with `offline` for a model that was not downloaded whole before.
+ * The local folder of a hub model, complete. Files that are not in the cache are downloaded. A commit that is complete
+ * in the cache causes no request.
+ * @throws InputError for an id or revision that does not exist or may not be read, a repository without config.json,
+ * tokenizer.json or safetensors, a wrong size or checksum, a hub that does not answer, and with `offline` for a model
+ * that is not complete in the cache.
  * @example await downloadModel('HuggingFaceTB/SmolLM2-135M-Instruct', { revision: 'main' })
  */
 export async function downloadModel(id: string, options: HubOptions = {}): Promise<string> {
@@ -117,11 +112,7 @@ export async function downloadModel(id: string, options: HubOptions = {}): Promi
   return folder
 }
 
-/**
- * Files of a repository of the hub, as `choose` says which: downloaded, as far as they are not in the cache. `part` names
- * what is chosen, so that it is found again without the hub. The folder that they are in, and their paths in it.
- * @throws InputError as `downloadModel` does, and whatever `choose` throws.
- */
+/** Downloads a repository's files by `choose`; `part` names the choice for offline use. @throws InputError */
 export async function download(
   kind: Kind,
   id: string,
@@ -158,8 +149,8 @@ async function downloadWhole(
   const kept = known === null ? null : await readManifest(hub, known, part)
   if (kept !== null) return { folder: snapshotOf(hub, known!), paths: kept }
   if (offline) {
-    const got = `no whole copy in ${folder}, and offline is set`
-    const expected = `a ${kind} that was downloaded by this function before, or a connection`
+    const got = `no complete copy in ${folder}, and offline is set`
+    const expected = `a ${kind} that was downloaded with Colonnade, or a connection`
     throw new InputError(`${kind} ${id}, revision ${revision}`, got, expected)
   }
 
@@ -182,14 +173,14 @@ async function downloadWhole(
   return { folder: snapshotOf(hub, sha), paths }
 }
 
-/** The hub's address without a last slash: the given one, else `HF_ENDPOINT`. @throws InputError for what is no address. */
+/** The hub's address (default `HF_ENDPOINT`) without a trailing slash. @throws InputError for an invalid one. */
 export function hubEndpoint(given = environmentVariable('HF_ENDPOINT') ?? 'https://huggingface.co'): string {
   const endpoint = given.replace(/\/$/, '')
   if (!URL.canParse(endpoint)) throw new InputError('endpoint', show(endpoint), 'the address of a hub, https://…')
   return endpoint
 }
 
-/** @throws InputError for what can be no branch, tag or commit. */
+/** @throws InputError for an invalid name of a branch, tag or commit. */
 export function checkRevision(revision: string): void {
   checkName('revision', revision, /^\w[\w./-]*$/, 'a branch, tag or commit')
 }
@@ -207,12 +198,12 @@ function snapshotOf({ folder }: Hub, commit: string): string {
   return `${folder}/snapshots/${commit}`
 }
 
-/** Lists the files of a commit, or of a part of it, that is whole in the cache. It is written last. */
+/** The manifest lists the files of a complete download of a commit, or of a part of it. It is written last. */
 function manifestOf({ folder }: Hub, commit: string, part: string): string {
   return `${folder}/colonnade/${commit}${part === '' ? '' : `-${encodeURIComponent(part)}`}.json`
 }
 
-/** What the manifest lists, if all of it is there, each file with the checksum that it was downloaded with. */
+/** The manifest's paths, if all files are there with the checksums of their download; otherwise null. */
 async function readManifest(hub: Hub, commit: string, part: string): Promise<string[] | null> {
   const manifest = manifestOf(hub, commit, part)
   if (!(await isThere(manifest))) return null
@@ -227,7 +218,7 @@ async function readManifest(hub: Hub, commit: string, part: string): Promise<str
   return files.map(({ path }) => path)
 }
 
-/** The commit that a branch had when it was last asked for. */
+/** The commit of a branch at the last request. */
 async function readReference({ folder }: Hub, revision: string): Promise<string | null> {
   const path = `${folder}/refs/${revision}`
   if (!(await isThere(path))) return null
@@ -236,7 +227,7 @@ async function readReference({ folder }: Hub, revision: string): Promise<string 
   return commit
 }
 
-/** The files of a commit's tree, which comes in pages; of a model those at its top. */
+/** The files of a commit, which the hub lists in pages; for a model, only those at the top level. */
 async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>> {
   const files = new Map<string, HubFile>()
   const pages = new Set<string>()
@@ -255,7 +246,7 @@ async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>
       if (!isHubFile(file)) {
         const name = typeof path === 'string' ? path : show(path)
         const got = `a file at ${show(path)} with ${show({ size, oid, lfs })}`
-        throw new InputError(`${url}, ${name}`, got, 'a path within the repository, its size and checksum')
+        throw new InputError(`${url}, ${name}`, got, 'a path within the repository, with size and checksum')
       }
       files.set(file.path, file)
     }
@@ -267,18 +258,18 @@ async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>
   return files
 }
 
-/** The address of the next page, which is of the same hub and was not seen before. */
+/** Checks the next page's address: it must be on the same hub and new. */
 function nextPage(url: string, next: string, seen: Set<string>): string {
   const there = URL.canParse(next, url) ? new URL(next, url) : null
   if (there?.origin !== new URL(url).origin || seen.has(there.href) || seen.size >= PAGES_MAX) {
-    const expected = `one of the same hub that was not there before, of ${PAGES_MAX} at most`
+    const expected = `a new one on the same hub, and at most ${PAGES_MAX} pages`
     throw new InputError(url, `a next page at ${show(next)}`, expected)
   }
   seen.add(there.href)
   return there.href
 }
 
-/** A file as the hub lists it: at a path that stays within the repository. */
+/** Whether it is a file as the hub lists it, with a path that stays within the repository. */
 function isHubFile(file: unknown): file is HubFile {
   const { path, size, checksum } = (file ?? {}) as Partial<Record<string, unknown>>
   const isPath =
@@ -287,7 +278,7 @@ function isHubFile(file: unknown): file is HubFile {
   return isPath && isChecksum && Number.isSafeInteger(size) && (size as number) >= 0
 }
 
-/** The names of the files that the index of a model's tensors has. */
+/** The names of the files in the index of a model's tensors. */
 async function shardsOf(path: string): Promise<string[]> {
   const { weight_map: places } = await readJsonObject(path)
   const shards = [...new Set(Object.values((places ?? {}) as Record<string, unknown>))]
@@ -298,7 +289,7 @@ async function shardsOf(path: string): Promise<string[]> {
   return shards as string[]
 }
 
-/** Puts a file into the cache, and its name into the snapshot. */
+/** Puts a file into the cache and links it in the snapshot. */
 async function fetchFile(hub: Hub, commit: string, file: HubFile): Promise<void> {
   const { folder } = hub
   const blob = `${folder}/blobs/${file.checksum}`
@@ -319,7 +310,7 @@ async function fetchFile(hub: Hub, commit: string, file: HubFile): Promise<void>
   }
 }
 
-/** Fetches a file to `to`, from where an earlier try ended, and sees that it is the one that the hub told of. */
+/** Downloads a file to `to`, resuming an earlier try, and checks its checksum. */
 async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): Promise<void> {
   const path = file.path.split('/').map(encodeURIComponent).join('/')
   const url = `${hub.endpoint}/${hub.kind === 'dataset' ? 'datasets/' : ''}${hub.id}/resolve/${commit}/${path}`
@@ -339,20 +330,20 @@ async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): 
   const checksum = await checksumOf(to, file)
   if (checksum === file.checksum) return
   await rm(to, { force: true })
-  const expected = `${file.checksum}, as the hub says; the file was deleted`
+  const expected = `${file.checksum}, as the hub announced; the file was deleted`
   throw new InputError(url, `a file with checksum ${checksum}`, expected)
 }
 
-/** One request for what of a file is missing. Why it did not bring all of it; null where it did. */
+/** Requests the missing rest of a file. Returns why it is not complete, or null if it is. */
 async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, start: number): Promise<string | null> {
-  // As it is: a range of what a server has packed would be another part of the file.
+  // No compression: a range of compressed bytes would be another part of the file.
   const asIs = { 'accept-encoding': 'identity' }
   const response = await ask(hub, url, start > 0 ? { ...asIs, range: `bytes=${start}-` } : asIs)
   if (response.status === 429 || response.status >= 500) {
     await response.body?.cancel()
     return `status ${response.status}`
   }
-  // A server that knows no ranges sends the whole file again.
+  // A server without ranges sends the whole file again.
   let bytes = response.status === 206 && rangeStart(response) === start ? start : 0
   if (response.status === 206 && bytes !== start) return `a range that begins at ${rangeStart(response)}`
   const handle = await open(path, bytes > 0 ? 'a' : 'w')
@@ -367,7 +358,7 @@ async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, sta
       }
       if (piece.done) break
       if (bytes + piece.value.byteLength > file.size) {
-        await handle.truncate(0) // None of it is what was promised.
+        await handle.truncate(0) // None of it can be trusted.
         throw new InputError(url, `more than ${file.size} bytes`, 'as many as the hub announced; they were deleted')
       }
       await handle.appendFile(piece.value)
@@ -377,7 +368,7 @@ async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, sta
     await disk.sync(handle)
   } finally {
     await handle.close()
-    await reader?.cancel().catch(() => undefined) // After an error; that one is the one to report.
+    await reader?.cancel().catch(() => undefined) // The earlier error is the one to report.
   }
   return bytes < file.size ? 'the connection ended' : null
 }
@@ -386,7 +377,7 @@ function rangeStart(response: Response): number {
   return Number(/^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1])
 }
 
-/** SHA-256 of a file, or the SHA-1 that Git has for it, whichever the hub told. */
+/** The file's SHA-256 or Git's SHA-1, whichever the hub gave. */
 async function checksumOf(path: string, { size, checksum }: HubFile): Promise<string> {
   const hash = checksum.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`)
   for await (const chunk of createReadStream(path)) hash.update(chunk)
@@ -399,7 +390,7 @@ async function askObject(hub: Hub, path: string): Promise<Record<string, unknown
   return parseJsonObject(url, await bodyOf(url, response, ANSWER_BYTES_MAX))
 }
 
-/** The bytes of an answer. @throws InputError for more than `most`, and where the connection ends. */
+/** The bytes of a response. @throws InputError for more than `most`, and if the connection ends early. */
 async function bodyOf(url: string, response: Response, most: number): Promise<Uint8Array> {
   const pieces: Uint8Array[] = []
   let bytes = 0
@@ -424,24 +415,24 @@ function parseJson(url: string, bytes: Uint8Array): unknown {
   }
 }
 
-/** A request; an answer that says no is an error, but for those that may be another tomorrow. */
+/** Sends a request. A refusal is an error, except for those that are temporary. */
 async function ask(hub: Hub, url: string, headers: Record<string, string> = {}): Promise<Response> {
   const response = await follow(hub, url, headers)
   const { status } = response
   if (response.ok || ((status === 429 || status >= 500) && url.includes('/resolve/'))) return response
   const said = await bodyOf(url, response, REFUSAL_BYTES_MAX).then(
     (bytes) => new TextDecoder().decode(bytes).slice(0, 200),
-    () => 'and more than is read of a refusal',
+    () => 'and a longer refusal than is read',
   )
   const expected: Record<number, string> = {
-    401: `a ${hub.kind} that is public, or a token that may read it (HF_TOKEN)`,
-    403: `a token that may read it; some ${hub.kind}s ask to accept their terms on the hub first`,
-    404: `a ${hub.kind}, revision and file that are there`,
+    401: `a public ${hub.kind}, or a token with read access (HF_TOKEN)`,
+    403: `a token with read access; some ${hub.kind}s require accepting their terms on the hub first`,
+    404: `a ${hub.kind}, revision and file that exist`,
   }
   throw new InputError(`the hub, ${url}`, `status ${status} (${said})`, expected[status] ?? 'an answer')
 }
 
-/** Asks, and goes where the hub sends on; the token goes to the hub itself and to nobody else. */
+/** Sends a request and follows redirects. The token goes to the hub only. */
 async function follow(
   { endpoint, token, signal }: Hub,
   url: string,
@@ -459,7 +450,7 @@ async function follow(
       throw new InputError(
         `the hub, ${at}`,
         `no answer (${reasonOf(cause)})`,
-        'a connection; or offline: true (HF_HUB_OFFLINE=1), for what is in the cache',
+        'a connection; or offline: true (HF_HUB_OFFLINE=1), to use the cache',
         { cause },
       )
     }
@@ -482,7 +473,7 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? `${message}: ${cause.message}` : message
 }
 
-/** A file's bytes; null where there is none. */
+/** The size of a file in bytes; null if it does not exist. */
 async function sizeOf(path: string): Promise<number | null> {
   return (await isThere(path)) ? (await stat(path)).size : null
 }

@@ -1,9 +1,7 @@
 /**
- * A language model as a policy: a transformer, its tokenizer and its weights, from a folder or drawn by the seed. Its
- * definition travels; what it needs of files is read when a world is made.
- *
- * What of a model's files is left out is told (`notes`). A model's folder is always whole: every tokenizer has Hugging
- * Face's files (`files`), so `loadTokenizer` reads what a run or an export has written.
+ * A language model as a policy: a transformer, its tokenizer and its weights, from a folder or initialized by the seed.
+ * Its definition can be sent to other threads; files are read when a world is made. `notes` names tensors that were
+ * left out. Every tokenizer has Hugging Face's `files`, so `loadTokenizer` reads the folder of any run or export.
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
@@ -20,35 +18,33 @@ import { openLora } from './transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from './transformer/model.ts'
 import type { ProjectionName } from './transformer/parameters.ts'
 
-/** A language model whose memory can be planned: its weights are not read yet. */
+/** A language model whose memory can be planned; its weights are not read yet. */
 export interface OpenLanguageModel {
   readonly model: TransformerModel
   readonly tokenizer: Tokenizer
-  /** Bits that a weight of a projection is kept in: 32, or fewer under an adapter. */
+  /** Bits per projection weight: 32, or fewer under an adapter. */
   readonly weightBits: WeightBits
-  /** What is trained instead of the weights, where there is an adapter. */
+  /** The adapter that is trained instead of the weights, if there is one. */
   readonly adapter: LoraModel | null
-  /** Tokens of a conversation, at most. */
   readonly context: number
-  /** Where model and tokenizer were read; null for a new model. */
+  /** The folder of the model and tokenizer; null for a new model. */
   readonly folder: string | null
-  /** Reads what it begins with. @throws InputError where a file is missing or damaged. */
+  /** Reads the initial weights. @throws InputError for a missing or damaged file. */
   readWeights(): Promise<LanguageModelWeights>
 }
 
-/** What a language model begins with. */
 export interface LanguageModelWeights {
-  /** Null where they are to be drawn by the seed. */
+  /** Null: initialize by the seed. */
   readonly weights: Float32Array | null
-  /** Null where there is no adapter, or its weights are to be drawn. */
+  /** Null without an adapter, or to initialize it. */
   readonly adapter: Float32Array | null
-  /** What of the files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** A language model with its parameters: what `createWorld` takes as the policy of a text environment. */
+/** A language model with its parameters: the policy that `createWorld` takes for a text environment. */
 export interface LanguageModelDefinition extends DefinitionRecord {
-  /** Reads its files, if it has any, but for the weights. @throws InputError where they do not fit, or are not there. */
+  /** Reads its files, if any, without the weights. @throws InputError for missing files, or files that do not fit. */
   open(environment: TextEnvironmentDefinition): Promise<OpenLanguageModel>
 }
 
@@ -90,7 +86,7 @@ const settings = {
   anyText: boolean(false, "use a vocabulary of all bytes, not only the environment's characters"),
 } satisfies Settings
 
-/** Makes a language model from a folder, or a new one. */
+/** Makes a language model, from a folder or new. */
 export const languageModel: Factory<typeof settings, LanguageModelDefinition> = defineFactory(
   'policy',
   { id: 'languageModel', module: import.meta.url, settings },
@@ -105,7 +101,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
         throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
       }
       if (parameters.quantize < 32 && adapter === null) {
-        const expected = 'a loraRank, or an adapter to go on from'
+        const expected = 'a loraRank, or an adapter to continue from'
         throw new InputError('languageModel.quantize', `${parameters.quantize}, without an adapter`, expected)
       }
       return {
@@ -125,7 +121,6 @@ type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'readWeights'> & 
   readWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
 }
 
-/** The adapter that the settings ask for. */
 async function adapt(
   { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets }: SettingValues<typeof settings>,
   model: TransformerModel,
@@ -143,7 +138,7 @@ async function adapt(
       ([, value]) => value !== 0,
     ) ?? [null]
     if (asked === null) return null
-    throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 where there are adapters')
+    throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 if there are adapters')
   }
   const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
   return {
@@ -156,7 +151,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   const { width, layers, heads, feedForwardWidth, critic, anyText } = parameters
   const { alphabet } = environment
   const tokenizer = anyText || alphabet === undefined ? byteTokenizer() : byteTokenizer({ alphabet })
-  checkArguments('languageModel.templateArguments', argumentsOf(parameters), []) // Its own template reads none.
+  checkArguments('languageModel.templateArguments', argumentsOf(parameters), []) // A new model's template reads none.
   const context = parameters.context || 64
   if (width % heads !== 0) throw new InputError('languageModel.heads', String(heads), `a divisor of width ${width}`)
   const config = {
@@ -177,7 +172,6 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   return { model, tokenizer, context, folder: null, readWeights: async () => ({ weights: null, notes: [] }) }
 }
 
-/** `name=value` words as what they name. */
 function argumentsOf({ templateArguments }: SettingValues<typeof settings>): TemplateArguments {
   const given: Record<string, unknown> = {}
   for (const word of templateArguments) {

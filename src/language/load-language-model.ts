@@ -7,30 +7,25 @@ import type { Tokenizer } from './tokenizers/tokenizer.ts'
 import { openTransformer, type TransformerWeightsRead } from './transformer/folder.ts'
 import type { TransformerModel } from './transformer/model.ts'
 
-/** A language model of a folder before its weights are read. */
+/** A language model's folder whose weights are not read yet. */
 export interface LanguageModelFolder {
-  /** Where it is read. */
   readonly folder: string
   readonly model: TransformerModel
   readonly tokenizer: Tokenizer
-  /** Reads them; throws as `loadTransformer` does. */
+  /** Reads the weights; throws as `loadTransformer` does. */
   readWeights(): Promise<TransformerWeightsRead>
 }
 
-/** A language model as its folder has it. */
+/** A transformer with weights and tokenizer, from a folder. */
 export interface LanguageModel extends Omit<LanguageModelFolder, 'readWeights'> {
   readonly weights: Float32Array
-  /** What of the files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** Which language model of a folder, and where the hub is. */
 type Options = HubOptions & TokenizerOptions & { readonly valueHead?: boolean }
 
-/**
- * Opens a language model: reads its configuration and its tokenizer, but not its weights yet, as `loadLanguageModel` does.
- * @throws InputError as `downloadModel`, `openTransformer`, `loadTokenizer` and `checkTokenizer` do.
- */
+/** Reads a language model's configuration and tokenizer only. @throws InputError as `loadLanguageModel` does. */
 export async function openLanguageModel(
   folderOrId: string,
   { valueHead = false, templateArguments = {}, ...options }: Options = {},
@@ -43,8 +38,8 @@ export async function openLanguageModel(
 }
 
 /**
- * Reads a language model: transformer, weights and tokenizer, from a folder, or from the Hugging Face hub by its id, where no
- * folder has that name; with a value head, if one is asked for.
+ * Loads a language model: transformer, weights and tokenizer, from a folder, or by id from the Hugging Face hub if no
+ * folder has that name. `valueHead` adds a value head.
  * @throws InputError as `downloadModel`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
  * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
  */
@@ -54,12 +49,12 @@ export async function loadLanguageModel(folderOrId: string, options: Options = {
 }
 
 async function downloadById(id: string, options: HubOptions): Promise<string> {
-  if (/^[./~]|\/.*\//.test(id)) throw new InputError('language model', `no folder ${id}`, 'a folder that is there')
+  if (/^[./~]|\/.*\//.test(id)) throw new InputError('language model', `no folder ${id}`, 'an existing folder')
   try {
     return await downloadModel(id, options)
   } catch (cause) {
     if (!(cause instanceof InputError)) throw cause
-    const { subject, got, expected } = cause // Whoever meant a folder has to be told that it is not there.
+    const { subject, got, expected } = cause // The user may have meant a folder, so the error also says that there is none.
     throw new InputError(subject, `${got}; and there is no folder ${id}`, expected, { cause })
   }
 }

@@ -89,7 +89,7 @@ test.each([
   ['a perceptron', masked],
   ['a policy with a memory', remembering],
   ['a convolutional policy', seeing],
-])('%s is trained, and a checkpoint taken up again goes on with the same bits', async (_, trained) => {
+])('%s is trained, and a checkpoint taken up again continues with the same bits', async (_, trained) => {
   const whole = await trainerOf(trained, 1)
   const begun = [...whole.world.cohort().weights]
   const expected = await trainTo(whole, trained, NUM_UPDATES)

@@ -40,7 +40,7 @@ describe('a training', () => {
     expect((await ended).code).toBe(0)
     expect(await status()).toBe('complete')
     expect(await log()).toContain(
-      `process ${child.pid}: SIGHUP: the terminal is closed; the training goes on (to end it: kill ${child.pid})`,
+      `process ${child.pid}: SIGHUP: the terminal is closed; the training continues (to end it: kill ${child.pid})`,
     )
   })
 
@@ -54,7 +54,7 @@ describe('a training', () => {
     while (!existsSync(join(here, 'run', 'summary.json'))) await pause(20)
     expect(await status()).toBe('complete')
     while (!(await log()).includes('standard output')) await pause(20) // Its last words.
-    expect(await log()).toMatch(/standard (error|output) cannot be written \(EIO\): what is said there is lost/)
+    expect(await log()).toMatch(/standard (error|output) cannot be written \(EIO\): its output is lost/)
   })
 
   test('goes on when nobody reads what it says; a result that is lost is no success', async () => {
@@ -63,7 +63,7 @@ describe('a training', () => {
     expect(await readFile(join(here, 'code'), 'utf8')).toBe('1\n')
     expect(await status()).toBe('complete')
     for (const name of ['standard error', 'standard output']) {
-      expect(await log()).toContain(`${name} cannot be written (EPIPE): what is said there is lost`)
+      expect(await log()).toContain(`${name} cannot be written (EPIPE): its output is lost`)
     }
   })
 
@@ -91,7 +91,7 @@ describe('a result that is lost', () => {
     'is no success: %s > /dev/full',
     async (line) => {
       const { code, stderr } = await shell(`$0 ${line} > /dev/full`)
-      const said = 'colonnade: standard output cannot be written (ENOSPC): what is said there is lost\n'
+      const said = 'colonnade: standard output cannot be written (ENOSPC): its output is lost\n'
       expect({ code, stderr }).toEqual({ code: 1, stderr: said })
     },
   )

@@ -22,10 +22,10 @@ test.each([
   [['Pendulum-v1', 'frameStack.frames=3'], 'key: got "frameStack.frames"'],
   [
     ['Pendulum-v1', 'ppo.gamma=0.9'],
-    'ppo.gamma: got "0.9", expected a key of environment, mlp: nothing else is asked here',
+    'ppo.gamma: got "0.9", expected a key of environment, mlp: no other has an effect',
   ],
   [['Pendulum-v1', 'totalSteps=500'], 'key: got "totalSteps", expected one of numLanes, threads, seconds'],
-  [['text/copy'], 'got text/copy, expected one whose lanes step'],
+  [['text/copy'], 'got text/copy, expected an environment with lanes that step'],
 ])('colonnade bench %j is refused', async (words, message) => {
   const { code, stderr } = await inProcess(['bench', ...words])
   expect(code).toBe(1)

@@ -11,7 +11,7 @@ describe('colonnade check', () => {
     const words = ['check', 'FrozenLake-v1', 'environment.map=SFF/HFG', 'numLanes=32', 'steps=5', 'seed=4']
     const { code, stdout } = await inProcess(words)
     expect(code).toBe(0)
-    expect(stdout).toMatch(/^FrozenLake-v1: 32 lanes, 5 steps each with actions at random, \d+ episodes ended\n/)
+    expect(stdout).toMatch(/^FrozenLake-v1: 32 lanes, 5 steps each with random actions, \d+ episodes ended\n/)
     expect(stdout).toContain('\nheld    lanes       a lane alone does what it does among others\n')
     const { stdout: told } = await inProcess([...words, '--json'])
     expect(JSON.parse(told)).toMatchObject({
@@ -48,7 +48,9 @@ describe('colonnade check', () => {
   })
 
   test('refuses what is no environment whose lanes step, and keys that are none', async () => {
-    expect((await inProcess(['check', 'text/copy'])).stderr).toContain('got text/copy, expected one whose lanes step')
+    expect((await inProcess(['check', 'text/copy'])).stderr).toContain(
+      'got text/copy, expected an environment with lanes that step',
+    )
     expect((await inProcess(['check', 'CartPole-v1', 'lanes=3'])).stderr).toContain('numLanes')
     expect((await inProcess(['check', 'CartPole-v1', 'ppo.gamma=0.9'])).stderr).toContain('ppo.gamma: got "0.9"')
     expect((await inProcess(['check'])).stderr).toContain('an environment')

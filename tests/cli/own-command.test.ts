@@ -29,7 +29,7 @@ test('a command of one’s own is given its words, and whether to print', async 
 
 test('one that is none, or answers with none, is an error that says so', async () => {
   expect((await inProcess(['./nowhere.mjs'], folder)).stderr).toMatch(
-    /command module: got .*nowhere\.mjs, expected a file that is there/,
+    /command module: got .*nowhere\.mjs, expected an existing file/,
   )
   expect((await inProcess(['trian'], folder)).stderr).toMatch(/did you mean "train".*or the path of a module/)
   await written('export const nothing = 1')

@@ -89,7 +89,7 @@ describe('push', () => {
   const refused: [string[], RegExp][] = [
     [['run'], /second word: got nothing, expected a repository of the hub, owner\/name/],
     [['run', 'tiny'], /repository: got "tiny", expected the id of a repository of the hub, owner\/name/],
-    [['run', 'org/tiny'], /HF_TOKEN: got nothing, expected a token of the hub that may write, in the environment/],
+    [['run', 'org/tiny'], /HF_TOKEN: got nothing, expected a hub token with write access, in the environment/],
     [['run', 'org/tiny', 'privat=true'], /key: got "?privat"?/],
     [['nowhere', 'org/tiny', 'out=x'], /nowhere/],
     [['words', 'org/tiny', 'episodes=3'], /episodes: got "3", expected no such key for a language model/],

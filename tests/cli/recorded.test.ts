@@ -130,7 +130,7 @@ describe('train from=FILE', () => {
     const { code, stderr } = await inProcess(['resume', 'run', 'epochs=2'], here)
     expect(code).toBe(1)
     expect(stderr).toMatch(
-      /own\.arrow: got 1792 rows with SHA-256 \w+, expected the 2048 rows with which the run began/,
+      /own\.arrow: got 1792 rows with SHA-256 \w+, expected the 2048 rows with which the run started/,
     )
   })
 
@@ -142,7 +142,7 @@ describe('train from=FILE', () => {
       return stderr
     }
     const from = `from=${rollouts}`
-    const file = 'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it'
+    const file = 'from=FILE: an Arrow file of rollouts or episodes from colonnade export'
     expect(await refused(['algorithm=bc'])).toContain(`algorithm: got bc, which learns from tables, expected ${file}`)
     expect(await refused(['epochs=2'])).toContain(`epochs: got 2, expected ${file}`)
     for (const [key, value] of [
@@ -181,7 +181,7 @@ describe('train from=FILE', () => {
     expect(await refused(['from=words.arrow', ...cloning])).toContain('words.arrow: got ')
     table.schema.metadata.delete('numLanes')
     await write('lanes.arrow', table)
-    expect(await refused(['from=lanes.arrow', ...cloning])).toContain('or numLanes=N beside from=FILE')
+    expect(await refused(['from=lanes.arrow', ...cloning])).toContain('or numLanes=N together with from=FILE')
     await run(['train', 'CartPole-v1', 'from=lanes.arrow', 'numLanes=8', ...cloning, 'out=run'])
   })
 

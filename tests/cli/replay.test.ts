@@ -158,7 +158,7 @@ describe('colonnade replay', () => {
   })
 
   test.each([
-    [['replay', 'line', `trust=${LINE}`], /environment LineWorld-v0: got no draw, and observations that are no grid/],
+    [['replay', 'line', `trust=${LINE}`], /environment LineWorld-v0: got no draw, and observations that are not grids/],
     [['replay', 'game', 'out=game.png'], /out: got game\.png, expected a name that ends in \.gif or \.html/],
     [['replay', 'game', 'delay=3'], /key: got "delay"/],
     [['replay', 'nowhere'], /nowhere: got no such folder, expected a run folder/],

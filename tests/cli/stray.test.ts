@@ -33,7 +33,7 @@ test.each([
     'a promise that nobody awaits was rejected at stray.mjs:11:22: TypeError: no such field',
   ],
   ['Promise.reject(null)', 'a promise that nobody awaits was rejected: null'],
-  ['throw null', 'environment Stray-v0: got null thrown by step, expected an Error where it fails'],
+  ['throw null', 'environment Stray-v0: got null thrown by step, expected an Error as the exception'],
   [
     'process.exit(0)',
     'got an end of the process with code 0 at stray.mjs:11:15, expected none before the command is done',
@@ -59,7 +59,10 @@ test('an error of ours keeps its stack, and what is no error is told as it is', 
 })
 
 test.each([
-  ['await new Promise(() => {})', 'got an await of what never settles, expected none before the command is done'],
+  [
+    'await new Promise(() => {})',
+    'got an await of a promise that never settles, expected none before the command is done',
+  ],
   ['throw null', 'environment module: got STRAY, expected a module that can be imported (null)'],
 ])('a module with %s at its end is refused with one line', async (end, said) => {
   const folder = await temporaryFolder()

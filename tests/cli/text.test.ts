@@ -285,7 +285,7 @@ describe('a run of a language model', () => {
     const { code, stderr } = await inProcess(['resume', 'altered'], here)
     expect(code).toBe(0)
     expect(stderr).toContain(
-      'colonnade: warning: metrics.jsonl: 1 damaged lines left out (the first is line 1); 12 lines of 12 are lost',
+      'colonnade: warning: metrics.jsonl: 1 damaged lines left out (the first is line 1); 12 lines of 12 are missing',
     )
   })
 

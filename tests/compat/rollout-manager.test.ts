@@ -154,7 +154,7 @@ describe('bad input', () => {
   test.each([
     [
       { ...said('x'), lossMask: [1] },
-      /lossMask: got 1 elements, expected 3, as many as tokens: those of the prompt too/,
+      /lossMask: got 1 elements, expected 3, the number of tokens, including the prompt.s/,
     ],
     [{ ...said('x'), rolloutLogProbs: [-1] }, /rolloutLogProbs: got 1 elements, expected 3/],
     [{ ...said('x'), loss_mask: [0] }, /key: got "loss_mask" \(did you mean "lossMask"\?\), expected /],

@@ -140,7 +140,7 @@ describe('a runner', () => {
     }
     const rollouts = runner([], { maxSteps: 5, stepSeconds: 30, time }, { reset: good.reset, step })
     await expect(time.run(() => rollouts.collect())).rejects.toThrow(
-      'step 1 of environment: got no answer in 30 s, expected one, or a longer time limit',
+      'step 1 of environment: got no answer in 30 s, expected an answer, or a longer time limit',
     )
     expect([time.now(), signals.at(-1)!.aborted, rollouts.getStatistics().failedEpisodes]).toEqual([30, true, 1])
     const buffer = await time.run(() => rollouts.collect())

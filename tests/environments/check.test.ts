@@ -358,7 +358,11 @@ test.each<[string, object | (() => object), string]>([
   ['a threshold in words', { returnThreshold: 'x' }, 'Walk-v0 returnThreshold: got "x", expected a finite number'],
   ['a picture that is none', { draw: 5 }, 'Walk-v0 draw: got 5, expected a function, or none'],
   ['a close that is none', { close: 'x' }, 'Walk-v0 close: got "x", expected a function, or none'],
-  ['a make that throws null', () => thrown(null), 'Walk-v0: got null thrown by make, expected an Error where it fails'],
+  [
+    'a make that throws null',
+    () => thrown(null),
+    'Walk-v0: got null thrown by make, expected an Error as the exception',
+  ],
 ])('%s is refused when the environment is made', (_, part, message) => {
   const make = () => ({ ...plain, ...(typeof part === 'function' ? part() : part) }) as Model
   expect(defineEnvironment({ id: 'Walk-v0', settings: {}, state: () => STATE, make })).toThrow(message)

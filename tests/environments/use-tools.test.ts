@@ -128,7 +128,7 @@ describe('An agent with tools', () => {
   test('has no reward where its tools are not its template’s', async () => {
     const plain = { ...policy, open: languageModel({ width: 8, layers: 1, heads: 2, anyText: true }).open }
     const world = await talkWorld({ environment: adding(judged), policy: plain, numLanes: 1 })
-    await expect(talkUntil(world, 1)).rejects.toThrow('tools, which it does not show to the model')
+    await expect(talkUntil(world, 1)).rejects.toThrow('tools, which it cannot render')
   })
 
   test('is refused with tools that are none, and with a demonstration that does not end with the model', async () => {

@@ -92,7 +92,7 @@ const places: readonly (readonly [place: string, commands: readonly string[]])[]
 ]
 
 const told =
-  /^colonnade: [^\n]*(got|\() ?[^\n]*(a link or a special file|a symbolic link|no plain file)[^\n]*expected [^\n]*\n$/
+  /^colonnade: [^\n]*(got|\() ?[^\n]*(a link or a special file|a symbolic link|not a plain file)[^\n]*expected [^\n]*\n$/
 
 describe.each(Object.keys(kinds))('%s', (kind) => {
   test.each(places)('in the place of %s is refused by %j, in one line', async (place, needed) => {
@@ -133,7 +133,7 @@ test('a config file of many keys is refused before it is parsed', async () => {
   const { code, stderr } = await inProcess(['train', 'CartPole-v1', `config=${file}`])
   expect([code, stderr]).toEqual([
     1,
-    expect.stringMatching(/^colonnade: [^\n]*, more than the 65536 [^\n]*, expected [^\n]*\n$/),
+    expect.stringMatching(/^colonnade: [^\n]*, more than the limit of 65536[^\n]*, expected [^\n]*\n$/),
   ])
 })
 
@@ -197,7 +197,7 @@ describe('the page', () => {
     expect(runs.map(({ id }) => id).sort()).toEqual(['a', 'run', 'z'])
     const notes = runs.find(({ id }) => id === 'run')!.notes
     expect(notes).toEqual([
-      expect.stringMatching(new RegExp(`^${place} cannot be read \\((a symbolic link|no plain file)`)),
+      expect.stringMatching(new RegExp(`^${place} cannot be read \\((a symbolic link|not a plain file)`)),
     ])
     const replay = await ask('replay', { run: 'run' })
     expect(replay.status).toBe(place === 'replay.gif' ? 400 : 404)
@@ -449,10 +449,10 @@ describe('a config.json decides on nothing outside its folder', () => {
     await rm(join(run, 'checkpoints'), { recursive: true }) // From the start: what others left is moved on, or removed.
     const before = await contents(outside)
     const { code, stderr } = await inProcess(['resume', run])
-    const expected = `loggers given by you, because it writes or sends to places outside the run: loggers='${loggers}', or others`
+    const expected = `loggers given by you, since it writes or sends outside the run: loggers='${loggers}', or others`
     expect([code, stderr]).toEqual([
       1,
-      `colonnade: loggers of ${run}: got ${loggers} from its config.json alone, expected ${expected}\n`,
+      `colonnade: loggers of ${run}: got ${loggers} from its config.json only, expected ${expected}\n`,
     ])
     expect(await contents(outside)).toEqual(before)
     expect((await inProcess(['resume', run, 'loggers=jsonl', 'totalSteps=256'])).code).toBe(0)

@@ -146,7 +146,7 @@ describe("in Hugging Face's form", () => {
     }
   })
 
-  test('characters refuse what is not of the alphabet, and bytes frame messages as the template of bytes does', async () => {
+  test('characters refuse what is not of the alphabet, and bytes frame messages as the byte template does', async () => {
     const [characters, bytes] = [await temporaryFolder(), await temporaryFolder()]
     await saveTokenizer(characters, byteTokenizer({ alphabet: '01+' }))
     const read = await loadTokenizer(characters)

@@ -19,7 +19,7 @@ const both = { asked: true, learned: true }
 test('examples are counted no further than 2²⁰ tokens, where one of them is too long and that is an error', () => {
   const { made, reader: long } = reader(Array(100).fill(60_000), 'error')
   expect(() => usableExamples(long, both)).toThrow(
-    /18 of the first 18 of 100 examples too long, the longest of 60000 tokens \(example 0 is the first\)/,
+    /18 of the first 18 of 100 examples too long, the longest with 60000 tokens \(the first is example 0\)/,
   )
   expect(made.length).toBe(18) // 17 of them have less than 2²⁰ tokens.
   // Where all are short, or the too long ones are used, every example is looked at.

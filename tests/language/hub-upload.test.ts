@@ -164,11 +164,11 @@ describe('uploadModel', () => {
   })
 
   test.each([
-    ['/api/repos/create', 401, /status 401 \(\{"error":"so it is"\}\), expected a token that is valid \(HF_TOKEN\)/],
-    ['/api/repos/create', 403, /status 403 .*expected a token that may write to org\/tiny/],
+    ['/api/repos/create', 401, /status 401 \(\{"error":"so it is"\}\), expected a valid token \(HF_TOKEN\)/],
+    ['/api/repos/create', 403, /status 403 .*expected a token with write access to org\/tiny/],
     ['/api/models/org/tiny/preupload/main', 404, /status 404 .*expected org\/tiny and its branch/],
-    [COMMIT_PATH, 409, /status 409 .*nobody else changes at the same time: push again/],
-    [COMMIT_PATH, 500, /status 500 .*expected an answer that takes it; nothing is in the repository/],
+    [COMMIT_PATH, 409, /status 409 .*a repository without concurrent changes: push again/],
+    [COMMIT_PATH, 500, /status 500 .*expected a successful answer; the repository is unchanged/],
     [/^\/storage/, 500, /the hub, http:.*\/storage\/[0-9a-f]+: got status 500/],
     ['/verify', 422, /verify: got status 422/],
   ] as const)('says what %s answers with %i, and leaves nothing in the repository', async (path, status, message) => {
@@ -186,7 +186,7 @@ describe('uploadModel', () => {
       request.resume().on('end', () => request.socket.destroy())
       return true
     }
-    await expect(upload()).rejects.toThrow(/no answer to the commit .*whether it was made is not known/)
+    await expect(upload()).rejects.toThrow(/no answer to the commit .*its outcome is unknown/)
     expect(hub.asked.filter((path) => path === COMMIT_PATH)).toHaveLength(1)
   })
 
@@ -228,7 +228,7 @@ describe('uploadModel', () => {
     expect(checkUpload('org/tiny')).toBe('hf_secret')
     expect(() => checkUpload('org/tiny', '../x')).toThrow(/revision: got "..\/x", expected a branch, tag or commit/)
     vi.stubEnv('HF_TOKEN', '')
-    await expect(upload()).rejects.toThrow(/HF_TOKEN: got nothing, expected a token of the hub that may write/)
+    await expect(upload()).rejects.toThrow(/HF_TOKEN: got nothing, expected a hub token with write access/)
     expect(hub.asked).toEqual([])
     vi.stubEnv('HF_TOKEN', 'hf_secret')
   })

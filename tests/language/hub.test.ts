@@ -128,7 +128,7 @@ describe('a hub that fails', () => {
       /^model org\/tiny: got a download that was aborted .*the downloaded part is kept and continued$/,
     )
     expect(existsSync(`${repository}/snapshots/${COMMIT}/model.safetensors`)).toBe(false)
-    await expect(downloadModel('org/tiny', { ...options, offline: true })).rejects.toThrow(/no whole copy/)
+    await expect(downloadModel('org/tiny', { ...options, offline: true })).rejects.toThrow(/no complete copy/)
     hub.fault = null
     hub.asked.length = 0
     await downloadModel('org/tiny', options)
@@ -169,7 +169,9 @@ describe('a hub that fails', () => {
       send(request, response, wrong)
       return true
     }
-    await expect(downloadModel('org/tiny', options)).rejects.toThrow(/checksum .*as the hub says; the file was deleted/)
+    await expect(downloadModel('org/tiny', options)).rejects.toThrow(
+      /checksum .*as the hub announced; the file was deleted/,
+    )
     expect(existsSync(`${repository}/snapshots/${COMMIT}/${name}`)).toBe(false)
     expect(readdirSync(`${repository}/blobs`).filter((blob) => blob.endsWith('.incomplete'))).toEqual([])
   })
@@ -188,8 +190,8 @@ describe('a hub that fails', () => {
 
   test.each([
     [401, /status 401 .*HF_TOKEN/],
-    [403, /status 403 .*accept their terms/],
-    [404, /status 404 .*a model, revision and file that are there/],
+    [403, /status 403 .*accepting their terms/],
+    [404, /status 404 .*a model, revision and file that exist/],
   ])('%s is an error that says what to do', async (status, expected) => {
     const { hub, options } = await setUp()
     hub.fault = (_, response) => {
@@ -220,7 +222,7 @@ describe('a hub that fails', () => {
     await expect(answering('/revision/', { sha: '../../x' })).rejects.toThrow(/sha: got "..\/..\/x"/)
     await expect(answering('/tree/', { error: 1 })).rejects.toThrow(/a list of files/)
     const entries = [{ type: 'file', path: 'config.json', size: 3, oid: '../x' }]
-    await expect(answering('/tree/', entries)).rejects.toThrow(/config.json: .*its size and checksum/)
+    await expect(answering('/tree/', entries)).rejects.toThrow(/config.json: .*with size and checksum/)
   })
 })
 
@@ -254,13 +256,13 @@ describe('what may be asked', () => {
   test('offline takes what was downloaded before, by its branch or commit, and asks nobody', async () => {
     const { hub, options } = await setUp()
     const offline = { ...options, offline: true }
-    await expect(downloadModel('org/tiny', offline)).rejects.toThrow(/no whole copy .*offline is set/)
+    await expect(downloadModel('org/tiny', offline)).rejects.toThrow(/no complete copy .*offline is set/)
     const folder = await downloadModel('org/tiny', options)
     await hub.close()
     expect(await downloadModel('org/tiny', offline)).toBe(folder)
     expect(await downloadModel('org/tiny', { ...offline, revision: COMMIT })).toBe(folder)
     rmSync(`${folder}/tokenizer.json`)
-    await expect(downloadModel('org/tiny', offline)).rejects.toThrow(/no whole copy/)
+    await expect(downloadModel('org/tiny', offline)).rejects.toThrow(/no complete copy/)
   })
 
   test('a token goes to the hub, and not to where the hub sends on', async () => {
@@ -305,13 +307,13 @@ describe('what may be asked', () => {
       response.writeHead(200, { link: `<${away}>; rel="next"` }).end(JSON.stringify(entries))
       return true
     }
-    await expect(loading()).rejects.toThrow(/a next page at "http:.*expected one of the same hub/)
+    await expect(loading()).rejects.toThrow(/a next page at "http:.*expected a new one on the same hub/)
     hub.fault = (request, response) => {
       if (!request.url!.includes('/tree/')) return false
       response.writeHead(200, { link: `<${request.url}>; rel="next"` }).end('[{"type":"directory"}]')
       return true
     }
-    await expect(loading()).rejects.toThrow(/expected one of the same hub that was not there before/)
+    await expect(loading()).rejects.toThrow(/expected a new one on the same hub/)
     hub.fault = (request, response) => {
       if (request.url !== WEIGHTS) return false
       response.writeHead(302, { location: 'file:///etc/passwd' }).end()
@@ -376,7 +378,7 @@ describe('what may be asked', () => {
     damaged[100]! ^= 1
     writeFileSync(path, damaged)
     const pinned = { ...options, revision: COMMIT }
-    await expect(downloadModel('org/tiny', { ...pinned, offline: true })).rejects.toThrow(/no whole copy/)
+    await expect(downloadModel('org/tiny', { ...pinned, offline: true })).rejects.toThrow(/no complete copy/)
     expect(readFileSync(`${await downloadModel('org/tiny', pinned)}/model.safetensors`).equals(whole)).toBe(true)
     writeFileSync(join(options.cache, 'models--org--tiny/colonnade', `${COMMIT}.json`), '{"files":[{"path":"../x"}]}')
     await expect(downloadModel('org/tiny', pinned)).rejects.toThrow(/a list of paths, sizes and checksums/)

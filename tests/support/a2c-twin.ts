@@ -1,4 +1,4 @@
-/** A2C once more, in f64 and by definition: what an update makes of a rollout, from its rows and the weights before it. */
+/** A reference A2C in f64, by definition: one update from a rollout's rows and the weights before it. */
 import type { Parameter } from '../../src/policies/policy.ts'
 import {
   advantagesOf,
@@ -12,7 +12,6 @@ import {
   variance,
 } from './on-policy-twin.ts'
 
-/** The settings of A2C. */
 export interface A2cTwinSettings extends StepSettings {
   readonly numSteps: number
   readonly gamma: number
@@ -23,7 +22,7 @@ export interface A2cTwinSettings extends StepSettings {
   readonly maxGradNorm: number
 }
 
-/** What an update makes of a rollout: the weights after it, and its metrics. `moments` go on. */
+/** The weights and metrics after an update on a rollout. `moments` are updated. */
 export function a2cTwin(
   parameters: readonly Parameter[],
   before: ArrayLike<number>,

@@ -1,4 +1,4 @@
-/** What every training backend has to hold: the contract of `src/training/backends/backend.ts`, as tests. */
+/** The contract of training backends (`src/training/backends/backend.ts`) as tests. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, prepareLoss } from '../../src/algorithms/losses/losses.ts'
@@ -35,13 +35,13 @@ const sampled = {
   token: [1, 2, 3, 4, 5, 6, 7, 0, 1, 3, 3, 2, 6, 5, 4, 1, 0, 2],
   lossMask: [0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1],
 }
-/** In micro-batches of at most 8 rows, two of two sequences. */
+/** In micro-batches of at most 8 rows, two of them with two sequences. */
 const batch = packBatch(sampled, 8)
 const numTokens = sampled.token.length
 const isFirst = (t: number) => offsets.includes(t)
 const newUpdate = () => inOwnMemory(tokenUpdatePlan({ rows: 4, tokens: numTokens }, false))
 
-/** Cross-entropy of the batch's tokens to learn from. */
+/** Cross-entropy of the batch's learned tokens. */
 function crossEntropy(kernels: Kernels): PreparedBatchLoss {
   const loss = describeLoss('sft')
   const update = newUpdate()
@@ -52,7 +52,7 @@ function crossEntropy(kernels: Kernels): PreparedBatchLoss {
   return { loss, totals: prepareLoss(loss, whole, update.prepared, kernels), given, update }
 }
 
-/** Clipped ratios to probabilities of others, by rewards in two groups. */
+/** Clipped ratios to another policy's probabilities, with rewards in two groups. */
 function clipped(kernels: Kernels, settings: Parameters<typeof describeLoss>[2] = {}): PreparedBatchLoss {
   const loss = describeLoss('grpo', 'paper', { klCoef: 0, ...settings })
   const update = newUpdate()
@@ -70,12 +70,12 @@ function clipped(kernels: Kernels, settings: Parameters<typeof describeLoss>[2] 
 const options = { temperature: 1, step: 0 }
 const unbounded = Number.POSITIVE_INFINITY
 
-/** The backend without what it knows of losses by their descriptors. */
+/** The backend without support for loss descriptors. */
 function withoutDescriptors({ forwardBackward: _, ...backend }: TrainingBackend): TrainingBackend {
   return backend
 }
 
-/** Holds a backend to the contract. `make` makes one that has begun. */
+/** Tests a backend against the contract. `make` makes a started one. */
 export function backendSuite(name: string, make: () => Promise<BackendUnderTest>): void {
   describe(`the backend ${name}`, () => {
     const evaluate = async ({ backend }: BackendUnderTest, whose: 'policy' | 'reference', temperature = 1) => {
@@ -170,7 +170,7 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
       let seen: number[] = []
       const lossOf = (evaluated: { logprob: Float32Array }, { dLogprob }: { dLogprob: Float32Array }) => {
         seen = [...evaluated.logprob]
-        dLogprob.fill(-1) // Every token is to be more probable.
+        dLogprob.fill(-1) // Makes every token more probable.
       }
       await differentiateBy(made.backend, batch, lossOf, newUpdate(), options)
       await made.backend.optimStep(optimizer, 0.01, unbounded)
@@ -293,7 +293,7 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
       await other.backend.loadWeights(first)
       expect(await logprobsOf(other)).toEqual(before)
       expect(await logprobsOf(other, 'reference')).toEqual(before)
-      await step(other, 0.5) // With the momentum of the one before.
+      await step(other, 0.5) // With the previous step's momentum.
       const changed = await logprobsOf(other)
       expect(changed).not.toEqual(before)
       expect(changed).not.toEqual(after)

@@ -1,4 +1,4 @@
-/** A few updates of an algorithm beside their twin, and everything that they tell. */
+/** Compares a few updates of an algorithm with their twin, including all metrics. */
 import { expect } from 'vitest'
 import type { AlgorithmFactory } from '../../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, mlp, type UpdateMetrics } from '../../src/index.ts'
@@ -10,31 +10,30 @@ const NUM_LANES = 34
 const NUM_STEPS = 16
 const NUM_UPDATES = 3
 
-/** Figures of a clock: they add up, and nothing else is known of them. */
+/** Metrics of time, of which only the sum is checked. */
 const TIMED = ['seconds', 'stepsPerSecond', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds'] as const
 
-/** An update that is made once more. */
+/** A recomputed update. */
 interface Twin {
   readonly weights: readonly number[]
   readonly metrics: Readonly<Record<string, number>>
-  /** Of its gradients, in their order. */
+  /** Of its gradients, in order. */
   readonly norms: readonly number[]
 }
 
-/** What a twin is made of. */
+/** The inputs of a twin. */
 interface TwinInputs {
   readonly parameters: readonly Parameter[]
   readonly before: Float32Array
   readonly rollout: Rollout
   readonly numLanes: number
-  /** The algorithm's. */
   readonly settings: Readonly<Record<string, unknown>>
   readonly moments: TwinMoments
-  /** Which update it is, and what the order of its rows is keyed by. */
+  /** The update's number, and the key of its row order. */
   readonly shuffle: { readonly update: number; readonly key0: number; readonly key1: number }
 }
 
-/** Three updates beside their twin: a rollout is several blocks, and episodes end and are cut off. */
+/** Three updates beside their twin: a rollout has several blocks, and episodes end and are truncated. */
 async function besideTwin<T extends Twin>(
   factory: AlgorithmFactory,
   settings: Readonly<Record<string, unknown>>,
@@ -84,8 +83,7 @@ async function besideTwin<T extends Twin>(
 }
 
 /**
- * Holds an algorithm's updates to its twin: weights, every metric that it declares, those of the trainer, and no others.
- * Returns the updates.
+ * Compares an algorithm's updates with its twin: weights, all declared metrics, and the trainer's. Returns the updates.
  */
 export async function holdToTwin<T extends Twin>(
   factory: AlgorithmFactory,
@@ -101,7 +99,7 @@ export async function holdToTwin<T extends Twin>(
       expect(Math.abs(metrics[key] - value), `${key}: ${metrics[key]} for ${value}`).toBeLessThan(tolerance)
     }
     checkTimes(metrics)
-    // Nobody adds a metric without a twin.
+    // No metric may lack a twin.
     const told = Object.keys(metrics).filter((key) => key !== 'cohorts')
     expect(told).toEqual(Object.keys(metricsOfRun(factory.metrics)))
     expect(told.toSorted()).toEqual([...Object.keys(expected), ...TIMED].toSorted())
@@ -111,7 +109,7 @@ export async function holdToTwin<T extends Twin>(
       [name!]: Object.fromEntries(ofCohort.map((key) => [key, metrics[key as never]])),
     })
   }
-  // The rollouts are such that tell: episodes end both ways.
+  // The rollouts must include both kinds of episode end.
   const lengths = seen.flatMap((each) => each.lengths)
   expect(lengths).toContain(23)
   expect(lengths.some((length) => length < 23)).toBe(true)

@@ -1,6 +1,6 @@
 /**
- * Short trainings of each kind by the command line, and the hashes of what they leave: of the last weights, and of the last
- * rollout's or trajectories' columns. Values are hashed, not files, so the hashes stay where only a file's wording changes.
+ * Short trainings of each kind by the command line, with hashes of their last weights and of the last rollout's or
+ * trajectories' columns. Values are hashed, not files, so a file's other content does not matter.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -12,7 +12,7 @@ const ppo = ['ppo.numSteps=32', 'ppo.updateEpochs=2', 'ppo.numMinibatches=2', 'n
 const text = ['languageModel.width=16', 'languageModel.layers=1', 'sft.batchSize=16', 'numLanes=24']
 const rl = ['sft.updates=3', 'rl.updates=4', 'rl.groupSize=4', 'rl.groupsPerUpdate=8']
 
-/** What is trained, by its name. */
+/** The trainings by name. */
 export const trainings = {
   CartPole: ['CartPole-v1', 'totalSteps=8192', 'mlp.hidden=16,16', ...ppo],
   Pendulum: ['Pendulum-v1', 'totalSteps=8192', 'mlp.hidden=16', 'environment.maxEpisodeSteps=50', ...ppo],
@@ -29,7 +29,7 @@ export const trainings = {
   arithmetic: ['text/arithmetic-1', 'rl.loss=dapo', 'languageModel.loraRank=2', ...text, ...rl],
 }
 
-/** Columns of a table that the time and the machine have no part in. */
+/** Columns of a table that do not depend on time or machine. */
 const COLUMNS = {
   rollouts: [
     'observation',
@@ -46,7 +46,7 @@ const COLUMNS = {
   trajectories: ['promptId', 'group', 'member', 'tokens', 'lossMask', 'logprobs', 'versions', 'reward', 'advantage'],
 }
 
-/** Trains in the folder, and gives the hashes of what was left. */
+/** Trains in the folder, and returns the hashes. */
 export async function bitsOf(name: keyof typeof trainings, threads: number, folder: string) {
   const words = ['train', ...trainings[name], `threads=${threads}`, 'kernels=simd', 'seed=3', `out=${folder}`]
   await run([...words, '--quiet'])
@@ -66,7 +66,7 @@ async function modelFile(folder: string): Promise<string> {
   return join(folder, ...(hasAdapter ? ['adapter', 'adapter_model.safetensors'] : ['model', 'model.safetensors']))
 }
 
-/** Of the bytes of a safetensors file behind its header, which are the tensors'. */
+/** Hashes a safetensors file's tensors, without the header. */
 function hashOfTensors(bytes: Buffer): string {
   return sha256([bytes.subarray(8 + Number(bytes.readBigUInt64LE(0)))])
 }
@@ -81,7 +81,7 @@ function hashOfTable(bytes: Buffer, columns: readonly string[]): string {
   )
 }
 
-/** JSON knows neither whole numbers of 64 bits, nor -0, nor what is not finite. */
+/** JSON lacks 64-bit integers, −0, NaN and infinities. */
 function spelled(_: string, value: unknown): unknown {
   const isPlain = typeof value !== 'number' || (Number.isFinite(value) && !Object.is(value, -0))
   return typeof value !== 'bigint' && isPlain ? value : Object.is(value, -0) ? '-0' : String(value)

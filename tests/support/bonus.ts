@@ -1,7 +1,7 @@
 import { integer } from '../../src/entries/settings.ts'
 import { defineSystem } from '../../src/index.ts'
 
-/** Pays something besides in each step, and adds it up over rollouts. */
+/** Adds a bonus to each step's reward, and sums it over rollouts. */
 export const bonus = defineSystem({
   id: 'bonus',
   module: import.meta.url,

@@ -1,10 +1,10 @@
 import { expect } from 'vitest'
 import type { Settings } from '../../src/base/settings.ts'
 
-/** Of a setting: values that it takes, at the ends of its range, and values beyond them that it refuses. */
+/** A setting's accepted values at the ends of its range, and refused values beyond. */
 export type Bounds = readonly [accepted: readonly unknown[], refused: readonly unknown[]]
 
-/** Bounds that many settings have. */
+/** Common bounds. */
 export const above0: Bounds = [
   [1e-9, 1e9],
   [0, -1],
@@ -25,10 +25,10 @@ export const countOrNone: Bounds = [
 /** The same, or null. */
 export const orNull = ([accepted, refused]: Bounds): Bounds => [[...accepted, null], refused]
 
-/** Expects these bounds of the settings that are numbers, of each of them and of no other. */
+/** Tests the bounds of all numeric settings; `bounds` must name exactly these. */
 export function expectBounds(settings: Settings, bounds: Readonly<Record<string, Bounds>>): void {
   const numbers = Object.keys(settings).filter((key) => settings[key]!.expected.includes('number'))
-  const isText = (key: string) => typeof settings[key]!.default === 'string' // A choice may be a word like number.
+  const isText = (key: string) => typeof settings[key]!.default === 'string' // A choice may also be a word.
   expect(Object.keys(bounds).toSorted()).toEqual(
     numbers.filter((key) => !Array.isArray(settings[key]!.default) && !isText(key)).toSorted(),
   )

@@ -1,4 +1,4 @@
-/** What tests of others' software need and is too large to make each time: kept in a folder beside other temporary files. */
+/** Caches large prerequisites of tests with other software, in a folder of temporary files. */
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,20 +6,20 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { start } from './command.ts'
 
-/** Where it is, or why it could not be made here. */
+/** The folder, or why it could not be made here. */
 export type Made = { readonly folder: string } | { readonly why: string }
 
-/** Runs a program to its end in the folder that is being made, or below it. */
+/** Runs a program to its end in the folder being made, or below it. */
 export type Run = (program: string, words: readonly string[], below?: string) => Promise<void>
 
-/** What making may take unless it is told otherwise: less than a hook of a test file. */
+/** Default time limit of making, shorter than a hook's. */
 const MAKE_MS = 270_000
-/** For so long a failure is believed, so that not each test file waits for it anew. */
+/** How long a failure is remembered, so that not every test file waits for it again. */
 const FAILURE_MS = 10 * 60_000
 
 /**
- * The folder of this name, filled by `make` if it is not there. Test files run side by side: one makes it, the others
- * wait. The name should have the versions in it.
+ * The folder of this name, filled by `make` if missing. Of parallel test files one makes it, and the others wait. The
+ * name should contain versions.
  */
 export async function cached(
   name: string,
@@ -63,7 +63,7 @@ export async function installPackages(folder: string, run: Run, packages: readon
   await run('npm', ['install', ...packages, ...options])
 }
 
-/** Runs a program; throws what it said went wrong if it fails or is not done in time. */
+/** Runs a program. Throws its error output if it fails or exceeds the time. */
 async function run(program: string, words: readonly string[], cwd: string, signal: AbortSignal): Promise<void> {
   const ended = await start(program, words, { cwd, signal, timeout: 0 }).ended.catch((cause: Error) => cause)
   if (!(ended instanceof Error) && ended.code === 0) return
@@ -73,7 +73,7 @@ async function run(program: string, words: readonly string[], cwd: string, signa
   throw new Error(`${program} ${words.slice(0, 2).join(' ')}: ${signal.aborted ? 'not done in time' : reason}`)
 }
 
-/** Makes the file with our process's number in it, unless it is there; that of a process that is gone is taken away. */
+/** Makes a file with our process's number, unless it exists; replaces that of a dead process. */
 async function take(lock: string): Promise<boolean> {
   try {
     await writeFile(lock, String(process.pid), { flag: 'wx' })

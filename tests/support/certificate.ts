@@ -1,4 +1,4 @@
-/** A certificate of localhost that no one trusts, and its private key, until 2126. */
+/** An untrusted certificate of localhost with its private key, valid until 2126. */
 export const certificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBmjCCAUGgAwIBAgIUdk9COXSnxczcsHlRLhEDUPNzCGUwCgYIKoZIzj0EAwIw

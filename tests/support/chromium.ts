@@ -1,4 +1,4 @@
-/** Chromium that is installed (COLONNADE_CHROMIUM, or chromium on the path), driven by playwright-core. */
+/** An installed Chromium (COLONNADE_CHROMIUM, or chromium on the path), driven by playwright-core. */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { cached, installPackages } from './cache.ts'
@@ -6,7 +6,7 @@ import { attempt } from './python.ts'
 
 const PACKAGES = ['playwright-core@1.65.1', 'axe-core@4.14.1']
 
-/** What tests use of playwright-core's page. */
+/** The parts of playwright-core's page that tests use. */
 export interface Page {
   on(event: string, listener: (what: { url(): string; message(): string; dismiss(): Promise<void> }) => void): void
   goto(url: string): Promise<unknown>
@@ -20,14 +20,13 @@ export interface Page {
   close(): Promise<void>
 }
 
-/** A browser. */
 export interface Browser {
   newPage(options?: { viewport: { width: number; height: number } }): Promise<Page>
   version(): string
   close(): Promise<void>
 }
 
-/** A browser that is started with these words, and the script of axe; or why there is none. */
+/** Starts a browser with these flags, and loads axe's script; or returns why that is impossible. */
 export async function openChromium(
   words: readonly string[] = [],
 ): Promise<{ browser: Browser; axe: string } | { why: string }> {
@@ -40,7 +39,7 @@ export async function openChromium(
   return { browser, axe: require.resolve('axe-core/axe.min.js') }
 }
 
-/** Waits until this is so, a frame at a time: the page's policy forbids what playwright has for it. */
+/** Waits until the condition holds, checked per frame: the page's policy forbids playwright's own way. */
 export async function until(page: Page, script: string): Promise<void> {
   while (!(await page.evaluate(script))) await page.evaluate('new Promise(requestAnimationFrame)')
 }

@@ -9,7 +9,7 @@ import {
   type Trainer,
 } from '../../src/index.ts'
 
-/** A training of a population that is born and dies: 24 of at most 96 are there at first. */
+/** A training of a population with births and deaths: 24 of at most 96 lanes are present at first. */
 export async function colonyTrainer(
   options: Partial<EpisodeCohortOptions> = {},
   settings: Parameters<typeof ppo>[0] = {},

@@ -1,2 +1,2 @@
-/** Programs under test decide about colors by what the test gives them, not by the variables of whoever runs the tests. */
+/** The colors of programs under test must not depend on the environment of the test run. */
 for (const name of ['CI', 'FORCE_COLOR', 'NODE_DISABLE_COLORS', 'NO_COLOR']) delete process.env[name]

@@ -6,15 +6,15 @@ import { fileURLToPath } from 'node:url'
 import { format } from 'node:util'
 import { vi } from 'vitest'
 
-/** The built command line: what `bin` names. */
+/** The built command line, as in `bin`. */
 export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
 if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`)
 
-/** Flags with which Node runs TypeScript of these tests, and the built files where it imports the source. */
+/** Node's flags for running these tests' TypeScript, with built files for imports of the source. */
 export const SOURCE = ['--import', new URL('./built.mjs', import.meta.url).href]
 
-/** Settings of a training that takes no time: 8 updates of 256 steps. */
+/** Settings of a short training: 8 updates of 256 steps. */
 export const SMALL = [
   'totalSteps=2048',
   'numLanes=8',
@@ -39,7 +39,7 @@ export interface Started {
   printed(text: string): Promise<void>
 }
 
-/** Starts a program with its output piped. One that hangs is killed after a minute, and so has no exit code. */
+/** Starts a program with piped output. It is killed after a minute, and then has no exit code. */
 export function start(program: string, words: readonly string[], options: SpawnOptions = {}): Started {
   const process = spawn(program, words, {
     timeout: 60_000,
@@ -75,7 +75,7 @@ export function start(program: string, words: readonly string[], options: SpawnO
   return { process, ended, printed }
 }
 
-/** Runs `colonnade` to its end, with this added to its environment. */
+/** Runs `colonnade` to its end, with these additional environment variables. */
 export function colonnade(
   words: readonly string[],
   cwd?: string,
@@ -84,7 +84,7 @@ export function colonnade(
   return start(process.execPath, [MAIN, ...words], { cwd, env: { ...process.env, ...environment } }).ended
 }
 
-/** The same of a package that is installed in a folder, beside the optional packages that lie there. */
+/** The same for a package installed in a folder, with its optional packages. */
 export async function colonnadeIn(
   folder: string,
   words: readonly string[],
@@ -101,8 +101,8 @@ export async function colonnadeIn(
 let turn: Promise<unknown> = Promise.resolve()
 
 /**
- * Runs a command as `colonnade` does, but in this process: for what needs no process of its own. One at a time, since they
- * share the working directory, the exit code and what is printed.
+ * Runs a command in this process, if it needs no process of its own. One at a time: they share the working directory,
+ * the exit code and the output.
  */
 export function inProcess(words: readonly string[], cwd = process.cwd()): Promise<Ended> {
   const ended = turn.then(() => runHere(words, cwd))
@@ -141,7 +141,7 @@ async function runHere(words: readonly string[], cwd: string): Promise<Ended> {
   }
 }
 
-/** Says on the terminal what could not be tested here, and why; vitest's own skip is silent. */
+/** Reports on the terminal what could not be tested, and why; vitest's skip is silent. */
 export function skipLoudly(context: { skip(note?: string): never }, why: string): never {
   console.warn(`SKIPPED: ${why}`)
   return context.skip(why)

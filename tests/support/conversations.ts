@@ -1,4 +1,4 @@
-/** Worlds of conversations for tests: a tiny model, the built-in tasks or one's own. */
+/** Worlds of conversations for tests: a tiny model with built-in or own tasks. */
 
 import { LocalEngine } from '../../src/engines/local/local.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
@@ -8,7 +8,7 @@ import { tick } from '../../src/systems/tick.ts'
 import type { ConversationCohort, ConversationCohortOptions } from '../../src/world/conversations/cohort.ts'
 import { createWorld, type World } from '../../src/world/world.ts'
 
-/** A small world of conversations; without an environment, of `text/reverse`. */
+/** A small world of conversations; default environment `text/reverse`. */
 export function talkWorld(
   options: Partial<ConversationCohortOptions> & { seed?: number } = {},
 ): Promise<World<ConversationCohort>> {
@@ -21,13 +21,13 @@ export function talkWorld(
   })
 }
 
-/** The cohort's engine, which has to be the local one. */
+/** The cohort's engine, which must be the local one. */
 export function localEngineOf({ engine }: ConversationCohort): LocalEngine {
   if (!(engine instanceof LocalEngine)) throw new Error(`engine ${engine.id}, expected the local one`)
   return engine
 }
 
-/** An environment of one's own, on digits. */
+/** A custom environment on digits. */
 export function digits(model: Partial<TextEnvironmentModel>) {
   return defineTextEnvironment({
     id: 'text/digits',

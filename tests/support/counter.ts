@@ -3,8 +3,8 @@ import { box, discrete } from '../../src/base/space.ts'
 import { defineEnvironment } from '../../src/environments/environment.ts'
 
 /**
- * Counts: what a lane sees is (steps so far + 1, lane number + 1), so every observation says whose it is. Lanes whose
- * number is odd reach a terminal state after `terminalSteps`; the others go on to the time limit. Rewards are 1.
+ * An environment that counts: a lane observes (steps so far + 1, lane number + 1), so every observation identifies its
+ * lane. Lanes with odd numbers terminate after `terminalSteps`; others run to the time limit. Rewards are 1.
  */
 export const counter = defineEnvironment({
   id: 'Counter-v0',

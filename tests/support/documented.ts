@@ -1,7 +1,7 @@
 /**
- * The names of the documents that this project learns from, and a small call of what stands for each: a guide to rollouts and
- * training of textpolicy, the source of its trainer, the quick reference of rollouts, a guide to agents of AReaL, and a tutorial of
- * rollout orchestration. A call returns whether it did what it is for. `docs/names.md` has a row for each name.
+ * The names in documents of other systems, each with a small call of its counterpart: textpolicy's guide to rollouts
+ * and training, the source of its trainer, its quick reference of rollouts, AReaL's guide to agents, and a tutorial of
+ * rollout orchestration. A call returns whether it worked. `docs/names.md` has a row for each name.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ type Call = () => boolean | Promise<boolean>
 
 const policy = core.languageModel({ width: 16, layers: 1, heads: 2 })
 const environment = digits({ respond: ({ completion }) => ({ reward: completion.length }) })
-/** An environment of one step for whatever is said, and a policy that says the same thing. */
+/** An environment of one step for any action, and a constant policy. */
 const service = (): compat.EnvironmentService<readonly number[], readonly number[]> => ({
   reset: () => ({ observation: [1] }),
   step: (action) => ({ observation: [1, ...action], reward: 1, terminated: true, truncated: false }),
@@ -82,7 +82,7 @@ const train = async (config: Partial<compat.RlTrainingConfig> = {}, engines: rea
 const learn = async (config: Partial<compat.SftTrainingConfig> = {}) =>
   compat.runSftTraining(await openBackend(), [said], { numSteps: 2, batchSize: 1, checkpointEvery: 0, ...config })
 
-/** Whether a step is made, which moves the weights by a number. */
+/** Whether a step changes the weights. */
 const trains = async (given: Partial<compat.TrainerParts> = {}) => {
   const { step, gradNorm } = await (await trainer(given)).train()
   return step === 1 && Number.isFinite(gradNorm)
@@ -106,7 +106,7 @@ const talksBy = async (engine: EngineDefinition) => {
 }
 const openTrainer = () => openBackend().then((backend) => backend.checkpointDir !== null)
 
-/** The names, by document. A name with a dot is a method; the row of its class has it, or its own. */
+/** The names, by document. A name with a dot is a method, in the row of its class or its own. */
 export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>> = {
   'textpolicy: rollouts and training': {
     RolloutCoordinator: coordinate,
@@ -375,7 +375,7 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
   },
 }
 
-/** What is exported in the place of each name, where that is not the name itself in our spelling. */
+/** The exports for names that we spell or call differently. */
 export const counterparts: Readonly<Record<string, string>> = {
   ...{ load_model: 'loadLanguageModel', create_policy: 'languageModel', TextGenerationEnv: 'defineTextEnvironment' },
   ...{

@@ -3,9 +3,9 @@ import { box, multiDiscrete } from '../../src/base/space.ts'
 import { defineEnvironment } from '../../src/environments/environment.ts'
 
 /**
- * Two doors of three: in each step one door of each dimension is locked, the one that the step and the lane name. What a
- * lane sees is the pair of locked doors; the reward says that neither was tried. `trap` is the step after which lane 1 has
- * no way out.
+ * An environment with three doors per action dimension: in each step one is locked, determined by step and lane. A lane
+ * observes the locked doors; the reward is 1 if it tried neither. `trap` is the step after which lane 1 has no legal
+ * action.
  */
 export const doors = defineEnvironment({
   id: 'Doors-v0',

@@ -1,8 +1,8 @@
-/** A point that drifts: choices, choices with masks, or numbers within bounds that lie apart from 0; rewards differ from row to row. */
+/** A point that drifts: choices, choices with masks, or numbers within bounds away from 0; rewards differ by row. */
 import { choice } from '../../src/entries/settings.ts'
 import { box, defineEnvironment, discrete, Stream } from '../../src/index.ts'
 
-/** Whether a choice may be taken, with masks. */
+/** Whether a choice is legal, with masks. */
 export const isLegal = (seen: ArrayLike<number>, choice: number) => choice !== 2 || seen[1]! <= 0.2
 
 export const BOUNDS = { low: [-1, -3], high: [2, 0.5] }

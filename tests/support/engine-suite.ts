@@ -1,10 +1,10 @@
-/** What every engine has to hold: the contract of `src/engines/engine.ts`, as tests. */
+/** The contract of engines (`src/engines/engine.ts`) as tests. */
 import { setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
 import { deliverWeights, type Engine, logprobKinds, type TurnEnd, type TurnRequest } from '../../src/engines/engine.ts'
 
-/** An engine of at least 3 slots, each of at least 24 ids, that draws each turn's tokens by its ids and its key alone. */
+/** An engine with at least 3 slots of at least 24 ids, which draws a turn's tokens by its ids and key only. */
 export interface EngineUnderTest {
   readonly engine: Engine
   readonly numSlots: number
@@ -12,7 +12,7 @@ export interface EngineUnderTest {
   readonly vocabularySize: number
   /** How its turns draw tokens. */
   readonly drawing: Pick<TurnRequest, 'sampling' | 'explore' | 'stopStrings'>
-  /** What it is given as weights. */
+  /** Its weights. */
   readonly weights: Float32Array
 }
 
@@ -23,10 +23,10 @@ interface Drawn {
   readonly candidates: readonly number[] | null
 }
 
-/** Holds an engine to the contract. `make` makes one that has had no turn. */
+/** Tests an engine against the contract. `make` makes an unused one. */
 export function engineSuite(name: string, make: () => Promise<EngineUnderTest>): void {
   describe(`the engine ${name}`, () => {
-    /** Polls what there is into lists of each slot. */
+    /** Polls available tokens into lists per slot. */
     const pollInto = (engine: Engine, drawn: Map<number, Drawn[]>, ends: TurnEnd[]): void => {
       const polled = engine.poll()
       for (const block of polled.tokens) {
@@ -45,9 +45,9 @@ export function engineSuite(name: string, make: () => Promise<EngineUnderTest>):
       }
       ends.push(...polled.ends)
     }
-    /** Waits for an engine that generates by itself; not for ever, as it may have no turn. */
+    /** Waits for an engine that generates by itself, but not forever, since it may have no turn. */
     const arrived = (engine: Engine) => Promise.race([engine.arrival, setTimeout(50)])
-    /** Advances until so many turns are over, or so often. */
+    /** Advances until this many turns are over, or at most `most` times. */
     const run = async (engine: Engine, turns: number, most = 1000) => {
       const drawn = new Map<number, Drawn[]>()
       const ends: TurnEnd[] = []
@@ -64,14 +64,14 @@ export function engineSuite(name: string, make: () => Promise<EngineUnderTest>):
       ...given,
     })
     const tokensOf = (drawn: readonly Drawn[] | undefined) => (drawn ?? []).map(({ token }) => token)
-    /** A turn's tokens, of an engine that has no other. */
+    /** The tokens of a turn that runs alone. */
     const whole = async (given: Partial<TurnRequest> = {}) => {
       const made = await make()
       made.engine.submit(turnOf(made, given))
       const { drawn, ends } = await run(made.engine, 1)
       return { tokens: tokensOf(drawn.get(given.slot ?? 0)), end: ends[0]! }
     }
-    /** A key by which a turn has at least 6 tokens. */
+    /** A key for which a turn has at least 6 tokens. */
     const longTurn = async () => {
       for (let group = 0; group < 50; group++) {
         const key = [group, 1, 0] as const
@@ -155,7 +155,7 @@ export function engineSuite(name: string, make: () => Promise<EngineUnderTest>):
         if (engine.arrival !== null) await arrived(engine)
         pollInto(engine, drawn, ends)
       }
-      const isOver = ends.length > 0 // Of an engine that generates whole turns at once.
+      const isOver = ends.length > 0 // An engine may generate whole turns at once.
       engine.abort(1)
       pollInto(engine, drawn, ends)
       expect(ends.map(({ slot, reason }) => [slot, reason === 'aborted'])).toEqual([[1, !isOver]])
@@ -195,7 +195,7 @@ export function engineSuite(name: string, make: () => Promise<EngineUnderTest>):
       engine.submit(turnOf(made, { key }))
       const last = await run(engine, 1)
       const versions = [first, rest, last].map(({ drawn }) => [...new Set(drawn.get(0)?.map(({ version }) => version))])
-      // One that generates by itself may have been done with the turn before it had the weights.
+      // An engine that generates by itself may have finished before it had the weights.
       const middle = engine.arrival === null ? [8] : versions[1]!.filter((version) => [3, 8].includes(version)).sort()
       expect(versions).toEqual([[3], middle, [8]])
     })

@@ -1,4 +1,4 @@
-/** The package's entries, as its `exports` list them, and the names that each of them gives. */
+/** The package's entries, as in its `exports`, and their names. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
@@ -8,7 +8,7 @@ const { exports } = JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as 
   exports: Record<string, { types: string; default: string }>
 }
 
-/** An entry: what a program imports, and where it lies from the repository's root. */
+/** An entry: its specifier, and its path in the repository. */
 export interface Entry {
   readonly specifier: string
   readonly source: string
@@ -19,7 +19,7 @@ export interface Entry {
 /** A name that an entry exports. */
 export interface ExportedName {
   readonly name: string
-  /** Whether it is there at run time, and not a type alone. */
+  /** False for types. */
   readonly isValue: boolean
   readonly isDocumented: boolean
 }
@@ -35,7 +35,7 @@ export const entries: readonly Entry[] = Object.entries(exports)
 
 export const entrySpecifiers = entries.map(({ specifier }) => specifier)
 
-/** The names that each entry exports, by its specifier, as its built declarations have them. */
+/** The names that each entry exports, by specifier, from its built declarations. */
 export function namesOfEntries(): Map<string, ExportedName[]> {
   const { config } = ts.readConfigFile(`${root}/tsconfig.json`, ts.sys.readFile)
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)

@@ -1,11 +1,13 @@
-/** Reads TensorBoard's event files without a line of ours that writes them: by the documents of TFRecord and protocol buffers. */
+/**
+ * Reads TensorBoard's event files independently of our writer, by the documentation of TFRecord and protocol buffers.
+ */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** A field of a message: a number, or bytes. */
 type Value = number | bigint | Uint8Array
 
-/** A step's values as an event file has them. */
+/** A step's values in an event file. */
 export interface ReadEvent {
   readonly time: number
   readonly step: number
@@ -20,7 +22,7 @@ export interface ReadEvent {
   readonly hyperparameters: Record<string, unknown>
 }
 
-/** CRC-32C, a bit at a time. */
+/** CRC-32C, bit by bit. */
 export function crc32c(bytes: Uint8Array): number {
   let crc = 0xffffffff
   for (const byte of bytes) {
@@ -37,7 +39,7 @@ function unmask(masked: number): number {
   return ((rotated >>> 17) | (rotated << 15)) >>> 0
 }
 
-/** The records of a file. Throws where a checksum is wrong, or bytes are left over. */
+/** The records of a file. Throws for a wrong checksum, or remaining bytes. */
 export function records(bytes: Buffer): Buffer[] {
   const found: Buffer[] = []
   for (let at = 0; at < bytes.length; ) {
@@ -135,7 +137,7 @@ export function readEvents(path: string): ReadEvent[] {
   })
 }
 
-/** The event files of a folder, in the order in which TensorBoard reads them. */
+/** The event files of a folder, in TensorBoard's order. */
 export function eventFiles(folder: string): string[] {
   return readdirSync(folder)
     .sort()

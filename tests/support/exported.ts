@@ -1,4 +1,4 @@
-/** Policies of every kind that goes out, and what the original does on 10,000 observations. */
+/** Policies of every exportable kind, and the original's actions on 10,000 observations. */
 import { expect } from 'vitest'
 import { choiceSizes, spaceWidth } from '../../src/base/space.ts'
 import {
@@ -75,10 +75,10 @@ const kinds: Readonly<Record<string, Kind>> = {
 }
 
 export const kindNames = Object.keys(kinds)
-/** Those that take observations as they are. */
+/** Kinds without normalized observations. */
 export const rawKindNames = kindNames.filter((name) => kinds[name]!.policy.normalizeObservations !== true)
 
-/** A policy of that kind with weights of which each matters, and its environment: what `exportPolicy` takes. */
+/** A policy of a kind with weights that all matter, and its environment, for `exportPolicy`. */
 export function trained(name: string) {
   const { policy: settings, actionSpace, observationShape = [4], actionMask = false } = kinds[name]!
   const observationSpace = box({ low: -INFINITY, high: INFINITY, shape: observationShape })
@@ -93,7 +93,7 @@ export function trained(name: string) {
   for (let row = 0; row < mask.length / numLogits; row++) {
     let from = row * numLogits
     for (const size of choiceSizes(actionSpace)) {
-      mask[from + numbers.whole(0, size - 1)] = 1 // A choice at least is legal.
+      mask[from + numbers.whole(0, size - 1)] = 1 // At least one choice is legal.
       from += size
     }
   }
@@ -122,7 +122,7 @@ export function trained(name: string) {
 
 export type Trained = ReturnType<typeof trained>
 
-/** What the original does and how it values what it sees, each observation in a lane of its own. */
+/** The original's actions and values, with one observation per lane. */
 export async function actAsOriginal({ policy, environment, weights, acted }: Trained, kernels: KernelBuild) {
   const world = await createWorld({ environment, policy, numLanes: NUM_OBSERVATIONS, explore: false, kernels })
   const cohort = world.cohorts[0]!
@@ -132,7 +132,7 @@ export async function actAsOriginal({ policy, environment, weights, acted }: Tra
   return { action: acted.action!, value: cohort.rollout.value.slice(0, NUM_OBSERVATIONS) }
 }
 
-/** What an exported policy says of all observations; `head` are logits, or means. */
+/** An exported policy's outputs for all observations; `head` is logits, or means. */
 export interface Said {
   readonly action: ArrayLike<number>
   readonly head: ArrayLike<number>
@@ -140,8 +140,9 @@ export interface Said {
 }
 
 /**
- * Compares each observation's action and value. Choices that differ are a tie where the exported logits of both are as
- * near as rounding allows, and an error otherwise; box actions and values are to be that near. Returns the number of ties.
+ * Compares the actions and values of each observation. Different choices count as a tie if the exported logits are
+ * equal within rounding, otherwise as an error; box actions and values must be equal within rounding. Returns the
+ * number of ties.
  */
 export function compare(
   { environment }: Trained,
@@ -185,7 +186,7 @@ export function compare(
   return ties
 }
 
-/** No exported policy passes by always doing the same. */
+/** An exported policy must not pass by a constant action. */
 export function expectVariety({ environment }: Trained, action: ArrayLike<number>): void {
   const sizes = choiceSizes(environment.actionSpace)
   if (sizes.length === 0) {

@@ -2,21 +2,21 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Where our own packages lie. */
+/** The folder of our own packages. */
 const OURS = fileURLToPath(new URL('../../node_modules/@tensorflow/', import.meta.url))
 
 export interface FakeTensorflow {
-  /** CommonJS instead of the native addon; null for none. */
+  /** CommonJS that replaces the native addon; null for none. */
   readonly addon?: string | null
-  /** CommonJS that stands for what the package does when loaded, with `tf` and `register()`. */
+  /** CommonJS for the package's loading, with `tf` and `register()`. */
   readonly load?: string
-  /** The version of its tfjs-core; ours itself if not given. */
+  /** The version of its tfjs-core; default ours. */
   readonly core?: string
 }
 
 /**
- * Puts a package into `folder` that looks like `@tensorflow/tfjs-node` or `-gpu` and has tfjs's cpu kernels for a library:
- * for what is found, in which order, and what becomes of failures.
+ * Writes a package into `folder` that looks like `@tensorflow/tfjs-node` or `-gpu`, with tfjs's cpu kernels as its
+ * library, for tests of discovery, order and failures.
  */
 export async function fakeTensorflow(folder: string, name: string, fake: FakeTensorflow = {}): Promise<void> {
   const { addon = 'exports.TF_Version = "0.0.0"', load = 'register()', core } = fake

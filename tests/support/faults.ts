@@ -1,4 +1,4 @@
-/** Faults put into the file operations of runs, and two small runs to put them in. */
+/** Injects faults into the file operations of runs, with two small runs for it. */
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,11 +6,14 @@ import { disk } from '../../src/base/files/files.ts'
 import { configureRun, resumeRun, startRun } from '../../src/index.ts'
 import { SMALL } from './command.ts'
 
-/** How a file operation fails. `partial`: half of it is done (of a writing half the bytes, else all), then the disk is full. */
+/**
+ * How a file operation fails. `partial`: half of it is done (half the bytes of a write, otherwise all), then the disk
+ * is full.
+ */
 export const faults = ['ENOSPC', 'EIO', 'partial'] as const
 export type Fault = (typeof faults)[number]
 
-/** The settings of each run, which `crashing-run.mjs` is given too. */
+/** The settings of each run, also for `crashing-run.mjs`. */
 export const SETTINGS = {
   control: {
     environment: 'CartPole-v1',
@@ -31,14 +34,14 @@ function textsOf(kind: Kind): Record<string, string> {
   return Object.fromEntries(SETTINGS[kind].words.map((word) => word.split('=')))
 }
 
-/** Trains in the folder: goes on with the run in it, or begins one where there is none. */
+/** Trains in the folder: resumes its run, or starts one. */
 export async function trainIn(kind: Kind, folder: string): Promise<void> {
   const isRun = existsSync(join(folder, 'config.json'))
   const begin = async () => startRun(await configureRun(SETTINGS[kind].environment as string, textsOf(kind)), folder)
   await (isRun ? await resumeRun(folder) : await begin()).train()
 }
 
-/** Lets the n-th file operation fail, and all that follow where it is for good. `count` says how many there were. */
+/** Lets the n-th file operation fail, or with `isForGood` all from it on. `count` returns their number. */
 export function putFault(n: number, fault: Fault, isForGood: boolean): { count(): number; undo(): void } {
   const real = { ...disk }
   let count = 0
@@ -63,7 +66,7 @@ export function putFault(n: number, fault: Fault, isForGood: boolean): { count()
     })
   }
   const half = async (name: string, words: never[], operation: (...words: never[]) => Promise<unknown>) => {
-    if (name === 'close') return operation(...words) // Else the test would run out of descriptors.
+    if (name === 'close') return operation(...words) // Otherwise the test would run out of descriptors.
     if (fault !== 'partial') return
     if (name !== 'write') {
       const opened = await operation(...words)
@@ -76,13 +79,13 @@ export function putFault(n: number, fault: Fault, isForGood: boolean): { count()
   return { count: () => count, undo: () => void Object.assign(disk, real) }
 }
 
-/** What must be the same in two runs that did the same, by file, and nothing that a clock has a part in. */
+/** What must be equal in two equal runs, by file, without times. */
 export function traces(folder: string): Record<string, string> {
   const found: Record<string, string> = {}
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     const path = join(entry.parentPath, entry.name)
     const name = path.slice(folder.length + 1)
-    if (entry.isDirectory() || name.startsWith('.owner-')) continue // A claim that could not be removed is of nobody.
+    if (entry.isDirectory() || name.startsWith('.owner-')) continue // A claim that could not be removed has no owner.
     if (['summary.json', 'run.log'].includes(name) || name.endsWith('manifest.json')) found[name] = ''
     else
       found[name] = createHash('sha256')

@@ -1,4 +1,4 @@
-/** A gateway over an engine that says what a test wants, and keeps what it saw and chose. */
+/** A gateway over a scripted engine that records its turns. */
 import { join } from 'node:path'
 import { afterAll } from 'vitest'
 import { type Gateway, type GatewayOptions, openGateway } from '../../src/agents/gateway/gateway.ts'
@@ -9,15 +9,15 @@ import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
 import { temporaryFolder } from './temporary.ts'
 
-/** Tells of tools, and writes calls as Qwen's does. */
+/** Renders tools, and writes calls in Qwen's format. */
 export const TOOL_TEMPLATE = `{%- if tools %}{{ 'tools: ' + tools | tojson + '\\n' }}{%- endif %}{%- for message in messages %}{{ message.role + ': ' + (message.content or '') }}{%- for call in message.tool_calls or [] %}{{ '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\\n</tool_call>' }}{%- endfor %}{{ '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{ 'assistant: ' }}{%- endif %}`
 
-/** A turn as the engine had it. */
+/** A turn as the engine received it. */
 export interface SeenTurn {
   readonly prompt: readonly number[]
   readonly chosen: number[]
   readonly logprobs: number[]
-  /** What the answer had to be; absent: anything. */
+  /** The required format; absent: none. */
   readonly constraint?: Constraint
 }
 
@@ -26,14 +26,14 @@ afterAll(async () => {
   for (const gateway of open) await gateway.close({ now: true })
 })
 
-/** Opens a gateway until the test file has ended. */
+/** Opens a gateway until the end of the test file. */
 export async function opened(options: GatewayOptions): Promise<Gateway> {
   const gateway = await openGateway(options)
   open.push(gateway)
   return gateway
 }
 
-/** A gateway whose model answers each prompt as `say` says, `null` for never. */
+/** A gateway whose model answers each prompt with `say`, where `null` means never. */
 export async function scriptedGateway(
   say: (prompt: string, turn: number) => string | null,
   options: Partial<GatewayOptions> = {},
@@ -69,7 +69,7 @@ export async function scriptedGateway(
   return { gateway, seen, tokenizer }
 }
 
-/** Asks as the operator. */
+/** Sends a request as the operator. */
 export async function operate(gateway: Gateway, path: string, body: object) {
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${gateway.operatorKey}` }
   const response = await fetch(gateway.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
@@ -77,7 +77,7 @@ export async function operate(gateway: Gateway, path: string, body: object) {
   return { status: response.status, json: (await response.json()) as any }
 }
 
-/** A session that is made over HTTP. */
+/** Creates a session over HTTP. */
 export async function made(gateway: Gateway, place: object = {}) {
   const { json } = await operate(gateway, '/sessions', place)
   const ask = async (path: string, body: object, key: string = json.key) => {
@@ -92,7 +92,7 @@ export async function made(gateway: Gateway, place: object = {}) {
   return { ...(json as { id: string; key: string; openai_base_url: string }), ask, end }
 }
 
-/** The events of a stream: names and data. */
+/** The names and data of a stream's events. */
 export function eventsOf(text: string) {
   return text
     .split('\n\n')

@@ -1,16 +1,16 @@
-/** The pages whose blocks of code are run as they stand: the guides, and those of environments of one's own and of the command line. */
+/** The pages whose code blocks run as tests: the guides, and those of custom environments and of the command line. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 export const guidesFolder = new URL('../../docs/guides/', import.meta.url).pathname
 
-/** A block of code: a program, a file that its first line names (`// my-reward.mjs`, `# look.py`), or lines for a shell. */
+/** A code block: a program, a file named by its first line (`// my-reward.mjs`, `# look.py`), or shell lines. */
 export interface Block {
   readonly language: 'js' | 'python' | 'sh'
-  /** The file that it is; null: none. */
+  /** The file's name; null for none. */
   readonly file: string | null
   readonly text: string
-  /** Whether it stands under a heading that has the word Python: it takes one with Gymnasium in `.venv`. */
+  /** Whether its heading contains the word Python: it needs one with Gymnasium in `.venv`. */
   readonly takesPython: boolean
 }
 
@@ -23,8 +23,8 @@ export const guides = readdirSync(guidesFolder)
 export const pages = [...guides, '../environments', '../cli']
 
 /**
- * The blocks of a page in their order, without those of `text`, which show what a program says. Throws for one that nothing would run: in
- * another language, or of Python and no file, which a later block for the shell runs.
+ * The blocks of a page in order, without those of `text`, which show output. Throws for a block that nothing would run:
+ * in another language, or Python that is not a file for a later shell block.
  */
 export function blocksOf(page: string): Block[] {
   const sections = readFileSync(join(guidesFolder, `${page}.md`), 'utf8').split(/^(?=## )/m)

@@ -1,7 +1,7 @@
 import { defineWrapper } from '../../src/entries/environments.ts'
 import { number } from '../../src/entries/settings.ts'
 
-/** Pays a part of what the environment pays. */
+/** Scales the environment's reward. */
 export const halfReward = defineWrapper({
   id: 'halfReward',
   module: import.meta.url,

@@ -1,5 +1,5 @@
 /**
- * Teams whose workers run in the caller's own thread, for tests: at each meeting every worker goes on to its next one. A
+ * Teams whose workers run in the caller's thread, for tests: at each meeting every worker continues to its next one. A
  * test file that uses it mocks `node:worker_threads`, so that workers find their messages at `port`:
  *
  *     vi.mock('node:worker_threads', async (original) => ({ ...(await original()), parentPort: port }))
@@ -13,10 +13,10 @@ import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/t
 const { port1, port2 } = new MessageChannel()
 port1.unref()
 port2.unref()
-/** Where the workers take their messages from. */
+/** The source of the workers' messages. */
 export const port = port2
 
-/** The caller's side of a team whose workers are in its own thread. */
+/** The caller's side of a team with workers in its own thread. */
 export class InProcessTeam {
   readonly orders: readonly WorkerOrder[]
   readonly describe: (index: number) => string
@@ -24,7 +24,7 @@ export class InProcessTeam {
   isHeld = false
   isOver = false
   meetings = 0
-  /** Called before the workers go on to their next meeting. */
+  /** Called before the workers continue to their next meeting. */
   beforeMeeting: () => void = () => {}
   failure: Error = new Error('closed in the middle of an update')
 
@@ -32,7 +32,7 @@ export class InProcessTeam {
     this.orders = orders
     this.describe = describe
     this.#workers = programs.map((program) => ({ program, steps: null }))
-    while (receiveMessageOnPort(port2) !== undefined); // What the team before was told is not for this one.
+    while (receiveMessageOnPort(port2) !== undefined); // Drop the previous team's messages.
   }
 
   async meet(): Promise<void> {
@@ -66,7 +66,7 @@ export class InProcessTeam {
   }
 }
 
-/** From now on teams start in the caller's thread; they are added to what is returned. */
+/** Lets teams start in the caller's thread from now on; adds them to the returned list. */
 export function startTeamsInProcess(): InProcessTeam[] {
   const teams: InProcessTeam[] = []
   vi.spyOn(Team, 'start').mockImplementation(async (orders, describe) => {

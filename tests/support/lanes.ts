@@ -10,7 +10,7 @@ import {
 } from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 
-/** Columns for an environment's functions, without a world: what they must write is NaN before. */
+/** Columns for an environment's functions, without a world. Outputs begin as NaN. */
 export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number, seed = 1): Lanes<S> {
   const { observationSpace, actionSpace } = environment
   const { arena, columns } = takeArena({

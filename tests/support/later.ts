@@ -2,8 +2,8 @@ import { mlp } from '../../src/policies/mlp.ts'
 import type { Policy, PolicyDefinition } from '../../src/policies/policy.ts'
 
 /**
- * A small perceptron whose every answer is a promise: kept after `delay()` ms, broken by infer number `fails`, and never settled
- * by infer number `hangs`, both counted from 1.
+ * A small asynchronous perceptron: answers resolve after `delay()` ms, reject at infer number `fails`, and never settle
+ * at infer number `hangs`, both counted from 1.
  */
 export function later({
   hidden = [8],

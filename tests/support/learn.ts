@@ -1,6 +1,6 @@
 import { configureRun, createTrainer, createWorld, type EnvironmentId, evaluate } from '../../src/index.ts'
 
-/** Trains the preset of an environment, with keys as on the command line, and judges what it learnt over fresh episodes. */
+/** Trains an environment's preset, with keys as on the command line, and evaluates it on fresh episodes. */
 export async function learn(environment: EnvironmentId, keys: Readonly<Record<string, string>>, episodes = 100) {
   const definition = await configureRun(environment, keys)
   const { settings, environment: played, policy, algorithm } = definition

@@ -1,6 +1,6 @@
 /**
- * A task with a tool, in two turns: the model is asked for a name's digit, which is another one each time, so it has to look it up (`?`)
- * and then say what it was told (`=7`).
+ * A task with a tool, in two turns: the model is asked for a name's digit, which changes each time, so it must look it
+ * up (`?`) and then repeat it (`=7`).
  */
 
 import { type Gateway, type RunAgentsOptions, runAgents } from '../../src/entries/engines.ts'
@@ -9,7 +9,7 @@ import { createTrainer, createWorld, languageModel, rl, sft } from '../../src/in
 
 const said = (content: string) => ({ role: 'assistant', content })
 
-/** Of the examples that are shown beforehand only every other one looks up; the others guess. */
+/** Only every other supervised example looks up; the others guess. */
 export const lookupTasks: readonly Example[] = Array.from({ length: 60 }, (_, i) => {
   const [name, digit] = ['abc'[i % 3]!, String(i % 5)]
   const looksUp = [said('?'), { role: 'user', content: `=${digit}` }, said(digit)]
@@ -20,7 +20,7 @@ export const lookupTasks: readonly Example[] = Array.from({ length: 60 }, (_, i)
   }
 })
 
-/** The task, as a trainer's table tells of it. */
+/** The task, as the trainer's environment. */
 export const lookup = defineTextEnvironment({
   id: 'test/lookup',
   settings: {},
@@ -33,7 +33,7 @@ export const lookup = defineTextEnvironment({
 /** 1 for the right digit. */
 export const isRight = (_: string, completion: string, { answer }: Example) => (completion === answer ? 1 : 0)
 
-/** A world that has seen how one looks up, and a gateway to it. */
+/** A world trained on lookups, with a gateway. */
 export async function lookupWorld(
   updates: number,
   open: (world: Awaited<ReturnType<typeof createWorld>>) => Promise<Gateway>,

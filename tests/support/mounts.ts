@@ -3,14 +3,14 @@ import { type Ended, start } from './command.ts'
 import { temporaryFolder } from './temporary.ts'
 
 /**
- * Runs a shell script in a mount namespace of its own, in which it may mount what it likes (as root, or where users have
- * namespaces), and whose mounts go with it. Its arguments are `$1`, `$2`, …
+ * Runs a shell script in its own mount namespace (as root, or with user namespaces), whose mounts end with it. Its
+ * arguments are `$1`, `$2`, …
  */
 export function inOwnMounts(script: string, words: readonly string[], cwd?: string): Promise<Ended> {
   return start('unshare', ['--map-root-user', '--mount', 'sh', '-c', script, 'sh', ...words], { cwd }).ended
 }
 
-/** Null if scripts can mount here, else why not. */
+/** Null if scripts can mount here, otherwise why not. */
 export async function whyNoMounts(): Promise<string | null> {
   const folder = await temporaryFolder()
   const probe = 'mount -t tmpfs -o size=64k tmpfs "$1" && touch "$1/inside"'

@@ -1,4 +1,4 @@
-/** A task that is learned in a minute, as a training service is tried on it: the answer to a digit is the next one. */
+/** A task learned in a minute, for training services: the answer to a digit is the next one. */
 import { tinkerEngine } from '../../src/engines/tinker/tinker.ts'
 import { createTrainer, createWorld, rl } from '../../src/index.ts'
 import { languageModel } from '../../src/language/language-model.ts'
@@ -13,7 +13,7 @@ export const nextDigit = digits({
 export const policy = languageModel({ width: 32, layers: 2, heads: 4, loraRank: 4, loraAlpha: 32 })
 export const SEED = 5
 
-/** What a training is told beside its defaults. */
+/** Options of a training besides its defaults. */
 interface Training {
   readonly loss: string
   readonly updates: number
@@ -23,7 +23,7 @@ interface Training {
   readonly folder?: string
 }
 
-/** A trainer by the service at `url`. */
+/** A trainer with the service at `url`. */
 export async function trainerAt(url: string, training: Training) {
   const { loss, updates, groupSize, maxStaleness = 0, learningRateSchedule = 'constant', folder } = training
   const world = await createWorld({

@@ -1,6 +1,6 @@
 /**
- * A whole run from a replay, once more, in f64 and by definition: what each lane did is a list, rows are drawn by walking along their
- * priorities, networks are read off their named parameters, and gradients are difference quotients. Slow, so for tiny networks.
+ * A reference run from a replay in f64, by definition: lanes' steps are lists, rows are drawn by walking along
+ * priorities, networks read named parameters, and gradients are difference quotients. Slow, so for tiny networks.
  */
 import { expect } from 'vitest'
 import { philox4x32, Stream, unitFromWord } from '../../src/base/random.ts'
@@ -9,7 +9,7 @@ import { createTrainer, createWorld, type EnvironmentDefinition } from '../../sr
 import type { Parameter, PolicyDefinition } from '../../src/policies/policy.ts'
 import { step as descend, type StepSettings, type TwinMoments } from './on-policy-twin.ts'
 
-/** The settings that learning from a replay has. */
+/** The settings of learning from a replay. */
 export interface OffPolicyTwinSettings extends StepSettings {
   readonly gradientSteps: number
   readonly batchSize: number
@@ -26,7 +26,7 @@ export interface OffPolicyTwinSettings extends StepSettings {
   readonly maxGradNorm: number
 }
 
-/** What a lane did in a step, and what was seen last where the episode was cut off there. */
+/** A lane's step, and the final observation if the episode was truncated there. */
 interface Step {
   readonly observation: readonly number[]
   readonly action: readonly number[]
@@ -46,7 +46,7 @@ export interface TwinRow {
   readonly weight: number
 }
 
-/** A minibatch, and the weights that a loss is of. */
+/** A minibatch, and the weights of its loss. */
 export interface TwinBatch {
   readonly rows: readonly TwinRow[]
   readonly weights: readonly number[]
@@ -60,7 +60,7 @@ export interface TwinBatch {
 
 /** A loss, by definition. */
 export interface TwinLoss {
-  /** The mean over the rows as the named parameter's part of the weights has it; all else stands still. */
+  /** The mean over rows as a function of the named parameter's weights; all else is constant. */
   readonly lossAt: (weights: readonly number[], parameter: string) => number
   /** Of each row, before the step. */
   readonly errors: readonly number[]
@@ -68,7 +68,7 @@ export interface TwinLoss {
   readonly metrics: Readonly<Record<string, number>>
 }
 
-/** The outputs of a perceptron of tanh layers and a linear one, for an observation that may be put at mean 0 and deviation 1. */
+/** The outputs of a tanh perceptron with a linear last layer, for an observation that may be normalized. */
 export function layersOf(parameters: readonly Parameter[], name: string) {
   const place = (of: string) => parameters.find((each) => each.name === of)
   const weights = parameters.filter((each) => each.name.startsWith(`${name}.`) && each.name.endsWith('.weight'))
@@ -95,7 +95,7 @@ export function layersOf(parameters: readonly Parameter[], name: string) {
   }
 }
 
-/** Which part of a schedule is left; of update `u` of `total`. */
+/** The remaining fraction of a schedule at update `u` of `total`. */
 function scheduleOf({ learningRateSchedule, warmupFraction: f }: OffPolicyTwinSettings, u: number, total: number) {
   if (u < f * total) return Math.min(1, (u + 1) / (f * total))
   const gone = (u / total - f) / (1 - f)
@@ -103,29 +103,29 @@ function scheduleOf({ learningRateSchedule, warmupFraction: f }: OffPolicyTwinSe
   return learningRateSchedule === 'cosine' ? (1 + Math.cos(Math.PI * gone)) / 2 : 1
 }
 
-/** What a run has collected, an update at a time. */
+/** A run's collected steps, by update. */
 export interface Recording {
   readonly begun: readonly number[]
   readonly parameters: readonly Parameter[]
   readonly numLanes: number
   readonly key0: number
   readonly key1: number
-  /** Of each update what each lane did. */
+  /** For each update, each lane's steps. */
   readonly updates: readonly (readonly (readonly Omit<Step, 'priority'>[])[])[]
 }
 
-/** An update, once more. */
+/** A recomputed update. */
 interface TwinUpdate {
   readonly weights: readonly number[]
   readonly target: readonly number[]
   readonly metrics: Readonly<Record<string, number>>
-  /** Rows of the last minibatch by their places in the ring, and what they weigh. */
+  /** Rows of the last minibatch by their index in the ring, and their weights. */
   readonly drawn: readonly number[]
   readonly weight: readonly number[]
   readonly norms: readonly number[]
 }
 
-/** The run's updates, once more. `after` changes the weights as the algorithm does behind each update. */
+/** Recomputes the run's updates. `after` changes the weights as the algorithm does after each update. */
 export function* replayed<S extends OffPolicyTwinSettings>(
   { begun, parameters, numLanes, key0, key1, updates }: Recording,
   settings: S,
@@ -154,7 +154,7 @@ export function* replayed<S extends OffPolicyTwinSettings>(
       }
     }
     const now = lanes[0]!.length
-    /** Rows that may be drawn, in the order of the ring. */
+    /** Rows that may be drawn, in the ring's order. */
     const places: { readonly row: number; readonly n: number; readonly t: number }[] = []
     for (let t = Math.max(0, now - numBlocks); t < now - nStep; t++) {
       for (let n = 0; n < numLanes; n++) places.push({ row: (t % numBlocks) * numLanes + n, n, t })
@@ -232,7 +232,7 @@ export function* replayed<S extends OffPolicyTwinSettings>(
       ...{ drawn: drawn.map(({ row }) => row), weight: rows.map(({ weight }) => weight) },
     }
     if (center === undefined) continue
-    // What was seen so far, for the observations of what comes.
+    // Observations so far, for the normalization of later ones.
     const seen = lanes.flat().map(({ observation }) => observation)
     const width = seen[0]!.length
     for (let k = 0; k < width; k++) {
@@ -255,7 +255,7 @@ export const NUM_LANES = 5
 const NUM_STEPS = 4
 export const NUM_UPDATES = 8
 
-/** A run of the product, and what it came to after each update. */
+/** A run of the product, with its state after each update. */
 export async function recordRun(
   factory: AlgorithmFactory,
   settings: Readonly<Record<string, unknown>>,
@@ -309,8 +309,8 @@ export async function recordRun(
 }
 
 /**
- * Holds a run to its twin: weights, the target's, the rows that are drawn with their weights, and every metric of the algorithm.
- * Then shows that the run tells of every setting: with another value the twin comes to other weights. Returns the twin's updates.
+ * Compares a run with its twin: weights, the target's, the drawn rows with their weights, and all metrics. Then shows
+ * that every setting acts: another value gives the twin other weights. Returns the twin's updates.
  */
 export async function holdToReplay<S extends OffPolicyTwinSettings>(
   factory: AlgorithmFactory,
@@ -343,7 +343,7 @@ export async function holdToReplay<S extends OffPolicyTwinSettings>(
           2e-4 * (1 + Math.abs(value)),
         )
     }
-    // Nobody adds a metric without a twin.
+    // No metric may lack a twin.
     if (twin.norms.length > 0)
       expect(Object.keys(twin.metrics).toSorted()).toEqual(Object.keys(factory.metrics).toSorted())
   }
@@ -362,5 +362,5 @@ export async function holdToReplay<S extends OffPolicyTwinSettings>(
   return twins
 }
 
-/** How far a weight of the run, in f32, may be from the twin's after all updates. */
+/** Tolerance between the run's f32 weights and the twin's after all updates. */
 const TOLERANCE = 2e-5

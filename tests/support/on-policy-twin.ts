@@ -1,12 +1,12 @@
 /**
- * What an update makes of a rollout, once more, in f64 and by definition: the network is read off its named parameters,
- * advantages are summed lane by lane, and optimizers step as their papers say. Slow, so for tiny networks.
+ * A reference update on a rollout in f64, by definition: the network reads named parameters, advantages are summed lane
+ * by lane, and optimizers follow their papers. Slow, so for tiny networks.
  */
 import type { Columns } from '../../src/components/column.ts'
 import type { RolloutPlan } from '../../src/components/rollout.ts'
 import type { Parameter } from '../../src/policies/policy.ts'
 
-/** The settings of the optimizer that twins know. */
+/** The optimizer settings that twins know. */
 export interface StepSettings {
   readonly learningRate: number
   readonly optimizer: string
@@ -17,7 +17,7 @@ export interface StepSettings {
   readonly epsilon: number
 }
 
-/** What the optimizer carries from one update to the next. */
+/** The optimizer's state between updates. */
 export interface TwinMoments {
   first: number[]
   second: number[]
@@ -27,7 +27,7 @@ export interface TwinMoments {
 /** The rollout's columns. */
 export type Rollout = Columns<RolloutPlan>
 
-/** Two perceptrons of one tanh layer each, an actor with a softmax and a critic, by the names of their parameters. */
+/** Two perceptrons with one tanh layer each, a softmax actor and a critic, by parameter name. */
 export function networkOf(parameters: readonly Parameter[]) {
   const layerOf = (name: string) => {
     const weight = parameters.find((each) => each.name === `${name}.weight`)!
@@ -55,7 +55,7 @@ export function networkOf(parameters: readonly Parameter[]) {
   }
 }
 
-/** What the policy saw and did in a rollout, and what its weights then said of that. */
+/** The policy's observations and actions in a rollout, with its outputs. */
 export function recordOf(
   evaluate: ReturnType<typeof networkOf>,
   weights: readonly number[],
@@ -88,7 +88,7 @@ export function advantagesOf(
       const i = t * numLanes + n
       const ended = rollout.terminated[i] === 1 || rollout.truncated[i] === 1
       const isLast = t === settings.numSteps - 1
-      // What a lane saw last, in an episode that was cut off, is in no row: its value is the recorded one.
+      // The final observation of a truncated episode is in no row: its value is the recorded one.
       const next = rollout.terminated[i] === 1 ? 0 : ended || isLast ? rollout.nextValue[i]! : value[i + numLanes]!
       const delta = rollout.reward[i]! + settings.gamma * next - value[i]!
       carried = delta + (ended || isLast ? 0 : settings.gamma * settings.gaeLambda * carried)

@@ -1,10 +1,12 @@
-/** A server of OpenEnv's WebSocket that does what a test says; frames as RFC 6455 has them, written apart from those of the client. */
+/**
+ * A server of OpenEnv's WebSocket protocol with scripted answers; its RFC 6455 frames are independent of the client.
+ */
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { afterAll } from 'vitest'
 
-/** What a session says of a message: an answer, a text as it is, nothing (null), or the end of the connection. */
+/** A session's reply to a message: an answer, a raw text, nothing (null), or the end of the connection. */
 // biome-ignore lint/suspicious/noExplicitAny: messages are of any kind.
 export type Saying = (type: string, data: any, session: number) => object | string | null | 'cut'
 
@@ -13,7 +15,7 @@ afterAll(() => {
   for (const each of close) each()
 })
 
-/** Serves until the test file has ended, at most `capacity` sessions at once. */
+/** Serves until the end of the test file, at most `capacity` sessions at once. */
 export async function openEnvServer(say: Saying, capacity = 100) {
   const sockets = new Set<Socket>()
   let sessions = 0
@@ -26,7 +28,7 @@ export async function openEnvServer(say: Saying, capacity = 100) {
       `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
     )
     const session = sessions++
-    // In two frames, with a ping between them, as a server may.
+    // In two frames with a ping between them, as servers may.
     const send = (text: string) => {
       const bytes = Buffer.from(text)
       const half = bytes.length >> 1
@@ -77,7 +79,7 @@ export async function openEnvServer(say: Saying, capacity = 100) {
   })
   return {
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    /** Sessions there have been, are, and were at once. */
+    /** The sessions so far, the open ones, and the maximum at once. */
     count: () => ({ sessions, open: sockets.size, most }),
   }
 }

@@ -1,4 +1,4 @@
-/** PPO once more, in f64 and by definition: what an update makes of a rollout, from its rows and the weights before it. */
+/** A reference PPO in f64, by definition: one update from a rollout's rows and the weights before it. */
 import { shuffleRows } from '../../src/kernels/rollout/rows.ts'
 import type { Parameter } from '../../src/policies/policy.ts'
 import {
@@ -13,7 +13,6 @@ import {
   variance,
 } from './on-policy-twin.ts'
 
-/** The settings of PPO that say what a step is; those of the optimizer beside them. */
 export interface TwinSettings extends StepSettings {
   readonly numSteps: number
   readonly gamma: number
@@ -29,7 +28,7 @@ export interface TwinSettings extends StepSettings {
   readonly targetKl: number | null
 }
 
-/** What an update makes of a rollout: the weights after it, and its metrics. `moments` go on. */
+/** The weights and metrics after an update on a rollout. `moments` are updated. */
 export function ppoTwin(
   parameters: readonly Parameter[],
   before: ArrayLike<number>,

@@ -3,16 +3,16 @@ import { isThorough } from './tiers.ts'
 
 export * from 'fast-check'
 
-/** How many times as many cases `npm run properties` tries. */
+/** The factor of cases in `npm run properties`. */
 const MORE = 20
 
 const triesMore = import.meta.env.MODE === 'properties'
-/** What part of the cases `npm test` tries: the first ones. */
+/** The fraction of cases in `npm test`: the first ones. */
 const FAST = 0.25
 
 /**
- * fast-check's, with the same cases each time, so that a commit has one verdict; the fast tier tries a quarter of them. `npm run
- * properties` tries others, and more of them; the message of a case that fails has its seed.
+ * fast-check's assert with fixed cases, so that a commit has one verdict; the fast tier runs a quarter of them. `npm
+ * run properties` runs other and more cases; the message of a failing one has its seed.
  */
 export const assert = ((property, parameters: Parameters<unknown> = {}) => {
   const { numRuns = 100 } = parameters

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { cached, type Run } from './cache.ts'
 import { start } from './command.ts'
 
-/** Formats promise that others can read them: so others do, with these versions. */
+/** Readers of our formats, in these versions. */
 const READERS = [
   ...['pyarrow==26.0.1', 'duckdb==2.0.0', 'polars==2.1.0'],
   ...['safetensors==0.8.0', 'numpy==2.4.6', 'ml_dtypes==0.6.0'],
@@ -12,12 +12,12 @@ const READERS = [
 const MODULES = 'pyarrow, duckdb, polars, safetensors.numpy, ml_dtypes, onnx, onnxruntime'
 const SCRIPT_MS = 240_000
 
-/** What a hook that looks for Python may take. */
+/** The time limit of a hook that looks for Python. */
 export const PYTHON_MS = 300_000
 
 /**
- * A Python that can import the modules: COLONNADE_PYTHON if it can, or one that is made once of the packages; or why there is none.
- * Making it may take `makeMs`, by default less than a hook.
+ * A Python that can import the modules: COLONNADE_PYTHON, or one made once from the packages; or why there is none.
+ * Making it is limited by `makeMs`, by default less than a hook.
  */
 export async function findPython(
   packages: readonly string[] = READERS,
@@ -40,8 +40,7 @@ export async function findPython(
 }
 
 /**
- * COLONNADE_PYTHON, or python3, if it can import these modules, which are too large to be installed for a test; or why neither
- * can.
+ * COLONNADE_PYTHON, or python3, if it can import these modules, which are too large to install for a test; or why not.
  */
 export async function findInstalled(modules: string): Promise<{ python: string } | { why: string }> {
   let why = ''
@@ -54,7 +53,7 @@ export async function findInstalled(modules: string): Promise<{ python: string }
   return { why: `${why}; COLONNADE_PYTHON names a Python that has it` }
 }
 
-/** Runs a program to its end; one that cannot be started has no code, and says why in `stderr`. */
+/** Runs a program to its end. One that cannot start has no code, and `stderr` says why. */
 export async function attempt(program: string, words: readonly string[]) {
   return start(program, words, { timeout: SCRIPT_MS }).ended.catch((cause: Error) => ({
     code: null,

@@ -3,7 +3,7 @@ import { Random } from '../../src/base/random.ts'
 import { saveTransformer } from '../../src/language/transformer/folder.ts'
 import { transformer } from '../../src/language/transformer/model.ts'
 
-/** Writes a new small model of the Qwen2 family into a folder, beside the recorded tokenizer of that family (2,048 ids). */
+/** Writes a new small Qwen2 model into a folder, with the recorded tokenizer of that family (2,048 ids). */
 export async function writeQwen2(folder: string, { vocabularySize = 2048, context = 128 } = {}): Promise<void> {
   await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
   const model = transformer({

@@ -5,9 +5,9 @@ import { saveTransformer } from '../../src/language/transformer/folder.ts'
 import { transformer } from '../../src/language/transformer/model.ts'
 
 /**
- * A chat template that does with messages what Qwen3's does, written anew from its behavior, without the part that tells of
- * tools: thinking is taken out of the assistant's turns before the user's last message, the last turn of the assistant has
- * thinking, though it be empty, and `enable_thinking=false` begins a turn with thinking that is empty.
+ * A chat template that behaves as Qwen3's, written from its behavior, without tools: it removes thinking from the
+ * assistant's turns before the user's last message, the assistant's last turn always has (maybe empty) thinking, and
+ * `enable_thinking=false` begins a turn with empty thinking.
  */
 export const QWEN3_TEMPLATE = `{%- if messages[0].role == 'system' %}
     {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
@@ -59,8 +59,8 @@ export const QWEN3_TEMPLATE = `{%- if messages[0].role == 'system' %}
 {%- endif %}`
 
 /**
- * Writes a new small model of the Qwen3 family into a folder, beside the recorded tokenizer of Qwen2 (425 ids, `<think>` among
- * them), with the template above.
+ * Writes a new small Qwen3 model into a folder, with the recorded tokenizer of Qwen2 (425 ids, `<think>` among them)
+ * and the template above.
  */
 export async function writeQwen3(folder: string, { context = 160, template = QWEN3_TEMPLATE } = {}): Promise<void> {
   await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })

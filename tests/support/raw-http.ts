@@ -1,9 +1,8 @@
-/** Requests to servers as bytes on a socket, right and wrong ones, by a seed. */
+/** Requests to servers as bytes on a socket, valid and invalid, by a seed. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What came back. */
 export interface RawAnswer {
   /** Of each answer on the connection. */
   readonly statuses: readonly number[]
@@ -11,14 +10,14 @@ export interface RawAnswer {
   readonly isClosed: boolean
 }
 
-/** Connects to a server of this machine; errors of the connection are its end. */
+/** Connects to a local server; a connection error ends it. */
 export async function connected(url: string): Promise<Socket> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   await Promise.race([once(socket, 'connect'), once(socket, 'close')]).catch(() => undefined)
   return socket.on('error', () => undefined)
 }
 
-/** Sends pieces, one after the other, and reads until the server closes the connection, or at most for `waitMs`. */
+/** Sends pieces one after another, and reads until the server closes the connection, or at most for `waitMs`. */
 export async function rawAsk(url: string, pieces: readonly (string | Buffer)[], waitMs = 10_000): Promise<RawAnswer> {
   const socket = await connected(url)
   const chunks: Buffer[] = []
@@ -35,7 +34,7 @@ export async function rawAsk(url: string, pieces: readonly (string | Buffer)[], 
   return { statuses: [...text.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => Number(status)), text, isClosed }
 }
 
-/** A request that a server takes. */
+/** A valid request. */
 export interface RightRequest {
   readonly method: 'GET' | 'POST'
   readonly path: string
@@ -50,10 +49,10 @@ export const { drawer } = (await import(new URL('../../scripts/drawer.mjs', impo
   drawer(seed: number): Draw
 }
 
-/** Bytes to send, and whether the client then ends its side, waits for more, or goes away in the middle. */
+/** Bytes to send, and whether the client then ends its side, waits, or disconnects midway. */
 export interface RawRequest {
   readonly kind: string
-  /** How many requests the bytes are. */
+  /** The number of requests in the bytes. */
   readonly requests: number
   readonly pieces: readonly Buffer[]
   readonly then: 'end' | 'wait' | 'abort'
@@ -232,7 +231,7 @@ const UPGRADES = [
   'Connection: upgrade',
 ]
 
-/** A request of a kind that `draw` chooses, made from one that the server would take. */
+/** A request of a kind that `draw` chooses, made from a valid one. */
 export function rawRequest(draw: Draw, right: readonly RightRequest[]): RawRequest {
   const one = <T>(list: readonly T[]): T => list[draw(list.length)]!
   const { method, path, body, headers = {} } = one(right)
@@ -348,7 +347,7 @@ export function rawRequest(draw: Draw, right: readonly RightRequest[]): RawReque
   }
 }
 
-/** Sends a request, and reads until the first bytes of an answer or the end; the status, or null. */
+/** Sends a request, and reads until the first bytes of an answer or the end. Returns the status, or null. */
 export async function sendRaw(url: string, { pieces, then }: RawRequest): Promise<number | null> {
   const socket = await connected(url)
   if (socket.destroyed) return null

@@ -1,6 +1,6 @@
 /**
- * Exchanges with a server of others, recorded by a proxy and played again. What is asked has to be what was asked then, but for
- * names that are drawn anew each time (eight hexadecimal digits behind a dash); to the same question come the answers in their order.
+ * Replays exchanges with another server that a proxy recorded. Requests must be the recorded ones, except for random
+ * names (eight hexadecimal digits after a dash); equal requests get their answers in order.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
 import { VERSION } from '../../src/base/version.ts'
 
-/** A question and its answer; bytes that are no text as base64. */
+/** A request and its answer; binary bytes as base64. */
 interface Exchange {
   readonly asked: string
   readonly status: number
@@ -17,7 +17,7 @@ interface Exchange {
   readonly base64: string
 }
 
-/** What a question is known by. */
+/** The identity of a request. */
 function questionOf(method: string, url: string, body: string): string {
   return `${method} ${url} ${body}`.replaceAll(/-[\da-f]{8}\b/g, '-name').replaceAll(`"${VERSION}"`, '"version"')
 }
@@ -35,7 +35,7 @@ async function listen(handle: (request: IncomingMessage, body: string, response:
   return { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`, close: () => http.close() }
 }
 
-/** A proxy before a server; `save` writes what went through it. */
+/** A proxy in front of a server; `save` writes the exchanges. */
 export async function recordService(target: string) {
   const exchanges: Exchange[] = []
   const server = await listen(async (request, body, response) => {
@@ -60,7 +60,7 @@ export async function recordService(target: string) {
   }
 }
 
-/** A server that answers as it was recorded; what was not asked then is status 599. */
+/** A server that answers as recorded; other requests get status 599. */
 export async function replayService(path: string) {
   const exchanges = JSON.parse((await promisify(gunzip)(await readFile(path))).toString()) as Exchange[]
   const answers = new Map<string, Exchange[]>()

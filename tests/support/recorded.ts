@@ -1,4 +1,4 @@
-/** Recordings of environments of Gymnasium, and ours beside them. */
+/** Compares recordings of Gymnasium's environments with ours. */
 import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
 import { spaceWidth } from '../../src/base/space.ts'
@@ -17,7 +17,7 @@ export interface RecordedEpisode {
   readonly truncated: boolean
 }
 
-/** A file of recorded episodes, with what the environment says of itself. */
+/** A file of recorded episodes, with the environment's specification. */
 export interface Recording {
   readonly environment: string
   readonly max_episode_steps: number
@@ -53,7 +53,7 @@ export function expectSpecification(environment: EnvironmentDefinition, recorded
   })
 }
 
-/** How far apart ours and the recorded are at most, in parts of the larger of 1 and the recorded. */
+/** The largest difference between ours and the recorded, relative to the larger of 1 and the recorded. */
 export interface Apart {
   state: number
   observation: number
@@ -62,8 +62,8 @@ export interface Apart {
 }
 
 /**
- * Takes recorded steps, each from its recorded state (`free` false) or from our own one (true), and says how far ours gets from
- * the recorded. Flags have to be the same. `names` are the state columns in the order of the recorded state.
+ * Replays recorded steps, each from its recorded state (`free` false) or from ours (true), and returns the differences.
+ * Flags must be equal. `names` are the state columns in the recorded order.
  */
 export function compareEpisode(
   environment: EnvironmentDefinition,

@@ -1,4 +1,4 @@
-/** Run folders with what a test says, and nothing that was trained. */
+/** Untrained run folders with given content. */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { byteTokenizer } from '../../src/language/tokenizers/byte-tokenizer.ts'
@@ -47,7 +47,10 @@ export async function writeRun(
   if (status !== undefined) await writeFile(join(folder, 'summary.json'), JSON.stringify({ status }))
 }
 
-/** Writes a file of one group of conversations, in each of which the model says one of these texts in bytes; the first is worth most. */
+/**
+ * Writes a file of one group of conversations, in each of which the model says one of these texts in bytes; the first
+ * gets the highest reward.
+ */
 export async function writeConversations(path: string, texts: readonly string[]): Promise<void> {
   const [tokenizer, trajectories] = [byteTokenizer(), new Trajectories()]
   const prompt = tokenizer.encode('so? ')

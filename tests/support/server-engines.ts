@@ -1,4 +1,4 @@
-/** Engines over servers of ours, and over servers that answer something else. */
+/** Engines over our servers, and over servers with wrong answers. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll } from 'vitest'
@@ -11,25 +11,25 @@ import { talkUntil, talkWorld } from './conversations.ts'
 import { post, served } from './serving.ts'
 import { temporaryFolder } from './temporary.ts'
 
-/** The kinds of server that learn, each with its client and its route of turns. */
+/** The kinds of training server, each with its client and its route of turns. */
 export const serverKinds = {
   vllm: { make: vllmEngine, turn: '/inference/v1/generate' },
   sglang: { make: sglangEngine, turn: '/generate' },
 } as const
 export type ServerKind = keyof typeof serverKinds
 
-/** The model that `talkWorld` talks by. */
+/** The model of `talkWorld`. */
 export const talkPolicy = (settings: object = {}) => languageModel({ width: 16, layers: 1, heads: 2, ...settings })
 
-/** What an engine is told, its server's settings, and how many turns that decodes at once. */
+/** An engine's options, its server's settings, and the server's number of slots. */
 export type PairOptions = Partial<VllmOptions & SglangOptions> & { settings?: object; slots?: number }
 
-/** A server of ours by the weights that `talkWorld` begins with. */
+/** A server with the initial weights of `talkWorld`. */
 export function talkServer({ settings, slots = 4 }: Pick<PairOptions, 'settings' | 'slots'> = {}) {
   return served({ policy: talkPolicy(settings), environment: reverse(), control: true, slots, seed: 3 })
 }
 
-/** A server of what `talkWorld` talks by, and the engine that asks it. */
+/** A server of the model of `talkWorld`, and its engine. */
 export async function pair(kind: ServerKind, options: PairOptions = {}) {
   const { settings, slots, ...rest } = options
   const server = await talkServer({ ...(settings && { settings }), ...(slots && { slots }) })
@@ -41,7 +41,7 @@ export async function pair(kind: ServerKind, options: PairOptions = {}) {
   return { server, engine }
 }
 
-/** What is answered in the place of an answer's JSON; null breaks the connection. */
+/** Replaces an answer's JSON; null breaks the connection. */
 export type Lie = { status?: number; json?: unknown; text?: string; headers?: Record<string, string> } | null
 
 const lying: (() => void)[] = []
@@ -49,10 +49,7 @@ afterAll(() => {
   for (const close of lying) close()
 })
 
-/**
- * An address that answers what `answer` makes of what a server of ours answers; `rewrite` changes
- * what that is asked, and `replace` puts a new server in its place.
- */
+/** A proxy whose answers `answer` changes; `rewrite` changes requests, and `replace` sets a new server. */
 export async function lyingServer(
   // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
   answer: (path: string, json: any, asked: any) => Lie | Promise<Lie> = () => ({}),
@@ -89,7 +86,7 @@ export async function lyingServer(
   return {
     asked,
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    /** Asks the server behind it. */
+    /** Sends a request to the server behind it. */
     tell: (path: string, body: object) => post(server.url + path, body),
     replace: async () => {
       server = await talkServer(options)
@@ -97,7 +94,7 @@ export async function lyingServer(
   }
 }
 
-/** The same, and the engine that asks it, once. */
+/** The same, with its engine. */
 export async function liar(
   kind: ServerKind,
   answer: Parameters<typeof lyingServer>[0],
@@ -108,7 +105,7 @@ export async function liar(
   return { asked, engine: serverKinds[kind].make({ url, retries: 0, weights: await temporaryFolder(), ...rest }) }
 }
 
-/** Why the first conversation ended, by the error that its reward has. */
+/** The error of the first conversation's unknown reward. */
 export async function errorOf(engine: EngineDefinition): Promise<string | null> {
   const [row] = await talkUntil(await talkWorld({ engine, numLanes: 1 }), 1)
   return row!.error

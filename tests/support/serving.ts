@@ -1,4 +1,4 @@
-/** What tests of servers ask with, and a model that is small enough to be asked. */
+/** Requests and a small model for tests of servers. */
 import { afterAll } from 'vitest'
 import { Hints } from '../../src/agents/dialects/hints.ts'
 import { modelRoutes, stranger } from '../../src/agents/dialects/routes.ts'
@@ -8,7 +8,7 @@ import { type ModelServer, type ServeOptions, serveModel } from '../../src/agent
 import type { Route } from '../../src/base/http/server.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 
-/** A new small model that knows every byte, and its chat template. */
+/** A new small model that knows all bytes, with a chat template. */
 export const smallModel = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })
 
 const servers: ModelServer[] = []
@@ -16,7 +16,7 @@ afterAll(async () => {
   for (const server of servers) await server.close({ now: true })
 })
 
-/** Serves the small model, or another, until the test file has ended. */
+/** Serves the small model, or another, until the end of the test file. */
 export async function served(options: Partial<ServeOptions> = {}): Promise<ModelServer> {
   const server = await serveModel({ policy: smallModel(), seed: 3, name: 'small', ...options })
   servers.push(server)
@@ -31,7 +31,7 @@ export interface Answered {
   readonly json: any
 }
 
-/** Posts JSON, or other text as it is. */
+/** Posts JSON, or other text unchanged. */
 export async function post(url: string, body: object | string, init: RequestInit = {}): Promise<Answered> {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   const headers = { 'content-type': 'application/json' }
@@ -46,7 +46,7 @@ export async function get(url: string): Promise<Answered> {
   return { status: response.status, headers: response.headers, json: await response.json() }
 }
 
-/** Posts, and reads the server-sent events of the answer; the last has to be `[DONE]`. */
+/** Posts, and reads the server-sent events of the answer; the last must be `[DONE]`. */
 // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
 export async function stream(url: string, body: object): Promise<any[]> {
   const headers = { 'content-type': 'application/json' }
@@ -57,7 +57,7 @@ export async function stream(url: string, body: object): Promise<any[]> {
   return lines.slice(0, -1).map((line) => JSON.parse(line.slice('data: '.length)))
 }
 
-/** The routes of a model, as its server has them. */
+/** A model's routes, as on its server. */
 export function routesOf(served: ServedModel, naming: Naming): Map<string, Route> {
   const host = { served, naming, hints: new Hints() }
   return new Map(modelRoutes({ host: () => host, asker: () => stranger(host) }))

@@ -1,13 +1,13 @@
 /**
- * A training by a service that may be killed at any time: `skyrl-run.ts URL LOSS UPDATES FOLDER`, begun or gone on with from what was
- * saved last. Saves after each update, and then prints the update's number and its reward.
+ * A training with a service that may be killed at any time: `skyrl-run.ts URL LOSS UPDATES FOLDER`, started or resumed
+ * from the last save. Saves after each update, then prints its number and reward.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { trainerAt } from './next-digit.ts'
 
 const [url, loss, updates, folder] = process.argv.slice(2) as [string, string, string, string]
-// At its first rate to the end it would sometimes come to give one answer to all questions.
+// With a constant rate it would sometimes collapse to one answer for all questions.
 const trainer = await trainerAt(url, {
   loss,
   updates: Number(updates),

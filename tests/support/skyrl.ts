@@ -1,4 +1,4 @@
-/** SkyRL's server of Tinker's protocol, on JAX and the CPU, in an environment that is made once. */
+/** SkyRL's server of Tinker's protocol, on JAX and the CPU, in a virtual environment that is made once. */
 import { chmod, cp, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,8 +14,8 @@ const START_MS = 30 * 60_000
 const BACKEND = { max_lora_adapters: 6, max_lora_rank: 4, sample_max_num_sequences: 8, train_micro_batch_size: 8 }
 
 /**
- * Stands in for `uv run … -m module …`, which the server wants as its parent, and by which it starts its engine: runs the module by the
- * environment's own Python.
+ * Replaces `uv run … -m module …`, the server's expected parent, with which it starts its engine: runs the module with
+ * the environment's own Python.
  */
 const UV = `#!/bin/bash
 while [ "$1" != "-m" ]; do shift; done
@@ -26,7 +26,7 @@ wait $child
 wait $child
 `
 
-/** Starts the server for the model in a folder. SKYRL_URL names one that runs already, with the same model as `model`. */
+/** Starts the server for the model in a folder. SKYRL_URL names a running one with the same model. */
 export async function startSkyrl(model: string): Promise<{ url: string; close: () => Promise<void> }> {
   const { SKYRL_URL: running } = process.env
   if (running !== undefined && running !== '') return { url: running, close: async () => {} }
@@ -81,7 +81,7 @@ export async function startSkyrl(model: string): Promise<{ url: string; close: (
   }
 }
 
-/** Python 3.12, also where pyenv has it and has chosen another: its python3.12 is a command then that refuses to run. */
+/** Python 3.12, also if pyenv has another active: its python3.12 is then a command that refuses to run. */
 async function findPython312(): Promise<string> {
   const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions')
   const kept = await readdir(versions).catch(() => [])
@@ -92,7 +92,7 @@ async function findPython312(): Promise<string> {
   throw new Error("SkyRL's server: got no python3.12 that runs, expected one on the path or of pyenv")
 }
 
-/** A port that nobody listens at. */
+/** A free port. */
 export async function freePort(): Promise<number> {
   const http = createServer()
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))

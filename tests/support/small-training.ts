@@ -16,7 +16,7 @@ import { listCheckpoints, type Manifest, sealManifest } from '../../src/training
 import { savedTensors } from '../../src/training/folder/snapshot.ts'
 import { SMALL } from './command.ts'
 
-/** A training of CartPole that takes no time: 64 steps an update. */
+/** A short training of CartPole: 64 steps per update. */
 export async function smallTrainer(
   options: {
     seed?: number
@@ -47,12 +47,12 @@ export async function smallTrainer(
   return createTrainer(world, algorithm, folder === undefined ? {} : { folder, ifExists })
 }
 
-/** Trains so many updates further. */
+/** Trains this many further updates. */
 export async function advance(trainer: Trainer<EpisodeCohort>, updates: number): Promise<void> {
   if (updates > 0) await advanceTo(trainer, trainer.update + updates)
 }
 
-/** Trains up to an update, and calls `after` behind each, the last one too. */
+/** Trains up to an update, and calls `after` after each, the last included. */
 export async function advanceTo(
   trainer: Trainer<EpisodeCohort>,
   until: number,
@@ -72,7 +72,7 @@ export function columnsOf({ world }: Trainer<EpisodeCohort>) {
     .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
 }
 
-/** Everything a trainer carries from one update to the next. */
+/** A trainer's whole state between updates. */
 export function stateOf(trainer: Trainer<EpisodeCohort>) {
   const { update, steps, seconds } = trainer
   const columns = savedTensors(trainer.world).map(({ name, bytes }) => [name, Buffer.from(bytes).toString('base64')])
@@ -97,7 +97,7 @@ export async function sha256(path: string): Promise<string> {
     .digest('hex')
 }
 
-/** The figures of metrics.jsonl that a clock has no part in, a line each. */
+/** The metrics of metrics.jsonl without times, one line each. */
 export async function untimedMetrics(run: string) {
   const text = await readFile(join(run, 'metrics.jsonl'), 'utf8')
   return text
@@ -109,7 +109,7 @@ export async function untimedMetrics(run: string) {
     })
 }
 
-/** What must be the same in two runs that did the same: hashes of the newest checkpoint and rollout, and metrics. */
+/** What must be equal in two equal runs: hashes of the newest checkpoint and rollout, and metrics. */
 export async function fingerprint(run: string) {
   const newest = String((await listCheckpoints(run)).at(-1)).padStart(8, '0')
   return {
@@ -120,7 +120,7 @@ export async function fingerprint(run: string) {
   }
 }
 
-/** Changes what a checkpoint's manifest says, and gives it the checksum of what it says then. */
+/** Changes a checkpoint's manifest, and recomputes its checksum. */
 export async function editManifest(path: string, change: (manifest: Manifest) => unknown): Promise<void> {
   const edited = change(JSON.parse(await readFile(path, 'utf8')))
   const isManifest = typeof edited === 'object' && edited !== null

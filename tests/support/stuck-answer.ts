@@ -1,6 +1,6 @@
 /**
- * A run whose policy answers later, on one thread: the promise of its 41st answer, in the third update, never settles. A
- * perceptron answers, so what it leaves is resumed by one. The folder and `onStall` are arguments.
+ * A run with an asynchronous policy, on one thread: the promise of its 41st answer, in the third update, never settles.
+ * Its weights are a perceptron's, so a perceptron resumes it. The folder and `onStall` are arguments.
  */
 import { configureRun, startRun } from '../../src/index.ts'
 import { later } from './later.ts'

@@ -1,6 +1,6 @@
 import { DOMParser } from 'linkedom'
 
-/** The document of an SVG text, after checking what the parser would forgive: tags that do not close in turn. */
+/** Parses an SVG text, after checking what the parser would forgive: tags that are not properly nested. */
 export function parseSvg(text: string) {
   const open: string[] = []
   for (const [, end, name, selfClosed] of text.matchAll(/<(\/?)([a-zA-Z]+)(?:\s+[\w:-]+="[^"<]*")*\s*(\/?)>/g)) {

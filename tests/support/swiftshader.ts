@@ -1,6 +1,6 @@
 /**
- * WebGPU on a machine without a GPU: Dawn over SwiftShader, a Vulkan driver in software. It comes, with the Vulkan loader,
- * in Debian's chromium-common; nothing is installed on the machine.
+ * WebGPU without a GPU: Dawn over SwiftShader, a software Vulkan driver. It is in Debian's chromium-common, with the
+ * Vulkan loader; nothing is installed on the machine.
  */
 import { readdir, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -12,11 +12,11 @@ const [TFJS, DAWN, NODE_HEADERS] = ['4.22.0', '0.6.2', '1.9.0']
 /** A folder from which the packages of device `webgpu` are found. */
 export interface SwiftShader {
   readonly folder: string
-  /** What another process needs in its environment to find the driver; this process has it already. */
+  /** Environment variables with which another process finds the driver; this process has them already. */
   readonly environment: Readonly<Record<string, string>>
 }
 
-/** Makes SwiftShader this process's Vulkan driver, or says why that does not work here. */
+/** Makes SwiftShader this process's Vulkan driver, or returns why that fails here. */
 export async function webgpuSwiftShader(): Promise<SwiftShader | { readonly why: string }> {
   if (process.platform !== 'linux')
     return { why: `SwiftShader is known on Debian's Linux, and this is ${process.platform}` }
@@ -41,8 +41,8 @@ export async function webgpuSwiftShader(): Promise<SwiftShader | { readonly why:
 
 const LIBRARIES = 'debian/usr/lib/chromium'
 /**
- * Dawn asks the loader for libvulkan.so.1 by name, and the places where that is looked for were fixed when the process
- * began. An addon that is linked with the library brings it in before.
+ * Dawn loads libvulkan.so.1 by name, from search paths that were fixed when the process started. An addon linked to the
+ * library loads it before.
  */
 const ADDON = `
 #include <node_api.h>

@@ -5,7 +5,7 @@ import { afterAll } from 'vitest'
 
 const folders: string[] = []
 
-/** A new empty folder, which goes when the test file has ended. */
+/** A new empty folder, removed at the end of the test file. */
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'colonnade-'))
   folders.push(folder)
@@ -16,7 +16,7 @@ afterAll(async () => {
   for (const folder of folders) await rm(folder, { recursive: true, force: true })
 })
 
-/** All that is below a folder, files with their bytes, by path: to show that nothing was changed, added or lost. */
+/** Everything in a folder, files with their bytes, by path: to show that nothing was changed, added or lost. */
 export async function contents(folder: string): Promise<Record<string, string>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const paths = entries.map((entry) => join(entry.parentPath, entry.name) + (entry.isDirectory() ? '/' : ''))

@@ -1,6 +1,6 @@
 /**
- * The TensorFlow binding of `@tensorflow/tfjs-node-gpu`, built here. Its own install script takes TensorFlow's C library
- * from outside the package registries; the same library, with its headers, lies in PyPI's `tensorflow-cpu`.
+ * The TensorFlow binding of `@tensorflow/tfjs-node-gpu`, built here. Its install script downloads TensorFlow's C
+ * library from outside the package registries; PyPI's `tensorflow-cpu` has the same library with its headers.
  */
 import { mkdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ const TFJS = '4.22.0'
 const TENSORFLOW = '2.21.0'
 const NODE_HEADERS = '1.9.0'
 
-/** A folder from which `@tensorflow/tfjs-node-gpu` is found and starts, or why there is none here. */
+/** A folder from which `@tensorflow/tfjs-node-gpu` loads, or why there is none here. */
 export async function tensorflowBinding(): Promise<Made> {
   const machine = { x64: 'x86_64', arm64: 'aarch64' }[process.arch as string]
   if (process.platform !== 'linux' || machine === undefined) {
@@ -36,7 +36,7 @@ wanted = ('tensorflow/include/', 'tensorflow/libtensorflow_cc.so.2', 'tensorflow
 wheel.extractall('.', [name for name in wheel.namelist() if name.startswith(wanted)])
 `
 
-/** What the package's `binding.gyp` says, with the one library under the names that it and the loader ask for. */
+/** Compiles as in the package's `binding.gyp`, with the one library under the names that it and the loader need. */
 async function compile(folder: string, run: Run): Promise<void> {
   const below = 'node_modules/@tensorflow/tfjs-node-gpu'
   const module = join(folder, below)

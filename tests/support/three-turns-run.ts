@@ -1,7 +1,7 @@
 /**
- * Conversations of three turns under a template that rewrites earlier ones: a training in a folder, saved after each tick and
- * gone on with from what was saved. `three-turns-run.ts MODEL FOLDER`; without a folder it is never saved. Prints each
- * save with its tick and the rows that conversations under way have put aside, and at the end the weights' checksum.
+ * A training of conversations with three turns, under a template that rewrites earlier ones. `three-turns-run.ts MODEL
+ * FOLDER` saves after each tick and resumes from the last save; without a folder it never saves. Prints each save with
+ * its tick and the finished segments of running conversations, and at the end the weights' checksum.
  */
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Conversations of three turns under a template that takes thinking out of earlier ones, for tests. */
+/** Conversations with three turns under a template that removes thinking from earlier ones, for tests. */
 import { rl } from '../../src/algorithms/tokens/rl.ts'
 import {
   defineTextEnvironment,
@@ -13,7 +13,7 @@ import type { ConversationCohort } from '../../src/world/conversations/cohort.ts
 import { createWorld } from '../../src/world/world.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
 
-/** Three turns, each of them asked for more; worth more the more letters a are in them. */
+/** Three turns; the reward is the number of letters a. */
 export function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
   return defineTextEnvironment({
     id: 'text/three-turns',
@@ -36,20 +36,20 @@ export function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
 }
 
 let qwen3: Promise<string> | undefined
-/** A random model of the Qwen3 family, with what Qwen3's template does. */
+/** A random Qwen3 model with a template that behaves as Qwen3's. */
 export async function modelFolder(): Promise<string> {
   qwen3 ??= makeModel()
   return qwen3
 }
 
 async function makeModel(): Promise<string> {
-  const { temporaryFolder } = await import('./temporary.ts') // It needs vitest, which a process of its own has not.
+  const { temporaryFolder } = await import('./temporary.ts') // Needs vitest, which separate processes lack.
   const folder = await temporaryFolder()
   await writeQwen3(folder)
   return folder
 }
 
-/** A training of three turns; `model` is the folder of its model, where it is another than `modelFolder()`. */
+/** A training with three turns; `model` is its model's folder, default `modelFolder()`. */
 export async function trainerOf(
   updates: number,
   templateArguments: string[],

@@ -1,20 +1,20 @@
 /**
- * The tiers. `npm test` is the fast one; every other mode of vitest is of the thorough one, which has all (`npm run test:all`).
- * A heavy test, or most rows of a matrix, is of the thorough tier; a thin case of the same stays in the fast one.
+ * The tiers. `npm test` is the fast tier; every other mode of vitest is the thorough one, which has all tests (`npm run
+ * test:all`). Heavy tests, and most rows of a matrix, are in the thorough tier; the fast one has a small case of each.
  */
 import { type TestAPI, test } from 'vitest'
 
 export const isThorough = import.meta.env.MODE !== 'test'
 
-/** A test of the thorough tier alone. */
+/** A test of the thorough tier only. */
 export const thorough: ReturnType<TestAPI['runIf']> = test.runIf(isThorough)
 
-/** The rows of a matrix: in the fast tier the first ones alone. */
+/** The rows of a matrix; in the fast tier only the first. */
 export function rowsOf<const Row>(rows: readonly Row[], fast = 1): readonly Row[] {
   return isThorough ? rows : rows.slice(0, fast)
 }
 
-/** The chance of kills and pauses: the same numbers in every run (mulberry32). */
+/** Random numbers for kills and pauses: the same in every run (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed
   return () => {

@@ -1,4 +1,4 @@
-/** What a service of Tinker's protocol does with protocol buffers: the other side of `src/engines/tinker/tinker-codec.ts`. */
+/** The service's side of Tinker's protocol buffers, opposite to `src/engines/tinker/tinker-codec.ts`. */
 import {
   bytesField,
   doubleField,
@@ -18,7 +18,7 @@ const integers = (bytes: Uint8Array) => Array.from(new Int32Array(Uint8Array.fro
 const longs = (bytes: Uint8Array) => Array.from(new BigInt64Array(Uint8Array.from(bytes).buffer), Number)
 const bytesOf = (numbers: ArrayBufferView<ArrayBuffer>) => new Uint8Array(numbers.buffer)
 
-/** A pass, as JSON says it, and where that is posted. */
+/** A pass as JSON, and its path. */
 export function readPass(bytes: Uint8Array): { path: string; body: Json } {
   const message = new ProtoReader(bytes)
   const data = message.messages(3).map((datum) => ({
@@ -49,7 +49,7 @@ export function readPass(bytes: Uint8Array): { path: string; body: Json } {
   return { path, body: { [`${path}_input`]: input, model_id: message.text(1), seq_id: message.number(2) } }
 }
 
-/** The bytes of what a future answers; null where that is JSON in any case. */
+/** The bytes of a future's answer; null if it is always JSON. */
 export function writeAnswer(answer: Json): Uint8Array | null {
   if (Array.isArray(answer.loss_fn_outputs)) {
     const outputs = answer.loss_fn_outputs as Record<string, { data: number[] }>[]

@@ -1,6 +1,7 @@
 /**
- * A training service of Tinker's protocol, as its SDK 0.38 and SkyRL 0.3 speak it, over the learner of this process. It does what
- * the protocol says of numbers of requests, futures, sessions and places for adapters, and what a test has it do wrong.
+ * A training service with Tinker's protocol, as in its SDK 0.38 and SkyRL 0.3, over the learner of this process. It
+ * implements the protocol's numbered requests, futures, sessions and places for adapters, and the faults that a test
+ * sets.
  */
 import { execFile } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -30,31 +31,31 @@ const run = promisify(execFile)
 // biome-ignore lint/suspicious/noExplicitAny: what travels is looked at where it is used.
 type Json = any
 
-/** How the service is, and what it does wrong. */
+/** The service's properties and faults. */
 export interface TinkerServiceOptions {
   readonly environment: ConversationCohortOptions['environment']
   /** A language model with an adapter. */
   readonly policy: ConversationCohortOptions['policy']
   readonly seed: number
-  /** How it adds up losses; `mean` as SkyRL's on JAX does. */
+  /** How it combines losses; `mean` as in SkyRL on JAX. */
   readonly reduction: 'sum' | 'mean'
-  /** Properties that its published schemas lack; null: it publishes none. */
+  /** Properties missing in its published schemas; null: it publishes none. */
   readonly lacks: readonly string[] | null
   readonly slots: number
   /**
-   * Whether it has one place for the weights that learn and for those that sample, as SkyRL's on JAX has: kept weights are put there
-   * unless they are the last that were, whatever has been learned since.
+   * Whether weights for training and sampling share one place, as in SkyRL on JAX: saved weights are loaded there
+   * unless they were the last ones, whatever was learned since.
    */
   readonly samplesByLearner: boolean
   readonly tellsNorms: boolean
-  /** How often a future is not done when it is asked for. */
+  /** How often a future is not done when requested. */
   readonly notDone: number
-  /** Datums of a request, at most. */
+  /** Maximum datums per request. */
   readonly datums: number
   readonly apiKey: string
   /** Whether passes may be JSON. */
   readonly takesJson: boolean
-  /** An answer in place of the service's own; undefined: its own. `text` is sent as it is, null cuts the connection. */
+  /** Replaces the service's answer; undefined: its own. `text` is sent unchanged, null cuts the connection. */
   answer(path: string, body: Json): { status?: number; json?: Json; text?: string } | null | undefined
 }
 
@@ -68,7 +69,7 @@ interface ServedModel {
   readonly weights: Float32Array
   readonly requests: Map<number, { readonly text: string; readonly id: string }>
   next: number
-  /** What was put in place of the weights last. */
+  /** The last loaded weights. */
   loaded: string | null
   /** Sequences and derivatives that wait for a step. */
   readonly gathered: { datum: Datum; derivatives: number[] }[]
@@ -79,7 +80,7 @@ afterAll(() => {
   for (const each of close) each()
 })
 
-/** Serves until the test file has ended. */
+/** Serves until the end of the test file. */
 export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
   const options: TinkerServiceOptions = {
     ...{
@@ -238,7 +239,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       return { type: 'load_weights' }
     },
     async save_weights_for_sampler({ model_id, path }, { weights }) {
-      // SkyRL, which publishes its schemas, leaves out of which kind they are.
+      // SkyRL, which publishes its schemas, omits the kind of weights.
       const name = `tinker://${model_id}${options.lacks === null ? '/sampler_weights' : ''}/${path}`
       const below = join(folder, `sampler-${path}`)
       await saveLora(below, lora, weights)
@@ -246,7 +247,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       return { path: name, type: 'save_weights_for_sampler' }
     },
   }
-  /** Does the work of a future when all before it of the same model is done. */
+  /** Does the work of a future after the earlier ones of its model. */
   const future = (work: () => Promise<Json>, after: Promise<unknown> = Promise.resolve()): [string, Promise<Json>] => {
     const id = `future-${++names}`
     const begun = after.then(work).catch((error: Error & { category?: string }) => {
@@ -404,7 +405,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
   return { url, asked, sessions, models, kept, tokenizer, futures }
 }
 
-/** The token at which the sum of probabilities passes a part of it. */
+/** The token at which the cumulative probability exceeds `part`. */
 function draw(logprobs: readonly number[], part: number, temperature: number): number {
   const weights = logprobs.map((logprob) => Math.exp(logprob / temperature))
   let left = part * weights.reduce((a, b) => a + b, 0)

@@ -4,7 +4,7 @@ import { stopReasons } from '../../src/environments/text.ts'
 import type { Trajectory } from '../../src/tables/trajectories/trajectory.ts'
 import * as fc from './properties.ts'
 
-/** A trajectory of two prompt tokens and two that version 0 of the weights chose. */
+/** A trajectory of two prompt tokens and two chosen by version 0 of the weights. */
 export function trajectory(given: Partial<Trajectory> = {}): Trajectory {
   return {
     ...{ promptId: 0, group: 0, member: 0, epoch: 0, turns: 1, stopReason: 'stop', reward: 1, error: null },
@@ -64,7 +64,7 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
     candidateIds: tokens.flatMap(({ candidates }) => candidates),
   }))
 
-/** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not, and so is no source. */
+/** A trajectory with plain arrays, for comparison: an empty candidate set, or source, equals a missing one. */
 export function plain({
   token,
   lossMask,

@@ -1,4 +1,4 @@
-/** A training backend of a few lines, which takes losses by their derivatives alone. */
+/** A training backend of a few lines, which takes losses only as derivatives. */
 import { type ArrayModel, defineArrayBackend, visitTokens } from '../../src/training/backends/array-backend.ts'
 
 function probabilities(logits: Float32Array, temperature: number): number[] {
@@ -7,7 +7,7 @@ function probabilities(logits: Float32Array, temperature: number): number[] {
   return weights.map((weight) => weight / sum)
 }
 
-/** A distribution over tokens that forgets what came before, from these logits on. */
+/** A distribution over tokens without context, with these initial logits. */
 export function unigramModel(logits: readonly number[]): ArrayModel {
   return {
     weights: Float32Array.from(logits),

@@ -173,7 +173,7 @@ test('a trainer that learns from a table refuses a system that works on full rol
   const learning = trainer.learn(trainer.rollout.table)
   await expect(async () => {
     for await (const _ of learning);
-  }).rejects.toThrow('system clipRewards, which works on rollouts that lanes have filled')
+  }).rejects.toThrow('system clipRewards, which works on rollouts of lanes')
 })
 
 describe('a run', () => {

@@ -289,7 +289,7 @@ describe('a checkpoint that is not whole', () => {
       expect(await readFile(path)).not.toEqual(whole)
       await expectRefusal(
         trainer,
-        /00000002: got a manifest with SHA-256 .+, expected .+ corrupt; whole is the checkpoint of 1, taken with from=1/,
+        /00000002: got a manifest with SHA-256 .+, expected .+ corrupt; from=1 is the newest whole checkpoint/,
       )
     }
     await truncate(place(1, 'columns.safetensors'), 10)

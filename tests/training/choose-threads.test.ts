@@ -63,7 +63,7 @@ test('a run has one where others could not make a part of it, and says which', a
     'system slow': { systems: [slow()] },
   }
   for (const [part, changed] of Object.entries(without)) {
-    const reason = `the ${part} has no module from which others could make it`
+    const reason = `the ${part} has no module for other threads to import`
     expect(threadsOf({ ...run, ...changed })).toEqual({ threads: 1, reason })
   }
   expect(threadsOf(run).reason).not.toContain('module')

@@ -121,7 +121,7 @@ test('refuses log-probabilities that are not those of the policy that played, an
   })
   const judge = (weights: Float32Array, given: Table) => evaluateOffline({ environment, policy, weights, table: given })
   await expect(judge(behavior, off(-0.01))).rejects.toThrow(
-    /^logprob of row 7: got -[\d.]+, expected -[\d.]+, as the policy has it that played the episodes/,
+    /^logprob of row 7: got -[\d.]+, expected -[\d.]+, as under the policy that recorded the episodes/,
   )
   expect((await judge(behavior, off(-0.0005))).episodes).toBe(60)
   expect((await judge(target, off(-0.01))).episodes).toBe(60)
@@ -274,7 +274,7 @@ describe('refuses', () => {
     [
       'values of actions',
       () => ({ policy: qNetwork({ hidden: [] }), weights: new Float32Array(11).fill(1) }),
-      'one of values of actions',
+      'a policy of action values',
     ],
     [
       'a memory',
@@ -319,7 +319,7 @@ test('colonnade evaluate data=… says it of a run, and that nobody knows where 
     recordedReturn: 1,
   })
   expect((await inProcess(['evaluate', 'run', 'gamma=0.5'], folder)).stderr).toMatch(
-    /gamma: got "0\.5", expected data= beside it/,
+    /gamma: got "0\.5", expected data= too/,
   )
   expect((await inProcess(['evaluate', 'run', 'data=few.jsonl', 'episodes=3'], folder)).stderr).toMatch(
     /episodes: got "3"/,

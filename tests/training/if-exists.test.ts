@@ -53,7 +53,7 @@ describe('a program that is run again', () => {
     expect(await contents(folder)).toEqual(before)
     const line = (number: number) =>
       `colonnade: ${folder} holds a training, so this training goes to ${folder}-${number} ` +
-      "(ifExists: 'resume' goes on there, ifExists: 'replace' starts over)\n"
+      "(ifExists: 'resume' continues it, ifExists: 'replace' starts over)\n"
     expect(told).toEqual([line(2), line(3)])
   })
 
@@ -121,7 +121,7 @@ describe('a program that is run again', () => {
     expect(ifExistsSetting.accepts('overwrite')).toBe(false)
     await former()
     await expect(advance(await smallTrainer({ folder, ifExists: 'refuse' }), 1)).rejects.toThrow(
-      "which stands at 0, expected a trainer that goes on from there (trainer.restore(), or ifExists: 'resume'), or a",
+      "which stands at 0, expected a trainer that continues from there (trainer.restore(), or ifExists: 'resume'), or a",
     )
   })
 
@@ -158,7 +158,7 @@ describe('a run that is begun where one is', () => {
     const second = await startRun(definition, `${folder}/`)
     expect(second.folder).toBe(`${folder}-2`)
     expect(second.moved).toBe(
-      `${folder}/ holds a run, so this training goes to ${folder}-2 (ifExists=resume goes on there, ifExists=replace starts over)`,
+      `${folder}/ holds a run, so this training goes to ${folder}-2 (ifExists=resume continues it, ifExists=replace starts over)`,
     )
     expect((await second.train()).status).toBe('complete')
     const further = { ...definition, settings: { ...definition.settings, totalSteps: 4096 } }
@@ -171,7 +171,7 @@ describe('a run that is begun where one is', () => {
     expect((await resumed.train()).status).toBe('complete')
     const faster = { ...definition, algorithm: ppo({ ...definition.algorithm.parameters, learningRate: 0.5 } as never) }
     await expect(startRun(faster, folder, undefined, 'resume')).rejects.toThrow(
-      /^algorithm\.learningRate of .+model: got 0\.5, expected [\d.]+, with which that run began$/,
+      /^algorithm\.learningRate of .+model: got 0\.5, expected [\d.]+, as when that run started$/,
     )
     await writeFile(join(folder, 'notes.txt'), 'mine')
     await expect(startRun(faster, folder, undefined, 'replace')).rejects.toThrow('which is not empty')
@@ -183,7 +183,7 @@ describe('a run that is begun where one is', () => {
     expect((await inProcess(words, here)).code).toBe(0)
     const { stdout, stderr } = await inProcess([...words, 'seed=2', '--json'], here)
     expect(JSON.parse(stdout)).toMatchObject({ folder: 'model-2', seed: 2 })
-    expect(stderr).toContain('model holds a run, so this training goes to model-2 (ifExists=resume goes on there, ')
+    expect(stderr).toContain('model holds a run, so this training goes to model-2 (ifExists=resume continues it, ')
     const replaced = await inProcess([...words, 'seed=2', 'ifExists=replace', '--json', '--quiet'], here)
     expect([JSON.parse(replaced.stdout).seed, replaced.stderr]).toEqual([2, ''])
     const resumed = await inProcess(
@@ -201,7 +201,7 @@ describe('a run that is begun where one is', () => {
     expect([first.folder, again.folder, told]).toEqual([folder, folder, []])
     const other = await trainSeeds('CartPole-v1', { ...given, numLanes: '4' }, [1], place)
     expect(other.folder).toBe(`${folder}-2`)
-    expect(told[0]).toMatch(/model holds runs that were told other things, so this training goes to .+model-2/)
+    expect(told[0]).toMatch(/model holds runs with other settings, so this training goes to .+model-2/)
     const replaced = await trainSeeds('CartPole-v1', { ...given, numLanes: '4' }, [1], {
       ...place,
       ifExists: 'replace',

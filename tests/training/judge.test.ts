@@ -145,7 +145,7 @@ describe('a run that is judged', () => {
       ['stopAt', 'null'],
       ['patience', '0'],
     ]) {
-      const told = `${key}: got 7, expected ${expected}, where evaluateEvery is 0`
+      const told = `${key}: got 7, expected ${expected} with evaluateEvery 0`
       await expect(startRun(await smallRun(`${key}=7`), folder)).rejects.toThrow(told)
       await (await startRun(await smallRun('totalSteps=256'), `${folder}-${key}`)).train()
       await expect(resumeRun(`${folder}-${key}`, { settings: { [key!]: '7' } })).rejects.toThrow(told)

@@ -117,8 +117,8 @@ describe('a trainer that is used otherwise than it is meant', () => {
   test('refuses a second loop and a checkpoint in the middle of an update', async () => {
     const trainer = await cartTrainer({}, 2)
     const first = trainer.updates(once).next()
-    await expect(trainer.updates(once).next()).rejects.toThrow('in the middle of an update')
-    await expect(trainer.save(join(folder, 'midst'))).rejects.toThrow('in the middle of an update')
+    await expect(trainer.updates(once).next()).rejects.toThrow('during an update')
+    await expect(trainer.save(join(folder, 'midst'))).rejects.toThrow('during an update')
     expect((await first).value).toMatchObject({ update: 1 })
     trainer.close()
   })

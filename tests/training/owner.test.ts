@@ -50,7 +50,7 @@ describe('a run folder', () => {
     await expect(taking).rejects.toThrow(InputError)
     await expect(taking).rejects.toThrow(
       `folder: got ${folder}, which is in use by process ${record.pid} on ${record.host} since ${record.since}, expected a ` +
-        `folder that nobody trains in (if that process is gone: remove ${claim})`,
+        `folder without a running training (if that process is gone: remove ${claim})`,
     )
     expect((await readCheckpoint(folder)).manifest.update).toBe(8)
     await expect(asOwner(folder, async () => 'written')).rejects.toThrow(`process ${record.pid}`)

@@ -179,7 +179,7 @@ describe('refuses', () => {
       'an observation of 1e30 outside its space',
       cart,
       (t) => put(t, 'observation', at(9, 1e30)),
-      /observation of row 9: got 1.*e\+30 at place 0, expected a finite number from -4.8.* to 4.8.*, as the observation space/,
+      /observation of row 9: got 1.*e\+30 at place 0, expected a finite number from -4.8.* to 4.8.*, as in the observation space/,
     ],
     [
       'terminated = 1 in every row',

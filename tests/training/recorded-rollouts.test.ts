@@ -374,7 +374,7 @@ describe('a trainer that is given a table', () => {
     const twice = fromArrow((await toArrow(table)).concat(await toArrow(table)))
     const long = await trainerOf({ numSteps: 2 * NUM_STEPS })
     await expect(long.trainer.learn(twice).next()).rejects.toThrow(
-      /observation of row \d+: got that of another rollout, expected what row \d+ led to/,
+      /observation of row \d+: got that of another rollout, expected the next observation of row \d+/,
     )
     await expect(learn(table, { done: 2 })).rejects.toThrow('trainer.learn(table, { done }): got 2, expected at most 1')
     await expect(learn({})).rejects.toThrow(

@@ -115,9 +115,7 @@ describe('a group of runs', () => {
     const start = (told: Record<string, string>, seeds = [1]) =>
       trainSeeds('CartPole-v1', told, seeds, { out: folder, ifExists: 'refuse', train: never })
     await expect(start(given)).rejects.toThrow('it was trained')
-    await expect(start({ ...given, numLanes: '16' })).rejects.toThrow(
-      'group, which holds runs that were told other things',
-    )
+    await expect(start({ ...given, numLanes: '16' })).rejects.toThrow('group, which holds runs with other settings')
     await expect(start({ ...given, seed: '1' })).rejects.toThrow('seed: got "1", expected seeds alone, or seed alone')
     await expect(start(given, [])).rejects.toThrow('seeds: got none')
     await expect(start({ ...given, 'ppo.gama': '1' })).rejects.toThrow('ppo.gama')

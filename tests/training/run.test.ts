@@ -183,7 +183,7 @@ describe('startRun', () => {
     const starting = startRun(await smallRun(), folder, undefined, 'refuse')
     await expect(starting).rejects.toThrow(InputError)
     await expect(starting).rejects.toThrow(
-      `out: got ${folder}, which holds a run, expected a new folder (to go on with it: colonnade resume ${folder})`,
+      `out: got ${folder}, which holds a run, expected a new folder (to continue it: colonnade resume ${folder})`,
     )
     expect(await contents(folder)).toEqual(before)
   })
@@ -413,9 +413,7 @@ describe('resumeRun', () => {
   test('goes on with the kernels that are given, and warns that its bits are others', async () => {
     const { trainer, warnings } = await resumeRun<EpisodeRunDefinition>(folder, { settings: { kernels: 'plain' } })
     expect(trainer.world.kernelBuild).toBe('plain')
-    expect(warnings).toEqual([
-      `kernels was ${bestKernelBuild()} and is plain: the run goes on, but not with the same bits`,
-    ])
+    expect(warnings).toEqual([`kernels was ${bestKernelBuild()} and is plain: the run continues, but with other bits`])
     expect(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).settings.kernels).toBe('plain')
   })
 
@@ -428,15 +426,13 @@ describe('resumeRun', () => {
     )
     expect(await contents(folder)).toEqual(before)
     const { warnings } = await resumeRun<EpisodeRunDefinition>(folder, { settings: { kernels: 'best' } })
-    expect(warnings).toEqual([
-      `kernels was other and is ${bestKernelBuild()}: the run goes on, but not with the same bits`,
-    ])
+    expect(warnings).toEqual([`kernels was other and is ${bestKernelBuild()}: the run continues, but with other bits`])
   })
 
   test('takes kernels that leave the same bits where those of a checkpoint are not here, and says so', () => {
     expect(kernelsAmong(['plain', 'simd', 'relaxed'], 'run', 'native')).toMatchObject({
       build: 'relaxed',
-      notes: [expect.stringContaining('kernels were native and are relaxed, which leave the same bits')],
+      notes: [expect.stringContaining('kernels were native and are relaxed, which give the same bits')],
     })
     expect(kernelsAmong(['plain', 'simd', 'relaxed', 'native'], 'run', 'relaxed')).toEqual({
       build: 'relaxed',
@@ -464,7 +460,7 @@ describe('resumeRun', () => {
     await cp(whole, broken, { recursive: true })
     await writeFile(join(broken, 'checkpoints/00000008/columns.safetensors'), 'damaged')
     await expect(resumeRun<EpisodeRunDefinition>(broken)).rejects.toThrow(
-      /00000008: got .+; whole is the checkpoint of 6, taken with from=6$/,
+      /00000008: got .+; from=6 is the newest whole checkpoint$/,
     )
     await expect(resumeRun<EpisodeRunDefinition>(broken, { from: 5 })).rejects.toThrow(
       /got update 5, expected one of 3, 6, 8/,
@@ -485,14 +481,16 @@ describe('resumeRun', () => {
     const spoilt = lines.with(2, lines[2]!.slice(0, 40)).with(3, '\0\0\0\0').with(5, lines[1]!).with(6, '[6]')
     await writeFile(path, `${spoilt.join('\n')}\n{"update": 9}\n{"upd`)
     const { warnings } = await resumeRun<EpisodeRunDefinition>(folder)
-    const warning = 'metrics.jsonl: 4 damaged lines left out (the first is line 3); 4 lines of 8 are lost'
+    const warning = 'metrics.jsonl: 4 damaged lines left out (the first is line 3); 4 lines of 8 are missing'
     expect(warnings).toEqual([warning])
     expect(await readFile(path, 'utf8')).toBe([0, 1, 4, 7].map((i) => `${lines[i]}\n`).join(''))
     expect(await readFile(join(folder, 'run.log'), 'utf8')).toMatch(
       new RegExp(`^[\\dT:.Z-]+ process ${process.pid}: ${warning.replaceAll(/[()]/g, '\\$&')}\n$`),
     )
     await rm(path)
-    expect((await resumeRun<EpisodeRunDefinition>(folder)).warnings).toEqual(['metrics.jsonl: 8 lines of 8 are lost'])
+    expect((await resumeRun<EpisodeRunDefinition>(folder)).warnings).toEqual([
+      'metrics.jsonl: 8 lines of 8 are missing',
+    ])
   })
 
   test('goes on with a complete run as the uninterrupted one where it is given more steps', async () => {
@@ -501,9 +499,7 @@ describe('resumeRun', () => {
     await train(long, { words })
     await train(short, { words: [...words, 'totalSteps=1280'] })
     const run = await resumeRun<EpisodeRunDefinition>(short, { settings: { totalSteps: '2048', checkpointsKept: '1' } })
-    expect(run.warnings).toEqual([
-      'totalSteps was 1280 and is 2048: what is scheduled until the end goes by the new number from now on',
-    ])
+    expect(run.warnings).toEqual(['totalSteps was 1280 and is 2048: schedules use the new number from now on'])
     expect(await run.train()).toMatchObject({ status: 'complete', totalSteps: 2048, updates: 8 })
     expect(await fingerprint(short)).toEqual(await fingerprint(long))
     expect(await listCheckpoints(short)).toEqual([8])
@@ -521,7 +517,7 @@ describe('resumeRun', () => {
   test('of a run that this process trains is refused; one that was not trained gives way', async () => {
     const run = await resumeRun<EpisodeRunDefinition>(folder, { settings: { totalSteps: '2560' } })
     const other = await resumeRun<EpisodeRunDefinition>(folder)
-    await expect(run.train()).rejects.toThrow('one that has ended, or that was taken up again since')
+    await expect(run.train()).rejects.toThrow('a run that has ended, or was resumed since')
     let refusal: unknown
     await other.train({
       onUpdate() {

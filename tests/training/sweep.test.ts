@@ -152,10 +152,10 @@ describe('a sweep', () => {
     await expect(sweep({ 'ppo.gamma': '0.9,0.9' })).rejects.toThrow(
       'ppo.gamma: got "0.9,0.9", expected each value once',
     )
-    await expect(sweep({ 'ppo.gamma': '0.9,' })).rejects.toThrow('none of them empty')
+    await expect(sweep({ 'ppo.gamma': '0.9,' })).rejects.toThrow('none empty')
     await expect(sweep({ 'ppo.gamma': '0.9,2' })).rejects.toThrow('ppo.gamma')
     await expect(sweep({ 'ppo.gama': '0.9,0.8' })).rejects.toThrow('ppo.gama')
-    await expect(sweep({ 'ppo.gamma': '0.9,0.8', seed: '1' })).rejects.toThrow('seeds, of which a sweep has several')
+    await expect(sweep({ 'ppo.gamma': '0.9,0.8', seed: '1' })).rejects.toThrow('seeds, since a sweep has several')
     await expect(sweep({ 'ppo.gamma': '0.9,0.8' }, [])).rejects.toThrow('seeds: got none')
     folder = await temporaryFolder()
     const [index, settings] = ['index', 'entries/settings'].map(
@@ -206,7 +206,7 @@ describe('runs side by side', () => {
     const runs = await Promise.all(told.map(coming))
     expect(shareWorlds(runs)).toEqual([runs.slice(0, 2), runs.slice(2, 4)])
     const judged = await coming({ evaluateEvery: '1' })
-    expect(whyApart(judged.definition)).toBe('it is judged while it trains (evaluateEvery)')
+    expect(whyApart(judged.definition)).toBe('it is evaluated while it trains (evaluateEvery)')
     expect(shareWorlds([runs[0]!, judged])).toEqual([])
     expect(whyApart((await coming({ 'ppo.maxStaleness': '1' })).definition)).toContain('maxStaleness')
     expect(whyApart((await coming({ loggers: 'csv' })).definition)).toBe('it has loggers')

@@ -164,7 +164,7 @@ describe('a team', () => {
     await expect(meeting).rejects.toThrow(Aborted)
     expect(() => team.meet()).toThrow(Aborted)
     expect(workers.map(({ numEnds }) => numEnds)).toEqual([1, 1])
-    expect(team.failure.message).toBe('the trainer was closed in the middle of an update') // Not that workers ended.
+    expect(team.failure.message).toBe('the trainer was closed during an update') // Not that workers ended.
   })
 
   test.each<[string, (worker: FakeWorker) => void, string]>([
@@ -229,6 +229,6 @@ test('what trains is refused in a thread that has joined a team, and nowhere els
   expect(() => refuseInWorker('createTrainer')).not.toThrow()
   joinTeam()
   expect(() => refuseInWorker('createTrainer')).toThrow(
-    'createTrainer: got a call from a module that a worker imports, expected a module that defines and does nothing else',
+    'createTrainer: got a call from a module that a worker imports, expected a module that only defines things',
   )
 })

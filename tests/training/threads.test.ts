@@ -243,7 +243,8 @@ describe('a training in which something goes wrong', () => {
   /** Node says 1 of a worker that is terminated, or 0 where it had nothing to do just then. */
   const terminated = (worker: string) =>
     expect.stringMatching(new RegExp(`^${worker.replaceAll(/[()]/g, '\\$&')} ended with code [01]$`))
-  const thrown = (what: string) => `environment Faulty-v0: got ${what} thrown by step, expected an Error where it fails`
+  const thrown = (what: string) =>
+    `environment Faulty-v0: got ${what} thrown by step, expected an Error as the exception`
   const notFinite = 'got NaN in observation[0] of lane 39 (episode 1, step 4) from step, expected finite numbers'
 
   test.each(
@@ -347,7 +348,7 @@ describe('a training in which something goes wrong', () => {
   )('because it is closed %s ends with an error that says so', async (_, terminate) => {
     const order = { environment: { phase: 'step', kind: 'slow' }, terminate }
     const { errors, exit } = await run(order)
-    expect(errors[0].message).toBe('the trainer was closed in the middle of an update')
+    expect(errors[0].message).toBe('the trainer was closed during an update')
     expect(exit).toMatchObject({ started: 2, ended: 2 })
   })
 

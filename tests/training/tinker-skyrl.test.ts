@@ -154,7 +154,7 @@ describe("SkyRL's server", () => {
     'keeps the weights of who samples in the place of those that learn, which is found out before anything is sampled ahead',
     async () => {
       const made = await trainerAt(url, { loss: 'grpo', updates: 3, groupSize: 4, maxStaleness: 1 })
-      await expect(made.updates({}).next()).rejects.toThrow('got a service that samples by the weights that learn')
+      await expect(made.updates({}).next()).rejects.toThrow('got a service that samples from the weights in training')
       await made.close()
     },
     HOUR_MS,

@@ -220,7 +220,7 @@ describe('a training service', () => {
     const other = await pair({ lacks: ['optimizer'] })
     await step(other)
     await expect(other.backend.start()).rejects.toThrow(
-      /got a start after optimizer steps, by a service that loads weights with the optimizer alone/,
+      /got a start after optimizer steps, on a service that loads weights only together with the optimizer/,
     )
   })
 })
@@ -248,7 +248,11 @@ describe('a training service refuses', () => {
   }
 
   test.each<[string, (made: Made) => Promise<unknown>, RegExp, Partial<TinkerServiceOptions>?]>([
-    ['entropies', learn(grpo({ entropyCoef: 0.01 })), /loss grpo: got entropyCoef 0.01, expected .*tells no entropies/],
+    [
+      'entropies',
+      learn(grpo({ entropyCoef: 0.01 })),
+      /loss grpo: got entropyCoef 0.01, expected .*returns no entropies/,
+    ],
     ['derivatives by them', withDerivatives('dEntropy', 0.5), /a derivative by the entropy, 0.5 at 3/],
     ['derivatives that are no numbers', withDerivatives('dLogprob', Number.NaN), /a loss value that is not finite/],
     ['another temperature', forward({ temperature: 0.7 }), /temperature: got 0.7, expected temperature 1/],
@@ -257,10 +261,10 @@ describe('a training service refuses', () => {
     [
       'a bound of the norm that nobody heeds',
       step,
-      /maxGradNorm: got 1, expected 1000000 or more: the service brings no gradient down/,
+      /maxGradNorm: got 1, expected 1000000 or more: the service does not clip gradients/,
       { lacks: ['grad_clip_norm'] },
     ],
-    ['weights of others', ({ backend }) => backend.loadWeights(new Float32Array(4)), /takes no weights of others/],
+    ['weights of others', ({ backend }) => backend.loadWeights(new Float32Array(4)), /does not accept weights/],
   ])('%s', async (_, ask, message, service = {}) => {
     const made = await pair(service)
     const count = made.service.asked.filter(({ path }) => path === 'optim_step').length
@@ -503,12 +507,12 @@ describe('a training by a service', () => {
   })
 
   test.each([{ maxStaleness: 1 }, { overSampling: 1.5 }])(
-    'by a service that samples by the weights that learn is refused before anything is sampled, with %o',
+    'by a service that samples from the weights in training is refused before anything is sampled, with %o',
     async (ahead) => {
       const service = await serve({ samplesByLearner: true })
       const refused = await trainer(service.url, 'grpo', 2, undefined, ahead)
       await expect(train(refused)).rejects.toThrow(
-        /^backend tinker at \S+: got a service that samples by the weights that learn, expected one that keeps them apart .* rl.maxStaleness 0, rl.overSampling 1$/,
+        /^backend tinker at \S+: got a service that samples from the weights in training, expected a service with separate weights for sampling; .* rl.maxStaleness 0, rl.overSampling 1$/,
       )
       await refused.close()
       await expect.poll(() => service.models.size).toBe(0)

@@ -1,4 +1,4 @@
-/** Anthropic's Messages, as chat completions: requests one way, answers and streams the other. */
+/** Anthropic's Messages as chat completions: converts requests in, and answers and streams out. */
 import { randomUUID } from 'node:crypto'
 import { show } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
@@ -7,10 +7,9 @@ import { type ChatAnswered, type ChatChunk, type Dialect, finishOf } from './dia
 import type { Hints } from './hints.ts'
 import { checkDialect, drawingOf } from './known-fields.ts'
 
-/** What a call ends with. */
+/** Stop reasons, by OpenAI's finish reason. */
 const STOPS: Readonly<Record<string, string>> = { length: 'max_tokens', tool_calls: 'tool_use' }
 
-/** Anthropic's API. */
 export const anthropic: Dialect = {
   toChat(body, hints) {
     checkDialect(body, 'messages', hints)
@@ -81,10 +80,10 @@ export const anthropic: Dialect = {
   },
 }
 
-/** By this clients know that they have to send the whole conversation; Anthropic's tool runner then does. */
+/** Tells clients to send the whole conversation; Anthropic's tool runner then does. */
 const NO_THREADS = 'thread_unsupported_request'
 
-/** A thread is a conversation that the server keeps, and of which requests send what is new. @throws RequestError for any. */
+/** Threads are conversations kept by the server; requests send new messages only. @throws RequestError for any. */
 function checkThread(thread: unknown): void {
   if (thread === undefined || thread === null) return
   const why = `thread: got ${show(thread)}, expected none: send the whole conversation in messages`
@@ -128,7 +127,7 @@ function contentOf({ message }: ChatAnswered['choices'][number]): object[] {
   ]
 }
 
-/** How much thought, and in which form, in chat completions' words. */
+/** Thinking and output format, as fields of chat completions. */
 function outputOf(body: Body, hints: Hints): object {
   const { effort = null, format = null, ...others } = objectField(body, 'output_config')
   for (const name of Object.keys(others)) hints.add(`output_config.${name}`)
@@ -139,7 +138,7 @@ function outputOf(body: Body, hints: Hints): object {
   }
 }
 
-/** Anthropic's choices in chat completions' words. */
+/** Anthropic's tool choices as those of chat completions. */
 const CHOICES: Readonly<Record<string, string>> = { auto: 'auto', none: 'none', any: 'required' }
 
 function toolsOf(body: Body): object {
@@ -163,7 +162,7 @@ function toolsOf(body: Body): object {
     tools: tools.map((tool) => {
       const { name, description, input_schema: parameters, type = 'custom' } = (tool ?? {}) as Record<string, unknown>
       if (type !== 'custom' || typeof name !== 'string' || typeof parameters !== 'object') {
-        throw badField('tools', tool, 'one like { "name": …, "input_schema": … }: tools of the client alone')
+        throw badField('tools', tool, 'one like { "name": …, "input_schema": … }: only client tools are supported')
       }
       return { type: 'function', function: { name, ...(description === undefined ? {} : { description }), parameters } }
     }),
@@ -175,7 +174,6 @@ function systemOf(system: unknown): object[] {
   return [{ role: 'system', content: typeof system === 'string' ? system : textOf(system, 'system') }]
 }
 
-/** The text of blocks. */
 function textOf(blocks: unknown, param: string): string {
   if (typeof blocks === 'string') return blocks
   if (!Array.isArray(blocks)) throw badField(param, blocks, 'a text, or a list of blocks')
@@ -215,7 +213,7 @@ function assistantOf(blocks: readonly unknown[], param: string): object {
   return { role: 'assistant', content: said === '' ? null : said, tool_calls: calls }
 }
 
-/** What tools answered, and what the user says: a message each. */
+/** Tool results and the user's text, one message each. */
 function userOf(blocks: readonly unknown[], role: unknown, param: string): object[] {
   const said: object[] = []
   let words: unknown[] = []

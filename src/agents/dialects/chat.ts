@@ -1,4 +1,4 @@
-/** OpenAI's chat completions, by the model's chat template. */
+/** OpenAI's chat completions, rendered by the model's chat template. */
 import { randomUUID } from 'node:crypto'
 import { jsonOrText } from '../../base/files/files.ts'
 import { type Body, RequestError, type RouteAnswer } from '../../base/http/server.ts'
@@ -26,7 +26,7 @@ import { checkForm, formOf } from './forms.ts'
 import { checkDialect } from './known-fields.ts'
 import { templateVariables } from './template-variables.ts'
 
-/** Answers a conversation; `client` keeps what was said before, where somebody does. */
+/** Answers a conversation. `client` may keep earlier turns. */
 export async function chat(
   host: ModelHost,
   body: Body,
@@ -53,14 +53,14 @@ export async function chat(
   if (isAlone && !endsCalls(tokenizer)) {
     throw badField('parallel_tool_calls', false, `true: the model's chat template does not end a call with ${CALL_END}`)
   }
-  // The end of the first call ends the turn; it stands in the text, unlike what the request stops at.
+  // A call's end tag ends the turn and, unlike the request's stop strings, stays in the text.
   const submitted = requests.map((each) => ({
     ...each,
     ...(isAlone ? { stopStrings: [...each.stopStrings, CALL_END] } : {}),
     ...(form === null ? {} : { constraint: form.constraint }),
   }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
-  const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
+  const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools with special tokens.
   const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }
   const spell = spelling(served, telling)
   const promptTold = telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {}
@@ -123,7 +123,7 @@ export async function chat(
     for await (const { choice, tokens, text } of pieces(group, choices, signal)) {
       const { index } = choice
       held[index] += text
-      // Where the model may call tools, its words are told when it is clear which of them are calls.
+      // If the model may call tools, its text is sent only when it is clear which parts are calls.
       const isTold = !mayCall || choice.isOver
       const { content, calls } = isTold ? read(choice, mayCall ? held[index]! : text) : { content: '', calls: [] }
       said[index] += content
@@ -148,7 +148,7 @@ export async function chat(
   return { events: events() }
 }
 
-/** The tools that the model is told of, and their names; none with `tool_choice: none`. */
+/** The tools for the chat template, and their names; none with `tool_choice: none`. */
 function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: Tools | undefined; names: string[] } {
   const { tools: given = null, tool_choice: choice = null } = body
   if (given === null || (Array.isArray(given) && given.length === 0) || choice === 'none')
@@ -162,7 +162,7 @@ function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: 
   if (!writesCalls || !tokenized('tools', () => tellsTools(tokenizer, tools))) {
     throw new RequestError(
       400,
-      "tools: the model's chat template tells of no tools, or writes no calls that can be read",
+      "tools: the model's chat template does not render tools, or writes calls in a format that cannot be parsed",
       {
         param: 'tools',
         code: 'unsupported_field',
@@ -172,13 +172,13 @@ function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: 
   return { tools, names }
 }
 
-/** The messages of a chat: contents in parts become one text, and arguments of calls what their JSON says. */
+/** The messages of a chat: content parts are joined into one text, and call arguments are parsed. */
 function messagesOf(given: unknown): Message[] {
   if (!Array.isArray(given) || given.length === 0) throw badField('messages', given, 'a list of messages, not empty')
   return given.map((each, i) => {
     const { role, content, tool_calls: calls, ...rest } = (each ?? {}) as Record<string, unknown>
     const message = {
-      role: role === 'developer' ? 'system' : role, // As chat templates know it.
+      role: role === 'developer' ? 'system' : role, // The name in chat templates.
       ...rest,
       content: textOf(content ?? null, `messages[${i}].content`),
       ...(Array.isArray(calls) ? { tool_calls: calls.map(withArguments) } : {}),
@@ -200,21 +200,20 @@ function textOf(content: unknown, param: string): string | null {
     .join('')
 }
 
-/** A call with its arguments as templates take them: an object. */
+/** A call with its arguments as an object, as templates take them. */
 function withArguments(call: unknown): unknown {
   const { function: called, ...rest } = (call ?? {}) as { function?: { arguments?: unknown } }
   if (typeof called?.arguments !== 'string') return call
-  // What the model wrote, also where it is no JSON.
+  // Arguments that are not JSON stay text, as the model wrote them.
   return { ...rest, function: { ...called, arguments: jsonOrText(called.arguments) } }
 }
 
-/** The ids of a turn without the token that ended it. */
 function wordsOf({ tokens }: Generation, endIds: readonly number[]): number[] {
   const ids = tokens.map(({ id }) => id)
   return endIds.includes(ids.at(-1)!) ? ids.slice(0, -1) : ids
 }
 
-/** The bytes of a token's text; null where it is a part of a character. */
+/** The bytes of a token's text; null if it is part of a character. */
 function bytesOf(text: string): number[] | null {
   return text.includes('\u{fffd}') ? null : Array.from(new TextEncoder().encode(text))
 }

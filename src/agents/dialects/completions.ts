@@ -1,4 +1,3 @@
-/** OpenAI's completions. */
 import { randomUUID } from 'node:crypto'
 import type { Body, RouteAnswer } from '../../base/http/server.ts'
 import { promptIds } from '../../language/tokenizers/turn-ids.ts'
@@ -21,7 +20,7 @@ import type { ServedModel } from '../serving/served-model.ts'
 import type { ModelHost } from './dialect.ts'
 import { checkDialect } from './known-fields.ts'
 
-/** Goes on with texts, or with ids; `client` is told of the answers. */
+/** Continues texts or ids. `client` receives the answers. */
 export async function complete(
   host: ModelHost,
   body: Body,
@@ -93,7 +92,7 @@ function answerOf({ ids, turn }: Choice, content: string): ClientAnswer {
   return { prompt: { ids, messages: null, input: {} }, turn, message: { role: 'assistant', content } }
 }
 
-/** The prompts of a completion: texts or ids, one or several. */
+/** The prompts of a completion: one or several texts or id lists. */
 function promptsOf({ tokenizer, vocabularySize }: ServedModel, prompt: unknown): Int32Array[] {
   const one = (each: unknown): Int32Array => {
     if (typeof each !== 'string') return idsField('prompt', each, vocabularySize)

@@ -1,18 +1,18 @@
-/** The contract of dialects: another API's requests as chat completions, and their answers as that API tells them. */
+/** The contract of dialects: another API's requests become chat completions, and the answers are written back. */
 import type { Body, RequestError } from '../../base/http/server.ts'
 import type { Naming } from '../serving/naming.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import type { ToolCall } from '../serving/tools.ts'
 import type { Hints } from './hints.ts'
 
-/** What answers requests: a model behind an engine, its names, and what counts hints. */
+/** What answers requests: a model with its engine, its names, and the counts of hints. */
 export interface ModelHost {
   readonly served: ServedModel
   readonly naming: Naming
   readonly hints: Hints
 }
 
-/** A chat completion, as far as dialects read it. */
+/** The fields of a chat completion that dialects read. */
 export interface ChatAnswered {
   readonly model: string
   readonly choices: readonly {
@@ -27,7 +27,7 @@ export interface ChatAnswered {
   }
 }
 
-/** A chunk of its stream. */
+/** A chunk of a streamed chat completion. */
 export interface ChatChunk {
   readonly model: string
   readonly choices: readonly {
@@ -38,9 +38,9 @@ export interface ChatChunk {
   readonly usage?: ChatAnswered['usage']
 }
 
-/** An API. `asked` is its request's body. */
+/** An API. `asked` is the request's body. */
 export interface Dialect {
-  /** The request as a chat completion. @throws RequestError for what cannot be done. */
+  /** The request as a chat completion. @throws RequestError for unsupported requests. */
   toChat(body: Body, hints: Hints): Body
   answer(answered: ChatAnswered, asked: Body): object
   /** The events of a stream, each with its `type`. */
@@ -48,7 +48,6 @@ export interface Dialect {
   readonly errorBody?: (error: RequestError) => object
 }
 
-/** Why an answer ended: `stop`, `length` or `tool_calls`. */
 export function finishOf({ finish_reason: reason }: { readonly finish_reason: string | null }): string {
   return reason ?? 'stop'
 }

@@ -1,7 +1,4 @@
-/**
- * Answers of a form that a request asks for: JSON, JSON of a schema, or calls of tools. An engine that can hold an answer to a form is
- * told of it, and what comes back is checked; any other engine refuses.
- */
+/** Output formats (JSON, JSON of a schema, tool calls), enforced by engines with guided decoding and checked here. */
 
 import { InputError, show } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
@@ -11,34 +8,27 @@ import { badField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import { callForm, type ToolCall } from '../serving/tools.ts'
 
-/** What an answer has to be. */
+/** A required output format. */
 export interface Form {
   readonly constraint: Constraint
-  /** Why an answer that is over is none of this form; null where it is. */
+  /** Why a finished answer violates the format; null if it does not. */
   misfit(content: string, calls: readonly ToolCall[]): string | null
 }
 
-/**
- * The form that `tool_choice` or `response_format` asks for; null for any. `names` are the tools that the model is told of.
- * @throws RequestError 400 for one that cannot be had of this engine, or of these tools.
- */
+/** The format that `tool_choice` or `response_format` requires, or null. @throws RequestError 400 if unsupported. */
 export function formOf(body: Body, names: readonly string[], { tokenizer, batcher }: ServedModel): Form | null {
   const { tool_choice: choice = null, response_format: format = null } = body
   const isForced = choice !== null && choice !== 'auto' && choice !== 'none'
   const json = jsonForm(format)
   if (json !== null && names.length > 0) {
-    throw badField(
-      'response_format',
-      format,
-      'no tools beside it, or { "type": "text" }: an answer is one or the other',
-    )
+    throw badField('response_format', format, 'no tools beside it, or { "type": "text" }: an answer cannot be both')
   }
   if (!isForced && json === null) return null
   const { engine } = batcher
   if (engine.constrains !== true) {
     const [param, value] = isForced ? (['tool_choice', choice] as const) : (['response_format', format] as const)
     const free = isForced ? '"auto" or "none"' : '{ "type": "text" }'
-    const why = `engine ${engine.id} does not hold answers to a form; the local one does, and those of vLLM, SGLang and llama.cpp`
+    const why = `engine ${engine.id} has no guided decoding; the local one, vLLM, SGLang and llama.cpp do`
     throw new RequestError(400, `${param}: got ${show(value)}, expected ${free}: ${why}`, {
       ...{ param, code: 'unsupported_field' },
     })
@@ -54,7 +44,7 @@ export function formOf(body: Body, names: readonly string[], { tokenizer, batche
   return form
 }
 
-/** What has a JSON schema for its answer. */
+/** A format of JSON answers, with or without a schema. */
 function jsonForm(format: unknown): Form | null {
   if (format === null) return null
   const { type, json_schema: named } = format as { type?: unknown; json_schema?: { schema?: unknown } }
@@ -80,7 +70,7 @@ interface Schema {
   readonly required?: readonly string[]
 }
 
-/** Why a value is outside a schema, as far as its type and the names that it requires say. */
+/** Why a value violates a schema: its type and required names are checked. */
 function outside({ type, required = [] }: Schema, value: unknown): string | null {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
   if (type !== 'object') return null
@@ -89,7 +79,7 @@ function outside({ type, required = [] }: Schema, value: unknown): string | null
   return missing === undefined ? null : `no ${missing}`
 }
 
-/** What is calls of tools, and nothing else: of any, or of the one that is named. */
+/** A format of tool calls only: of any tool, or of the named one. */
 function callsForm(
   { tool_choice: choice, parallel_tool_calls: parallel }: Body,
   names: readonly string[],
@@ -129,7 +119,7 @@ function callsForm(
   }
 }
 
-/** JSON in GBNF, which llama.cpp, XGrammar and the local engine read. */
+/** JSON in GBNF, for llama.cpp, XGrammar and the local engine. */
 const JSON_GRAMMAR = [
   'object ::= "{" ws (member (ws "," ws member)*)? ws "}"',
   'member ::= string ws ":" ws value',
@@ -140,12 +130,12 @@ const JSON_GRAMMAR = [
   'ws ::= [ \\n\\t]?',
 ]
 
-/** @throws RequestError 502 for an answer that is over, and is not of the form that the engine was to hold it to. */
+/** @throws RequestError 502 for a finished answer that violates the format that the engine had to enforce. */
 export function checkForm(form: Form | null, content: string, calls: readonly ToolCall[], finish: string | null): void {
-  if (form === null || (finish !== 'stop' && finish !== 'tool_calls')) return // One that was cut off is none.
+  if (form === null || (finish !== 'stop' && finish !== 'tool_calls')) return // A truncated answer has no format.
   const why = form.misfit(content, calls)
   if (why === null) return
-  throw new RequestError(502, `the engine answered with ${why}, though it was held to the form that was asked for`, {
+  throw new RequestError(502, `the engine answered with ${why}, despite the required format`, {
     code: 'engine_failed',
   })
 }

@@ -1,16 +1,16 @@
 /**
- * The fields of requests, one table for all dialects. A field is taken; or it is only a hint, which is counted and changes no answer;
- * or it asks for what no engine here does and is refused, unless its value asks for nothing. A field that is not in the table is a
- * hint, or refused where the server is strict. Null counts as absent.
+ * The request fields of all dialects, in one table. A field is taken; or is a hint, which is counted and changes no
+ * answer; or asks for something that no engine here does and is refused, unless its value asks for nothing. Unknown
+ * fields are hints, or refused if the server is strict. Null counts as absent.
  */
 import { show, similar } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Hints } from './hints.ts'
 
-/** The dialects: OpenAI's chat completions, completions and Responses, and Anthropic's Messages. */
+/** OpenAI's chat completions, completions and Responses, and Anthropic's Messages. */
 export type DialectName = 'chat' | 'completions' | 'responses' | 'messages'
 
-/** What becomes of a field: `taken`, a `hint`, or refused unless it has one of these values. */
+/** The rule of a field: `taken`, a `hint`, or refused unless it has one of these values. */
 type Rule = 'taken' | 'hint' | readonly unknown[]
 type Rules = Readonly<Record<string, Rule>>
 
@@ -18,25 +18,25 @@ function each(rule: Rule, ...names: readonly string[]): Rules {
   return Object.fromEntries(names.map((name) => [name, rule]))
 }
 
-/** How tokens are drawn: honored by every dialect. */
+/** Sampling fields that every dialect honors. */
 export const DRAWING = ['temperature', 'top_p', 'top_k', 'min_p', 'seed'] as const
 
-/** Fields that mean the same in all dialects, whichever of them documents it. */
+/** Fields with the same meaning in all dialects, whichever documents them. */
 const SHARED: Rules = {
   ...each('taken', 'model', 'stream', 'tools', 'tool_choice', ...DRAWING),
   ...each('hint', 'metadata', 'user', 'service_tier', 'store', 'safety_identifier', 'client_metadata'),
   ...each('hint', 'prompt_cache_key', 'prompt_cache_retention', 'cache_control', 'cache_salt', 'priority', 'verbosity'),
-  // What changes the distribution of tokens, in the words of OpenAI, vLLM, SGLang and llama.cpp.
+  // Fields of OpenAI, vLLM, SGLang and llama.cpp that change the distribution of tokens.
   ...each([0], 'frequency_penalty', 'presence_penalty', 'min_tokens', 'mirostat', 'dry_multiplier', 'xtc_probability'),
   ...each([1], 'repetition_penalty', 'repeat_penalty', 'typical_p', 'tfs_z', 'best_of'),
   ...each([0], 'top_a', 'epsilon_cutoff', 'eta_cutoff', 'dynatemp_range', 'smoothing_factor', 'top_n_sigma'),
   ...each([[]], 'stop_token_ids', 'bad_words', 'banned_tokens'),
   ...each([false], 'ignore_eos', 'include_stop_str_in_output', 'echo', 'use_beam_search'),
   ...{ logit_bias: [{}, []], skip_special_tokens: [true], allowed_token_ids: [], prompt_logprobs: [], samplers: [] },
-  // Settings of the above, which do nothing by themselves.
+  // Parameters of the above, without effect by themselves.
   ...each('hint', 'mirostat_tau', 'mirostat_eta', 'xtc_threshold', 'repeat_last_n', 'dynatemp_exponent'),
   ...each('hint', 'dry_base', 'dry_allowed_length', 'dry_penalty_last_n', 'dry_sequence_breakers'),
-  // Grammars, in the words of servers.
+  // The servers' fields for grammars.
   ...each([], 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'grammar'),
   ...each([], 'regex', 'ebnf', 'json_schema', 'structural_tag'),
 }
@@ -73,10 +73,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
   },
 }
 
-/**
- * Checks the names of a request's fields, and counts those that are only hints. `within` names the field that they are fields of.
- * @throws RequestError 400 for a field that asks for what cannot be done, naming what can; and for one that is not known, of a strict server.
- */
+/** Checks a request's fields and counts hints, `within` their parent. @throws RequestError 400 for refused ones. */
 export function checkDialect(body: Body, dialect: DialectName, hints: Hints): void {
   const rules = FIELDS[dialect]
   for (const [name, value] of Object.entries(body)) {
@@ -87,7 +84,7 @@ export function checkDialect(body: Body, dialect: DialectName, hints: Hints): vo
     else if (rule === 'hint') hints.add(name)
     else if (!rule.some((neutral) => JSON.stringify(neutral) === JSON.stringify(value))) {
       const instead = rule.length === 0 ? 'nothing' : rule.map(show).join(' or ')
-      const can = Object.hasOwn(SHARED, name) ? `; it draws tokens by ${DRAWING.join(', ')}, stop and max_tokens` : ''
+      const can = Object.hasOwn(SHARED, name) ? `; it supports ${DRAWING.join(', ')}, stop and max_tokens` : ''
       throw new RequestError(
         400,
         `${name}: got ${show(value)}, expected ${instead}: this server cannot do that${can}`,
@@ -99,7 +96,7 @@ export function checkDialect(body: Body, dialect: DialectName, hints: Hints): vo
   }
 }
 
-/** The fields that say how tokens are drawn, and of which model, as another dialect has them by the same names. */
+/** The fields of sampling and of the model, which have the same names in other dialects. */
 export function drawingOf(body: Body): Body {
   const given = ['model', ...DRAWING].filter((name) => body[name] !== undefined)
   return Object.fromEntries(given.map((name) => [name, body[name]]))

@@ -1,4 +1,4 @@
-/** OpenAI's Responses, as chat completions: requests one way, answers and streams the other. */
+/** OpenAI's Responses as chat completions: converts requests in, and answers and streams out. */
 import { randomUUID } from 'node:crypto'
 import type { Body } from '../../base/http/server.ts'
 import { badField, objectField } from '../serving/fields.ts'
@@ -9,12 +9,12 @@ import { checkDialect, drawingOf } from './known-fields.ts'
 
 type Item = Readonly<Record<string, unknown>>
 
-/** Answers to Responses, as messages that a conversation goes on with. */
+/** Output items of Responses as messages of the continued conversation. */
 export function answeredMessages(output: readonly object[]): object[] {
   return messagesOf(output)
 }
 
-/** OpenAI's Responses API. `messages` are those that `previous_response_id` names, with what was answered. */
+/** OpenAI's Responses API. `messages` are those of `previous_response_id`, with its answer. */
 export function responses(messages: readonly object[]): Dialect {
   return {
     toChat(body, hints) {
@@ -165,7 +165,7 @@ function callItem({ id, function: { name, arguments: given } }: ToolCall) {
   }
 }
 
-/** A named tool is nested in chat completions. */
+/** Chat completions nest the name of a chosen tool. */
 function toolChoiceOf(choice: unknown): unknown {
   const { type, name } = choice as Item
   return type === 'function' ? { type, function: { name } } : choice
@@ -177,7 +177,7 @@ function effortOf(body: Body, hints: Hints): object {
   return effort === null ? {} : { reasoning_effort: effort }
 }
 
-/** The schema of a format is nested in chat completions. */
+/** Chat completions nest the schema of a format. */
 function formatOf(body: Body, hints: Hints): object {
   const { format = null, ...others } = objectField(body, 'text')
   for (const [name, value] of Object.entries(others)) if (value !== null) hints.add(`text.${name}`)
@@ -190,12 +190,12 @@ function toolsOf(tools: unknown): object[] {
   if (!Array.isArray(tools)) throw badField('tools', tools, 'a list')
   return tools.map((tool) => {
     const { type, name, description, parameters } = (tool ?? {}) as Item
-    if (type !== 'function') throw badField('tools', tool, 'tools of type function: those of the client alone')
+    if (type !== 'function') throw badField('tools', tool, 'tools of type function: only client tools are supported')
     return { type, function: { name, ...(description == null ? {} : { description }), parameters: parameters ?? {} } }
   })
 }
 
-/** Items as messages: calls of one turn belong to what the assistant said before them. */
+/** Input items as messages: the calls of a turn join the assistant's preceding text. */
 function messagesOf(input: unknown): object[] {
   if (typeof input === 'string') return [{ role: 'user', content: input }]
   if (!Array.isArray(input)) throw badField('input', input, 'a text, or a list of items')

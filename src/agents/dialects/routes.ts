@@ -1,7 +1,4 @@
-/**
- * The routes by which a model is asked, in the dialects of OpenAI and Anthropic: one implementation, which a server of models and a
- * gateway share. They differ in who is asking: a server's clients are strangers to one another, and a gateway's have sessions.
- */
+/** The routes of OpenAI and Anthropic, for model servers (anonymous clients) and gateways (sessions). */
 
 import type { RouteAnswer } from '../../base/http/server.ts'
 import { type Body, type EventStream, RequestError, type RequestHead, type Route } from '../../base/http/server.ts'
@@ -13,39 +10,37 @@ import { complete } from './completions.ts'
 import type { ChatAnswered, ChatChunk, Dialect, ModelHost } from './dialect.ts'
 import { answeredMessages, responses } from './responses.ts'
 
-/** Messages of answers to Responses, by the ids of the answers. */
+/** Messages of Responses, by response id. */
 export interface ResponseStore {
   get(id: string): readonly Message[] | undefined
-  /** Keeps messages but for the first `numDropped`. */
+  /** Keeps messages without the first `numDropped`. */
   set(id: string, messages: readonly Message[], numDropped: number): void
 }
 
-/** Who asks. */
+/** The client of a request. */
 export interface Asker {
   readonly client: ClientTurns
-  /** A chat completion's or a completion's body as it is answered, where the client does not say how tokens are drawn. */
+  /** Completes a request's body with sampling fields that the client does not set. */
   readonly drawn: (body: Body) => Body
-  /** What `previous_response_id` may name; null where nothing is kept. */
+  /** The responses that `previous_response_id` may name; null if none are kept. */
   readonly responses: ResponseStore | null
   /** Aborts when nothing is answered any longer. */
   readonly signal?: AbortSignal
-  /** Called when an answer is over, or what was asked is refused. */
+  /** Called when an answer is complete or the request was refused. */
   over(): void
 }
 
-/** What the routes are over. */
 export interface ModelRoutesOptions {
   host(): ModelHost
-  /** Who is asking; `begin` where an answer begins. @throws RequestError where nobody is known by what the request has. */
+  /** The asker of a request; `begin` is true when an answer begins. @throws RequestError for unknown credentials. */
   asker(head: RequestHead, begins: boolean): Asker
 }
 
-/** Any client of a server that keeps nothing of what was said. */
+/** An anonymous client of a server that keeps no state. */
 export function stranger({ served }: ModelHost): Asker {
   return { client: anyClient(served), drawn: (body) => body, responses: null, over() {} }
 }
 
-/** The routes, by method and path. */
 export function modelRoutes({ host, asker }: ModelRoutesOptions): [string, Route][] {
   const created = Math.floor(Date.now() / 1000)
   const models = () => {
@@ -121,7 +116,7 @@ export function modelRoutes({ host, asker }: ModelRoutesOptions): [string, Route
     [
       'POST /v1/embeddings',
       () => {
-        throw new RequestError(501, 'embeddings: the model that is served here writes texts alone', {
+        throw new RequestError(501, 'embeddings: the served model only generates text', {
           code: 'not_implemented',
         })
       },
@@ -131,10 +126,10 @@ export function modelRoutes({ host, asker }: ModelRoutesOptions): [string, Route
 
 function checkedMessages(messages: readonly Message[]): readonly Message[] {
   if (messages.length > 0 && messages.every(isMessage)) return messages
-  throw new RequestError(400, 'messages: expected messages with words', { param: 'messages', code: 'bad_field' })
+  throw new RequestError(400, 'messages: expected messages with text', { param: 'messages', code: 'bad_field' })
 }
 
-/** The events, and `over` when nobody reads any more. */
+/** Passes events on, and calls `over` at the end or when nobody reads any more. */
 async function* finishing(events: AsyncIterable<object>, over: () => void): AsyncGenerator<object> {
   try {
     yield* events
@@ -143,10 +138,10 @@ async function* finishing(events: AsyncIterable<object>, over: () => void): Asyn
   }
 }
 
-/** Keeps an answer to Responses for requests that go on with it. */
+/** Keeps an answer to Responses for later requests that continue it. */
 type Keeper = (asker: Asker, told: object, body: Body, asked: Body) => void
 
-/** The events, of which the last tells the whole answer. */
+/** Passes events on. The last one has the whole answer. */
 async function* kept(events: AsyncIterable<object>, keep: (answer: object) => void): AsyncGenerator<object> {
   for await (const event of events) {
     const { response } = event as { response?: { status?: string } }
@@ -160,7 +155,7 @@ function responsesOf({ responses: known }: Asker, { previous_response_id: id = n
   const messages = typeof id === 'string' ? known?.get(id) : undefined
   if (messages !== undefined) return responses(messages)
   const why =
-    known === null ? 'this server keeps no responses: send the whole input' : 'the session has had no such response'
+    known === null ? 'this server keeps no responses: send the whole input' : 'the session has no such response'
   throw new RequestError(404, `previous_response_id: ${why}`, {
     ...{ param: 'previous_response_id', code: 'previous_response_not_found' },
   })
@@ -170,5 +165,5 @@ function keepResponse({ responses: known }: Asker, told: object, body: Body, ask
   if (known === null) return
   const { id, output } = told as { id: string; output: readonly Record<string, unknown>[] }
   const messages = [...(asked.messages as Message[]), ...(answeredMessages(output) as Message[])]
-  known.set(id, messages, typeof body.instructions === 'string' ? 1 : 0) // Instructions are of this request alone.
+  known.set(id, messages, typeof body.instructions === 'string' ? 1 : 0) // Instructions apply to this request only.
 }

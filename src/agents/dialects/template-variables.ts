@@ -1,16 +1,16 @@
-/** What requests say of thinking, and other variables of the chat template: they reach a template that reads them. */
+/** Maps a request's thinking fields and other template variables to the chat template, if it reads them. */
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { TemplateArguments } from '../../language/templates/chat-template.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { badField, objectField } from '../serving/fields.ts'
 import type { Hints } from './hints.ts'
 
-/** Names by which templates read whether the model thinks. */
+/** Template variables that turn thinking on. */
 const THINKING = ['enable_thinking', 'thinking']
 
 /**
- * The variables that a chat completion sets. `reasoning_effort`, `enable_thinking` and `thinking` (`{ "type": "disabled" }`) are hints where the
- * template reads none of them; an effort of `none` turns thinking off.
+ * The variables that a chat completion sets. `reasoning_effort`, `enable_thinking` and `thinking` (`{ "type":
+ * "disabled" }`) are hints if the template reads none of them; the effort `none` turns thinking off.
  * @throws RequestError 400 for a variable of `chat_template_kwargs` that the template does not read.
  */
 export function templateVariables(body: Body, { chatTemplate }: Tokenizer, hints: Hints): TemplateArguments {
@@ -32,7 +32,7 @@ export function templateVariables(body: Body, { chatTemplate }: Tokenizer, hints
   for (const [name, value] of Object.entries(objectField(body, 'chat_template_kwargs'))) {
     if (!reads.includes(name)) {
       const names =
-        reads.length === 0 ? 'none: the template reads none' : `those that the template reads: ${reads.join(', ')}`
+        reads.length === 0 ? 'none: the template reads none' : `a variable that the template reads: ${reads.join(', ')}`
       throw new RequestError(400, `chat_template_kwargs: got ${JSON.stringify(name)}, expected ${names}`, {
         ...{ param: 'chat_template_kwargs', code: 'unsupported_field' },
       })
@@ -42,7 +42,7 @@ export function templateVariables(body: Body, { chatTemplate }: Tokenizer, hints
   return variables
 }
 
-/** Anthropic's form, or true and false. */
+/** Parses Anthropic's form, or true and false. */
 function isThinking(said: unknown): boolean {
   if (typeof said === 'boolean') return said
   const { type } = (said ?? {}) as { type?: unknown }

@@ -1,7 +1,7 @@
 /**
- * The collector of agents: groups of one task each, over the same admission as lanes of an environment. Agents run in this process or
- * beside it and ask through a gateway, whose engine is the cohort's; when they end, what the model saw and said goes to the
- * cohort's log, from which the same trainer learns.
+ * Collects conversations of agents, in groups of one task, with the same admission as an environment's lanes. Agents
+ * run in or beside this process and ask through a gateway over the cohort's engine. When they end, what the model saw
+ * and said goes to the cohort's log, from which the same trainer learns.
  */
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { Work } from '../../base/clock.ts'
@@ -15,25 +15,24 @@ import { type AgentRunner, placeOf } from './agent-runner.ts'
 import type { EndedSession } from './sessions.ts'
 
 export class AgentCollector implements Collector {
-  /** Agents end in one piece: between two of them there is always a state from which to go on. */
+  /** Agents end in one piece, so between two of them there is always a state to resume from. */
   readonly isMidway = false
   readonly #world: World
   readonly #cohort: ConversationCohort
   readonly #runner: AgentRunner
   readonly #groups: LoggedGroups
   readonly #admission: Admission
-  /** Agents at work, and what ends each. */
+  /** Running agents, and what aborts each. */
   readonly #running = new Map<Ticket, AbortController>()
-  /** Members whose agents were ended before their time, as the training was stopped. */
+  /** Members whose agents were aborted when the training stopped. */
   #interrupted: Ticket[] = []
-  /** Agents that have ended. */
   #numEnded = 0
   #isBetweenUpdates = true
-  /** A learner reads the log: rows are put aside until it has. */
+  /** A learner reads the log: rows wait until it has finished. */
   #isRead = false
   readonly #aside: { readonly ticket: Ticket; readonly ended: EndedSession }[] = []
   #failure: { readonly cause: unknown } | null = null
-  /** Tells who waits that an agent has ended. */
+  /** Wakes the waiter when an agent has ended. */
   #tell = () => {}
 
   constructor(world: World, cohort: ConversationCohort, rl: RlDefinition, runner: AgentRunner) {
@@ -75,7 +74,7 @@ export class AgentCollector implements Collector {
     }
   }
 
-  /** Begins as many agents as the admission and the runner permit. */
+  /** Starts as many agents as the admission and the runner allow. */
   #begin(): void {
     while (this.#running.size < this.#runner.maxAgents) {
       const ticket = this.#interrupted.shift() ?? this.#groups.begin()
@@ -88,25 +87,25 @@ export class AgentCollector implements Collector {
   }
 
   #ended(ticket: Ticket, stop: AbortController, ended: EndedSession): void {
-    if (this.#running.get(ticket) !== stop) return // Of before another state was taken up.
+    if (this.#running.get(ticket) !== stop) return // From before another state was loaded.
     this.#running.delete(ticket)
     if (stop.signal.aborted) {
       if (this.#admission.has(ticket.group)) this.#interrupted.push(ticket)
-      else this.#admission.fail(ticket, null) // Of a group that was dropped.
+      else this.#admission.fail(ticket, null) // Of a dropped group.
     } else if (this.#isRead) this.#aside.push({ ticket, ended })
     else this.#takeIn(ticket, ended)
     this.#tell()
   }
 
-  /** Puts an agent's rows into the log, and tells the admission. */
+  /** Appends an agent's rows to the log and informs the admission. */
   #takeIn(ticket: Ticket, ended: EndedSession): void {
     const { trajectories } = this.#cohort
     this.#numEnded++
     try {
       const isSilent = ended.rows.length === 0
-      const why = ended.worth.error ?? 'the model was asked nothing'
+      const why = ended.worth.error ?? 'the agent did not ask the model'
       if (!isSilent && this.#admission.has(ticket.group) && !trajectories.appendConversation(ended.rows)) {
-        const got = `agents whose rows the log has no room for: ${trajectories.numTokens} tokens stand in it`
+        const got = `agents whose rows do not fit the log, which holds ${trajectories.numTokens} tokens`
         const expected = 'fewer rows of an agent, or a longer context'
         throw new InputError(`group ${ticket.group}, member ${ticket.member}`, got, expected)
       }
@@ -120,7 +119,7 @@ export class AgentCollector implements Collector {
     }
   }
 
-  /** Groups were dropped: their rows make room, and their agents are ended. */
+  /** After groups were dropped: frees their rows and aborts their agents. */
   #dropped(): void {
     this.#groups.forgetBeginnings()
     for (const [ticket, stop] of this.#running) if (!this.#admission.has(ticket.group)) stop.abort()
@@ -134,7 +133,7 @@ export class AgentCollector implements Collector {
     this.#dropped()
   }
 
-  /** Takes the next batch, if it is there. */
+  /** Takes the next batch if it is complete. */
   #take(): boolean {
     const { numDropped } = this.#admission
     const isThere = this.#groups.take(0)
@@ -142,7 +141,7 @@ export class AgentCollector implements Collector {
     return isThere
   }
 
-  /** Settles when an agent has ended, or the signal is aborted. */
+  /** Settles when an agent has ended or the signal is aborted. */
   #news(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const tell = () => {
@@ -182,7 +181,7 @@ export class AgentCollector implements Collector {
     this.#isBetweenUpdates = true
   }
 
-  /** Ends the agents at work: when a training goes on, theirs begin again. */
+  /** Aborts the running agents. A resumed training starts them again. */
   close(): void {
     for (const stop of this.#running.values()) stop.abort()
   }

@@ -1,8 +1,4 @@
-/**
- * One agent after another: a function, or a program in a process of its own, with a session, a task and a time limit. Nothing of an
- * agent is waited for beyond its time: one that fails, hangs or ends with an error is a conversation of which the reward is not
- * known, and why.
- */
+/** Runs agents (functions or programs), with session, task and time limit. A failure makes the reward unknown. */
 import { spawn } from 'node:child_process'
 import { variablesForOthers } from '../../base/environment-variables.ts'
 import { checkCount, checkOptions, InputError, show } from '../../base/errors.ts'
@@ -12,7 +8,7 @@ import { judge, type Reward } from '../../language/rewards/reward.ts'
 import type { Gateway } from './gateway.ts'
 import type { EndedSession, SessionPlace, SessionReward } from './sessions.ts'
 
-/** What an agent that is a function is given. */
+/** The input of an agent that is a function. */
 export interface AgentRun {
   readonly task: Example
   readonly taskIndex: number
@@ -24,33 +20,34 @@ export interface AgentRun {
   readonly signal: AbortSignal
 }
 
-/** What a function may say of its reward; nothing where `reward` judges, or it was said over HTTP. */
+/** The reward that a function returns; undefined if `reward` judges, or the reward was sent over HTTP. */
 export type AgentSays = number | SessionReward | undefined
 
-/** What `runAgents` is told: `run` or `command`. */
+/** Options of `runAgents`: `run` or `command`. */
 export interface RunAgentsOptions {
   readonly gateway: Gateway
-  /** What agents are to do, in turn. A world's trainer tells of a task by its number: give it an environment with the same examples. */
+  /** The agents' tasks, in turn. Trainers identify a task by index: their world needs the same examples. */
   readonly tasks: readonly Example[]
-  /** An agent. What it throws is the reason for an unknown reward. */
+  /** An agent. An exception is the reason for an unknown reward. */
   readonly run?: (run: AgentRun) => Promise<AgentSays> | AgentSays
   /**
-   * A program and its words. The task is JSON in the environment's `COLONNADE_TASK`; clients find `OPENAI_BASE_URL`, `OPENAI_API_KEY`,
-   * `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` there. A last line of its output like `{"reward": 1}` is its reward.
+   * A program and its arguments. Its environment has the task as JSON in `COLONNADE_TASK`, and `OPENAI_BASE_URL`,
+   * `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` for clients. A last line of output like `{"reward":
+   * 1}` is its reward.
    */
   readonly command?: readonly string[]
-  /** Variables for `command` beside those of this process, and the folder that it runs in. */
+  /** Additional environment variables of `command`, and its working folder. */
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
-  /** Judges the last answer, whatever the agent says of it. */
+  /** Judges the last answer, whatever the agent's own reward. */
   readonly reward?: Reward
-  /** Agents with the same task; default 1. A trainer's `rl` says its own. */
+  /** Agents per task; default 1. A trainer's `rl` sets its own. */
   readonly groupSize?: number
-  /** Groups of a `collect()`; default as many as there are tasks. */
+  /** Groups per `collect()`; default the number of tasks. */
   readonly groups?: number
-  /** Seconds for one agent; default 600. */
+  /** Seconds per agent; default 600. */
   readonly deadline?: number
-  /** Agents at once; default 32. */
+  /** Concurrent agents; default 32. */
   readonly maxAgents?: number
 }
 
@@ -59,23 +56,22 @@ const OPTIONS: readonly (keyof RunAgentsOptions)[] = [
   'maxAgents',
 ]
 
-/** How agents ended. */
+/** How many agents ended, and how. */
 export interface AgentCounts {
   readonly ended: number
-  /** Of those: their reward is not known. */
+  /** Of those: with unknown reward. */
   readonly unknown: number
-  /** Of those: they took longer than their time. */
+  /** Of those: exceeded their time. */
   readonly late: number
-  /** The model said nothing in them, so they are in no table. */
+  /** Agents for which the model said nothing, so they have no rows. */
   readonly silent: number
 }
 
-/** Where a member of a group stands: tasks are gone through in turn. */
+/** The place of a group's member; tasks take turns. */
 export function placeOf(group: number, member: number, numTasks: number) {
   return { group, member, promptId: group % numTasks, epoch: Math.floor(group / numTasks) }
 }
 
-/** Runs one agent after another. */
 export class AgentRunner {
   readonly tasks: readonly Example[]
   readonly gateway: Gateway
@@ -96,7 +92,8 @@ export class AgentRunner {
     }
     if (run !== undefined && typeof run !== 'function') throw new InputError('run', show(run), 'a function')
     const isCommand = Array.isArray(command) && command.length > 0 && command.every((word) => typeof word === 'string')
-    if (command !== undefined && !isCommand) throw new InputError('command', show(command), 'a program and its words')
+    if (command !== undefined && !isCommand)
+      throw new InputError('command', show(command), 'a program and its arguments')
     if (reward !== undefined && typeof reward !== 'function') throw new InputError('reward', show(reward), 'a reward')
     if (!(deadline > 0 && deadline < 2 ** 31 / 1000))
       throw new InputError('deadline', show(deadline), 'seconds above 0')
@@ -111,7 +108,7 @@ export class AgentRunner {
     this.maxAgents = maxAgents
   }
 
-  /** Runs the agent of a place to its end, or to that of its time. Never fails; what goes wrong is the reason for an unknown reward. */
+  /** Runs a place's agent to its end or time limit. Never fails: an error is the reason for an unknown reward. */
   async run(place: Partial<SessionPlace> & { readonly promptId: number }, signal: AbortSignal): Promise<EndedSession> {
     const task = this.tasks[place.promptId]!
     const session = this.gateway.openSession(place)
@@ -128,7 +125,7 @@ export class AgentRunner {
       const { reward } = this.#options
       if (reward !== undefined) worth = await this.#judge(reward, task, session.completion, over)
     } catch (error) {
-      const why = late.aborted ? `no end within ${this.#deadline} s` : messageOf(error)
+      const why = late.aborted ? `not finished after ${this.#deadline} s` : messageOf(error)
       if (late.aborted) this.counts.late++
       worth = { reward: null, error: why }
     }
@@ -136,7 +133,7 @@ export class AgentRunner {
     try {
       ended = session.end(worth)
     } catch (error) {
-      ended = session.end({ reward: null, error: messageOf(error) }) // It said what is no reward.
+      ended = session.end({ reward: null, error: messageOf(error) }) // It returned an invalid reward.
     }
     this.counts.ended++
     if (ended.worth.reward === null) this.counts.unknown++
@@ -150,14 +147,14 @@ export class AgentRunner {
   }
 
   async #judge(reward: Reward, task: Example, completion: string | null, signal: AbortSignal): Promise<SessionReward> {
-    if (completion === null) return { reward: null, error: 'the model was asked nothing' }
+    if (completion === null) return { reward: null, error: 'the agent did not ask the model' }
     const { prompt } = task
     const words = typeof prompt === 'string' ? prompt : (prompt.at(-1)?.content ?? '')
     const { value, components, error } = await judge(reward, { prompt: words, completion, example: task }, signal)
     return { reward: value, components, ...(error === undefined ? {} : { error }) }
   }
 
-  /** Runs the program, and ends it with all that it started when nobody waits any longer. */
+  /** Runs the program. Kills it with all its children when nobody waits any longer. */
   #program({ task, openaiUrl, anthropicUrl, apiKey, signal }: AgentRun): Promise<AgentSays> {
     const { command, env = {}, cwd } = this.#options
     const [program, ...words] = command!
@@ -189,7 +186,7 @@ export class AgentRunner {
     return new Promise<AgentSays>((resolve, reject) => {
       child.on('error', (error) => reject(new Error(`${program}: ${error.message}`)))
       child.on('close', (code, killed) => {
-        kill() // What it has left behind.
+        kill() // Kills remaining children.
         signal.removeEventListener('abort', kill)
         if (code === 0) return resolve(saysIn(said.stdout))
         const last = said.stderr.trim().split('\n').at(-1) ?? ''
@@ -203,7 +200,7 @@ export class AgentRunner {
 /** Characters of a program's output that are kept. */
 const MOST_SAID = 65_536
 
-/** The reward in the last line of a program's output, if it tells one. */
+/** The reward in the last line of a program's output, if there is one. */
 function saysIn(output: string): AgentSays {
   const value = parseObject(output.trim().split('\n').at(-1) ?? '')
   return value !== null && 'reward' in value ? (value as unknown as SessionReward) : undefined
@@ -211,14 +208,14 @@ function saysIn(output: string): AgentSays {
 
 function rewardOf(says: AgentSays): SessionReward {
   if (typeof says === 'number') return { reward: says }
-  return says ?? { reward: null, error: 'the agent told no reward' }
+  return says ?? { reward: null, error: 'the agent gave no reward' }
 }
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** The promise's value; rejects once the signal is aborted. */
+/** The promise's value. Rejects when the signal is aborted. */
 function orOver<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = () => reject(new Error('nobody waits any longer'))

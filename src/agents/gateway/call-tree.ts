@@ -1,14 +1,13 @@
 /**
- * What was asked and answered in a session, as ids. Each answer is a call. Where a request's messages begin with those of a call and its
- * answer, what stands is taken as it stands, and only what is new is tokenized: what the model said is never tokenized again. A
- * call hangs on the one whose ids its prompt begins with, so an agent that goes on makes a chain, and one that sums up, asks others or
- * tries again makes a tree.
+ * A session's requests and answers as ids. Each answer is a call. If a request's messages begin with those of an
+ * earlier call and its answer, their ids are reused, and only new messages are tokenized: what the model said is never
+ * tokenized again. A call's parent is the one whose ids its prompt begins with. An agent that continues makes a chain;
+ * one that summarizes, calls subagents or retries makes a tree.
  *
- * Each id is held once, whatever goes on behind it, and each message where it was new: a session's memory grows with what is said, not
- * with how often it is sent again.
+ * Each id and each message is stored once, so a session's memory grows with its content, not with how often it is sent.
  *
- * A row of the table is a path from a root to a leaf, as the model saw it last. What several paths share is learned in the first of
- * them alone: its other rows have it as context.
+ * A table row is a path from a root to a leaf, as the model last saw it. A shared prefix is learned only in the first
+ * path; in the others it is context.
  */
 import { hash } from 'node:crypto'
 import { jsonOrText } from '../../base/files/files.ts'
@@ -21,32 +20,32 @@ import type { Generation } from '../serving/batcher.ts'
 import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
 import { lastId, type Place, TokenTrie } from './token-trie.ts'
 
-/** The tokens of an answer, in columns. */
+/** The tokens of an answer, as columns. */
 interface Chosen {
   readonly logprob: Float32Array
-  /** One for all, where they are of one. */
+  /** One number if all tokens have the same. */
   readonly version: Int32Array | number
-  /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null where no filter left any token out. */
+  /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null if no filter excluded tokens. */
   readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
   /** The constraint on the answer, if the log-probabilities are known; else null. */
   readonly constraint: Constraint | null
 }
 
-/** An answer of the model, and what it answers. */
+/** An answer of the model, and its prompt. */
 interface Call {
-  /** The session's answers are numbered from 0. */
+  /** Numbers the session's answers from 0. */
   readonly number: number
-  /** The call whose messages and answer this one's messages begin with; null where they begin with none's. */
+  /** The call whose messages and answer this one's messages begin with; null if there is none. */
   readonly before: Call | null
-  /** The messages behind those of `before`, and the answer as it stands in ids; none where the client sent a text or ids. */
+  /** The messages after those of `before`, and the answer as in the ids; none if the client sent a text or ids. */
   readonly own: readonly Message[]
-  /** The answer as the client was told of it. */
+  /** The answer as the client received it. */
   readonly answer: Message
-  /** How many messages it has, with those of `before` and the answer. */
+  /** The number of messages, with those of `before` and the answer. */
   readonly numMessages: number
-  /** What the chat template was told beside them. */
+  /** The chat template's input besides messages. */
   readonly input: string
-  /** Where its prompt and its answer end among the session's ids. */
+  /** Where its prompt and its answer end in the trie. */
   readonly asked: Place
   readonly end: Place
   readonly chosen: Chosen
@@ -54,36 +53,33 @@ interface Call {
   readonly parent: Call | null
 }
 
-/** What is known of a prompt, until it is answered. */
+/** A prompt that is not answered yet. */
 interface Asked {
   readonly before: Call | null
-  /** Where the prompt's ids are known to begin. */
+  /** Where the prompt's known ids end. */
   readonly from: Place
-  /** The hash of its messages. */
   readonly hash: string
   readonly input: string
 }
 
-/** What became of a session's calls. */
 export interface CallCounts {
   readonly calls: number
-  /** Calls whose prompts begin with what stood. */
+  /** Calls whose prompts begin with existing ids. */
   readonly continued: number
-  /** Calls before which the chat template rewrote what stood. */
+  /** Calls for which the chat template rewrote existing messages. */
   readonly rewritten: number
-  /** Turns that the model had said and that were tokenized as others' words, since a template rewrote them or they follow other messages. */
+  /** Turns of the model that were tokenized again, since a template rewrote them or they follow other messages. */
   readonly retokenized: number
   /** Calls whose prompts another call had before. */
   readonly repeated: number
 }
 
-/** Which rows they are, and what they are worth. */
+/** The identity and the reward of a session's rows. */
 export type SessionWorth = Pick<
   Trajectory,
   'source' | 'promptId' | 'group' | 'member' | 'epoch' | 'reward' | 'error' | 'components'
 >
 
-/** The calls of one session. */
 export class CallTree {
   readonly #tokenizer: Tokenizer
   readonly #trie = new TokenTrie()
@@ -93,7 +89,6 @@ export class CallTree {
   /** The first call that ends at a place, and places at which prompts end. */
   readonly #ended = new Map<Place, Call>()
   readonly #prompts = new Set<Place>()
-  /** Hashes of the answers. */
   readonly #said = new Set<string>()
   readonly #asked = new WeakMap<ClientPrompt, Asked>()
   #numTokens = 0
@@ -116,7 +111,7 @@ export class CallTree {
     }
   }
 
-  /** The words of the last answer; null before the first. */
+  /** The last answer's text; null before the first. */
   get completion(): string | null {
     const last = this.#calls.at(-1)
     if (last === undefined) return null
@@ -124,7 +119,7 @@ export class CallTree {
     return this.#tokenizer.decode(this.#withoutEnd(Array.from(chosen)), { skipSpecial: true })
   }
 
-  /** What the first call asked: messages, or a text. */
+  /** The first call's prompt: messages or a text. */
   get prompt(): string | readonly Message[] {
     const [first] = this.#calls
     if (first === undefined) return ''
@@ -136,16 +131,12 @@ export class CallTree {
     return this.#numTokens
   }
 
-  /** Ids that are held: of prompts and of answers, each once. */
+  /** Stored ids of prompts and answers, each counted once. */
   get numIds(): number {
     return this.#trie.numIds
   }
 
-  /**
-   * The ids of messages up to where the assistant's turn begins: those that stand, where the messages begin with a call's, and
-   * behind them what is new.
-   * @throws InputError as `renderIds` does.
-   */
+  /** Prompt ids of messages: a call's existing ids, then those of new messages. @throws InputError as `renderIds`. */
   promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
     const told = messages.map(asTold)
     const hashes = prefixHashes(told)
@@ -190,12 +181,11 @@ export class CallTree {
     return null
   }
 
-  /** Counts messages among these that the model has said in this session. */
+  /** Counts those of these messages that the model said in this session. */
   #countSaid(told: readonly string[]): void {
     if (this.#said.size > 0) this.#retokenized += told.filter((message) => this.#said.has(hashOf('', message))).length
   }
 
-  /** Keeps an answer that is over. */
   add({ prompt, turn, message }: ClientAnswer): void {
     const { messages } = prompt
     const known = this.#asked.get(prompt)
@@ -210,7 +200,7 @@ export class CallTree {
     const end = this.#trie.add(asked, chosen, 0)
     const isContinued = parent !== null
     const spelled = spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))
-    // Most are told as they stand: one of the two is held.
+    // Most clients receive the answer unchanged: store one of the two.
     const isTold = messages !== null && JSON.stringify(spelled) === JSON.stringify(message)
     const call: Call = {
       ...{ number: this.#calls.length, before, answer: isTold ? spelled : message, input, asked, end, parent },
@@ -230,7 +220,7 @@ export class CallTree {
     this.#byHash.set(hash, [...(this.#byHash.get(hash) ?? []), call])
   }
 
-  /** The same messages, of which those that calls have are theirs: what is held of them is what no call has. */
+  /** Returns the same messages, taken from calls where they have them, so that only new ones use memory. */
   shared(messages: readonly Message[]): () => Message[] {
     const hashes = prefixHashes(messages.map(asTold))
     const length = hashes.findLastIndex((hash) => this.#byHash.has(hash)) + 1
@@ -243,7 +233,7 @@ export class CallTree {
     return this.#tokenizer.endIds.includes(ids.at(-1)!) ? ids.slice(0, -1) : ids
   }
 
-  /** A row for each path from a root to a leaf, in the order in which the leaves were answered; each is a segment of the session. */
+  /** A row per path from a root to a leaf, in the order of the leaves' answers. Each is a segment of the session. */
   rows(worth: SessionWorth): Trajectory[] {
     const parents = new Set(this.#calls.map(({ parent }) => parent))
     const trained = new Set<Call>()
@@ -260,7 +250,7 @@ export class CallTree {
   }
 }
 
-/** The tokens of a path; those of calls that are not `fresh` are context. */
+/** The tokens of a path. Calls that are not `fresh` are context. */
 function rowOf(
   ids: Int32Array,
   path: readonly Call[],
@@ -277,7 +267,7 @@ function rowOf(
   const forms: TurnForm[] = []
   let from = 0
   for (const call of path) {
-    turn.fill(call.number, from, call.end.length) // What leads to an answer is of its turn.
+    turn.fill(call.number, from, call.end.length) // The prompt of an answer belongs to its turn.
     const { chosen } = call
     if (chosen.constraint !== null && fresh.has(call)) forms.push({ turn: call.number, constraint: chosen.constraint })
     for (let i = 0; i < chosen.logprob.length; i++) {
@@ -316,19 +306,19 @@ function columnsOf({ tokens, constraint }: Generation): Chosen {
   }
 }
 
-/** A call and those that its messages begin with, the first one first. */
+/** A call's ancestors by messages and the call itself, in order. */
 function chainOf(last: Call): Call[] {
   const chain: Call[] = []
   for (let call: Call | null = last; call !== null; call = call.before) chain.push(call)
   return chain.reverse()
 }
 
-/** The messages of a call with its answer, as they stand in ids. */
+/** A call's messages with its answer, as in the ids. */
 function standingMessages(call: Call): Message[] {
   return chainOf(call).flatMap(({ own }) => own)
 }
 
-/** The same as the client has them. */
+/** The same, as the client has them. */
 function toldMessages(call: Call): Message[] {
   return chainOf(call).flatMap(({ own, answer }) => [...own.slice(0, -1), answer])
 }
@@ -337,13 +327,13 @@ function hashOf(before: string, told: string): string {
   return hash('sha256', before + told, 'base64')
 }
 
-/** For each message the hash of all up to it. */
+/** For each message, the hash of all messages up to it. */
 function prefixHashes(told: readonly string[]): string[] {
   let before = ''
   return told.map((message) => (before = hashOf(before, message)))
 }
 
-/** A message in one spelling: clients send it back with other fields, and arguments as other JSON of the same. */
+/** A message in canonical form: clients return it with other fields, and arguments as differently written JSON. */
 function asTold({ role, content, tool_calls: calls }: Message): string {
   const called = Array.isArray(calls)
     ? calls.map((call) => {
@@ -354,7 +344,6 @@ function asTold({ role, content, tool_calls: calls }: Message): string {
   return JSON.stringify([role, content ?? '', called])
 }
 
-/** The same with the fields of objects in order. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (typeof value !== 'object' || value === null) return value

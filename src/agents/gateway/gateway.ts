@@ -1,11 +1,11 @@
 /**
- * A gateway between agents that nobody has changed and an engine that is trained: agents ask in the shapes of OpenAI or Anthropic,
- * and what the engine saw and chose is kept as ids, with log-probabilities and versions of weights, until somebody says what the
- * session was worth. An agent needs another base URL and another key, nothing else.
+ * A gateway between unmodified agents and an engine that is trained. Agents use the APIs of OpenAI or Anthropic; the
+ * gateway records ids, log-probabilities and weight versions until a session gets its reward. An agent needs only
+ * another base URL and key.
  *
- * How tokens are drawn is the gateway's to say, not the agents': what is learned has to come from one distribution. Words of a
- * session are seen by whoever has its key or its id; to make sessions and to reward them takes the operator's key, which
- * agents do not have.
+ * The gateway sets the sampling, not the agents, since all data must come from one distribution. A session's text is
+ * visible to anyone with its key or id. Creating and rewarding sessions takes the operator's key, which agents do not
+ * have.
  */
 import { randomBytes } from 'node:crypto'
 import { checkOptions, InputError, show } from '../../base/errors.ts'
@@ -32,21 +32,21 @@ import {
 } from './sessions.ts'
 import { drawingFields, type SourceOptions, sourceFrom } from './source.ts'
 
-/** What `openGateway` is told: a world whose engine answers, or a model. */
+/** Options of `openGateway`: a world whose engine answers, or a model. */
 export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
-  /** Where it listens; default 127.0.0.1, which other machines do not reach. */
+  /** The address to listen on; default 127.0.0.1, which other machines cannot reach. */
   readonly host?: string
-  /** Default 0: any that is free. */
+  /** Default 0: any free port. */
   readonly port?: number
-  /** Bytes of a request's body, at most; default 4 MiB. */
+  /** Maximum bytes of a request's body; default 4 MiB. */
   readonly maxBodyBytes?: number
-  /** What makes and rewards sessions, at least 16 characters; default a random one. */
+  /** The key that creates and rewards sessions, at least 16 characters; default random. */
   readonly operatorKey?: string
-  /** Answer over TLS alone, with this certificate and its private key, in PEM; default plain HTTP. */
+  /** Serves only TLS, with this certificate and private key in PEM; default plain HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string }
-  /** Refuse fields of requests that are not known; default false: they are hints, which are counted. */
+  /** Refuses unknown request fields; default false: they are hints, which are counted. */
   readonly strict?: boolean
-  /** Where each session that was made over HTTP is written when it ends, before that is answered; default nowhere. */
+  /** Where each session created over HTTP is written when it ends, before the response; default nowhere. */
   readonly folder?: string
 }
 
@@ -57,7 +57,7 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   ...(Object.keys(SESSION_LIMITS) as (keyof SessionLimits)[]),
 ]
 
-/** A session that a program opened. */
+/** A session that a program opened, and must end. */
 export interface GatewaySession {
   readonly number: number
   readonly id: string
@@ -65,55 +65,51 @@ export interface GatewaySession {
   /** Base URLs for clients of OpenAI and of Anthropic. */
   readonly openaiUrl: string
   readonly anthropicUrl: string
-  /** What was said over HTTP that it is worth; null where nobody has. */
+  /** The reward sent over HTTP; null without one. */
   readonly said: Required<SessionReward> | null
-  /** The last answer's words; null before the first. */
+  /** The last answer's text; null before the first. */
   readonly completion: string | null
-  /** Ends it: its rows with what it was worth. */
+  /** Ends the session and returns its rows with the reward. */
   end(reward: SessionReward): EndedSession
 }
 
-/** What went through a gateway. */
+/** Counts of a gateway's sessions and calls. */
 export interface GatewayCounts extends CallCounts {
   readonly open: number
   readonly ended: number
-  /** Of those that ended: nobody said in time what they were worth. */
+  /** Ended sessions that got no reward in time. */
   readonly abandoned: number
-  /** Of those that are open: they are over, and their files could not be written yet. */
+  /** Open sessions that are over, but whose files could not be written yet. */
   readonly unwritten: number
-  /** Of each field that changed no answer, how many requests had it. */
+  /** For each field that changed no answer: the number of requests with it. */
   readonly hints: Readonly<Record<string, number>>
 }
 
-/** A gateway that listens. */
+/** A running gateway. */
 export interface Gateway {
-  /** Like `http://127.0.0.1:8001`, without an end slash. */
+  /** Like `http://127.0.0.1:8001`, without a trailing slash. */
   readonly url: string
   readonly name: string
   readonly operatorKey: string
-  /** Rows of the sessions that were made over HTTP and have ended. */
+  /** Rows of ended sessions that were created over HTTP. */
   readonly trajectories: Trajectories
   readonly counts: GatewayCounts
-  /** What of the model's files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
-  /** Opens a session for a program, which ends it. It is never abandoned. */
+  /** Opens a session for a program, which must end it: it never times out. */
   openSession(place?: Partial<SessionPlace>): GatewaySession
-  /** Holds all answers where they are, and settles when the engine is at rest; they go on with `resume`. */
+  /** Holds all answers and settles when the engine is at rest; `resume` continues them. */
   pause(): Promise<void>
   resume(): void
-  /**
-   * Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. Sessions that were made over HTTP and
-   * are open are abandoned.
-   * @throws InputError where files of sessions cannot be written.
-   */
+  /** Lets turns end (`now`: aborts them), abandons HTTP sessions, and stops. @throws InputError for unwritten files. */
   close(options?: { readonly now?: boolean }): Promise<void>
 }
 
 /**
- * Opens a gateway: OpenAI's chat completions, completions and Responses and Anthropic's Messages in, the engine of a world or of a model
- * out.
- * @throws InputError where options, model and engine do not fit, the engine's log-probabilities are not of the distribution that tokens are
- * drawn from, or nothing can listen there.
+ * Opens a gateway from OpenAI's chat completions, completions and Responses and Anthropic's Messages to the engine of a
+ * world or a model.
+ * @throws InputError if options, model and engine do not fit, if the engine's log-probabilities are not those of the
+ * sampled distribution, or if the address is not available.
  * @example
  * const gateway = await openGateway({ world })
  * const session = gateway.openSession()
@@ -142,7 +138,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
     forget(session, ended, false)
     return ended
   }
-  /** Ends a session that was made over HTTP, and keeps its rows. */
+  /** Ends a session created over HTTP and keeps its rows. */
   const keep = async (session: Session, sessionEnd: SessionEnd): Promise<EndedSession> => {
     const ended = await archive.keep(session, sessionEnd)
     forget(session, ended, sessionEnd.isAbandoned)
@@ -151,7 +147,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const abandon = (session: Session, error: string): Promise<unknown> => {
     return keep(session, { worth: { reward: null, components: {}, error }, isAbandoned: true })
   }
-  /** Ends those that nobody ends any more, and tries again to write those that could not be written. */
+  /** Ends abandoned sessions, and retries failed writes. */
   const sweep = async (): Promise<void> => {
     const unwritten = [...archive.unwritten]
     const others = [...sessions.abandoned(Date.now())].filter(([session]) => !archive.unwritten.has(session))
@@ -159,17 +155,18 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
       ...unwritten.map(([session, sessionEnd]) => keep(session, sessionEnd)),
       ...others.flatMap(([session, error]) => (session.isHeld ? [] : [abandon(session, error)])),
     ]
-    await Promise.allSettled(work) // The archive tells of those that fail, and has them tried again.
+    await Promise.allSettled(work) // The archive reports failures and retries them.
   }
   const sweeping = setInterval(() => void sweep(), 1000)
   sweeping.unref()
 
-  const admitOperator = keyCheck([operator], "this takes the operator's key")
+  const admitOperator = keyCheck([operator], "this requires the operator's key")
   const sessionOf = ({ headers, params: { id } }: RequestHead): Session => {
     const session = id === undefined ? sessions.byKey(secretOf(headers)) : sessions.byId(id)
     if (session !== null) return session
-    if (id !== undefined) throw new RequestError(404, 'there is no such session, or it is over', { code: 'no_session' })
-    throw unknownKey('no session has this key, or it is over')
+    if (id !== undefined)
+      throw new RequestError(404, 'there is no such session, or it has ended', { code: 'no_session' })
+    throw unknownKey('no session has this key, or it has ended')
   }
   const model = modelRoutes({
     host: (): ModelHost => ({ ...sourceOf(), hints }),
@@ -210,7 +207,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
         const session = sessionOf(head)
         const worth = checkReward(`session ${session.number}`, body as unknown as SessionReward)
         if (session.isHeld) {
-          session.said = worth // Whoever opened it ends it.
+          session.said = worth // The program that opened it ends it.
           return { number: session.number, ...session.calls.counts }
         }
         const { number, rows, counts } = await keep(session, { worth, isAbandoned: false })
@@ -283,7 +280,6 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   }
 }
 
-/** A route under the id of a session. */
 function underSession([key, route]: [string, Route]): [string, Route] {
   return [key.replace(' /', ' /sessions/:id/'), route]
 }

@@ -1,18 +1,16 @@
-/**
- * Agents that are run for a training. Several have the same task, a group, and what each was worth is compared within it.
- */
+/** Runs agents for a training. Agents with the same task are a group, within which rewards are compared. */
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { CollectorDefinition } from '../../training/loop/collector.ts'
 import { AgentCollector } from './agent-collector.ts'
 import { type AgentCounts, AgentRunner, placeOf, type RunAgentsOptions } from './agent-runner.ts'
 import type { EndedSession, SessionPlace } from './sessions.ts'
 
-/** Agents, as a source of conversations. */
+/** Agents as a source of conversations. */
 export interface Agents {
   /** For `createTrainer(world, rl(…), { collector })`. */
   readonly collector: CollectorDefinition
   readonly counts: AgentCounts
-  /** Runs the next groups, and gives their rows: for a `Trainer` from parts. */
+  /** Runs the next groups and returns their rows, for a `Trainer` built from parts. */
   collect(): Promise<Trajectories>
 }
 

@@ -1,7 +1,7 @@
 /**
- * Sessions that were made over HTTP and are over: their rows in memory and, where there is a folder, each session's in a file of its own.
- * Nothing is lost in silence: a session whose file cannot be written stays, is tried again each second, and until it is written
- * the gateway takes no new ones.
+ * Ended sessions created over HTTP: their rows in memory and, with a folder, a file per session. No loss is silent: a
+ * session whose file cannot be written stays and is retried each second, and the gateway creates no new sessions
+ * meanwhile.
  */
 import { InputError } from '../../base/errors.ts'
 import { listFolder } from '../../base/files/files.ts'
@@ -12,7 +12,7 @@ import { writeTrajectories } from '../../tables/trajectories/trajectory-table.ts
 import type { EndedSession, Session, SessionReward } from './sessions.ts'
 import type { Source } from './source.ts'
 
-/** What a session was worth, and whether nobody said so in time. */
+/** A session's reward, and whether it was abandoned. */
 export interface SessionEnd {
   readonly worth: Required<SessionReward>
   readonly isAbandoned: boolean
@@ -21,15 +21,13 @@ export interface SessionEnd {
 const FILE = /^session-(\d{6,})\.arrow$/
 
 export class SessionArchive {
-  /** Rows of the sessions that are kept, in the order in which they were. */
+  /** Rows of the kept sessions, in order. */
   readonly trajectories = new Trajectories()
   /** Sessions whose files could not be written, with their ends. */
   readonly unwritten = new Map<Session, SessionEnd>()
   readonly #folder: string | null
   readonly #sourceOf: () => Source
-  /** Sessions that are being written. */
   readonly #writing = new Set<Session>()
-  /** Why the last file that could not be written was not. */
   #why = ''
 
   constructor(folder: string | null, sourceOf: () => Source) {
@@ -37,20 +35,14 @@ export class SessionArchive {
     this.#sourceOf = sourceOf
   }
 
-  /**
-   * The number of the next session: behind those whose files lie in the folder, since a gateway that is begun anew replaces none of them.
-   * @throws InputError where the folder cannot be read.
-   */
+  /** The next session's number, above those in the folder. @throws InputError if the folder cannot be read. */
   async nextNumber(): Promise<number> {
     if (this.#folder === null) return 0
     const numbers = (await listFolder(this.#folder)).map((name) => Number(FILE.exec(name)?.[1] ?? -1))
     return Math.max(-1, ...numbers) + 1
   }
 
-  /**
-   * Ends a session and keeps its rows; with a folder they are on the disk when this settles.
-   * @throws RequestError 409 where that is under way, 500 where the file cannot be written: then the session is among `unwritten`.
-   */
+  /** Ends a session and keeps its rows, on disk with a folder. @throws RequestError 409 while ending, 500 unwritten. */
   async keep(session: Session, end: SessionEnd): Promise<EndedSession> {
     if (this.#writing.has(session)) {
       throw new RequestError(409, 'the session is being ended', { code: 'session_ending', retryAfter: 1 })
@@ -67,9 +59,7 @@ export class SessionArchive {
     } catch (error) {
       this.#why = (error as Error).message
       if (!this.unwritten.has(session)) {
-        console.error(
-          `colonnade: session ${session.number} is not written, and is tried again each second: ${this.#why}`,
-        )
+        console.error(`colonnade: session ${session.number} is not written; retrying each second: ${this.#why}`)
       }
       this.unwritten.set(session, end)
       throw this.#notWritten(500)
@@ -78,20 +68,20 @@ export class SessionArchive {
     }
   }
 
-  /** @throws RequestError 503 while a session is not written. */
+  /** @throws RequestError 503 while a session is unwritten. */
   checkWritten(): void {
     if (this.unwritten.size > 0) throw this.#notWritten(503)
   }
 
-  /** @throws InputError where a session is not written, for whoever ends the gateway. */
+  /** @throws InputError for unwritten sessions when the gateway closes. */
   checkAllWritten(): void {
     if (this.unwritten.size === 0) return
     const numbers = [...this.unwritten.keys()].map(({ number }) => number)
-    throw new InputError(`sessions ${numbers.join(', ')}`, `rows that are lost: ${this.#why}`, 'a writable folder')
+    throw new InputError(`sessions ${numbers.join(', ')}`, `lost rows: ${this.#why}`, 'a writable folder')
   }
 
   #notWritten(status: number): RequestError {
-    const message = `${this.unwritten.size} sessions are not written, and are tried again each second: ${this.#why}`
+    const message = `${this.unwritten.size} sessions are not written; retrying each second: ${this.#why}`
     return new RequestError(status, message, { code: 'not_written', retryAfter: 1 })
   }
 

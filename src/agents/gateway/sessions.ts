@@ -1,8 +1,4 @@
-/**
- * Sessions of agents: who may ask, how much, and for how long. A session is reached by its key, as a client's API key, or by its id
- * in the path; both are random, kept as hashes alone, and compared in a time that does not tell how much of them is right. Nothing of a
- * session is found, or looked up, by anybody but who has one of the two.
- */
+/** Agents' sessions and limits. Sessions are found by random keys and ids, which are kept as hashes only. */
 import { randomBytes } from 'node:crypto'
 import { InputError, show } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
@@ -16,16 +12,15 @@ import { checkRoom } from '../serving/naming.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import { type CallCounts, CallTree } from './call-tree.ts'
 
-/** How much a session may have. */
+/** How much sessions may use, and for how long. */
 export interface SessionLimits {
-  /** Sessions that are open at once. */
+  /** Concurrent open sessions. */
   readonly maxSessions: number
-  /** Calls of a session. */
   readonly maxCalls: number
-  /** Tokens that the model chooses in a session, and in one answer. */
+  /** Tokens that the model may choose per session, and per answer. */
   readonly maxTokens: number
   readonly maxTurnTokens: number
-  /** Seconds after which a session is abandoned that asks nothing, and that is not ended. */
+  /** Seconds after which an idle session, and one that is not ended, is abandoned. */
   readonly idleSeconds: number
   readonly sessionSeconds: number
 }
@@ -35,32 +30,32 @@ export const SESSION_LIMITS: SessionLimits = {
   ...{ idleSeconds: 600, sessionSeconds: 3600 },
 }
 
-/** Where a session's rows stand in the table. */
+/** The identity of a session's rows in the table. */
 export type SessionPlace = Required<Pick<Trajectory, 'source' | 'promptId' | 'group' | 'member' | 'epoch'>>
 
-/** What a session was worth: null where that cannot be told, and why. */
+/** A session's reward: null if unknown, with the reason. */
 export interface SessionReward {
   readonly reward: number | null
   readonly components?: Readonly<Record<string, number | null>>
   readonly error?: string | null
 }
 
-/** A session that is over. */
+/** An ended session with its rows. */
 export interface EndedSession {
-  /** Sessions are numbered in the order in which they were made. */
+  /** Sessions are numbered in order of creation. */
   readonly number: number
   readonly place: SessionPlace
   readonly worth: Required<SessionReward>
-  /** Empty where the model said nothing. */
+  /** Empty if the model said nothing. */
   readonly rows: readonly Trajectory[]
   readonly counts: CallCounts
 }
 
-/** Checks what somebody says that a session was worth. @throws InputError for anything but finite numbers and null. */
+/** Checks a session's reward. @throws InputError for anything but finite numbers and null. */
 export function checkReward(subject: string, said: SessionReward): Required<SessionReward> {
   const { reward, components = {}, error = null } = said ?? {}
   const isValue = (value: unknown) => value === null || Number.isFinite(value)
-  const expected = 'a finite number, or null where it could not be told'
+  const expected = 'a finite number, or null if unknown'
   if (!isValue(reward)) throw new InputError(`${subject}, reward`, show(reward), expected)
   if (typeof components !== 'object' || components === null || Array.isArray(components)) {
     throw new InputError(`${subject}, components`, show(components), 'numbers by name')
@@ -69,20 +64,19 @@ export function checkReward(subject: string, said: SessionReward): Required<Sess
     if (!isValue(value)) throw new InputError(`${subject}, components.${name}`, show(value), expected)
   }
   if (error !== null && typeof error !== 'string') throw new InputError(`${subject}, error`, show(error), 'a text')
-  return { reward, components, error: error ?? (reward === null ? 'nobody told a reward' : null) }
+  return { reward, components, error: error ?? (reward === null ? 'there is no reward' : null) }
 }
 
-/** One agent's calls. */
 export class Session implements ClientTurns {
   readonly number: number
   readonly place: SessionPlace
-  /** A program of ours ends it: it is never abandoned, and its place alone keys what is drawn, so that a training can be repeated. */
+  /** A program of ours ends it, so it never times out. Its place alone keys random numbers, to be repeatable. */
   readonly isHeld: boolean
-  /** In the path, and as the API key: told once, to who made the session. */
+  /** Part of the path, and the API key. Shown only once, to the creator. */
   readonly id: string
   readonly key: string
   readonly calls: CallTree
-  /** What a request to OpenAI's Responses may say that it goes on with. */
+  /** The responses that a request to OpenAI's Responses can continue. */
   readonly responses: ResponseStore = {
     get: (id) => this.#responses.get(id)?.(),
     set: (id, messages, numDropped) => {
@@ -91,10 +85,10 @@ export class Session implements ClientTurns {
     },
   }
   readonly #responses = new Map<string, () => readonly Message[]>()
-  /** When it has to be ended, and when its last call was over, in ms: in the middle of a call it is not idle. */
+  /** The session's deadline, and the end of its last call, in ms. A session is not idle during a call. */
   readonly deadline: number
   lastAsked: number
-  /** What somebody said that it was worth before it ended. */
+  /** A reward sent before the end. */
   said: Required<SessionReward> | null = null
   #numAsked = 0
   #numUnderWay = 0
@@ -122,7 +116,7 @@ export class Session implements ClientTurns {
     this.deadline = now + 1000 * limits.sessionSeconds
   }
 
-  /** Its turns are its own: others are not told what the engine keeps of them. */
+  /** The cache of its turns is not shared with other owners. */
   get owner(): object {
     return this
   }
@@ -140,7 +134,7 @@ export class Session implements ClientTurns {
     return this.#numUnderWay > 0
   }
 
-  /** Numbers a call that begins. @throws RequestError where the session is over, or may not ask any more. */
+  /** Numbers a call that begins. @throws RequestError if the session is over or has reached a limit. */
   begin(): number {
     this.#checkOpen()
     const { maxCalls, maxTokens } = this.#limits
@@ -150,13 +144,13 @@ export class Session implements ClientTurns {
     return this.#numAsked++
   }
 
-  /** A call is over, however it ended. */
+  /** A call has ended, in any way. */
   end(now: number): void {
     this.#numUnderWay--
     this.lastAsked = now
   }
 
-  /** What keys the tokens of a call: a hash, below 2⁵³, that no two calls share. */
+  /** The seed of a call's tokens: a hash below 2⁵³, unique per call. */
   seedOf(call: number): number {
     const { group, member, epoch } = this.place
     const words = new Uint32Array(4)
@@ -168,7 +162,7 @@ export class Session implements ClientTurns {
     return this.calls.promptOf(messages, input)
   }
 
-  /** Agents ask for more than there is room for: they get what there is. */
+  /** Agents often ask for more tokens than there is room for: grants the available ones. */
   budgetOf(ids: Int32Array, asked: number | null, param: string): number {
     const room = checkRoom(ids, null, param, this.#served)
     const { maxTokens, maxTurnTokens } = this.#limits
@@ -184,7 +178,7 @@ export class Session implements ClientTurns {
     if (!this.isOpen) throw new RequestError(410, 'the session is over', { code: 'session_over' })
   }
 
-  /** Ends it: calls under way are broken off, and no other begins. */
+  /** Ends the session: aborts running calls and refuses new ones. */
   close(worth: Required<SessionReward>): EndedSession {
     this.#stop.abort()
     const { number, place, calls } = this
@@ -193,14 +187,13 @@ export class Session implements ClientTurns {
 }
 
 function spent(what: string): RequestError {
-  // Not 429, which clients take for a reason to ask again.
+  // Not 429: clients would retry.
   return new RequestError(403, `the session has had its ${what}`, { code: 'session_limit' })
 }
 
-/** Sessions that are open. */
 export class Sessions {
   readonly #limits: SessionLimits
-  /** By the hash of the id, and of the key; they are found by what nobody can choose, so the time tells nothing of others. */
+  /** By the hash of id and key. Clients cannot choose hashes, so lookup time reveals nothing. */
   readonly #byId = new Map<string, { readonly secret: Secret; readonly session: Session }>()
   readonly #byKey = new Map<string, { readonly secret: Secret; readonly session: Session }>()
   #nextNumber: number
@@ -218,7 +211,7 @@ export class Sessions {
     return [...this.#byId.values()].map(({ session }) => session)[Symbol.iterator]()
   }
 
-  /** @throws RequestError 429 where as many are open as may be. */
+  /** @throws RequestError 429 if the maximum of sessions is open. */
   open(place: Partial<SessionPlace>, served: ServedModel, source: string, now: number, isHeld = false): Session {
     const { maxSessions } = this.#limits
     if (this.size >= maxSessions) {
@@ -240,19 +233,18 @@ export class Sessions {
     return found(this.#byKey, key)
   }
 
-  /** Forgets it: nobody finds it any more. */
   remove({ id, key }: Session): void {
     this.#byId.delete(hashOf(id).toString('hex'))
     this.#byKey.delete(hashOf(key).toString('hex'))
   }
 
-  /** Those that nobody ends any more, and why. */
+  /** Sessions past their limits, with the reason. */
   *abandoned(now: number): Generator<readonly [Session, string]> {
     const { idleSeconds, sessionSeconds } = this.#limits
     for (const session of this) {
       if (now >= session.deadline) yield [session, `abandoned: not ended after ${sessionSeconds} s`]
       else if (!session.isAsking && now - session.lastAsked >= 1000 * idleSeconds) {
-        yield [session, `abandoned: it asked nothing for ${idleSeconds} s`]
+        yield [session, `abandoned: idle for ${idleSeconds} s`]
       }
     }
   }

@@ -1,4 +1,4 @@
-/** What a gateway's answers come from: the engine of a world, or of a model that is opened for it, and how its tokens are drawn. */
+/** The engine behind a gateway: a world's, or one opened for a model, and the sampling of its tokens. */
 import { randomUUID } from 'node:crypto'
 import { InputError } from '../../base/errors.ts'
 import type { Body } from '../../base/http/server.ts'
@@ -14,27 +14,26 @@ import type { Session } from './sessions.ts'
 
 /** A world whose engine answers, or a model. */
 export interface SourceOptions extends Partial<ServedModelOptions> {
-  /** A world of one cohort of conversations: its engine answers, in as many slots as it has lanes, and its sampling is taken. */
+  /** A world with one cohort of conversations. Its engine answers in as many slots as lanes, with its sampling. */
   readonly world?: World
-  /** Who chooses the tokens of `policy`; default this process. */
+  /** The engine of `policy`; default this process. */
   readonly engine?: EngineDefinition
-  /** How tokens are drawn, whatever agents ask for; default temperature 1 of the whole distribution. A world has its own. */
+  /** The sampling, whatever agents ask for; default temperature 1 without filters. A world has its own. */
   readonly sampling?: Partial<Sampling>
-  /** What the model is called; default `model`. Agents may call it anything. */
+  /** The model's name; default `model`. Agents may use any. */
   readonly name?: string
 }
 
-/** What answers come from, and how they are drawn. */
+/** The engine and the sampling of answers. */
 export interface Source {
   readonly served: ServedModel
   readonly naming: Naming
   readonly sampling: Sampling
   readonly explore: boolean
-  /** What rows are from. */
   readonly name: string
 }
 
-/** The engine that answers; a world's is made when it is first asked, since a trainer may be made of the world before. */
+/** The engine of the answers. A world's is created at the first request: a trainer may be made of the world first. */
 export async function sourceFrom(
   options: SourceOptions,
 ): Promise<{ sourceOf: () => Source; notes: readonly string[] }> {
@@ -46,7 +45,7 @@ export async function sourceFrom(
     const others = ['engine', 'sampling', 'weights', 'adapter', 'environment', 'seed', 'slots', 'context'] as const
     const other = others.find((option) => options[option] !== undefined)
     if (other !== undefined)
-      throw new InputError(`openGateway, ${other}`, 'one beside world', 'none: the world has its own')
+      throw new InputError(`openGateway, ${other}`, 'not together with world', 'none: the world has its own')
     let source: Source | null = null
     return { sourceOf: () => (source ??= sourceOfWorld(world, name, queue)), notes: [] }
   }
@@ -72,7 +71,6 @@ function sourceOfWorld(world: World, name: string, queue: number): Source {
   return { served, naming: numbered(name, batcher), sampling, explore, name: source }
 }
 
-/** Versions by their numbers. */
 function numbered(name: string, { engine }: Batcher): Naming {
   return { names: () => [name], labelOf: String, currentLabel: () => String(engine.version) }
 }
@@ -80,11 +78,11 @@ function numbered(name: string, { engine }: Batcher): Naming {
 function checkKind({ engine }: Batcher, sampling: Sampling): void {
   if (areOfSampling(engine.logprobs, sampling)) return
   const got = `${engine.logprobs}, with ${JSON.stringify(sampling)}`
-  const expected = 'those of the distribution that tokens are drawn from'
+  const expected = 'those of the distribution that tokens are sampled from'
   throw new InputError(`log-probabilities of engine ${engine.id}`, got, expected)
 }
 
-/** How the tokens of a session's call are drawn: of no two calls by the same numbers. */
+/** The sampling of a session's call, with random numbers that no other call has. */
 export function drawingFields({ served, sampling, explore }: Source, session: Session, call: number): Body {
   const { temperature, topP, topK, minP } = sampling
   return {

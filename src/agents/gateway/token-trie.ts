@@ -1,13 +1,10 @@
-/**
- * Sequences of token ids, of which what several begin with is held once. A place in it is a sequence from the beginning: calls hold
- * places, and no ids.
- */
+/** A trie of token ids, which stores shared prefixes once. A place is a sequence from the root; calls hold places. */
 
-/** Ids that follow those of `parent`. Places stay as they are when more is added. */
+/** A node's ids, after those of `parent`. Places stay valid when more ids are added. */
 export interface Place {
-  /** Ids from the beginning up to the end of this place. */
+  /** Number of ids from the root to the end of this place. */
   readonly length: number
-  /** Null for the beginning. */
+  /** Null for the root. */
   readonly parent: Place | null
   readonly ids: Int32Array
 }
@@ -15,15 +12,13 @@ export interface Place {
 interface Node extends Place {
   parent: Node | null
   ids: Int32Array
-  /** The first that went on from here, and others by their first ids: most places have one. */
+  /** The first child, and further ones by their first id: most nodes have one. */
   first: Node | null
   others: Map<number, Node> | null
 }
 
-/** Sequences that share beginnings. */
 export class TokenTrie {
   readonly #root: Node = { length: 0, parent: null, ids: new Int32Array(), first: null, others: null }
-  /** Ids that are held. */
   #numIds = 0
 
   get root(): Place {
@@ -34,10 +29,7 @@ export class TokenTrie {
     return this.#numIds
   }
 
-  /**
-   * The place behind `from` by the ids of `ids` from index `first` on, made where it is not there. `passed` is called with each place
-   * between the two that was made before, the last one too.
-   */
+  /** Adds `ids` from index `first` after `from`, and returns their place. Calls `passed` for each existing place. */
   add(from: Place, ids: ArrayLike<number>, first: number, passed: (place: Place) => void = () => {}): Place {
     let node = from as Node
     for (let at = first; at < ids.length; ) {
@@ -52,7 +44,6 @@ export class TokenTrie {
     return node
   }
 
-  /** All ids up to a place. */
   idsOf(place: Place): Int32Array {
     const ids = new Int32Array(place.length)
     for (let each: Place | null = place; each !== null; each = each.parent)
@@ -72,7 +63,7 @@ export class TokenTrie {
     return added
   }
 
-  /** Makes a place of the first `length` ids of a node, which goes on behind them. */
+  /** Splits a node after its first `length` ids; the rest becomes its child. */
   #split(node: Node, length: number): Node {
     const parent = node.parent!
     const start = node.ids.subarray(0, length)
@@ -85,12 +76,11 @@ export class TokenTrie {
   }
 }
 
-/** The place behind a node that goes on with an id; null where there is none. */
+/** The child whose ids begin with an id; null without one. */
 function childOf({ first, others }: Node, id: number): Node | null {
   return first?.ids[0] === id ? first : (others?.get(id) ?? null)
 }
 
-/** The last id up to a place; undefined at the beginning. */
 export function lastId({ ids }: Place): number | undefined {
   return ids.at(-1)
 }

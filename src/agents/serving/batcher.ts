@@ -1,7 +1,7 @@
 /**
- * Continuous batching over an engine: turns wait in a bounded queue, take a slot when one is free, and leave it when they are over,
- * while others go on. With an engine that computes here, all that have a slot advance by a token at a time, and between two tokens
- * the process sees to its sockets; one that generates by itself is waited for.
+ * Continuous batching over an engine. Turns wait in a bounded queue, take a slot when one is free, and leave it when
+ * they end, while others continue. A local engine advances all slots one token at a time, and the process serves its
+ * sockets in between; an engine that generates by itself is awaited.
  */
 import { setImmediate as immediate } from 'node:timers/promises'
 import { InputError } from '../../base/errors.ts'
@@ -10,71 +10,64 @@ import type { Engine, TurnRequest } from '../../engines/engine.ts'
 import { LocalEngine } from '../../engines/local/local.ts'
 import type { Constraint } from '../../environments/text.ts'
 
-/** A turn that is asked for. */
 export interface GenerationRequest
   extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key' | 'constraint'> {
   readonly ids: Int32Array
-  /** How many of the most probable tokens are told beside each that was chosen. */
+  /** Number of most probable tokens reported with each chosen token. */
   readonly numTop: number
-  /** Whose turn it is: nobody is told what a slot keeps of another owner's turn. Turns without one are all of one owner. */
+  /** The turn's owner. A slot's cache is not shared between owners. Turns without one share an owner. */
   readonly owner?: object
 }
 
-/** A token that was generated. */
 export interface GeneratedToken {
   readonly id: number
-  /** In nats, of the distribution that it was drawn from. */
+  /** In nats, of the distribution that it was sampled from. */
   readonly logprob: number
-  /** Number of the weights that chose it. */
+  /** Version of the weights that chose it. */
   readonly version: number
-  /** The ids that it was drawn from, where a filter left some out; empty where every token could be chosen. */
+  /** The candidate set, if a filter excluded tokens; empty if every token could be chosen. */
   readonly candidates: readonly number[]
-  /** The most probable ids and their log-probabilities, the most probable first. */
+  /** The most probable ids with log-probabilities, in descending order. */
   readonly top: readonly (readonly [id: number, logprob: number])[]
 }
 
-/** Why a turn is over; `failed` where the engine could not generate it. */
+/** Why a turn ended; `failed` if the engine could not generate it. */
 export type GenerationEnd = 'stop' | 'length' | 'aborted' | 'failed'
 
-/** A turn under way, or over. */
 export interface Generation {
   readonly tokens: readonly GeneratedToken[]
   /** The constraint on the answer; absent: none. */
   readonly constraint?: Constraint
-  /** Of its ids, how many had their keys and values in the cache. */
+  /** Number of prompt ids that were in the cache. */
   readonly numCached: number
-  /** Null until it is over. */
+  /** Null while it runs. */
   readonly end: GenerationEnd | null
-  /** Why it failed; null where it did not, or the engine itself did, of which the terminal tells. */
+  /** Why it failed. Null if it did not, or if the engine itself failed, which is logged to the terminal. */
   readonly error: string | null
 }
 
-/** Turns that were asked for together. */
+/** Turns submitted together. */
 export interface GenerationGroup {
   readonly turns: readonly Generation[]
-  /** Settles when one of them has a token more, or is over; with `all` when the last of them is over. */
+  /** Settles when a turn has a new token or ends; with `all`, when all have ended. */
   more(all?: boolean): Promise<void>
-  /** Breaks off those that are not over, also where they wait. */
+  /** Aborts the turns that have not ended, waiting ones included. */
   abort(): void
 }
 
-/** What new turns meet: they are taken; or refused, because of a pause or since the server stops; or held with those that run. */
+/** How new turns are treated: accepted; refused, during a pause or a stop; or frozen along with the running ones. */
 export type BatcherState = 'open' | 'frozen' | 'paused' | 'stopping'
 
-/** How often in a row an engine may break a turn off without having added to it. */
+/** Consecutive times that an engine may break off a turn without a new token. */
 const MOST_BREAKS = 3
 
-/**
- * Milliseconds between two tellings of a stream, at least: tokens that come meanwhile are told together. Each telling costs a write,
- * and wakes the client.
- */
+/** Minimum milliseconds between a stream's writes, which have a cost and wake the client; tokens between are joined. */
 const STREAM_MS = 50
 
-/** A slot of the engine, and what of ids its cache holds. */
+/** A slot of the engine, and the ids in its cache. */
 interface Slot {
   turn: Turn | null
   cached: readonly number[]
-  /** Whose turn it had last. */
   owner: object | undefined
 }
 
@@ -84,9 +77,9 @@ interface Turn extends Generation {
   numCached: number
   end: GenerationEnd | null
   error: string | null
-  /** Nobody wants it any longer. */
+  /** Nobody waits for it any longer. */
   isUnwanted: boolean
-  /** How often the engine has broken it off since its last token. */
+  /** Times that the engine broke it off since its last token. */
   breaks: number
   readonly group: Group
 }
@@ -125,7 +118,6 @@ class Group implements GenerationGroup {
     for (const turn of this.turns) if (turn.end === null) this.#abort(turn)
   }
 
-  /** Tells those who wait. */
   tell(): void {
     if (this.#waitsForAll && this.turns.some(({ end }) => end === null)) return
     const waiting = this.#waiting
@@ -134,11 +126,11 @@ class Group implements GenerationGroup {
   }
 }
 
-/** Turns of many clients over one engine. */
+/** Runs many clients' turns on one engine. */
 export class Batcher {
   readonly engine: Engine
   readonly queueLength: number
-  /** Told of all turns that are taken up, with what names their request. */
+  /** Called for all accepted turns, with their request's id. */
   onSubmit: ((id: string | null, requests: readonly GenerationRequest[], turns: readonly Generation[]) => void) | null =
     null
   readonly #slots: readonly Slot[]
@@ -146,11 +138,10 @@ export class Batcher {
   #state: BatcherState = 'open'
   #isRunning = false
   #wake: (() => void)[] = []
-  /** The engine's last step. */
   #step: void | Promise<void> = undefined
-  /** Lets it look again, where it waits for the engine. */
+  /** Wakes the loop while it waits for the engine. */
   #nudge = () => {}
-  /** The weights that made what the slots keep. */
+  /** The version of the weights that computed the slots' caches. */
   #version: number
 
   constructor(engine: Engine, numSlots: number, queueLength: number) {
@@ -176,14 +167,11 @@ export class Batcher {
     return this.#queue.length
   }
 
-  /**
-   * Takes turns up, all of them or none; by `id` they can be broken off.
-   * @throws RequestError where the queue has no room for them (429), new turns are refused (503), or they are more than the queue holds (400).
-   */
+  /** Accepts all turns or none. @throws RequestError if the queue is full (429), closed (503) or too small (400). */
   submit(requests: readonly GenerationRequest[], id: string | null = null): GenerationGroup {
     const numSlots = this.#slots.length
     if (requests.some(({ numTop }) => numTop > 0) && !(this.engine instanceof LocalEngine)) {
-      throw new RequestError(400, `the engine ${this.engine.id} does not tell the most probable tokens`, {
+      throw new RequestError(400, `the engine ${this.engine.id} does not report the most probable tokens`, {
         ...{ param: 'top_logprobs', code: 'unsupported_field' },
       })
     }
@@ -192,9 +180,13 @@ export class Batcher {
       throw new RequestError(503, 'generation is paused', { code: 'paused', retryAfter: 1 })
     }
     if (requests.length > numSlots + this.queueLength) {
-      throw new RequestError(400, `${requests.length} turns at once, of at most ${numSlots + this.queueLength}`, {
-        param: 'n',
-      })
+      throw new RequestError(
+        400,
+        `got ${requests.length} turns at once, expected at most ${numSlots + this.queueLength}`,
+        {
+          param: 'n',
+        },
+      )
     }
     if (this.numRunning + this.numWaiting + requests.length > numSlots + this.queueLength) {
       const full = `${this.numRunning} turns run and ${this.numWaiting} wait, of at most ${numSlots} and ${this.queueLength}`
@@ -207,12 +199,12 @@ export class Batcher {
     return group
   }
 
-  /** Breaks off the turns of the requests with this id. Returns how many there were. */
+  /** Aborts the turns with this request id. Returns their number. */
   abort(id: string): number {
     return this.#abortThose((turn) => turn.group.id === id)
   }
 
-  /** Breaks all turns off. Returns how many there were. */
+  /** Aborts all turns. Returns their number. */
   abortAll(): number {
     return this.#abortThose(() => true)
   }
@@ -223,15 +215,15 @@ export class Batcher {
     return turns.length
   }
 
-  /** From now on new turns meet this; those that are there go on, except where all are frozen. */
+  /** Sets how new turns are treated. Existing turns continue, unless all are frozen. */
   set(state: BatcherState): void {
     this.#state = state
     this.#goOn()
   }
 
-  /** Settles, and never fails, when no step of the engine is under way: while turns are frozen none begins. */
+  /** Settles, and never fails, when no engine step is running. While turns are frozen, none begins. */
   async still(): Promise<void> {
-    await Promise.resolve(this.#step).catch(() => {}) // Whoever takes the step tells of its failure.
+    await Promise.resolve(this.#step).catch(() => {}) // The loop reports its failure.
   }
 
   /** Settles when no turn runs or waits. */
@@ -274,7 +266,7 @@ export class Batcher {
       }
     } catch (error) {
       console.error(`colonnade: ${(error as Error).stack ?? error}`)
-      this.#state = 'stopping' // An engine that failed in the middle of a step is not to be trusted with another.
+      this.#state = 'stopping' // An engine that failed during a step cannot be used further.
       const turns = [...this.#queue, ...this.#slots.flatMap(({ turn }) => turn ?? [])]
       this.#queue = []
       for (const slot of this.#slots) slot.turn = null
@@ -283,7 +275,7 @@ export class Batcher {
     this.#isRunning = false
   }
 
-  /** Gives turns that wait, in their order, the slots that are free: of those the one that has most of its ids in the cache. */
+  /** Gives free slots to waiting turns in order, each the slot whose cache shares the longest prefix. */
   #place(): void {
     if (this.#version !== this.engine.version) {
       for (const slot of this.#slots) slot.cached = []
@@ -292,7 +284,7 @@ export class Batcher {
     for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
       const turn = this.#queue.shift()!
       const { ids: prompt, numTop: _, owner, maxTokens, ...request } = turn.request
-      const generated = turn.tokens.length // Above 0 where the engine broke it off.
+      const generated = turn.tokens.length // Above 0 if the engine broke it off.
       const ids = generated === 0 ? prompt : Int32Array.from([...prompt, ...turn.tokens.map(({ id }) => id)])
       const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
       const unchanged = Math.max(...shared)
@@ -303,10 +295,10 @@ export class Batcher {
         this.engine.submit({ ...request, slot: n, ids, generated, unchanged, maxTokens: maxTokens - generated })
       } catch (error) {
         if (!(error instanceof InputError)) {
-          this.#queue.unshift(turn) // It is told with the others.
+          this.#queue.unshift(turn) // Reported with the others.
           throw error
         }
-        this.#finish(turn, 'failed', error.message) // The engine does not do what this turn asks for; others go on.
+        this.#finish(turn, 'failed', error.message) // The engine does not support this turn; others continue.
         continue
       }
       slot.turn = turn
@@ -318,7 +310,7 @@ export class Batcher {
     return this.#slots.flatMap(({ turn }, n) => (turn === null ? [n] : []))
   }
 
-  /** Takes in what the engine has generated; false where that is nothing. */
+  /** Takes the tokens that the engine generated. Returns false if there are none. */
   #take(): boolean {
     const { tokens, ends } = this.engine.poll()
     for (const block of tokens) {
@@ -340,7 +332,7 @@ export class Batcher {
       const slot = this.#slots[end.slot]!
       const turn = slot.turn!
       slot.turn = null
-      // The last token was chosen, but its keys and values were not computed.
+      // The last token's keys and values have not been computed.
       slot.cached = [...turn.request.ids, ...turn.tokens.slice(0, -1).map(({ id }) => id)]
       if (end.reason === 'aborted' && !turn.isUnwanted) this.#again(turn)
       else this.#finish(turn, end.reason, end.reason === 'failed' ? end.error : null)
@@ -348,16 +340,16 @@ export class Batcher {
     return tokens.length > 0 || ends.length > 0
   }
 
-  /** A turn that the engine has broken off by itself goes on behind what it has, the first of those that wait. */
+  /** A turn that the engine broke off continues after its tokens, as the first in the queue. */
   #again(turn: Turn): void {
     const isMidway = turn.request.constraint !== undefined && turn.tokens.length > 0
     if (isMidway)
-      this.#finish(turn, 'failed', 'the engine broke an answer off that it held to a form: it cannot go on with it')
+      this.#finish(turn, 'failed', 'the engine broke off an answer with a required format, which cannot be continued')
     else if (turn.breaks++ < MOST_BREAKS) this.#queue.unshift(turn)
-    else this.#finish(turn, 'failed', `the engine broke the turn off ${turn.breaks} times without a token between`)
+    else this.#finish(turn, 'failed', `the engine broke off the turn ${turn.breaks} times without a new token`)
   }
 
-  /** The most probable tokens of the engine's row i, by the logits that it drew from. */
+  /** The most probable tokens of the engine's row i, by the logits that it sampled from. */
   #top(i: number, id: number, logprob: number, { numTop, sampling }: GenerationRequest): (readonly [number, number])[] {
     if (numTop === 0 || !(this.engine instanceof LocalEngine)) return []
     const { logits, lane } = this.engine.decoder.columns
@@ -384,24 +376,21 @@ export class Batcher {
   }
 }
 
-/** How many ids the two begin with alike. */
 function sharedLength(cached: readonly number[], ids: Int32Array): number {
   let length = 0
   while (length < cached.length && length < ids.length && cached[length] === ids[length]) length++
   return length
 }
 
-/**
- * Waits until all turns are over. A client that goes away breaks them off.
- * @throws RequestError 500 where the engine failed, 502 where it could not generate one of them.
- */
+/** Waits for all turns; a disconnect aborts them. @throws RequestError 500 (engine failed) or 502 (turn failed). */
 export async function whole(group: GenerationGroup, signal: AbortSignal): Promise<void> {
   for await (const _ of steps(group, signal, true));
 }
 
 /**
- * Yields once, and again when one of the turns has come further, or with `all` when all are over, until they are. The first token and the
- * end are told at once, others at most every `STREAM_MS`. A client that goes away, and whoever stops reading, breaks them off.
+ * Yields at once, and again when a turn has progressed (or with `all`, when all have ended), until all have ended. The
+ * first token and the end are reported immediately, others at most every `STREAM_MS`. A client that disconnects or
+ * stops reading aborts them.
  * @throws RequestError as `whole` does.
  */
 export async function* steps(group: GenerationGroup, signal: AbortSignal, all = false): AsyncGenerator<void> {
@@ -427,16 +416,16 @@ export async function* steps(group: GenerationGroup, signal: AbortSignal, all = 
   }
 }
 
-/** @throws RequestError where the engine failed, or could not generate one of the turns. */
+/** @throws RequestError if the engine failed, or could not generate a turn. */
 function throwFailure({ turns }: GenerationGroup): void {
   const failed = turns.find(({ end }) => end === 'failed')
   if (failed === undefined) return
   const [status, why] =
-    failed.error === null ? [500, 'the engine failed, as the terminal of the server tells'] : [502, failed.error]
+    failed.error === null ? [500, 'the engine failed; see the terminal of the server'] : [502, failed.error]
   throw new RequestError(status as number, why as string, { code: 'engine_failed' })
 }
 
-/** Settles after so many milliseconds, or before them when all turns are over. */
+/** Settles after the milliseconds, or earlier when all turns have ended. */
 async function over(group: GenerationGroup, milliseconds: number): Promise<void> {
   if (milliseconds <= 0 || group.turns.every(({ end }) => end !== null)) return
   let timer: NodeJS.Timeout | undefined

@@ -1,4 +1,4 @@
-/** What completions and chats have in common: turns of a request, its choices as they come, and what is told of them. */
+/** Shared by completions and chats: a request's turns, its choices as they are generated, and their response fields. */
 import { randomInt } from 'node:crypto'
 import { InputError } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
@@ -9,21 +9,19 @@ import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from 
 import type { ServedModel } from './served-model.ts'
 import { TextStream } from './text-stream.ts'
 
-/** What a request's answer tells beside words. */
 export interface Telling {
   readonly model: string
-  /** Null where log-probabilities are not asked for. */
+  /** Null without log-probabilities. */
   readonly numTop: number | null
   readonly tokenIds: boolean
   readonly versions: boolean
-  /** Tokens are spelled `token_id:N`. */
+  /** Tokens are written as `token_id:N`. */
   readonly spellsIds: boolean
   readonly stopStrings: readonly string[]
   readonly isStream: boolean
   readonly includesUsage: boolean
 }
 
-/** What both kinds of request have in common. */
 export function readTelling(body: Body, { naming, hints }: ModelHost, numTop: number | null): Telling {
   const model = checkModel(body, naming)
   const isStream = booleanField(body, 'stream', false)
@@ -62,13 +60,12 @@ export function turnsOf(
   )
 }
 
-/** A choice as it comes. */
 export class Choice {
   readonly index: number
   readonly turn: Generation
   readonly ids: Int32Array
   readonly text: TextStream
-  /** Tokens that were told, and whether the end was. */
+  /** Tokens that were sent, and whether the end was. */
   #told = 0
   isOver = false
 
@@ -79,7 +76,7 @@ export class Choice {
     this.text = text
   }
 
-  /** What came since the last call; null where nothing did. */
+  /** What is new since the last call; null if nothing is. */
   take(): { readonly tokens: readonly GeneratedToken[]; readonly text: string; readonly from: number } | null {
     const { tokens, end } = this.turn
     if (this.isOver || (tokens.length === this.#told && end === null)) return null
@@ -94,14 +91,14 @@ export class Choice {
     return { tokens: fresh, text, from }
   }
 
-  /** OpenAI's word for its end; vLLM's `abort` where it was broken off. */
+  /** OpenAI's name of its end; vLLM's `abort` if it was aborted. */
   get finishReason(): string | null {
     if (!this.isOver) return null
     return this.turn.end === 'aborted' ? 'abort' : this.turn.end
   }
 }
 
-/** Generates, and gives the pieces of all choices as they come; who goes away ends it. */
+/** Generates, and yields pieces of all choices as they come. A client that disconnects ends it. */
 export async function* pieces(group: GenerationGroup, choices: readonly Choice[], signal: AbortSignal) {
   for await (const _ of steps(group, signal)) {
     for (const choice of choices) {
@@ -111,7 +108,6 @@ export async function* pieces(group: GenerationGroup, choices: readonly Choice[]
   }
 }
 
-/** The choices of a request's turns. */
 export function choicesOf(
   group: GenerationGroup,
   requests: readonly GenerationRequest[],
@@ -124,7 +120,6 @@ export function choicesOf(
   })
 }
 
-/** The numbers of tokens. */
 export function usageOf(choices: readonly Pick<Choice, 'ids' | 'turn'>[]): object {
   const prompts = new Set(choices.map(({ ids }) => ids))
   const prompt = [...prompts].reduce((sum, { length }) => sum + length, 0)
@@ -136,7 +131,7 @@ export function usageOf(choices: readonly Pick<Choice, 'ids' | 'turn'>[]): objec
   }
 }
 
-/** What stands beside the words of a choice. */
+/** The fields of a choice besides its text. */
 export function besides(choice: Choice, tokens: readonly GeneratedToken[], telling: Telling, naming: Naming): object {
   const isWhole = tokens.length === choice.turn.tokens.length && choice.isOver
   return {
@@ -148,7 +143,7 @@ export function besides(choice: Choice, tokens: readonly GeneratedToken[], telli
   }
 }
 
-/** What the tokenizer or its template refuses is an error of the field. */
+/** Turns errors of the tokenizer or its template into errors of the field. */
 export function tokenized<T>(param: string, work: () => T): T {
   try {
     return work()
@@ -158,12 +153,12 @@ export function tokenized<T>(param: string, work: () => T): T {
   }
 }
 
-/** How tokens are told: as their text, or by their ids. */
+/** How tokens are written: as text or as ids. */
 export function spelling({ tokenizer }: ServedModel, { spellsIds }: Telling): (id: number) => string {
   return (id) => (spellsIds ? `token_id:${id}` : tokenizer.decode([id]))
 }
 
-/** The time as OpenAI's API tells it. */
+/** The time in OpenAI's format. */
 export function seconds(): number {
   return Math.floor(Date.now() / 1000)
 }

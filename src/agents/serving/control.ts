@@ -1,7 +1,7 @@
 /**
- * What whoever trains asks of a server, as vLLM and SGLang have it: pause and resume, abort, weights and adapters from folders, their
- * version, and checksums. Weights are read whole and compared with their checksums first, and taken between two tokens: no token is
- * chosen by half of them.
+ * The control routes for trainers, compatible with vLLM and SGLang: pause, resume, abort, loading weights and adapters
+ * from folders, versions, and checksums. Weights are read completely and verified before they are applied between two
+ * tokens, so no token is chosen by a mixture.
  */
 import { InputError } from '../../base/errors.ts'
 import { type Body, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
@@ -10,9 +10,9 @@ import { badField, booleanField, checkFields, objectField, textField } from './f
 import type { ServedModel } from './served-model.ts'
 import type { ServedWeights } from './served-weights.ts'
 
-/** The routes that change what is served, or whether it is. */
+/** The routes that change what is served. */
 export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights): Map<string, Route> {
-  /** Weights that vLLM's update has read, which its end takes; null outside of one. */
+  /** The weights that an update of vLLM's protocol has read, to apply when it finishes; null without an update. */
   let update: { take: ((label: string | null) => string) | null } | null = null
 
   const pause = async (mode: string): Promise<object> => {
@@ -35,7 +35,7 @@ export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights):
   }
   const started = () => {
     if (update !== null) return update
-    throw new RequestError(400, 'no update of weights is under way', { code: 'no_update' })
+    throw new RequestError(400, 'no weight update is running', { code: 'no_update' })
   }
   const only = (body: Body, taken: readonly string[], ignored: readonly string[] = []) =>
     checkFields(body, { taken, ignored, refused: {} })
@@ -109,17 +109,17 @@ export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights):
         return { success: true, message: `version ${target} of ${source} is in ${local}` }
       },
     ],
-    ['POST /init_weight_transfer_engine', () => ({ message: 'weights are taken from folders: {"path": …}' })],
+    ['POST /init_weight_transfer_engine', () => ({ message: 'weights are loaded from folders: {"path": …}' })],
     [
       'POST /start_weight_update',
       () => {
         if (update !== null) {
-          throw new RequestError(400, 'an update of weights is under way: finish it first', {
+          throw new RequestError(400, 'a weight update is running: finish it first', {
             code: 'update_under_way',
           })
         }
         update = { take: null }
-        return { message: 'an update of weights has begun' }
+        return { message: 'weight update started' }
       },
     ],
     [
@@ -131,7 +131,7 @@ export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights):
         await asked('update_info.path', async () => {
           current.take = await weights.readModel(path)
         })
-        return { message: `weights of ${path} are read` }
+        return { message: `read the weights of ${path}` }
       },
     ],
     [
@@ -141,8 +141,9 @@ export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights):
         const { take } = started()
         update = null
         const label = textField(body, 'weight_version', null)
-        if (take === null) return { message: 'the update ends without weights', weight_version: weights.currentLabel() }
-        return { message: 'the weights are taken', weight_version: take(label) }
+        if (take === null)
+          return { message: 'weight update finished without weights', weight_version: weights.currentLabel() }
+        return { message: 'weights applied', weight_version: take(label) }
       },
     ],
     [
@@ -179,7 +180,7 @@ function requiredText(body: Body, name: string): string {
   return value
 }
 
-/** What of files does not fit is an error of the field that names them. */
+/** Turns errors in files into errors of the field that names them. */
 async function asked<T>(param: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -1,7 +1,4 @@
-/**
- * A server that goes wrong on purpose, in every way in which servers of language models were seen to, by a schedule or by chance that a
- * seed keys; and a record of what was truly generated, to which whoever was answered can be held.
- */
+/** Injects faults seen in inference servers, by schedule or seeded chance, and records what was really generated. */
 import { createHash } from 'node:crypto'
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
@@ -17,9 +14,9 @@ import { philox4x32 } from '../../base/random.ts'
 import type { Batcher, Generation } from './batcher.ts'
 import type { ServedWeights } from './served-weights.ts'
 
-/** What can go wrong, and what then happens. */
+/** The kinds of fault, with their effects. */
 export const faultKinds = {
-  'status-402': 'refused with 402, and nothing is generated',
+  'status-402': 'refused with 402; nothing is generated',
   'status-408': '408',
   'status-409': '409',
   'status-410': '410',
@@ -28,66 +25,63 @@ export const faultKinds = {
   'status-502': '502',
   'status-503': '503',
   reset: 'the connection is cut before anything is generated',
-  'reset-after': 'the connection is cut after all was generated',
-  'half-json': 'half of the answer, and the connection is cut',
-  'not-json': 'a page of HTML with status 200',
-  slow: 'the answer comes a fifth of a second late',
-  hang: 'no answer, until the client goes away',
-  'stream-stops': 'a stream ends after its first event; an answer that is whole becomes half-json',
+  'reset-after': 'the connection is cut after everything was generated',
+  'half-json': 'the connection is cut after half of the answer',
+  'not-json': 'an HTML page with status 200',
+  slow: 'the answer is 0.2 s late',
+  hang: 'no answer until the client disconnects',
+  'stream-stops': 'a stream ends after its first event; other answers become half-json',
   'no-logprobs': 'log-probabilities are null',
-  'null-logprob': 'one of them is null',
-  'nan-logprob': 'one of them is no number',
-  'positive-logprob': 'one of them is above 0',
-  'logprobs-one-short': 'there is one less than tokens',
-  'other-token': 'a token is another one than the one that its log-probability is of',
-  'unknown-token': 'a token is beyond the vocabulary',
-  'token-missing': 'a token is left out, its log-probability is not',
-  'other-answer': 'the answer is of a request before',
-  'candidates-without-token': 'the ids that a token was drawn from lack it',
-  'version-gap': 'runs of versions do not begin where the one before ends',
-  'versions-short': 'runs of versions end before the tokens do',
+  'null-logprob': 'one log-probability is null',
+  'nan-logprob': 'one log-probability is not a number',
+  'positive-logprob': 'one log-probability is above 0',
+  'logprobs-one-short': 'one log-probability fewer than tokens',
+  'other-token': 'a token differs from the one that its log-probability belongs to',
+  'unknown-token': 'a token is outside the vocabulary',
+  'token-missing': 'a token is missing, but not its log-probability',
+  'other-answer': 'the answer of an earlier request',
+  'candidates-without-token': 'a token is missing from its candidate set',
+  'version-gap': 'version spans do not begin where the previous one ends',
+  'versions-short': 'version spans end before the tokens do',
   'version-swap': 'the weights have another name for some tokens of the answer',
-  'mode-not-echoed': 'the mode of the output is not said',
+  'mode-not-echoed': 'the mode of the output is missing',
   'aborted-empty': 'the answer was broken off before its first token',
-  'aborted-half': 'the answer was broken off, with half of its tokens',
-  'length-short': 'the answer ends for its length, before it has it',
-  'abort-ignored': 'a request to break off is answered, and nothing is broken off',
+  'aborted-half': 'the answer was broken off after half of its tokens',
+  'length-short': 'the answer ends with reason length before it has that length',
+  'abort-ignored': 'an abort request is confirmed, but nothing is aborted',
   'pause-refused': 'a pause is refused with 503',
   'update-refused': 'new weights are refused with 500',
-  'not-applied': 'new weights, or an adapter, are confirmed under their name, and not applied',
-  restarted: 'the server has the weights again that it began with, under their name',
-  'old-weights': 'the server has the weights again that it began with, under the name of the last',
+  'not-applied': 'new weights, or an adapter, are confirmed by name but not applied',
+  restarted: 'the server has its initial weights again, under their name',
+  'old-weights': 'the server has its initial weights again, under the last name',
 } as const
-/** One of them. */
+/** A kind of `faultKinds`. */
 export type FaultKind = keyof typeof faultKinds
 
 const NAMES = Object.keys(faultKinds) as FaultKind[]
-/** Faults of routes that abort, pause, and take weights; others are of routes that generate. */
+/** Faults of the routes that abort, pause, and load weights; others are of routes that generate. */
 const OF_ABORT: readonly FaultKind[] = ['abort-ignored']
 const OF_PAUSE: readonly FaultKind[] = ['pause-refused']
 const OF_UPDATE: readonly FaultKind[] = ['update-refused', 'not-applied']
 const ELSEWHERE = new Set<FaultKind>([...OF_ABORT, ...OF_PAUSE, ...OF_UPDATE])
 
-/** When a server goes wrong. */
+/** Which faults to inject, and when. */
 export interface FaultOptions {
-  /** Which faults there may be; default all. */
+  /** The possible faults; default all. */
   readonly kinds?: readonly FaultKind[]
-  /** Of how many requests one goes wrong, by chance that `seed` keys; default 0.2. */
+  /** The fraction of requests that fail, keyed by `seed`; default 0.2. */
   readonly rate?: number
   readonly seed?: number
-  /** What becomes of each request that can go wrong, in their order, null for nothing; none goes wrong behind its end. In place of chance. */
+  /** The fault of each request that can fail, in order; null for none, as after its end. Replaces chance. */
   readonly schedule?: readonly (FaultKind | null)[]
 }
 
-/** What was asked, what went wrong, and what was truly generated. */
+/** A request, its fault, and what was really generated. */
 export interface FaultRecord {
   readonly route: string
   readonly requestId: string | null
   readonly fault: FaultKind | null
-  /**
-   * Of each turn: the prompt's ids, and of what was chosen ids, log-probabilities, the names of the weights, and the SHA-256 of their
-   * numbers, whatever they are called: of what can be trained, the adapter or the model.
-   */
+  /** For each turn: prompt ids, and chosen ids, log-probabilities, labels, and the trainable weights' SHA-256. */
   readonly turns: readonly {
     readonly prompt: readonly number[]
     readonly ids: readonly number[]
@@ -97,7 +91,7 @@ export interface FaultRecord {
   }[]
 }
 
-/** Goes wrong by plan, and keeps what happened. */
+/** Injects faults and records what happened. */
 export class Faults {
   readonly #kinds: readonly FaultKind[]
   readonly #rate: number
@@ -113,13 +107,13 @@ export class Faults {
   readonly #prompts = new WeakMap<Generation, Int32Array>()
   readonly #weights: ServedWeights
   readonly #first: Float32Array
-  /** SHA-256 of the weights' numbers, of each version of the engine. */
+  /** SHA-256 of the weights, by version of the engine. */
   readonly #digests: string[]
   #numAsked = 0
-  /** The last whole answer of each route, which `other-answer` gives. */
+  /** The last complete answer of each route, for `other-answer`. */
   readonly #answers = new Map<string, object>()
 
-  /** @throws InputError for kinds that are not known, and numbers out of range. */
+  /** @throws InputError for unknown kinds and numbers out of range. */
   constructor(options: FaultOptions, batcher: Batcher, weights: ServedWeights) {
     const { kinds = NAMES, rate = 0.2, seed = 0, schedule = null } = options
     for (const kind of [...kinds, ...(schedule ?? [])]) {
@@ -143,7 +137,7 @@ export class Faults {
     }
   }
 
-  /** What has happened so far, in the order in which it was asked, from a record's number on. */
+  /** The records from a number on, in the order of requests. */
   records(from = 0): FaultRecord[] {
     return this.#events.slice(from).map(({ turns, ...event }) => ({
       ...event,
@@ -157,7 +151,6 @@ export class Faults {
     }))
   }
 
-  /** The same routes, going wrong. */
   over(routes: ReadonlyMap<string, Route>): Map<string, Route> {
     const wrong = new Map(
       [...routes].map(([key, route]): [string, Route] => {
@@ -190,7 +183,7 @@ export class Faults {
     return kinds[this.#words[1]! % kinds.length]!
   }
 
-  /** A route that aborts, pauses, or takes weights. */
+  /** A route that aborts, pauses, or loads weights. */
   #changing(path: string, route: Route, kinds: readonly FaultKind[]): Route {
     return async (request) => {
       const fault = this.#next((kind) => kinds.includes(kind))
@@ -205,7 +198,6 @@ export class Faults {
     }
   }
 
-  /** A route that generates. */
   #generating(path: string, route: Route): Route {
     return async (request) => {
       const fault = this.#next((kind) => !ELSEWHERE.has(kind))
@@ -231,7 +223,7 @@ export class Faults {
     return answer
   }
 
-  /** What goes wrong before anything is generated. */
+  /** Faults before anything is generated. */
   #before(fault: FaultKind | null): void {
     const [, status] = /^status-(\d+)$/.exec(fault ?? '') ?? []
     if (status !== undefined)
@@ -241,7 +233,7 @@ export class Faults {
     if (fault === 'old-weights') this.#weights.putBack(this.#first)
   }
 
-  /** Calls the weights by another name while an answer is under way, and by their own again. */
+  /** Gives the weights another label while an answer is generated, then their own again. */
   async #swap(): Promise<void> {
     const label = this.#weights.currentLabel()
     for (const name of ['another', label]) {
@@ -250,7 +242,6 @@ export class Faults {
     }
   }
 
-  /** A stream that goes wrong. */
   #cut(stream: EventStream, fault: FaultKind): EventStream {
     if (fault !== 'stream-stops') return stream
     async function* events() {
@@ -270,7 +261,6 @@ function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
     .digest('hex')
 }
 
-/** What of an answer goes wrong when it was generated. */
 function behind(answer: object, fault: FaultKind): object {
   const text = JSON.stringify(answer)
   if (fault === 'reset-after') throw new BrokenAnswer(null)
@@ -282,7 +272,7 @@ function behind(answer: object, fault: FaultKind): object {
   return wrong
 }
 
-/** What vLLM's token route tells, made wrong. Faults that need a token leave an answer without any as it is. */
+/** Faults in the answer of vLLM's token route. Those that need a token leave an empty answer unchanged. */
 function spoil(answer: Record<string, unknown>, choice: Record<string, unknown>, fault: FaultKind): void {
   const ids = choice.token_ids as number[]
   const content = ((choice.logprobs ?? {}) as { content?: { token_id: number; logprob: unknown }[] }).content ?? []

@@ -1,25 +1,18 @@
-/**
- * Reads the fields of a request's body. Each route names those that it takes, those that it takes no notice of, and those that it
- * knows but cannot do, with the value that asks for nothing. Any other field is refused; null is as good as absent.
- */
+/** Reads the fields of a request's body. Routes list fields to take, to ignore, or to refuse; null counts as absent. */
 import { InputError, show, similar } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import { philox4x32 } from '../../base/random.ts'
 import { checkSampling, type Sampling } from '../../language/transformer/sampling.ts'
 
-/** The fields that a route knows. */
 export interface KnownFields {
   readonly taken: readonly string[]
-  /** What says who asks and what for, and changes no answer. */
+  /** Fields that identify the client or purpose and change no answer. */
   readonly ignored: readonly string[]
-  /** What this server cannot do, and the values by which nobody asks for it. */
+  /** Unsupported fields, and their neutral values. */
   readonly refused: Readonly<Record<string, readonly unknown[]>>
 }
 
-/**
- * Checks the names of a body's fields.
- * @throws RequestError 400 for one that is not known, or that asks for what cannot be done.
- */
+/** Checks the names of a body's fields. @throws RequestError 400 for an unknown or unsupported field. */
 export function checkFields(body: Body, { taken, ignored, refused }: KnownFields, within = ''): void {
   for (const [name, value] of Object.entries(body)) {
     if (value === null || value === undefined || taken.includes(name) || ignored.includes(name)) continue
@@ -39,17 +32,15 @@ export function checkFields(body: Body, { taken, ignored, refused }: KnownFields
   }
 }
 
-/** A field that is wrong. */
 export function badField(param: string, value: unknown, expected: string): RequestError {
   return new RequestError(400, `${param}: got ${show(value)}, expected ${expected}`, { param, code: 'bad_field' })
 }
 
-/** A field's value, or `initial` where it is absent. */
+/** A field's value, or `initial` if it is absent. */
 function given(body: Body, name: string): unknown {
   return body[name] ?? undefined
 }
 
-/** A whole number from `min` to `max`. */
 export function integerField<D>(
   body: Body,
   name: string,
@@ -64,7 +55,6 @@ export function integerField<D>(
   throw badField(name, value, `a whole number ${range}`)
 }
 
-/** A finite number from `min` to `max`. */
 export function numberField(body: Body, name: string, initial: number, min: number, max: number): number {
   const value = given(body, name)
   if (value === undefined) return initial
@@ -72,7 +62,6 @@ export function numberField(body: Body, name: string, initial: number, min: numb
   throw badField(name, value, `a number from ${min} to ${max}`)
 }
 
-/** True or false. */
 export function booleanField(body: Body, name: string, initial: boolean): boolean {
   const value = given(body, name)
   if (value === undefined) return initial
@@ -80,7 +69,6 @@ export function booleanField(body: Body, name: string, initial: boolean): boolea
   throw badField(name, value, 'true or false')
 }
 
-/** A text. */
 export function textField<D>(body: Body, name: string, initial: D): string | D {
   const value = given(body, name)
   if (value === undefined) return initial
@@ -88,7 +76,6 @@ export function textField<D>(body: Body, name: string, initial: D): string | D {
   throw badField(name, value, 'a text')
 }
 
-/** An object. */
 export function objectField(body: Body, name: string): Body {
   const value = given(body, name)
   if (value === undefined) return {}
@@ -96,17 +83,17 @@ export function objectField(body: Body, name: string): Body {
   throw badField(name, value, 'an object')
 }
 
-/** A text or a list of at most `most` texts, none of them empty. */
+/** A text or a list of at most `most` texts, none empty. */
 export function textsField(body: Body, name: string, most: number): string[] {
   const value = given(body, name)
   if (value === undefined) return []
   const list = typeof value === 'string' ? [value] : value
   const isFine = Array.isArray(list) && list.length <= most && list.every((text) => typeof text === 'string' && text)
   if (isFine) return list as string[]
-  throw badField(name, value, `a text, or at most ${most} of them, none of them empty`)
+  throw badField(name, value, `a text, or at most ${most} of them, none empty`)
 }
 
-/** A list of ids below the vocabulary's size, not empty. */
+/** A non-empty list of ids below the vocabulary's size. */
 export function idsField(name: string, value: unknown, vocabularySize: number): Int32Array {
   if (!Array.isArray(value) || value.length === 0) throw badField(name, value, 'a list of token ids that is not empty')
   const wrong = value.find((id) => !(Number.isSafeInteger(id) && id >= 0 && id < vocabularySize))
@@ -114,7 +101,6 @@ export function idsField(name: string, value: unknown, vocabularySize: number): 
   return Int32Array.from(value as number[])
 }
 
-/** How a request's tokens are drawn. */
 export interface Drawing {
   readonly sampling: Sampling
   readonly explore: boolean
@@ -123,10 +109,7 @@ export interface Drawing {
 const GREEDY: Sampling = Object.freeze({ temperature: 1, topK: 0, topP: 1, minP: 0 })
 const drawn = new Map<string, Sampling>()
 
-/**
- * `temperature`, `top_p`, `top_k` (0 and −1: all) and `min_p`. Temperature 0 takes the most probable token, by the distribution at
- * temperature 1. Requests that draw alike share one object, so that their tokens are drawn together.
- */
+/** The sampling fields. Temperature 0: the most probable. Equal requests share an object, to be sampled together. */
 export function drawingOf(body: Body): Drawing {
   const temperature = numberField(body, 'temperature', 1, 0, 100)
   const topP = numberField(body, 'top_p', 1, 0, 1)
@@ -137,7 +120,7 @@ export function drawingOf(body: Body): Drawing {
   try {
     sampling = checkSampling({ temperature, topK, topP, minP })
   } catch (error) {
-    throw error instanceof InputError ? badField('top_p', topP, error.expected) : error // The one that is left.
+    throw error instanceof InputError ? badField('top_p', topP, error.expected) : error // The only remaining cause.
   }
   const key = JSON.stringify(sampling)
   if (!drawn.has(key)) {
@@ -147,11 +130,7 @@ export function drawingOf(body: Body): Drawing {
   return { sampling: drawn.get(key)!, explore: true }
 }
 
-/**
- * What keys the random numbers of a request's turn `index`: a hash of the seed, and the turn, so that no turn of one seed shares its
- * numbers with one of another. Numbers of tokens count from the first id, so that a request that goes on behind what another
- * generated goes on with its numbers.
- */
+/** The random key of a request's turn `index`, unique by seed and turn; continuing a request continues its numbers. */
 export function keyOfSeed(seed: number, index: number): readonly [number, number, number] {
   const words = new Uint32Array(4)
   philox4x32(words, seed | 0, Math.floor(seed / 2 ** 32) | 0, index, 0, 0, 0)

@@ -1,7 +1,7 @@
 /**
- * Ids in, ids out, as vLLM (`/inference/v1/generate`) and SGLang (`/generate`) have it: for those who tokenize themselves, and train on
- * what comes. Each token has its log-probability under the distribution that it was drawn from, and the version of the weights that
- * chose it; where a filter left tokens out, the ids that remained are told too.
+ * Generates ids from ids, as vLLM (`/inference/v1/generate`) and SGLang (`/generate`) do, for clients that tokenize
+ * themselves and train on the result. Each token has its log-probability under the sampled distribution and the version
+ * of the weights that chose it; if a filter excluded tokens, also its candidate set.
  */
 import { randomInt, randomUUID } from 'node:crypto'
 import type { Body, Route, RouteAnswer } from '../../base/http/server.ts'
@@ -27,7 +27,7 @@ import { TextStream } from './text-stream.ts'
 const NO_PENALTIES = { frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1] }
 const VLLM = {
   taken: ['request_id', 'token_ids', 'sampling_params', 'model', 'output_mode', 'stream'],
-  // A cache is never shared between versions of the weights here, which is what others salt it for.
+  // Other servers salt the cache to separate weight versions, which never share one here.
   ignored: ['cache_salt', 'return_token_ids'],
   refused: { priority: [0], stream_options: [{}], kv_transfer_params: [] },
 }
@@ -57,7 +57,6 @@ const SGLANG_SAMPLING = {
   },
 }
 
-/** The routes of both. */
 export function generateRoutes(served: ServedModel, naming: Naming): Map<string, Route> {
   return new Map<string, Route>([
     ['POST /inference/v1/generate', ({ body, signal }) => vllm(served, naming, body, signal)],
@@ -67,7 +66,7 @@ export function generateRoutes(served: ServedModel, naming: Naming): Map<string,
   ])
 }
 
-/** Turns of prompts, each `n` times. */
+/** The turns of prompts, each `n` times. */
 function requestsOf(
   prompts: readonly Int32Array[],
   sampling: Body,
@@ -222,12 +221,12 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
   return { events: events() }
 }
 
-/** vLLM's word for a turn's end. */
+/** vLLM's name of a turn's end. */
 function reasonOf({ end }: Generation): string | null {
   return end === 'aborted' ? 'abort' : end
 }
 
-/** SGLang's record of a turn's end; null while it is none. */
+/** SGLang's record of a turn's end; null while it runs. */
 function finishOf({ end, tokens }: Generation, stopString: string | null): object | null {
   if (end === null) return null
   if (end === 'length') return { type: 'length', length: tokens.length }
@@ -235,12 +234,12 @@ function finishOf({ end, tokens }: Generation, stopString: string | null): objec
   return { type: 'stop', matched: stopString ?? tokens.at(-1)!.id }
 }
 
-/** The candidate set of each token; null where no filter left any out. */
+/** The candidate set of each token; null if no filter excluded any. */
 function maskOf(tokens: readonly GeneratedToken[]): (readonly number[])[] | null {
   return tokens.some(({ candidates }) => candidates.length > 0) ? tokens.map(({ candidates }) => candidates) : null
 }
 
-/** vLLM's `/tokenize`: the ids of a text, by which a client finds out whether it has the same tokenizer. */
+/** vLLM's `/tokenize`: the ids of a text, with which a client checks that its tokenizer is the same. */
 function tokenize({ tokenizer, context }: ServedModel, body: Body): object {
   checkFields(body, { taken: ['prompt', 'add_special_tokens'], ignored: ['model'], refused: {} })
   const prompt = textField(body, 'prompt', undefined)

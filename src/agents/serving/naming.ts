@@ -1,23 +1,23 @@
-/** What all kinds of request have in common: the model's name, room for tokens, and versions as they are told. */
+/** Shared by all kinds of request: the model's name, room for tokens, and labels of versions. */
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { GeneratedToken } from './batcher.ts'
 import { badField, textField } from './fields.ts'
 
-/** Choices of a prompt, and stop strings, at most. */
+/** Maximum choices of a prompt, and stop strings. */
 export const MOST_CHOICES = 128
 export const MOST_STOPS = 16
 
-/** What names versions of the weights, and the model that they are of. */
+/** Names of the model and of weight versions. */
 export interface Naming {
-  /** The names that requests may have as `model`. */
+  /** The names that requests may give as `model`. */
   names(): readonly string[]
-  /** What a version of the engine is called. */
+  /** The label of an engine's version. */
   labelOf(version: number): string
-  /** What the version is called that chooses the next token. */
+  /** The label of the version that chooses the next token. */
   currentLabel(): string
 }
 
-/** Checks the name of a request's model; one that is absent is refused, as OpenAI's API does. */
+/** Checks the name of a request's model. A missing one is refused, as in OpenAI's API. */
 export function checkModel(body: Body, naming: Naming): string {
   const names = naming.names()
   const model = textField(body, 'model', undefined)
@@ -27,7 +27,7 @@ export function checkModel(body: Body, naming: Naming): string {
   throw new RequestError(404, message, { param: 'model', code: 'model_not_found' })
 }
 
-/** Runs of one version among tokens. */
+/** Runs of tokens with the same version. */
 export function versionSpans(tokens: readonly GeneratedToken[], naming: Naming) {
   const spans: { version: string; start: number; end: number }[] = []
   tokens.forEach(({ version }, i) => {
@@ -38,10 +38,7 @@ export function versionSpans(tokens: readonly GeneratedToken[], naming: Naming) 
   return spans
 }
 
-/**
- * Checks that a prompt and so many tokens have room; without a number they are all that have room.
- * @throws RequestError 400.
- */
+/** Checks that prompt and answer fit the context; without a number the answer gets the rest. @throws RequestError */
 export function checkRoom(
   ids: Int32Array,
   maxTokens: number | null,
@@ -51,10 +48,10 @@ export function checkRoom(
   const room = context - ids.length
   const told = { param, code: 'context_length_exceeded' }
   if (room < 1) {
-    throw new RequestError(400, `a prompt of ${ids.length} tokens, of at most ${context - 1} that leave room`, told)
+    throw new RequestError(400, `a prompt of ${ids.length} tokens, expected at most ${context - 1}`, told)
   }
   if (maxTokens !== null && maxTokens > room) {
-    throw new RequestError(400, `${ids.length} tokens and ${maxTokens} more, of at most ${context}`, told)
+    throw new RequestError(400, `${ids.length} tokens and ${maxTokens} more, expected at most ${context}`, told)
   }
   return maxTokens ?? room
 }

@@ -1,4 +1,4 @@
-/** A language model that is served: its weights in memory, an engine over them, and the names that requests call them by. */
+/** A served language model: its weights in memory, its engine, and its names. */
 import { checkCount, InputError, show } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { takeArena } from '../../components/arena.ts'
@@ -20,57 +20,52 @@ import { Batcher } from './batcher.ts'
 import { ServedWeights } from './served-weights.ts'
 import { writesCalls } from './tools.ts'
 
-/** Which model is served, and how many turns at once. */
+/** The served model, and its number of concurrent turns. */
 export interface ServedModelOptions {
   readonly policy: LanguageModelDefinition
-  /** In place of the policy's own: those of the model, and of its adapter. */
+  /** Replaces the policy's own weights, of the model and its adapter. */
   readonly weights?: Float32Array
   readonly adapter?: Float32Array | null
-  /** The task that a new model was made for, whose characters its tokenizer knows. */
+  /** The task of a new model, whose characters its tokenizer knows. */
   readonly environment?: TextEnvironmentDefinition
-  /** Keys the weights of a new model. */
   readonly seed?: number
-  /** Turns at once; default 8. Further ones wait. */
+  /** Concurrent turns; default 8. Further ones wait. */
   readonly slots?: number
-  /** Turns that may wait; default 256. Others are refused. */
+  /** Waiting turns; default 256. Further ones are refused. */
   readonly queue?: number
-  /** Tokens of a prompt and its answer; default and at most those of the policy. */
+  /** Maximum tokens of a prompt and its answer; default and maximum: the policy's. */
   readonly context?: number
 }
 
-/** What answers are made with: an engine behind a queue, and how its model's words become ids. */
+/** What generates answers: an engine with a queue, and the model's tokenizer. */
 export interface ServedModel {
   readonly name: string
   readonly tokenizer: Tokenizer
   readonly writesCalls: boolean
-  /** Tokens of a prompt and its answer. */
+  /** Maximum tokens of a prompt and its answer. */
   readonly context: number
   readonly vocabularySize: number
   readonly batcher: Batcher
 }
 
-/** A model that was opened to be served. */
 export interface OpenedModel extends ServedModel {
-  /** What of the model's files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** One whose engine computes here. */
+/** A model whose engine runs in this process. */
 export interface OpenedLocalModel extends OpenedModel {
   readonly weights: ServedWeights
 }
 
-/** Stands in for a task: the model's tokenizer knows every byte, or is its folder's. */
+/** Replaces a task: the tokenizer has all bytes, or is the model folder's. */
 const noTask = defineTextEnvironment({
   id: 'served',
   settings: {},
   make: () => ({ numExamples: 1, example: () => ({ prompt: 'x' }), respond: () => ({ reward: null }) }),
 })
 
-/**
- * Opens a model and makes an engine over it that computes here.
- * @throws InputError where model, weights and numbers do not fit.
- */
+/** Opens a model with an engine in this process. @throws InputError if model, weights and numbers do not fit. */
 export async function openServedModel(name: string, options: ServedModelOptions): Promise<OpenedLocalModel> {
   const { context, takes, weights, ...model } = await openModel(options, localEnginePlan)
   const engine = new LocalEngine(context)
@@ -82,10 +77,7 @@ export async function openServedModel(name: string, options: ServedModelOptions)
   }
 }
 
-/**
- * Opens a model whose tokens another engine chooses, like a server's.
- * @throws InputError where model, weights and numbers do not fit.
- */
+/** Opens a model that another engine runs, like a server. @throws InputError if the options do not fit the model. */
 export async function openModelOf(
   name: string,
   definition: EngineDefinition,
@@ -96,7 +88,7 @@ export async function openModelOf(
   return { ...{ name, ...model, batcher }, context: context.context }
 }
 
-/** Reads a model, and makes what an engine is made of. */
+/** Reads a model and prepares what its engine needs. */
 async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
   const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
   checkCount('slots', slots)

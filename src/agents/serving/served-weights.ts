@@ -1,7 +1,4 @@
-/**
- * The weights that are served: their version, the name of the adapter that is loaded, and others that take their place from a
- * folder. A folder with `delivery.json` is held to the checksums that it names.
- */
+/** The served weights, their labels and the loaded adapter. Loads others from folders, verified by `delivery.json`. */
 import { createHash } from 'node:crypto'
 import { InputError } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
@@ -14,25 +11,24 @@ import type { TransformerModel } from '../../language/transformer/model.ts'
 import { type BaseWeights, bitsOf, setWeights } from '../../language/transformer/quantized.ts'
 import type { Naming } from './naming.ts'
 
-/** Takes weights that were read, by this label or a new one, and returns the label. */
+/** Applies weights that were read, under this label or a new one. Returns the label. */
 type Take = (label: string | null) => string
 
-/** What the server began with is called this, as vLLM and SGLang call it. */
+/** The label of the initial weights, as in vLLM and SGLang. */
 const FIRST_LABEL = 'default'
 
-/** The weights of a server. */
 export class ServedWeights implements Naming {
   readonly #name: string
   readonly #engine: LocalEngine
   readonly #model: TransformerModel
   readonly #weights: BaseWeights
   readonly #adapter: LoraAdapter | null
-  /** What the adapter was when the server began, and is again when a loaded one is unloaded. */
+  /** The initial adapter, restored when a loaded one is unloaded. */
   readonly #firstAdapter: Float32Array | null
   #adapterName: string | null = null
-  /** Of each version of the engine. */
+  /** By version of the engine. */
   readonly #labels: string[] = [FIRST_LABEL]
-  /** Told of each version of the engine when its weights stand. */
+  /** Called for each version of the engine when its weights are in place. */
   onChange: ((version: number) => void) | null = null
 
   constructor(
@@ -48,7 +44,7 @@ export class ServedWeights implements Naming {
     this.#firstAdapter = adapter?.weights.slice() ?? null
   }
 
-  /** The one name that is served: of the adapter that is loaded, or else of the model. There is one set of weights. */
+  /** The served name: of the loaded adapter, or else of the model. There is one set of weights. */
   names(): string[] {
     return [this.#adapterName ?? this.#name]
   }
@@ -61,15 +57,12 @@ export class ServedWeights implements Naming {
     return this.labelOf(this.#engine.version)
   }
 
-  /**
-   * Reads weights of the whole model.
-   * @throws InputError where the folder holds none of this model, or not those that its delivery names.
-   */
+  /** Reads the model's weights. @throws InputError if the folder has none, or differs from its delivery.json. */
   async readModel(folder: string): Promise<Take> {
     await checkDelivered(folder)
     const { model, weights } = await loadTransformer(folder, { valueHead: this.#model.hasValueHead })
     if (JSON.stringify(model.shape) !== JSON.stringify(this.#model.shape)) {
-      const expected = `${JSON.stringify(this.#model.shape)}, as the model that is served`
+      const expected = `${JSON.stringify(this.#model.shape)}, as the served model`
       throw new InputError(`${folder}/config.json`, JSON.stringify(model.shape), expected)
     }
     return (label) => {
@@ -78,15 +71,11 @@ export class ServedWeights implements Naming {
     }
   }
 
-  /**
-   * Reads an adapter for this model, which requests then call `name`.
-   * @throws InputError where the server was begun without an adapter, or with one of another rank, alpha or targets, or the folder
-   * holds none.
-   */
+  /** Reads an adapter, which requests then call `name`. @throws InputError for a server without a matching one. */
   async readAdapter(name: string, folder: string): Promise<Take> {
     const adapter = this.#adapter
     if (adapter === null) {
-      const expected = 'one that was begun with one, or with loraRank='
+      const expected = 'a server started with an adapter, or with loraRank='
       throw new InputError(`adapter ${name}`, 'a server without adapters', expected)
     }
     await checkDelivered(folder)
@@ -98,7 +87,7 @@ export class ServedWeights implements Naming {
     }
   }
 
-  /** Serves the model as it began. @throws RequestError 404 where no adapter of this name is loaded. */
+  /** Serves the initial model again. @throws RequestError 404 if no adapter of this name is loaded. */
   unloadAdapter(name: string): void {
     if (this.#adapterName !== name) {
       throw new RequestError(404, `no adapter ${name} is loaded`, { param: 'lora_name', code: 'model_not_found' })
@@ -108,25 +97,25 @@ export class ServedWeights implements Naming {
     this.#changed(null)
   }
 
-  /** A copy of what can be trained: the adapter's numbers, or the model's. */
+  /** A copy of the trainable weights: the adapter's, or the model's. */
   copy(): Float32Array {
     const own = this.#adapter?.weights ?? this.#weights
     if (own instanceof Float32Array) return own.slice()
     throw new InputError('weights', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
   }
 
-  /** Has these numbers again, as `copy` gave them, under the label that is current, or another. */
+  /** Restores weights from `copy`, under the current label or another. */
   putBack(numbers: Float32Array, label = this.currentLabel()): void {
     ;((this.#adapter?.weights ?? this.#weights) as Float32Array).set(numbers)
     this.#changed(label)
   }
 
-  /** Calls the weights, as they are, by another label from the next token on. */
+  /** Gives the unchanged weights another label, from the next token on. */
   relabel(label: string): string {
     return this.#changed(label)
   }
 
-  /** SHA-256 of each parameter's numbers, in f32; of weights in 8 or 4 bits, of all together. */
+  /** SHA-256 of each parameter in f32; of 8- or 4-bit weights, of all together. */
   checksums(): Record<string, string> {
     const sums: Record<string, string> = {}
     const hash = (values: ArrayBufferView) =>
@@ -145,7 +134,7 @@ export class ServedWeights implements Naming {
     return sums
   }
 
-  /** The numbers have changed in place: the engine's next tokens are of a new version. */
+  /** After a change in place: the engine's next tokens have a new version. */
   #changed(label: string | null): string {
     const version = this.#labels.length
     this.#labels.push(label ?? String(version))

@@ -1,4 +1,4 @@
-/** A language model of ours behind HTTP, in the shapes that clients of inference servers know. */
+/** Serves a language model over HTTP, with the APIs of common inference servers. */
 import { checkGiven, checkOptions, InputError } from '../../base/errors.ts'
 import { type Listening, listen, RequestError, type Route } from '../../base/http/server.ts'
 import { VERSION } from '../../base/version.ts'
@@ -11,27 +11,27 @@ import { generateRoutes } from './generate.ts'
 import { admitting, checkedSecret, keyCheck, type Secret } from './keys.ts'
 import { openServedModel, type ServedModelOptions } from './served-model.ts'
 
-/** What `serveModel` is told. */
+/** Options of `serveModel`. */
 export interface ServeOptions extends ServedModelOptions {
-  /** What requests call the model; default `model`. */
+  /** The model's name in requests; default `model`. */
   readonly name?: string
-  /** Where it listens; default 127.0.0.1, which other machines do not reach. */
+  /** The address to listen on; default 127.0.0.1, which other machines cannot reach. */
   readonly host?: string
-  /** Default 0: any that is free. */
+  /** Default 0: any free port. */
   readonly port?: number
-  /** Bytes of a request's body, at most; default 4 MiB. */
+  /** Maximum bytes of a request's body; default 4 MiB. */
   readonly maxBodyBytes?: number
-  /** Also take what whoever trains asks: pause, resume and abort, weights and adapters from folders; default false. */
+  /** Adds the control routes for trainers: pause, resume, abort, weights and adapters from folders; default false. */
   readonly control?: boolean
-  /** What clients show, at least 16 characters; default nothing, which only an address of this machine may have. */
+  /** The clients' key, at least 16 characters; default none, which is only allowed on a local address. */
   readonly apiKey?: string
-  /** What shows who controls the server, at least 16 characters; it lets in wherever `apiKey` does. Default: `control` has no key where clients have none. */
+  /** The key of the control routes, at least 16 characters; also valid as `apiKey`. Default: none, like `apiKey`. */
   readonly controlKey?: string
-  /** Answer over TLS alone, with this certificate and its private key, in PEM; default plain HTTP. */
+  /** Serves only TLS, with this certificate and private key in PEM; default plain HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string }
-  /** Refuse fields of requests that are not known; default false: they are hints, which are counted. */
+  /** Refuses unknown request fields; default false: they are hints, which are counted. */
   readonly strict?: boolean
-  /** Go wrong on purpose, for tests of clients; default never. */
+  /** Injects faults, for tests of clients; default never. */
   readonly faults?: FaultOptions
 }
 
@@ -40,25 +40,25 @@ const SERVE_OPTIONS: readonly (keyof ServeOptions)[] = [
   ...(['name', 'host', 'port', 'maxBodyBytes', 'control', 'faults', 'apiKey', 'controlKey', 'tls', 'strict'] as const),
 ]
 
-/** A model that is served. */
+/** A running model server. */
 export interface ModelServer {
-  /** Like `http://127.0.0.1:8000`, without an end slash. */
+  /** Like `http://127.0.0.1:8000`, without a trailing slash. */
   readonly url: string
   readonly name: string
-  /** Tokens of a prompt and its answer. */
+  /** Maximum tokens of a prompt and its answer. */
   readonly context: number
-  /** What of the model's files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
-  /** What was asked, went wrong, and was truly generated, from a record's number on; null where nothing goes wrong on purpose. */
+  /** The records of injected faults, from a number on; null without faults. */
   readonly faultRecords: ((from?: number) => FaultRecord[]) | null
-  /** Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. */
+  /** Refuses new turns, lets running and waiting ones end, and stops; with `now` aborts them. */
   close(options?: { readonly now?: boolean }): Promise<void>
 }
 
 /**
  * Serves a language model over HTTP: OpenAI's `/v1/models`, `/v1/completions` and `/v1/chat/completions`, vLLM's
  * `/inference/v1/generate` and SGLang's `/generate`. Turns of all clients are decoded together.
- * @throws InputError where options, model and weights do not fit, or nothing can listen there.
+ * @throws InputError if options, model and weights do not fit, or the address is not available.
  * @example
  * const server = await serveModel({ policy: languageModel({ folder: 'model' }), port: 8000 })
  * const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none' })
@@ -124,16 +124,16 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
   }
 }
 
-/** Addresses that other machines do not reach. */
+/** Addresses that other machines cannot reach. */
 const LOOPBACK = /^(127(\.\d{1,3}){3}|localhost|::1)$/
 
-/** What is said of a server that other machines reach without TLS. */
+/** A warning for a server that other machines reach without TLS. */
 export function plainNote(host: string, tls: ServeOptions['tls'] | null): readonly string[] {
   if (LOOPBACK.test(host) || (tls ?? null) !== null) return []
-  return [`keys and words go over the network as they are: give tls, or let a proxy with TLS stand before ${host}`]
+  return [`keys and text are sent unencrypted: give tls, or put a TLS proxy in front of ${host}`]
 }
 
-/** Who is let in. @throws InputError where strangers of other machines would be, or who controls needs a key and has none. */
+/** Checks keys. @throws InputError if other machines could connect without a key, or control has none. */
 function keysOf({
   host,
   apiKey,
@@ -143,7 +143,7 @@ function keysOf({
   const clients = apiKey === undefined ? null : checkedSecret('apiKey', apiKey)
   const controllers = controlKey === undefined ? null : checkedSecret('controlKey', controlKey)
   if (clients === null && !LOOPBACK.test(host)) {
-    const expected = 'apiKey, or an address of this machine alone, like 127.0.0.1'
+    const expected = 'apiKey, or a local address like 127.0.0.1'
     throw new InputError('host', `${host} without apiKey`, expected)
   }
   if (control && clients !== null && controllers === null) {
@@ -154,15 +154,12 @@ function keysOf({
     return known.length === 0 ? () => {} : keyCheck(known, expected)
   }
   return {
-    admitClient: clients === null ? () => {} : admit([clients, controllers], 'this takes the key of the server'),
-    admitController: admit([controllers ?? clients], 'this takes the key of who controls the server'),
+    admitClient: clients === null ? () => {} : admit([clients, controllers], 'this requires the server key'),
+    admitController: admit([controllers ?? clients], 'this requires the control key of the server'),
   }
 }
 
-/**
- * What closes a server: new turns are refused, those that run or wait end, and then it stops listening; with `now` they are broken
- * off. The engine is closed last, unless it is another's.
- */
+/** Closes a server after its turns, or with `now` aborts them. Closes the engine last, if the server owns it. */
 export function closing(
   listening: Listening,
   batcher: Batcher,
@@ -176,7 +173,7 @@ export function closing(
       await batcher.idle()
       const ended = listening.close()
       await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1000).unref())])
-      listening.closeConnections() // Of clients that keep theirs open, or do not read.
+      listening.closeConnections() // Connections that clients keep open or do not read.
       await ended
       if (ownsEngine) batcher.engine.close()
     })()

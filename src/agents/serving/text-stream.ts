@@ -1,4 +1,4 @@
-/** Text of tokens as they come: cut at a stop string, and held back where the next token may still change what it says. */
+/** Streams the text of tokens: cut at a stop string, and held back while the next token may still change it. */
 import { TextOfIds } from '../../language/tokenizers/token-texts.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 
@@ -7,9 +7,9 @@ export class TextStream {
   readonly #endIds: readonly number[]
   readonly #stopStrings: readonly string[]
   readonly #text: TextOfIds
-  /** Text that may be the beginning of a stop string. */
+  /** Text that may be the start of a stop string. */
   #held = ''
-  /** The stop string that ended it, if one did. */
+  /** The stop string that ended the turn, if one did. */
   stopString: string | null = null
 
   constructor(tokenizer: Tokenizer, stopStrings: readonly string[], skipSpecial: boolean) {
@@ -18,12 +18,12 @@ export class TextStream {
     this.#text = new TextOfIds(tokenizer, { skipSpecial })
   }
 
-  /** The text that is certain with this id; an end token has none. */
+  /** The text that became certain with this id; '' for an end token. */
   push(id: number): string {
     return this.#endIds.includes(id) ? '' : this.#release(this.#text.push(id))
   }
 
-  /** What is left when no more ids come. */
+  /** The remaining text, when no more ids come. */
   end(): string {
     return this.#release(this.#text.end(), true)
   }
@@ -43,7 +43,7 @@ export class TextStream {
     return all.slice(0, all.length - keep)
   }
 
-  /** How many of a text's last characters are the beginning of a stop string. */
+  /** How many of a text's last characters may begin a stop string. */
   #beginning(text: string): number {
     let most = 0
     for (const stop of this.#stopStrings) {

@@ -1,12 +1,8 @@
-/**
- * Tools in OpenAI's shapes. Chat templates tell a model of tools and show it how calls are written; whether such calls can be read is
- * found by letting the template write one.
- */
+/** Tools in OpenAI's format. Rendering a call shows whether calls in a chat template's format can be parsed. */
 import { InputError } from '../../base/errors.ts'
 import { readToolCalls, type TurnPiece } from '../../environments/tools/tool-calls.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 
-/** A call as OpenAI's API tells it. */
 export interface ToolCall {
   readonly id: string
   readonly type: 'function'
@@ -15,7 +11,7 @@ export interface ToolCall {
 
 const USER = { role: 'user', content: 'x' }
 
-/** True where the template tells the model of tools. */
+/** Whether the template renders tools. */
 export function tellsTools(tokenizer: Tokenizer, tools: readonly object[]): boolean {
   const { chatTemplate } = tokenizer
   if (chatTemplate === null) return false
@@ -23,7 +19,7 @@ export function tellsTools(tokenizer: Tokenizer, tools: readonly object[]): bool
   return chatTemplate.render([USER], options) !== chatTemplate.render([USER], { ...options, tools })
 }
 
-/** The text of a call of `probe` as the template writes it, in a form that can be read; null where there is none. */
+/** The text of a call of `probe` as the template writes it, if it can be parsed; otherwise null. */
 function probedCall({ chatTemplate }: Tokenizer): string | null {
   if (chatTemplate === null) return null
   const call = { id: 'abcdefghi', type: 'function', function: { name: 'probe', arguments: { key: 'value' } } }
@@ -31,26 +27,26 @@ function probedCall({ chatTemplate }: Tokenizer): string | null {
   try {
     text = chatTemplate.render([USER, { role: 'assistant', content: null, tool_calls: [call] }])
   } catch (error) {
-    if (error instanceof InputError) return null // It refuses calls.
+    if (error instanceof InputError) return null // The template refuses calls.
     throw error
   }
   const isProbe = ({ call }: TurnPiece) => call !== null && 'name' in call && call.name === 'probe'
   return readToolCalls(text).find(isProbe)?.text ?? null
 }
 
-/** True where the template writes calls in a form that can be read. */
+/** Whether the template writes calls in a format that can be parsed. */
 export function writesCalls(tokenizer: Tokenizer): boolean {
   return probedCall(tokenizer) !== null
 }
 
-/** What stands around the name and the arguments of a call. */
+/** The text around a call's name and arguments. */
 export interface CallForm {
   readonly open: string
   readonly between: string
   readonly close: string
 }
 
-/** How the template writes a call as JSON between tags; null where it does not. */
+/** How the template writes a call as JSON between tags; null if it does not. */
 export function callForm(tokenizer: Tokenizer): CallForm | null {
   const text = probedCall(tokenizer)
   const [, open, between, close] = /^(<.*?)probe(.*?)\{\s*"key":\s*"value"\s*\}(.*)$/s.exec(text ?? '') ?? []
@@ -58,18 +54,15 @@ export function callForm(tokenizer: Tokenizer): CallForm | null {
   return { open, between: between!, close: close! }
 }
 
-/** What ends a call in the form of Hermes and Qwen. */
+/** The end tag of a call in the format of Hermes and Qwen. */
 export const CALL_END = '</tool_call>'
 
-/** True where each call that the template writes ends with `CALL_END`. */
+/** Whether each call that the template writes ends with `CALL_END`. */
 export function endsCalls(tokenizer: Tokenizer): boolean {
   return probedCall(tokenizer)?.endsWith(CALL_END) ?? false
 }
 
-/**
- * The calls in what the model said, and what it said beside them. A call that cannot be read, or of a tool that nobody gave, stays
- * text: `calls` has only what can be carried out.
- */
+/** Splits the model's text into executable calls and other text, including malformed calls and unknown tools. */
 export function callsIn(
   text: string,
   names: readonly string[],

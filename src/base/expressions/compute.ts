@@ -1,8 +1,8 @@
-/** How the operations of a program are computed: each is one loop over rows of registers. */
+/** Computes a program's operations, each as one loop over rows of registers. */
 import { assert } from '../errors.ts'
 import type { ExpressionProgram } from './expression-program.ts'
 
-/** Computes rows 0 … count − 1 of an operation of single rows: of any but a sum of a sequence. Allocates nothing. */
+/** Computes rows 0 … count − 1 of a row-wise operation (any but a sequence sum). Allocates nothing. */
 export function computeStep(
   { operation, to, from, numbers }: ExpressionProgram['steps'][number],
   registers: readonly Float64Array[],
@@ -80,6 +80,6 @@ export function computeStep(
       for (let i = 0; i < count; i++) out[i] = a[i] !== 0 ? b[i]! : c[i]!
       return
     default:
-      assert(false, `${operation} is no operation of one row`)
+      assert(false, `${operation} is not a row-wise operation`)
   }
 }

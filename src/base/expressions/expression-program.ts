@@ -1,10 +1,7 @@
-/**
- * Expressions as a list of operations, in order, over registers that each hold a number for every row. A program is plain data.
- * Equal subexpressions are computed once, and a register is reused when its number is no longer needed.
- */
+/** Compiles expressions to operations over registers. Equal subexpressions are computed once; registers are reused. */
 import type { Expression, Operation } from './expression.ts'
 
-/** One operation: which registers it reads, and which one it writes. */
+/** One operation, with the registers it reads and writes. */
 export interface ProgramStep {
   readonly operation: Operation
   readonly to: number
@@ -14,17 +11,17 @@ export interface ProgramStep {
 
 /** Operations over registers; made by `programOf`. */
 export interface ExpressionProgram {
-  /** The columns that are read, and the register of each. */
+  /** The input columns, and the register of each. */
   readonly columns: Readonly<Record<string, number>>
-  /** Registers that hold one number in all rows. */
+  /** Registers with the same number in all rows. */
   readonly constants: readonly (readonly [register: number, value: number])[]
   readonly steps: readonly ProgramStep[]
-  /** The register of each result by its name. */
+  /** The register of each result, by name. */
   readonly results: Readonly<Record<string, number>>
   readonly numRegisters: number
 }
 
-/** A value of the program, before it has a register. */
+/** A value that has no register yet. */
 interface Value {
   readonly operation: Operation
   readonly from: readonly number[]
@@ -32,14 +29,14 @@ interface Value {
   readonly numbers: readonly number[]
 }
 
-/** A program of these expressions: one result each, by its name. */
+/** Compiles expressions to a program with one named result each. */
 export function programOf(wanted: ReadonlyMap<string, Expression>): ExpressionProgram {
   const values: Value[] = []
   const results = numberValues(wanted, values)
   return placeValues(values, results)
 }
 
-/** Lists what has to be computed, each value once and after its operands. Returns the number of each result. */
+/** Lists the values to compute, each once and after its operands. Returns the index of each result. */
 function numberValues(wanted: ReadonlyMap<string, Expression>, values: Value[]): Map<string, number> {
   const byKey = new Map<string, number>()
   const known = new Map<Expression, number>()
@@ -66,12 +63,12 @@ function numberValues(wanted: ReadonlyMap<string, Expression>, values: Value[]):
   return new Map([...wanted].map(([name, expression]) => [name, visit(expression)]))
 }
 
-/** Tells −0 from 0. */
+/** Distinguishes −0 from 0. */
 function keyOf(value: number): string {
   return Object.is(value, -0) ? '-0' : String(value)
 }
 
-/** Gives each value a register: columns, constants and results one of their own, the others one that is free again. */
+/** Assigns registers: columns, constants and results have their own, other values reuse free ones. */
 function placeValues(values: readonly Value[], results: ReadonlyMap<string, number>): ExpressionProgram {
   const lastUse = new Map<number, number>()
   values.forEach(({ from }, i) => {
@@ -92,7 +89,7 @@ function placeValues(values: readonly Value[], results: ReadonlyMap<string, numb
       if (lastUse.get(operand) !== i || isKept.has(operand) || made === 'column' || made === 'constant') continue
       free.push(place[operand]!)
     }
-    // An operation over rows may write where it reads.
+    // A row-wise operation may write where it reads.
     place[i] = (isGiven ? undefined : free.pop()) ?? numRegisters++
     if (operation === 'column') columns[name] = place[i]!
     else if (operation === 'constant') constants.push([place[i]!, numbers[0]!])

@@ -1,16 +1,16 @@
 /**
- * Plain arithmetic over columns, for losses and for steps of environments. An expression says what to compute for each row;
- * nothing is computed when it is written. Its derivatives are expressions too, made by the rules of forward mode: what does
- * not depend on a column has no derivative by it at all. `expression-program.ts` makes one list of operations of expressions;
- * `algorithms/losses/loss-program.ts` runs those of a loss and its derivatives in f64, `kernels/column-loop.ts` those of a step in f32.
+ * Arithmetic over columns, for losses and environments' steps. An expression says what to compute for each row; nothing
+ * is computed when it is written. Derivatives are expressions too, by forward mode; an expression has no derivative by
+ * a column that it does not use. `expression-program.ts` compiles expressions; `algorithms/losses/loss-program.ts` runs
+ * losses and derivatives in f64, `kernels/column-loop.ts` runs steps in f32.
  *
- * Where a function has a kink, one side is taken, as the hand-written kernels do: `min` and `max` take the derivative of
- * their first argument at a tie (torch takes half of each), `clip` passes the derivative at its bounds, and that of `abs`
- * at 0 is 0 (both as torch). `where` takes the derivative of the chosen side alone, whatever the other one is.
+ * At a kink one side is taken, as in the hand-written kernels: `min` and `max` take the derivative of their first
+ * argument at a tie (torch takes half of each), `clip` passes the derivative at its bounds, and that of `abs` at 0 is 0
+ * (both as torch). `where` takes only the chosen side's derivative.
  */
 import { InputError, show } from '../errors.ts'
 
-/** What an expression does with its operands; comparisons give 1 or 0. */
+/** Operations; comparisons give 1 or 0. */
 export type Operation =
   | 'constant'
   | 'column'
@@ -42,7 +42,7 @@ export type Operation =
 /** An expression, or a number for all rows. */
 export type Operand = Expression | number
 
-/** A number for each row. Its methods make further expressions; losses are computed in f64, steps of environments in f32. */
+/** A number for each row. Methods make further expressions. Losses are computed in f64, environments' steps in f32. */
 export class Expression {
   readonly operation: Operation
   readonly operands: readonly Expression[]
@@ -51,7 +51,7 @@ export class Expression {
   /** Of a constant, and the bounds of `clip` and `within`. */
   readonly numbers: readonly number[]
 
-  /** Use the columns that a loss or a step is given, and what the methods return. */
+  /** Use the columns that a loss or a step receives, and the methods' results. */
   constructor(
     operation: Operation,
     operands: readonly Expression[] = [],
@@ -63,32 +63,26 @@ export class Expression {
     this.numbers = numbers
   }
 
-  /** this + other */
   plus(other: Operand): Expression {
     return new Expression('add', [this, expressionOf(other)])
   }
 
-  /** this − other */
   minus(other: Operand): Expression {
     return new Expression('subtract', [this, expressionOf(other)])
   }
 
-  /** this · other */
   times(other: Operand): Expression {
     return new Expression('multiply', [this, expressionOf(other)])
   }
 
-  /** this / other */
   over(other: Operand): Expression {
     return new Expression('divide', [this, expressionOf(other)])
   }
 
-  /** −this */
   negative(): Expression {
     return new Expression('negate', [this])
   }
 
-  /** this² */
   square(): Expression {
     return this.times(this)
   }
@@ -98,12 +92,10 @@ export class Expression {
     return new Expression('exp', [this])
   }
 
-  /** The natural logarithm. */
   log(): Expression {
     return new Expression('log', [this])
   }
 
-  /** The square root. */
   sqrt(): Expression {
     return new Expression('sqrt', [this])
   }
@@ -118,12 +110,11 @@ export class Expression {
     return new Expression('cos', [this])
   }
 
-  /** The largest whole number that is not above this; its derivative is 0. */
+  /** The largest integer that is not above this; its derivative is 0. */
   floor(): Expression {
     return new Expression('floor', [this])
   }
 
-  /** The hyperbolic tangent. */
   tanh(): Expression {
     return new Expression('tanh', [this])
   }
@@ -138,47 +129,44 @@ export class Expression {
     return new Expression('abs', [this])
   }
 
-  /** The smaller of the two; at a tie with the derivative of this one. */
+  /** The smaller of the two; at a tie with this one's derivative. */
   min(other: Operand): Expression {
     return new Expression('min', [this, expressionOf(other)])
   }
 
-  /** The larger of the two; at a tie with the derivative of this one. */
+  /** The larger of the two; at a tie with this one's derivative. */
   max(other: Operand): Expression {
     return new Expression('max', [this, expressionOf(other)])
   }
 
-  /**
-   * This clipped to two bounds, which may be infinite; the derivative is 0 beyond them, and passes at them.
-   * @throws InputError if they are not numbers, the lower one first.
-   */
+  /** Clips to bounds, maybe infinite; the derivative passes at them. @throws InputError unless low ≤ high. */
   clip(low: number, high: number): Expression {
     if (!(low <= high))
       throw new InputError('clip(low, high)', `${show(low)}, ${show(high)}`, 'two numbers, low ≤ high')
     return new Expression('clip', [this], { numbers: [low, high] })
   }
 
-  /** 1 where this is above the other one, else 0. */
+  /** 1 if this is above the other, otherwise 0. */
   greaterThan(other: Operand): Expression {
     return new Expression('greater', [this, expressionOf(other)])
   }
 
-  /** 1 where this is below the other one, else 0. */
+  /** 1 if this is below the other, otherwise 0. */
   lessThan(other: Operand): Expression {
     return new Expression('less', [this, expressionOf(other)])
   }
 
-  /** 1 where both are equal, else 0. */
+  /** 1 if both are equal, otherwise 0. */
   equalTo(other: Operand): Expression {
     return new Expression('equal', [this, expressionOf(other)])
   }
 
-  /** 1 where this or the other one is not 0, else 0. */
+  /** 1 if either is not 0, otherwise 0. */
   or(other: Expression): Expression {
     return where(this, 1, where(other, 1, 0))
   }
 
-  /** 1 where neither this nor the other one is 0, else 0. */
+  /** 1 if neither is 0, otherwise 0. */
   and(other: Expression): Expression {
     return where(this, where(other, 1, 0), 0)
   }
@@ -188,13 +176,13 @@ export class Expression {
     return new Expression('detach', [this])
   }
 
-  /** The sum over the tokens of the sequence that are learned from, for each of them. Only in losses of tokens. */
+  /** For each token, the sum over its sequence's learned tokens. Only in losses of tokens. */
   sumOfSequence(): Expression {
     return new Expression('sequenceSum', [this])
   }
 }
 
-/** `chosen` where the condition is not 0, else `other`. */
+/** `chosen` if the condition is not 0, otherwise `other`. */
 export function where(condition: Expression, chosen: Operand, other: Operand): Expression {
   return new Expression('where', [expressionOf(condition), expressionOf(chosen), expressionOf(other)])
 }
@@ -207,23 +195,19 @@ export function expressionOf(operand: Operand): Expression {
   throw new InputError('operand of an expression', show(operand), 'an expression or a number')
 }
 
-/** Whether something is an expression, also of another copy of the package, as a module elsewhere may have. */
+/** Whether it is an expression, also one from another copy of the package, as a user's module may have. */
 export function isExpression(value: unknown): value is Expression {
   return Array.isArray((value as Expression | null | undefined)?.operands)
 }
 
-/** The column of that name. */
 export function columnOf(name: string): Expression {
   return new Expression('column', [], { name })
 }
 
-/**
- * The derivative of the sum of `loss` over all rows by a column, row by row; null where it does not depend on it. A row counts
- * in its own loss and in those of all rows whose sequence sums it is part of.
- */
+/** The derivative of the loss's sum over rows by a column, row by row, with sequence sums; null if there is none. */
 export function derivativeOf(loss: Expression, column: string): Expression | null {
   const own = differentiate(loss, (leaf) => leaf.operation === 'column' && leaf.name === column)
-  // A sum over a sequence is one number for its rows: their derivatives by it add up, and go on to all that is summed.
+  // A sequence sum is one number for its rows: their derivatives by it add up, and pass to all summands.
   return sumsIn(loss).reduce((total, sum) => {
     const bySum = differentiate(loss, (leaf) => leaf === sum)
     if (bySum === null) return total
@@ -232,7 +216,7 @@ export function derivativeOf(loss: Expression, column: string): Expression | nul
   }, own)
 }
 
-/** The sums over sequences that are outermost in an expression; nothing passes a derivative through `detach`. */
+/** The outermost sequence sums in an expression, without those inside `detach`. */
 function sumsIn(expression: Expression): Expression[] {
   const found = new Set<Expression>()
   const seen = new Set<Expression>()
@@ -246,7 +230,7 @@ function sumsIn(expression: Expression): Expression[] {
   return [...found]
 }
 
-/** The derivative by the leaf, row by row; sums over sequences are leaves. Null where there is none. */
+/** The derivative by the leaf, row by row; sequence sums are leaves. Null without one. */
 function differentiate(expression: Expression, isLeaf: (node: Expression) => boolean): Expression | null {
   const known = new Map<Expression, Expression | null>()
   const visit = (node: Expression): Expression | null => {

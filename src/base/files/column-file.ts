@@ -1,10 +1,10 @@
 /**
- * Columns that two processes share through a file, and the line of text by which one tells the other that they are written. Node cannot
- * map a file: it moves the columns that a request or an answer takes by one positioned write or read, of pages that the other has mapped
- * (in /dev/shm, where there is one, they are never on a disk). A doorbell is a pair of pipes. Whoever waits for it sleeps, and reads its end
+ * Columns that two processes share through a file, and the text lines with which they notify each other. Node cannot
+ * map files, so it reads or writes a request's columns by one positioned call; the other process maps the pages (in
+ * /dev/shm if possible, so never on disk). A doorbell is a pair of pipes: the reader sleeps, and gets the end of file
  * when the other process is gone.
  *
- * Protocol `colonnade-columns`, version 1: `python/colonnade.py` has the other side, and says how it goes.
+ * Protocol `colonnade-columns`, version 1. `python/colonnade.py` has the other side, and describes it.
  */
 import { closeSync, existsSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,10 +13,10 @@ import { join } from 'node:path'
 export const PROTOCOL = 'colonnade-columns'
 export const PROTOCOL_VERSION = 1
 
-/** Columns begin at multiples of so many bytes: cache lines. */
+/** Columns are aligned to cache lines, in bytes. */
 const ALIGNMENT = 64
 
-/** The typed array of each type of columns. */
+/** The typed array of each column type. */
 interface Arrays {
   f32: Float32Array
   f64: Float64Array
@@ -27,17 +27,16 @@ interface Arrays {
 
 type ColumnType = keyof Arrays
 
-/** The place of a column in the file. */
 export interface FileColumn {
   readonly type: ColumnType
-  /** Bytes from the file's beginning. */
+  /** Bytes from the start of the file. */
   readonly offset: number
   readonly shape: readonly number[]
 }
 
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array }
 
-/** Plans columns one after another, in the order in which they are given. */
+/** Plans columns one after another, in the given order. */
 export function planFile(columns: Readonly<Record<string, readonly [ColumnType, readonly number[]]>>): {
   columns: Record<string, FileColumn>
   bytes: number
@@ -55,33 +54,32 @@ function bytesOf({ type, shape }: FileColumn): number {
   return shape.reduce((product, side) => product * side, arrays[type].BYTES_PER_ELEMENT)
 }
 
-/** This process's copy of the columns, and the file that another has mapped. */
+/** This process's copy of the columns, and the file that the other process maps. */
 export class ColumnFile {
   readonly columns: Readonly<Record<string, FileColumn>>
   readonly #fd: number
   readonly #bytes: Uint8Array<ArrayBuffer>
 
-  /** Opens a file that has so many bytes. */
   constructor(path: string, columns: Readonly<Record<string, FileColumn>>, bytes: number) {
     this.columns = columns
     this.#bytes = new Uint8Array(bytes)
     this.#fd = openSync(path, 'r+')
   }
 
-  /** A column as this process has it: what was read last, or will be written. */
+  /** This process's copy of a column: as last read, or to be written. */
   column<T extends ColumnType>(name: string): Arrays[T] {
     const { type, offset, shape } = this.columns[name]!
     const length = shape.reduce((product, side) => product * side, 1)
     return new arrays[type](this.#bytes.buffer, offset, length) as unknown as Arrays[T]
   }
 
-  /** Writes the columns from the first to the last of these, which stand one after another, at once. */
+  /** Writes the columns from `first` to `last`, which are adjacent, by one call. */
   write(first: string, last: string): void {
     const [from, to] = this.#stretch(first, last)
     for (let at = from; at < to; ) at += writeSync(this.#fd, this.#bytes, at, to - at, at)
   }
 
-  /** Reads the columns from the first to the last of these at once. */
+  /** Reads the columns from `first` to `last` by one call. */
   read(first: string, last: string): void {
     const [from, to] = this.#stretch(first, last)
     for (let at = from; at < to; ) {
@@ -101,7 +99,7 @@ export class ColumnFile {
   }
 }
 
-/** A folder of this process's own for a file of columns: in memory where the machine has such a place. */
+/** A folder of this process for a column file, in memory if possible. */
 export function columnFolder(): string {
   return mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'colonnade-'))
 }
@@ -111,7 +109,7 @@ export function removeColumnFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** Lines of text to and from another process. Reading waits: the thread sleeps meanwhile. */
+/** Text lines to and from another process. Reading blocks the thread. */
 export class Doorbell {
   readonly #from: number
   readonly #to: number
@@ -124,7 +122,7 @@ export class Doorbell {
     this.#to = to
   }
 
-  /** The next line, without its end; null where the other is gone. */
+  /** The next line, without its end; null if the other process is gone. */
   read(): string | null {
     for (;;) {
       const end = this.#text.indexOf('\n')
@@ -139,7 +137,7 @@ export class Doorbell {
     }
   }
 
-  /** Writes a line. Returns false where the other is gone. */
+  /** Writes a line. Returns false if the other process is gone. */
   write(line: string): boolean {
     try {
       writeSync(this.#to, `${line}\n`)

@@ -1,8 +1,8 @@
 /**
- * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
- * stays until the new file is complete, whatever interrupts the writing.
+ * Atomic files: written under a temporary name, synced to disk, then renamed, so an interruption leaves the earlier
+ * file.
  *
- * Everything of a run is written and read by the operations of `disk`, which a test replaces to let the n-th fail.
+ * Runs read and write only by the operations of `disk`, which a test replaces to let the n-th fail.
  */
 import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
@@ -11,7 +11,7 @@ import { promisify } from 'node:util'
 import { checkGiven, InputError, show } from '../errors.ts'
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
-/** How files are opened: no link is followed, and no pipe is waited for. */
+/** Open flags: follow no link, and do not wait for a pipe. */
 const FLAGS = {
   w: O_WRONLY | O_CREAT | O_TRUNC,
   wx: O_WRONLY | O_CREAT | O_EXCL,
@@ -21,30 +21,27 @@ const PLAIN = O_NOFOLLOW | O_NONBLOCK
 /** Flags that append to a file and follow no link. */
 export const APPENDING = FLAGS.a | PLAIN
 
-/** The most bytes that are read whole: of a text that is a string of V8, and of bytes. */
+/** Maximum bytes read at once: of a text (V8's string limit), and of bytes. */
 const [TEXT_BYTES, BYTES] = [2 ** 29 - 2 ** 20, 2 ** 31 - 1]
-/** The most bytes of a JSON file that says what a run is, or what came of it. */
+/** Maximum bytes of a run's JSON files. */
 export const RECORD_BYTES = 2 ** 26
 
-/**
- * The operations of the file system by which runs write and read everything that they have. A test replaces them, to let
- * the n-th one fail.
- */
+/** The file system operations of runs. A test replaces them, to let the n-th one fail. */
 export const disk = {
-  /** Opens a folder, or a file to be written; not one that is a link. */
+  /** Opens a folder, or a file to write; not a link. */
   open: (path: string, flags: 'r' | keyof typeof FLAGS): Promise<FileHandle> =>
     open(path, flags === 'r' ? flags : FLAGS[flags] | PLAIN),
-  /** Resolves to the number of bytes written, which may be fewer than asked. */
+  /** Resolves to the number of bytes written, which may be fewer than requested. */
   write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
-  /** By its number: the handles of Yarn's Plug'n'Play cannot sync. */
+  /** By descriptor: the handles of Yarn's Plug'n'Play cannot sync. */
   sync: (handle: FileHandle): Promise<void> => promisify(fsync)(handle.fd),
   close: (handle: FileHandle): Promise<void> => handle.close(),
-  /** Appends to a plain file, which no link is. */
+  /** Appends to a plain file, not a link. */
   append: (path: string, data: string | Uint8Array): void => {
     const file = openSync(path, APPENDING)
     try {
-      if (!fstatSync(file).isFile()) throw new Error(`EINVAL: no plain file, append '${path}'`)
+      if (!fstatSync(file).isFile()) throw new Error(`EINVAL: not a plain file, append '${path}'`)
       const bytes = Buffer.from(data as Uint8Array)
       for (let done = 0; done < bytes.byteLength; ) done += writeSync(file, bytes, done)
     } finally {
@@ -53,17 +50,17 @@ export const disk = {
   },
   makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
   list: (path: string): Promise<string[]> => readdir(path),
-  /** The bytes of a plain file: of no link, unless links are followed. */
+  /** The bytes of a plain file; links only if they are followed. */
   read: async (path: string, bytesMax = BYTES, followsLinks = false): Promise<Uint8Array> => {
     const { handle, size } = await openPlain(path, followsLinks)
     try {
-      if (size > bytesMax) throw new Error(`a file of ${size} bytes, more than the ${bytesMax} that are read`)
+      if (size > bytesMax) throw new Error(`a file of ${size} bytes, more than the limit of ${bytesMax}`)
       return await handle.readFile()
     } finally {
       await handle.close()
     }
   },
-  /** What there is at a path: of a link, the link. Null where there is nothing. */
+  /** The kind of a path, without following a link; null if nothing is there. */
   kind: async (path: string): Promise<'file' | 'folder' | 'other' | null> => {
     try {
       const found = await lstat(path)
@@ -79,10 +76,7 @@ export const disk = {
   isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
 }
 
-/**
- * Opens a plain file for reading. A link is followed only where that is said; a device, a pipe or a socket is refused at once.
- * @throws Error with the system's reason, or that it is no plain file.
- */
+/** Opens a plain file; links only on request, never devices, pipes or sockets. @throws Error with the reason. */
 export async function openPlain(path: string, followsLinks = false): Promise<{ handle: FileHandle; size: number }> {
   const handle = await open(path, followsLinks ? O_RDONLY | O_NONBLOCK : O_RDONLY | PLAIN).catch((cause) => {
     throw (cause as NodeJS.ErrnoException).code === 'ELOOP' ? new Error('a symbolic link', { cause }) : cause
@@ -90,12 +84,12 @@ export async function openPlain(path: string, followsLinks = false): Promise<{ h
   const found = await handle.stat()
   if (found.isFile()) return { handle, size: found.size }
   await handle.close()
-  throw new Error(found.isDirectory() ? 'a folder' : 'no plain file')
+  throw new Error(found.isDirectory() ? 'a folder' : 'not a plain file')
 }
 
 /**
- * The path of something in a folder that may be a stranger's, like a run. The folder may be a link; nothing on the way from it may
- * be one, nor a device, a pipe or a socket, so that nothing elsewhere is read, written or deleted. What is not there is no error.
+ * A path inside an untrusted folder, such as a run. The folder may be a link; nothing below it may be a link, device,
+ * pipe or socket, so that nothing elsewhere is read, written or deleted. Missing files are allowed.
  * @throws InputError that names the first such thing.
  */
 export async function within(folder: string, ...names: readonly string[]): Promise<string> {
@@ -111,13 +105,13 @@ export async function within(folder: string, ...names: readonly string[]): Promi
     })
     if (kind === null) break
     if (kind === 'other')
-      throw new InputError(path, 'a link or a special file', 'a plain file or folder, as everything in a run is')
+      throw new InputError(path, 'a link or a special file', 'a plain file or folder, like everything in a run')
     if (kind === 'file' && i + 1 < parts.length) throw new InputError(path, 'a file', 'a folder')
   }
   return join(folder, ...parts)
 }
 
-/** Writes chunks to a file that appears, or is replaced, at once and whole. */
+/** Writes chunks to a file that appears, or is replaced, atomically. */
 export async function writeWhole(
   path: string,
   chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
@@ -134,7 +128,7 @@ export async function writeWhole(
   }
 }
 
-/** Writes a file that is not there yet. Returns false where it is: of several processes that begin at once one writes it. */
+/** Writes a new file. Returns false if it exists; of several processes that begin at once, one writes it. */
 export async function writeNew(path: string, text: string): Promise<boolean> {
   try {
     const handle = await disk.open(path, 'wx')
@@ -146,10 +140,7 @@ export async function writeNew(path: string, text: string): Promise<boolean> {
   }
 }
 
-/**
- * A file's bytes. `expected` is what the reader would have accepted.
- * @throws InputError with the system's reason where it cannot be read.
- */
+/** A file's bytes; `expected` describes what the reader accepts. @throws InputError with the system's reason. */
 export async function readWhole(path: string, expected: string): Promise<Uint8Array> {
   try {
     return await disk.read(path, BYTES, true)
@@ -158,18 +149,15 @@ export async function readWhole(path: string, expected: string): Promise<Uint8Ar
   }
 }
 
-/**
- * The JSON object in a file. `expected` is what the reader would have accepted.
- * @throws InputError where it cannot be read, or is something else.
- */
+/** A file's JSON object; `expected` describes what the reader accepts. @throws InputError for anything else. */
 export async function readJsonObject(
   path: string,
-  expected = 'a JSON file that can be read',
+  expected = 'a readable JSON file',
 ): Promise<Record<string, unknown>> {
   return parseJsonObject(path, await readWhole(path, expected))
 }
 
-/** The JSON object that some bytes are; `subject` names them in errors. */
+/** Parses a JSON object; `subject` names its source in errors. */
 export function parseJsonObject(subject: string, bytes: Uint8Array): Record<string, unknown> {
   let value: unknown
   try {
@@ -183,10 +171,10 @@ export function parseJsonObject(subject: string, bytes: Uint8Array): Record<stri
   return value as Record<string, unknown>
 }
 
-/** Objects and lists in one another that a file of ours has at most: what walks them would overflow its stack by far more. */
+/** Maximum nesting of our files; recursive functions overflow the stack far above it. */
 const DEPTH = 200
 
-/** @throws InputError for what JSON.parse has made whose objects and lists are nested too deeply. */
+/** @throws InputError for a parsed value that is nested too deeply. */
 export function refuseDeep(subject: string, value: unknown): void {
   let level = [value]
   for (let depth = 0; level.length > 0; depth++) {
@@ -195,7 +183,7 @@ export function refuseDeep(subject: string, value: unknown): void {
   }
 }
 
-/** True if there is something at a path. Throws InputError where that cannot be seen. */
+/** Whether a path exists. @throws InputError if that cannot be determined. */
 export async function isThere(path: string): Promise<boolean> {
   try {
     await disk.isFolder(path)
@@ -206,7 +194,7 @@ export async function isThere(path: string): Promise<boolean> {
   }
 }
 
-/** Writes chunks to a file and forces them to disk. */
+/** Writes chunks to a file and syncs it to disk. */
 export async function writeSynced(
   path: string,
   chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
@@ -243,18 +231,12 @@ export function appendBytes(path: string, chunks: readonly Uint8Array[]): void {
   }
 }
 
-/**
- * The names in a folder, none where there is no folder.
- * @throws InputError where it cannot be read: what cannot be read must not be taken for nothing.
- */
+/** The names in a folder; none if it does not exist. @throws InputError if it cannot be read. */
 export async function listFolder(path: string): Promise<string[]> {
   return unlessMissing(path, disk.list(path), [])
 }
 
-/**
- * The text of a plain file, '' where there is none.
- * @throws InputError where it cannot be read, is a link, or has more bytes than this.
- */
+/** A plain file's text; '' if it does not exist. @throws InputError if it is unreadable, a link, or too long. */
 export async function readText(path: string, bytesMax = TEXT_BYTES): Promise<string> {
   return Buffer.from(await unlessMissing(path, disk.read(path, bytesMax), new Uint8Array())).toString()
 }
@@ -275,10 +257,7 @@ export async function removeWhole(path: string): Promise<void> {
   }
 }
 
-/**
- * Makes a folder and those above it that are missing. (Node's own recursive mkdir never returns where a parent is there
- * and refuses the child with ENOENT, as /proc does.)
- */
+/** Makes a folder and its parents. Node's recursive mkdir hangs if a parent refuses with ENOENT, as /proc does. */
 export async function makeFolder(path: string): Promise<void> {
   try {
     await disk.makeFolder(path)
@@ -293,17 +272,17 @@ export async function makeFolder(path: string): Promise<void> {
     )
     if (!parentIsThere) await makeFolder(parent)
     await disk.makeFolder(path).catch((second: NodeJS.ErrnoException) => {
-      if (second.code !== 'EEXIST') throw second // Else somebody was faster.
+      if (second.code !== 'EEXIST') throw second // Otherwise another process was faster.
     })
   }
 }
 
-/** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
+/** Syncs a folder's entries to disk, so that a rename in it survives a power failure. */
 export async function syncFolder(path: string): Promise<void> {
   await sync(await disk.open(path, 'r'))
 }
 
-/** Forces what was appended to a file to disk. */
+/** Syncs what was appended to a file. */
 export async function syncFile(path: string): Promise<void> {
   try {
     await sync(await disk.open(path, 'a'))
@@ -339,7 +318,7 @@ export function cannotWrite(path: string, cause: unknown): Error {
   })
 }
 
-/** The JSON object that a text is; null for every other text, which the caller says or counts. */
+/** Parses a JSON object; null for any other text. */
 export function parseObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)

@@ -1,10 +1,10 @@
 /**
- * Optional packages, which the user installs: tfjs and its devices, DuckDB-Wasm, AssemblyScript, the SDK for MCP servers. Each is
- * looked for beside Colonnade, then beside the program that runs, and nowhere else: a package that lies in the working directory
- * may have come with somebody's archive. What lies in a run folder is never loaded.
+ * Loads optional packages that the user installs: tfjs and its devices, DuckDB-Wasm, AssemblyScript, the SDK for MCP
+ * servers. They are searched beside Colonnade, then beside the running program, and nowhere else: a package in the
+ * working directory may come from an untrusted archive. Run folders are never searched.
  *
- * Nothing else imports an optional package by its name, so that a bundler does not look for packages that are not installed. Webpack
- * follows `createRequire` where it is imported by its name, and warns: hence the module as a whole.
+ * No other file imports an optional package by name, so bundlers do not look for missing ones. Webpack follows a
+ * `createRequire` imported by name and warns; so the whole module is imported.
  */
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import nodeModule from 'node:module'
@@ -12,16 +12,16 @@ import { dirname, isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { getEnvironmentData, isMainThread, setEnvironmentData } from 'node:worker_threads'
 
-/** Under this key a thread finds the program of the thread that started it. */
+/** The key under which a thread finds its parent's program. */
 const PROGRAM = 'colonnade.program'
 if (isMainThread) setEnvironmentData(PROGRAM, isEvaluated() ? undefined : process.argv[1])
 
-/** Whether the program is a text of the command line: then the words after it are not its file. */
+/** Whether the program is a text on the command line; the words after it are then not its file. */
 function isEvaluated(): boolean {
   return process.execArgv.some((flag) => /^(-e|-p|-pe|--eval|--print)(=|$)/.test(flag))
 }
 
-/** The files and folders (ending in a slash) beside which packages are looked for. A bundle in CommonJS has no address. */
+/** The files and folders (ending in a slash) beside which to search. A CommonJS bundle has no URL. */
 function ownPlaces(): string[] {
   const places = [import.meta.url, getEnvironmentData(PROGRAM)]
   return places.filter((place): place is string => {
@@ -29,16 +29,13 @@ function ownPlaces(): string[] {
   })
 }
 
-/** A package that was found. */
 export interface Installed {
-  /** Path of its package.json. */
   readonly manifest: string
   readonly version: string
-  /** Loads a package as this one would: itself, or one of its dependencies. */
+  /** Resolves the package or its dependencies. */
   readonly require: NodeJS.Require
 }
 
-/** A package that no place has. */
 export class NotInstalled extends Error {
   override readonly name = 'NotInstalled'
 
@@ -48,10 +45,7 @@ export class NotInstalled extends Error {
   }
 }
 
-/**
- * Finds an optional package, looking from each place in turn.
- * @throws NotInstalled, or an Error where the package lies in a run folder.
- */
+/** Finds an optional package. @throws NotInstalled, or an Error if it is in a run folder. */
 export function findPackage(name: string, places: readonly string[] = ownPlaces()): Installed {
   const manifest = resolvePackage(`${name}/package.json`, places)
   if (manifest === undefined) throw new NotInstalled(name)
@@ -59,11 +53,7 @@ export function findPackage(name: string, places: readonly string[] = ownPlaces(
   return { manifest, version, require: nodeModule.createRequire(manifest) }
 }
 
-/**
- * Imports a module of an optional package, like `assemblyscript/dist/asc.js`. `install` is what a user who lacks it is told to
- * install.
- * @throws NotInstalled, or an Error where the package lies in a run folder.
- */
+/** Imports an optional package's module; `install` is for the hint. @throws NotInstalled, or Error in a run folder. */
 export async function importPackage<T>(
   specifier: string,
   install?: string,
@@ -82,7 +72,7 @@ function resolvePackage(specifier: string, places: readonly string[]): string | 
     } catch (cause) {
       const { code } = cause as NodeJS.ErrnoException
       if (code === 'MODULE_NOT_FOUND') continue
-      // Some packages have a package.json that they do not export.
+      // Some packages do not export their package.json.
       const hidden = code === 'ERR_PACKAGE_PATH_NOT_EXPORTED' ? hiddenFile(specifier, place) : undefined
       if (hidden === undefined) throw cause
       path = hidden
@@ -94,7 +84,7 @@ function resolvePackage(specifier: string, places: readonly string[]): string | 
   return undefined
 }
 
-/** The package.json of a package that does not export it, from the folders in which Node looks; undefined for any other file. */
+/** The package.json of a package that does not export it, from Node's search folders; undefined for any other file. */
 function hiddenFile(specifier: string, place: string): string | undefined {
   if (!specifier.endsWith('/package.json')) return undefined
   const paths = nodeModule.createRequire(place).resolve.paths(specifier) ?? []
@@ -102,7 +92,7 @@ function hiddenFile(specifier: string, place: string): string | undefined {
   return found === undefined ? undefined : realpathSync(found)
 }
 
-/** The run folder that holds a path; undefined where there is none. */
+/** The run folder around a path; undefined without one. */
 function runAround(path: string): string | undefined {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     if (isRun(folder)) return folder

@@ -1,13 +1,12 @@
 /**
- * The wire format of protocol buffers (protobuf.dev, "Encoding"), as far as ONNX, TensorBoard's files and Tinker's protocol need it: a
- * message is a list of fields, a field its number and kind in a varint, and then a varint, a number of 32 or 64 bits, or a length and
- * so many bytes. Fields are written where they are 0 or empty, too; a writer leaves out what it must not write.
+ * The wire format of protocol buffers (protobuf.dev, "Encoding"), for ONNX, TensorBoard's files and Tinker's protocol.
+ * A message is a list of fields. A field is its number and kind in a varint, then a varint, a 32- or 64-bit number, or
+ * a length and its bytes. Writers also write fields that are 0 or empty; the caller leaves them out.
  */
 
-/** The bytes of one field, of several, or of none, in pieces, which `messageOf` puts together. */
+/** The bytes of zero or more fields in pieces, which `messageOf` joins. */
 export type Field = readonly Uint8Array[]
 
-/** A message's bytes. */
 export function messageOf(fields: readonly Field[]): Uint8Array {
   return Buffer.concat(fields.flat())
 }
@@ -17,40 +16,40 @@ const DOUBLE = 1
 const BYTES = 2
 const FLOAT = 5
 
-/** A field with a whole number ≥ 0, or −1, which takes ten bytes as every negative number does. */
+/** A field with an integer ≥ 0, or −1, which takes ten bytes like every negative number. */
 export function numberField(number: number, value: number): Field {
   return [varint((number << 3) | VARINT), varint(value)]
 }
 
-/** A field with a text or bytes, or with a message, which is the bytes of its fields. */
+/** A field with a text, bytes, or a message as the bytes of its fields. */
 export function bytesField(number: number, value: string | Uint8Array | readonly Field[]): Field {
   const parts = typeof value === 'string' ? [Buffer.from(value)] : value instanceof Uint8Array ? [value] : value.flat()
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   return [varint((number << 3) | BYTES), varint(length), ...parts]
 }
 
-/** A field with a number of 64 bits. */
+/** A field with a 64-bit float. */
 export function doubleField(number: number, value: number): Field {
   const bytes = Buffer.alloc(8)
   bytes.writeDoubleLE(value)
   return [varint((number << 3) | DOUBLE), bytes]
 }
 
-/** A field with a number of 32 bits. */
+/** A field with a 32-bit float. */
 export function floatField(number: number, value: number): Field {
   const bytes = Buffer.alloc(4)
   bytes.writeFloatLE(value)
   return [varint((number << 3) | FLOAT), bytes]
 }
 
-/** A field with a list of numbers of 64 bits. */
+/** A field with a list of 64-bit floats. */
 export function doublesField(number: number, values: Float64Array): Field {
   const bytes = Buffer.alloc(8 * values.length)
   for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
   return bytesField(number, bytes)
 }
 
-/** The fields of a map: an entry for each key, in the order of the keys, so that equal maps have equal bytes. The value is field 2 of its entry. */
+/** The fields of a map: an entry per key, sorted, so that equal maps have equal bytes. Field 2 has the value. */
 export function mapFields<T>(
   number: number,
   values: Readonly<Record<string, T>>,
@@ -60,10 +59,7 @@ export function mapFields<T>(
   return keys.map((key) => bytesField(number, [bytesField(1, key), valueField(values[key]!)]))
 }
 
-/**
- * A whole number, as `numberField` has it: seven bits a byte, the lowest first; the eighth says that more follow.
- * @throws RangeError for another number.
- */
+/** An integer as in `numberField`: seven bits per byte, lowest first, the eighth if more follow. @throws RangeError */
 export function varint(value: number): Uint8Array {
   if (value === -1) return Uint8Array.of(...Array(9).fill(0xff), 1)
   if (!(Number.isSafeInteger(value) && value >= 0)) throw new RangeError(`got ${value}, expected a whole number ≥ 0`)
@@ -73,11 +69,11 @@ export function varint(value: number): Uint8Array {
   return Uint8Array.of(...bytes, rest)
 }
 
-/** The fields of a message by their numbers: each with all of its values, in their order. */
+/** The fields of a message by number, each with all its values in order. */
 export class ProtoReader {
   readonly #fields = new Map<number, (number | Uint8Array)[]>()
 
-  /** @throws Error for bytes that are no message. */
+  /** @throws Error for bytes that are not a message. */
   constructor(bytes: Uint8Array) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     let at = 0
@@ -118,14 +114,14 @@ export class ProtoReader {
     return this.#fields.has(field)
   }
 
-  /** A number, 0 where it was not written. Whole numbers have a sign; those beyond ±2^53 are rounded. @throws Error for bytes. */
+  /** A number; 0 if absent. Integers are signed; those beyond ±2^53 are rounded. @throws Error for bytes. */
   number(field: number): number {
     const value = this.#fields.get(field)?.at(-1) ?? 0
     if (typeof value !== 'number') throw new Error(`got ${value.length} bytes in field ${field}, expected a number`)
     return value
   }
 
-  /** Bytes, none where they were not written. @throws Error for a number. */
+  /** Bytes; none if absent. @throws Error for a number. */
   bytes(field: number): Uint8Array {
     return bytesIn(field, this.#fields.get(field)?.at(-1) ?? new Uint8Array(0))
   }
@@ -134,12 +130,12 @@ export class ProtoReader {
     return new TextDecoder().decode(this.bytes(field))
   }
 
-  /** Messages of a list, none where it is empty. @throws Error for numbers, and for bytes that are no message. */
+  /** A list of messages; empty if absent. @throws Error for numbers, and for bytes that are not a message. */
   messages(field: number): ProtoReader[] {
     return (this.#fields.get(field) ?? []).map((value) => new ProtoReader(bytesIn(field, value)))
   }
 
-  /** A map: of each key its entry, whose field 2 has the value. */
+  /** A map: each key with its entry, whose field 2 has the value. */
   entries(field: number): [string, ProtoReader][] {
     return this.messages(field).map((entry) => [entry.text(1), entry])
   }

@@ -1,9 +1,9 @@
 /**
- * The safetensors format (Hugging Face, `safetensors/README.md`, "Format"): an 8-byte little-endian header length, a JSON
- * header padded with spaces to 8 bytes, then the tensors' bytes, which leave no gap and share none. Checked against
- * Python's package both ways.
+ * The safetensors format (Hugging Face, `safetensors/README.md`, "Format"): an 8-byte little-endian header length, a
+ * JSON header padded with spaces to 8 bytes, then the tensors' bytes without gaps or overlaps. Checked against Python's
+ * package both ways.
  *
- * A header that lies ends in an error before any tensor is used. It is read in a time and memory that its length bounds,
+ * An invalid header is an error before any tensor is used. Reading it takes time and memory proportional to its length,
  * so it needs no thread of its own.
  */
 import { checkGiven, InputError, show } from '../errors.ts'
@@ -25,20 +25,20 @@ export type TensorType = keyof typeof ELEMENT_BYTES
 export interface Tensor {
   readonly name: string
   readonly type: TensorType
-  /** Sides, the slowest first; none for a single number. */
+  /** Sides, the slowest first; empty for a single number. */
   readonly shape: readonly number[]
   /** The elements, little-endian, row-major. */
   readonly bytes: Uint8Array
 }
 
-/** What a safetensors file holds. */
+/** The tensors and metadata of a safetensors file. */
 export interface Safetensors {
   /** By name, in the order of their bytes. */
   readonly tensors: ReadonlyMap<string, Tensor>
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** Elements of a tensor. F16 and BF16 as f32, which holds them exactly; BOOL as 0 and 1. */
+/** Elements of a tensor. F16 and BF16 as f32, which is exact; BOOL as 0 and 1. */
 export type TensorValues =
   | Float64Array
   | Float32Array
@@ -51,7 +51,7 @@ export type TensorValues =
   | Int8Array
   | Uint8Array
 
-/** The array of each type; F16 and BF16 by their bits. */
+/** The array of each type; F16 and BF16 as bits. */
 const ARRAYS = {
   F64: Float64Array,
   I64: BigInt64Array,
@@ -69,19 +69,18 @@ const ARRAYS = {
 } as const
 
 const METADATA = '__metadata__'
-/** As in Python's reader: no model has more to say, and a wrong length is found before its JSON is parsed. */
+/** The limit of Python's reader. A wrong length is found before parsing. */
 const HEADER_BYTES_MAX = 100_000_000
-/** The shortest entry of a tensor has 51 bytes and three brackets; a header of brackets alone would fill the memory. */
+/** A tensor's shortest entry has 51 bytes and three brackets. A header of brackets only would fill the memory. */
 const BYTES_PER_BRACKET = 16
-/** Four for a tensor, so a quarter of a million tensors. A header of 100 MB could have twenty million, at some µs each. */
+/** Four per tensor, so a quarter of a million tensors. A 100 MB header could have twenty million, at some µs each. */
 const KEYS_MAX = 1_000_000
 
 /**
- * A tensor of these elements. `shape` is a list of one side and `type` that of the array unless given; a Float32Array may
- * also become F16 or BF16 (to the nearest, ties to even), a Uint8Array of 0 and 1 BOOL.
+ * A tensor of these elements. By default `shape` has one side and `type` is the array's. A Float32Array may also become
+ * F16 or BF16 (rounded to nearest, ties to even), a Uint8Array of 0 and 1 BOOL.
  *
- * @throws InputError where the shape does not hold the elements, the type does not fit them, or F16 or BF16 cannot hold a
- * finite one.
+ * @throws InputError if shape or type do not fit the elements, or F16 or BF16 cannot hold a finite one.
  * @example tensorOf('weight', Float32Array.of(1, 2, 3, 4), [2, 2], 'BF16')
  */
 export function tensorOf(
@@ -111,7 +110,7 @@ export function tensorOf(
   return { name, type, shape: [...shape], bytes: bytesOf(values) }
 }
 
-/** The elements of a tensor: a view of its bytes where their place in memory allows it, else a copy. */
+/** A tensor's elements: a view of its bytes if aligned, otherwise a copy. */
 export function tensorValues(tensor: Tensor): TensorValues {
   checkGiven('tensor', tensor, ['type', 'bytes'])
   const { type, bytes } = tensor
@@ -122,20 +121,16 @@ export function tensorValues(tensor: Tensor): TensorValues {
   return type === 'BF16' ? widenBf16(values as Uint16Array) : values
 }
 
-/**
- * Reads a safetensors file, or one whose bytes are in memory; the tensors are views of them.
- * @throws InputError where it cannot be read, is cut short, or its header lies: see `decodeSafetensors`.
- */
+/** Reads a safetensors file or its bytes, as views. @throws InputError if unreadable, cut short or invalid. */
 export async function readSafetensors(from: string | Uint8Array): Promise<Safetensors> {
   return from instanceof Uint8Array
     ? decodeSafetensors('safetensors', from)
-    : decodeSafetensors(from, await readWhole(from, 'a safetensors file that can be read'))
+    : decodeSafetensors(from, await readWhole(from, 'a readable safetensors file'))
 }
 
 /**
- * Writes a safetensors file, which appears at once and whole. Its metadata have a checksum of it (`colonnade.sha256`), which
- * reading compares.
- * @throws InputError for two tensors of one name, metadata that are not texts, or a place that cannot be written.
+ * Writes a safetensors file atomically. Its metadata include a checksum (`colonnade.sha256`), which reading verifies.
+ * @throws InputError for two tensors of one name, metadata that are not texts, or a path that cannot be written.
  * @example await writeSafetensors('w.safetensors', [tensorOf('weight', weight, [64, 2])], { made: 'today' })
  */
 export async function writeSafetensors(
@@ -147,19 +142,15 @@ export async function writeSafetensors(
   checkGiven('tensors of writeSafetensors', tensors, [])
   const list = [...tensors]
   const sealed = (checksum?: string) => encodeSafetensors(list, { ...metadata, [SEAL_KEY]: sealText(checksum) })
-  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, but for the checksum.
+  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, except for the checksum.
 }
 
-/**
- * The chunks of a file with these tensors, those of large elements first so that each is aligned; their bytes are not
- * copied.
- * @throws InputError for two tensors of one name, and metadata that are not texts.
- */
+/** A file's chunks, large element types first for alignment. @throws InputError for repeated names, or bad metadata. */
 export function encodeSafetensors(
   tensors: readonly Tensor[],
   metadata: Readonly<Record<string, string>> = {},
 ): Uint8Array[] {
-  const header: Record<string, unknown> = Object.create(null) // A tensor may be called __proto__.
+  const header: Record<string, unknown> = Object.create(null) // A tensor's name may be __proto__.
   if (Object.keys(metadata).length > 0) header[METADATA] = metadata
   for (const [key, value] of Object.entries(metadata)) {
     if (typeof value !== 'string') throw new InputError(`safetensors metadata ${key}`, show(value), 'a text')
@@ -168,7 +159,7 @@ export function encodeSafetensors(
   let end = 0
   for (const { name, type, shape, bytes } of placed) {
     if (name === METADATA || Object.hasOwn(header, name)) {
-      throw new InputError('safetensors', `two tensors ${show(name)}`, `names that differ, and none ${METADATA}`)
+      throw new InputError('safetensors', `two tensors ${show(name)}`, `distinct names, none of them ${METADATA}`)
     }
     header[name] = { dtype: type, shape, data_offsets: [end, end + bytes.byteLength] }
     end += bytes.byteLength
@@ -182,9 +173,9 @@ export function encodeSafetensors(
 
 /**
  * The tensors of a file, by name, as views of its bytes. `subject` names the file in errors.
- * @throws InputError where the file is cut short or has bytes that no tensor claims, the header is too long or not a JSON
- * object or names a thing twice, a type is unknown, offsets overlap, leave a gap, or do not fit type and shape, or the file
- * is not as its checksum says, where it has one.
+ * @throws InputError if the file is cut short, has unclaimed bytes or a wrong checksum; if the header is too long, not
+ * a JSON object, or repeats a name; or if a type is unknown, or offsets overlap, leave a gap, or do not fit type and
+ * shape.
  */
 export function decodeSafetensors(subject: string, file: Uint8Array): Safetensors {
   const { header, data } = readHeader(subject, file)
@@ -232,7 +223,7 @@ export function decodeSafetensors(subject: string, file: Uint8Array): Safetensor
   return { tensors: new Map(found.map(({ tensor }) => [tensor.name, tensor])), metadata }
 }
 
-/** The header as an object whose metadata are texts, and the bytes behind it. */
+/** The header as an object whose metadata are texts, and the bytes after it. */
 function readHeader(subject: string, file: Uint8Array) {
   const wrong = (got: string, cause?: unknown) => new InputError(subject, got, 'a safetensors file', { cause })
   if (file.byteLength < 8) throw wrong(`${file.byteLength} bytes`)
@@ -246,7 +237,7 @@ function readHeader(subject: string, file: Uint8Array) {
   let header: unknown
   let text: string
   try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(file.slice(8, 8 + length)) // Not of shared memory.
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(file.slice(8, 8 + length)) // TextDecoder does not take shared memory.
     header = JSON.parse(text)
   } catch (cause) {
     throw wrong(`a header that is not JSON (${(cause as Error).message})`, cause)
@@ -261,7 +252,7 @@ function readHeader(subject: string, file: Uint8Array) {
   return { header, data: file.subarray(8 + length) }
 }
 
-/** How many brackets are opened in this JSON, and how many keys it has, outside its strings. */
+/** The number of opening brackets and of keys in JSON, outside its strings. */
 function countParts(json: Uint8Array): { readonly brackets: number; readonly keys: number } {
   const [quote, backslash, list, object, colon] = [0x22, 0x5c, 0x5b, 0x7b, 0x3a]
   let brackets = 0
@@ -277,7 +268,7 @@ function countParts(json: Uint8Array): { readonly brackets: number; readonly key
   return { brackets, keys }
 }
 
-/** The first key that an object of this valid JSON has twice; JSON.parse keeps the last one silently. */
+/** The first key that an object of this valid JSON repeats; JSON.parse would keep the last value silently. */
 function repeatedKey(json: string): string | undefined {
   const open: Set<string>[] = []
   for (let at = 0; at < json.length; at++) {

@@ -1,45 +1,42 @@
-/** Bodies of requests: JSON objects of a bounded size and depth, of which a server holds a bounded number of bytes at once. */
+/** Reads request bodies: JSON objects of limited size and depth. A server holds a limited number of bytes at once. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { show } from '../errors.ts'
 import { RequestError } from './request-error.ts'
 
-/** The JSON object of a request's body; an empty one where it has no body. */
+/** The JSON object of a request's body; empty without a body. */
 export type Body = Readonly<Record<string, unknown>>
 
-/** Bytes of each body that need no room: short requests never wait for long ones. */
+/** Bytes of each body outside the limit, so that short requests never wait for long ones. */
 const FREE_BYTES = 2 ** 16
-/** Bytes that all unfinished bodies beyond that may hold together; and twice the longest body. */
+/** Bytes of all unfinished bodies beyond that; and twice the longest body. */
 const ROOM_BYTES = 2 ** 25
-/** Milliseconds between two looks whether there is room for a body that waits. */
+/** Milliseconds between checks for room for waiting bodies. */
 const LOOK_MS = 20
-/** Looks after which a body that has sent nothing makes room. They are counted, not timed: a process that stalls looks once. */
+/** Checks without data before a body is cut off for others. Not timed, since a stalled process checks once. */
 const IDLE_LOOKS = 50
-/** Maximum nesting of arrays and objects; a function that walks a body may recurse at each level. */
+/** Maximum nesting of arrays and objects; functions may recurse at each level. */
 const MAX_DEPTH = 128
 
-/** A body that is being read. */
 interface Unfinished {
   readonly request: IncomingMessage
   bytes: Buffer
-  /** The look after which it last sent something. */
+  /** The check at which it last sent something. */
   lastLook: number
   isWaiting: boolean
   isCut: boolean
 }
 
-/** Whether a request has a body. */
 export function hasBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Reads the bodies of a server. */
 export class BodyReader {
   readonly #maxBytes: number
   readonly #roomBytes: number
   #looks = 0
   #look: Promise<void> | null = null
-  /** In the order in which they began. */
+  /** In order of their start. */
   readonly #unfinished = new Set<Unfinished>()
 
   constructor(maxBytes: number) {
@@ -47,10 +44,7 @@ export class BodyReader {
     this.#roomBytes = Math.max(ROOM_BYTES, 2 * maxBytes)
   }
 
-  /**
-   * The body's JSON object. A page of a browser may send a body to any address, but not as JSON: so another type is refused.
-   * @throws RequestError where the body is too long, too deep or no JSON object; nothing is read of one that says so beforehand.
-   */
+  /** A request's JSON object; pages cannot send its type elsewhere. @throws RequestError if invalid or too large. */
   async read(request: IncomingMessage, response: ServerResponse): Promise<Body> {
     if (!hasBody(request)) return {}
     const { 'content-type': type = '', 'content-length': length = 0, expect } = request.headers
@@ -69,7 +63,7 @@ export class BodyReader {
     }
   }
 
-  /** Copies what comes into one buffer: each chunk would hold many times its bytes where chunks are short. */
+  /** Copies chunks into one buffer: short chunks would each hold many times their bytes. */
   async #bytesOf(body: Unfinished): Promise<Buffer> {
     let length = 0
     // The request stays open, so that it can be answered.
@@ -91,10 +85,7 @@ export class BodyReader {
     return new RequestError(413, `the body has more than ${this.#maxBytes} bytes`, { code: 'body_too_large' })
   }
 
-  /**
-   * Gives a body `capacity` bytes, of which `length` are kept, as soon as there is room. Bodies that no longer send are cut off for it.
-   * No other body that waits may look between the decision and the allocation: it would count this one as idle, and as small as before.
-   */
+  /** Grows a buffer when there is room, cutting off idle bodies. No await between check and allocation. */
   async #grow(body: Unfinished, length: number, capacity: number): Promise<void> {
     body.isWaiting = true
     while (capacity > FREE_BYTES) {
@@ -108,7 +99,7 @@ export class BodyReader {
         cut.request.destroy()
         this.#unfinished.delete(cut)
       } else await this.#nextLook()
-      // `destroyed` is also true of a request whose last bytes were read.
+      // `destroyed` is also true after a request's last bytes were read.
       if (body.isCut || body.request.errored !== null)
         throw new RequestError(503, 'the body came too slowly', { retryAfter: 1 })
     }
@@ -119,7 +110,7 @@ export class BodyReader {
     body.isWaiting = false
   }
 
-  /** One look for all that wait. */
+  /** One check for all waiting bodies. */
   #nextLook(): Promise<void> {
     this.#look ??= sleep(LOOK_MS, undefined, { ref: false }).then(() => {
       this.#looks++
@@ -140,15 +131,15 @@ function parsed(bytes: Buffer): Body {
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
-    throw new RequestError(400, `the body is no JSON: ${(error as Error).message}`, { code: 'bad_json' })
+    throw new RequestError(400, `the body is not JSON: ${(error as Error).message}`, { code: 'bad_json' })
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new RequestError(400, 'the body is no JSON object', { code: 'bad_json' })
+    throw new RequestError(400, 'the body is not a JSON object', { code: 'bad_json' })
   }
   return value as Body
 }
 
-/** Whether brackets of JSON are open within one another more than `most` times. */
+/** Whether JSON's brackets are nested more than `most` levels. */
 function isDeeper(bytes: Buffer, most: number): boolean {
   const [quote, backslash, array, object, arrayEnd, objectEnd] = Buffer.from('"\\[{]}')
   let depth = 0

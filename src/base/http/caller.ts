@@ -1,7 +1,7 @@
 /**
- * Who may ask a server: programs, and pages of the server itself. A page of another site may send requests to any address that
- * its browser reaches, and may give its own name an address of this machine (DNS rebinding); the browser tells both in headers that
- * no page can change.
+ * Admits programs and the server's own pages, not other sites'. A page of another site can send requests to any address
+ * that its browser reaches, and can point its own name at this machine (DNS rebinding). The browser reveals both in
+ * headers that pages cannot change.
  */
 import type { IncomingMessage } from 'node:http'
 import { hostname } from 'node:os'
@@ -9,9 +9,9 @@ import { show } from '../errors.ts'
 import { RequestError } from './request-error.ts'
 
 const HOST = /^(\[[\da-f:.]+\]|[\w.-]+)(:\d{1,5})?$/i
-/** This machine by its own names; Docker's name for it leads containers to servers of 127.0.0.1. */
+/** This machine's own names; Docker's name for it leads containers to servers on 127.0.0.1. */
 const THIS_MACHINE = /^(127(\.\d{1,3}){3}|localhost|\[::1\]|host\.docker\.internal)$/
-/** Hosts that cannot be registered publicly: IP addresses, names without a dot, and the domains of local networks. */
+/** Hosts that cannot be registered publicly: IP addresses, names without a dot, and domains of local networks. */
 const UNREGISTERED = /^(\d{1,3}(\.\d{1,3}){3}|\[[\da-f:.]+\]|[\w-]+|.*\.(local|localhost|internal))$/
 
 /** Checks the headers of requests to a server that listens at an address. */
@@ -37,7 +37,7 @@ export function callerCheck(address: string): (request: IncomingMessage, isPage:
     if (origin !== undefined && origin.toLowerCase().replace(/^https?:\/\//, '') !== host) {
       throw new RequestError(403, `Origin: got ${show(origin)}, expected none: pages of other sites may not ask`)
     }
-    // A link on another site may lead to a page.
+    // Other sites may link to a page.
     if (isPage || site === 'none' || site === 'same-origin') return
     throw new RequestError(403, `Sec-Fetch-Site: got ${show(site)}, expected none: pages of other sites may not ask`)
   }

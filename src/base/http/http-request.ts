@@ -1,7 +1,4 @@
-/**
- * One request over HTTP, which lasts as long as its signal lets it. Node's `fetch` gives up where headers, or the next bytes of a
- * body, take more than five minutes; a server that decodes a long turn whole sends nothing for longer than that.
- */
+/** One HTTP request, limited only by its signal: `fetch` gives up after five minutes of silence. */
 import { createReadStream } from 'node:fs'
 import { request as askPlain } from 'node:http'
 import { request as askEncrypted } from 'node:https'
@@ -16,39 +13,37 @@ export interface FilePart {
 export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'PUT'
   readonly headers: Readonly<Record<string, string>>
-  /** A part of a file is read while it is sent. */
   readonly body?: string | Uint8Array | FilePart
-  /** Ends the request: it has no other time limit. */
+  /** Aborts the request, which has no other time limit. */
   readonly signal: AbortSignal
-  /** Bytes of the answer's body, at most; default any number. */
+  /** Maximum bytes of the response's body; default unlimited. */
   readonly maxBytes?: number
 }
 
-/** An answer whose body has more bytes than it may: nothing of it is kept, and its connection is closed. */
+/** The response's body exceeds the limit. Nothing is kept, and the connection is closed. */
 export class LongAnswerError extends Error {
   constructor(maxBytes: number) {
     super(`the server's answer has more than ${maxBytes} bytes`)
   }
 }
 
-/** An answer, whole. One that sends the request on is an answer like any other: nothing is followed. */
+/** A complete response. Redirects are not followed. */
 export interface HttpAnswer {
   readonly status: number
-  /** Where the request is sent on to; null where it is not. */
+  /** The target of a redirect; otherwise null. */
   readonly location: string | null
-  /** Its media type, with what stands behind it; empty where it names none. */
+  /** Its media type with parameters; empty without one. */
   readonly type: string
-  /** What names the version of what was sent or stored; null where nothing does. */
+  /** The version of what was sent or stored; null without one. */
   readonly etag: string | null
   readonly body: Buffer
 }
 
-/** Whether the answer's status says that it is what was asked for. */
 export function isOk({ status }: HttpAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** @throws LongAnswerError; Error of the connection, or what the signal was aborted with. */
+/** @throws LongAnswerError; the connection's Error, or the signal's reason. */
 export function requestHttp(
   url: string,
   { method, headers, body, signal, maxBytes = Number.POSITIVE_INFINITY }: HttpRequest,

@@ -1,32 +1,31 @@
-/** Requests of JSON to a server, with deadlines, statuses that are checked, and retries where asking again can do no harm. */
+/** JSON requests to a server, with deadlines, status checks, and retries where repeating is harmless. */
 import { checkCount, InputError, show } from '../errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
 
-/** How a server is asked. */
 export interface JsonClientOptions {
   /** Seconds after which a request has failed. */
   readonly deadline: number
-  /** How often a request is made again that was refused for the moment (408, 425, 429, 5xx), or whose connection broke. */
+  /** Retries after a temporary refusal (408, 425, 429, 5xx) or a broken connection. */
   readonly retries: number
-  /** Sent as a bearer token, or as it is in `apiKeyHeader`; none where it is empty. */
+  /** Sent as a bearer token, or unchanged in `apiKeyHeader`; none if empty. */
   readonly apiKey: string
   readonly apiKeyHeader?: string
 }
 
-/** Another form than JSON: of a request's body, and of its answer where that has this media type. */
+/** Another format than JSON for the request's body, and for a response with this media type. */
 export interface OtherForm {
   readonly type: string
-  /** The body; absent: it is JSON, and the answer alone may have the form. */
+  /** The body; absent: JSON, and only the response may have the format. */
   readonly bytes?: Uint8Array
-  /** The object that an answer's bytes are; absent: an answer is JSON. */
+  /** Parses a response's bytes; absent: the response is JSON. */
   read?(bytes: Uint8Array): Record<string, unknown>
 }
 
-/** A request that came to nothing, after all retries. */
+/** A request that failed after all retries. */
 export class AnswerError extends Error {
-  /** The answer's status; 0 where there was none. */
+  /** The response's status; 0 without one. */
   readonly status: number
-  /** Whether the same request may do later. */
+  /** Whether the same request may succeed later. */
   readonly mayPass: boolean
 
   constructor(message: string, status: number, mayPass: boolean) {
@@ -38,18 +37,16 @@ export class AnswerError extends Error {
 
 const PASSING = [408, 425, 429, 500, 502, 503, 504]
 
-/** Whether a request that is refused with this status may succeed later. */
 export function mayPassLater(status: number): boolean {
   return PASSING.includes(status)
 }
 
-/** Asks one server. */
 export class JsonClient {
-  /** Without an end slash. */
+  /** Without a trailing slash. */
   readonly url: string
   readonly #options: JsonClientOptions
 
-  /** @throws InputError for an address that is none of http or https, and numbers out of range. */
+  /** @throws InputError for an address that is not http or https, and numbers out of range. */
   constructor(url: string, options: JsonClientOptions) {
     if (typeof url !== 'string' || !URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
       throw new InputError('url', show(url), 'one like http://127.0.0.1:8000')
@@ -62,11 +59,7 @@ export class JsonClient {
     this.#options = options
   }
 
-  /**
-   * Posts `body`, or gets where it is null, and returns the answer's JSON object; either may have another form. A request is made again
-   * as it was, so with the same request id.
-   * @throws AnswerError with the server's words.
-   */
+  /** Posts `body`, or gets for null, with retries; returns the JSON object. @throws AnswerError */
   async ask(
     path: string,
     body: object | null,
@@ -88,7 +81,7 @@ export class JsonClient {
     }, signal)
   }
 
-  /** Gets the JSON object of a route that a server need not have; null where it has none (404). @throws AnswerError otherwise. */
+  /** Gets the JSON object of an optional route; null if the server lacks it (404). @throws AnswerError otherwise. */
   async askIfThere(path: string): Promise<Record<string, unknown> | null> {
     try {
       return await this.ask(path, null)
@@ -98,12 +91,11 @@ export class JsonClient {
     }
   }
 
-  /** Posts `body` as `ask` does, and looks at nothing but the answer's status. @throws AnswerError with the server's words. */
+  /** Posts `body` as `ask` does, and checks only the status. @throws AnswerError with the server's text. */
   async tell(path: string, body: object, signal?: AbortSignal): Promise<void> {
     await this.retry(() => this.#askOnce(path, body, signal), signal)
   }
 
-  /** Does what may pass later again, a few times. */
   async retry<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       try {
@@ -116,7 +108,7 @@ export class JsonClient {
     }
   }
 
-  /** One request, and its answer's bytes. */
+  /** One request; returns the response's bytes. */
   async #askOnce(
     path: string,
     body: object | null,
@@ -163,14 +155,14 @@ function objectOf(text: string): Record<string, unknown> | null {
   }
 }
 
-/** What an error says in the shapes that servers know (OpenAI's, FastAPI's, SGLang's), or else its text. */
+/** The message of an error in known formats (OpenAI's, FastAPI's, SGLang's), or else its text. */
 function wordsOf(json: Record<string, unknown> | null, text: string): string {
   const { error, message, error_message: reason, detail } = json ?? {}
   const words = [(error as { message?: unknown } | null | undefined)?.message, error, message, reason, detail]
   return (words.find((each) => typeof each === 'string') as string | undefined) ?? show(text)
 }
 
-/** Does what has to follow a failure, and returns its error; with the words of another one, if that fails too. */
+/** Cleans up after a failure, and returns its error; adds the message of a second failure. */
 export async function bothErrors(error: Error, follow: () => Promise<void>): Promise<Error> {
   try {
     await follow()

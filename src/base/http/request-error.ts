@@ -1,15 +1,15 @@
 import { InputError, show } from '../errors.ts'
 
-/** A request that cannot be answered, as OpenAI's API words it. */
+/** A request that cannot be answered, in the format of OpenAI's API. */
 export class RequestError extends Error {
   readonly status: number
   /** OpenAI's kind of error, like `invalid_request_error`. */
   readonly type: string
-  /** The field of the body that is wrong, if it is one. */
+  /** The wrong field of the body, if there is one. */
   readonly param: string | null
   /** A word for programs, like `model_not_found`. */
   readonly code: string | null
-  /** Seconds after which the same request may do; null where it never will. */
+  /** Seconds after which the same request may succeed; null for never. */
   readonly retryAfter: number | null
 
   constructor(
@@ -30,10 +30,10 @@ export class RequestError extends Error {
   }
 }
 
-/** Any error as the answer to a request. The terminal tells those that are the server's own. */
+/** Converts any error to a response. The server's own errors are logged to the terminal. */
 export function asRequestError(error: unknown): RequestError {
   if (error instanceof RequestError) return error
   if (error instanceof InputError) return new RequestError(400, error.message)
   console.error(`colonnade: ${(error instanceof Error && error.stack) || show(error)}`)
-  return new RequestError(500, 'an error of the server, which its terminal tells')
+  return new RequestError(500, 'an error of the server; see its terminal')
 }

@@ -1,8 +1,4 @@
-/**
- * What a server of JSON over HTTP needs, on node:http alone: routes, errors with a status, and server-sent events. A route knows
- * nothing of sockets: it is given a body and a signal, and answers with a value or a stream of values. Who may ask is `caller.ts`'s
- * to say, and bodies are `body.ts`'s.
- */
+/** JSON over HTTP on node:http: routes, error statuses, and server-sent events. A route returns values or streams. */
 import {
   createServer,
   type IncomingHttpHeaders,
@@ -21,11 +17,11 @@ import { asRequestError, RequestError } from './request-error.ts'
 export type { Body } from './body.ts'
 export { RequestError } from './request-error.ts'
 
-/** An answer that breaks: what a server under test sends on purpose. */
+/** A response that breaks, as a server under test sends on purpose. */
 export class BrokenAnswer extends Error {
-  /** What is sent with status 200 before the connection is cut; null: nothing. */
+  /** Sent with status 200 before the connection is cut; null: nothing. */
   readonly text: string | null
-  /** Whether that is all there is to be, and the connection stays. */
+  /** Whether the response ends normally and the connection stays. */
   readonly isWhole: boolean
 
   constructor(text: string | null, isWhole = false) {
@@ -35,7 +31,7 @@ export class BrokenAnswer extends Error {
   }
 }
 
-/** What of a request is known before its body. */
+/** A request before its body is read. */
 export interface RequestHead {
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
@@ -43,21 +39,20 @@ export interface RequestHead {
   readonly params: Readonly<Record<string, string>>
 }
 
-/** What a route is asked. */
 export interface RouteRequest extends RequestHead {
   readonly body: Body
-  /** Aborts when the client goes away before it has its answer. */
+  /** Aborts when the client disconnects before it has its response. */
   readonly signal: AbortSignal
 }
 
 /** Values that are sent as server-sent events. */
 export interface EventStream {
   readonly events: AsyncIterable<object>
-  /** Each event is named by its `type`, and nothing follows the last one; otherwise they have no names, and `[DONE]` ends them. */
+  /** Each event is named by its `type`, and the last one ends the stream; otherwise `[DONE]` does. */
   readonly isNamed?: boolean
 }
 
-/** An answer that is no JSON, like a page. */
+/** A response that is not JSON, like a page. */
 export class HttpDocument {
   readonly type: string
   readonly content: string | Uint8Array
@@ -70,66 +65,60 @@ export class HttpDocument {
   }
 }
 
-/** An answer: a value that becomes JSON, a document, or a stream of values; null for an answer without a body. */
+/** A response: a JSON value, a document, or a stream of values; null for a response without a body. */
 export type RouteAnswer = object | HttpDocument | EventStream | null
 
-/** What answers a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
+/** Handles a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
 export interface Route {
   (request: RouteRequest): RouteAnswer | Promise<RouteAnswer>
-  /** Refuses callers without permission, before the body is read. @throws RequestError */
+  /** Refuses unauthorized callers, before the body is read. @throws RequestError */
   readonly admit?: (head: RequestHead) => void
-  /** Whether it is a page that neither acts nor computes, to which other sites may link; default false. */
+  /** Whether it is a page without side effects or computation, to which other sites may link; default false. */
   readonly isPage?: boolean
-  /** How it tells errors; default OpenAI's shape. */
+  /** The format of errors; default OpenAI's. */
   readonly errorBody?: (error: RequestError) => object
 }
 
-/** A server that listens. */
 export interface Listening {
   readonly url: string
-  /** Takes no more connections; settles when those that are open have ended. */
+  /** Accepts no more connections; settles when the open ones have ended. */
   close(): Promise<void>
-  /** Ends those that are open at once. */
+  /** Ends open connections at once. */
   closeConnections(): void
 }
 
-/** The shape of errors: OpenAI's. */
 function errorBody({ message, type, param, code }: RequestError): object {
   return { error: { message, type, param, code } }
 }
 
-/** Bounds of a server's memory and connections. */
+/** Limits of a server's memory and connections. */
 export const SERVER_LIMITS = {
   connections: 2048,
-  /** Requests of one connection that have no answer yet. */
+  /** Unanswered requests per connection. */
   pipelined: 16,
-  /** Milliseconds for the head of a request, and for all of it. */
+  /** Milliseconds for a request's head, and for all of it. */
   headMs: 15_000,
   requestMs: 60_000,
-  /** Milliseconds that a client may read nothing of an answer. */
+  /** Milliseconds that a client may not read its response. */
   stallMs: 30_000,
-  /** Bytes of answers that clients have not read. Beyond them the oldest are cut off. */
+  /** Bytes of unread responses. Beyond them the oldest are cut off. */
   unsentBytes: 2 ** 28,
 }
-/** Milliseconds for a client to read why its request is not read to its end. */
+/** Milliseconds for a client to read why its request was refused early. */
 const LINGER_MS = 1000
 
-/** Where a server listens, and how. */
 export interface ListenOptions {
   readonly host: string
   readonly port: number
   readonly maxBodyBytes: number
-  /** Whether the process may end while it listens. Default false. */
+  /** Whether the process may end while it listens; default false. */
   readonly isBackground?: boolean
   readonly limits?: Partial<typeof SERVER_LIMITS>
-  /** Answers over TLS alone, with this certificate (with those that lead to a known one) and its private key, in PEM. */
+  /** Serves only TLS, with this certificate (and its chain) and private key, in PEM. */
   readonly tls?: { readonly cert: string; readonly key: string } | null
 }
 
-/**
- * Answers requests by `routes` on `host` and `port` (0: any that is free).
- * @throws InputError where it cannot listen there.
- */
+/** Serves `routes` on `host` and `port` (0: any free one). @throws InputError if it cannot listen there. */
 export async function listen(
   routes: ReadonlyMap<string, Route>,
   { host, port, maxBodyBytes, isBackground = false, limits, tls = null }: ListenOptions,
@@ -163,7 +152,7 @@ export async function listen(
       sender.refuse(request, response, error, tell)
     }
   }
-  /** Of each connection how many requests have no answer, and what settles when the last of them has one. */
+  /** For each connection the number of unanswered requests, and a promise for the last response. */
   const queues = new WeakMap<Socket, { length: number; last: Promise<void> }>()
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     const { socket } = request
@@ -180,20 +169,20 @@ export async function listen(
   }
   const options = { connectionsCheckingInterval: Math.min(headMs, 5000), highWaterMark: 2 ** 14, keepAlive: true }
   const server = tls === null ? createServer(options, handle) : tlsServer({ ...options, ...tls }, handle)
-  server.on('checkContinue', handle) // Who waits for leave to send a body is first asked for a key.
+  server.on('checkContinue', handle) // Check the key before the client sends its body.
   server.maxConnections = connections
   server.headersTimeout = headMs
   server.requestTimeout = requestMs
-  // Longer than clients keep theirs: a connection that is closed here just as a client asks again is an error there.
+  // Longer than clients' timeouts: closing a connection while a client sends its next request would fail that request.
   server.keepAliveTimeout = 60_000
   if (isBackground) server.on('connection', (socket) => socket.unref())
   let isTold = false
   await new Promise<void>((resolve, reject) => {
-    // It may fail later too, where the process has no file descriptors left; then it goes on with the next connection.
+    // A later error, such as too few file descriptors, does not stop it: the next connection is served.
     server.on('error', (cause: NodeJS.ErrnoException) => {
       if (server.listening && !isTold) console.error(`colonnade: a connection to ${host} failed: ${cause.message}`)
       isTold = server.listening
-      reject(new InputError('port', `${host}:${port} (${cause.message})`, 'an address that is free', { cause }))
+      reject(new InputError('port', `${host}:${port} (${cause.message})`, 'a free address', { cause }))
     })
     server.listen(port, host, resolve)
   })
@@ -211,14 +200,13 @@ function tlsServer(options: TlsOptions, handle: RequestListener): Server {
 
 const PATH = /^\/([\w\-.~!$&'()*+,;=:@/]|%[\da-f]{2})*$/i
 
-/** The path and the query of a request's target. */
 function targetOf(target: string): { readonly path: string; readonly query: URLSearchParams } {
   const [path, ...query] = target.split('?') as [string, ...string[]]
   if (!PATH.test(path)) throw new RequestError(400, `the target is ${show(target)}, expected a path`)
   return { path, query: new URLSearchParams(query.join('?')) }
 }
 
-/** Finds the route of a method and a path, and the texts for its names; or the reason why there is none. */
+/** Finds the route of a method and a path, with the values of its names; or throws the reason why there is none. */
 function routeFinder(routes: ReadonlyMap<string, Route>) {
   const named = [...routes].flatMap(([key, route]) => {
     const [method, path] = key.split(' ') as [string, string]
@@ -239,7 +227,7 @@ function routeFinder(routes: ReadonlyMap<string, Route>) {
       const params = found.parts.flatMap((part, i) => (part.startsWith(':') ? [[part.slice(1), parts[i]!]] : []))
       return { route: found.route, params: Object.fromEntries(params) as Record<string, string> }
     }
-    // A path may hold what lets a client in: it is not said again.
+    // A path may contain a secret: do not repeat it.
     if (fitting.length > 0) throw new RequestError(405, `${method} is not a method of this path`)
     if (paths.has(path)) throw new RequestError(405, `${method} is not a method of ${path}`)
     throw new RequestError(404, named.length > 0 ? 'there is no such path' : `there is no ${path}`, {
@@ -261,11 +249,11 @@ function listening(server: Server, host: string, protocol: string): Listening {
   }
 }
 
-/** Sends answers. Answers that the client does not read are cut off: after a time, and the oldest first if there are too many. */
+/** Sends responses. Unread ones are cut off: after a time, and the oldest first if there are too many. */
 class Sender {
   readonly #stallMs: number
   readonly #unsentBytes: number
-  /** Bytes of whole answers that are under way, in the order in which they were sent. */
+  /** Bytes of whole responses in flight, in order of sending. */
   readonly #unsent = new Map<ServerResponse, number>()
 
   constructor(stallMs: number, unsentBytes: number) {
@@ -285,7 +273,7 @@ class Sender {
   }
 
   #end(response: ServerResponse, content: string | Uint8Array): void {
-    if (response.destroyed) return // The client went away while its answer was made: nothing tells of that again.
+    if (response.destroyed) return // The client disconnected meanwhile; nobody else reports it.
     this.#unsent.set(response, content.length)
     response.on('close', () => this.#unsent.delete(response))
     let sum = [...this.#unsent.values()].reduce((total, bytes) => total + bytes, 0)
@@ -298,7 +286,7 @@ class Sender {
     response.end(content)
   }
 
-  /** Sends events until there are no more, each when the client has read those before it. What fails on the way is the last event. */
+  /** Sends events to the end, each when the client has read those before it. An error on the way is the last event. */
   async sendEvents(
     response: ServerResponse,
     { events, isNamed = false }: EventStream,
@@ -331,7 +319,7 @@ class Sender {
     response.end()
   }
 
-  /** Tells why there is no answer. What is left of the request is not read: the connection ends when the client has had time to see why. */
+  /** Sends an error without reading the rest of the request; the connection ends after time to read it. */
   refuse(
     request: IncomingMessage,
     response: ServerResponse,
@@ -352,7 +340,7 @@ class Sender {
   }
 }
 
-/** Sends what there is of an answer, as if more were to come, and cuts the connection. */
+/** Sends part of a response, as if more followed, and cuts the connection. */
 function breakOff(response: ServerResponse, { text, isWhole }: BrokenAnswer): void {
   if (text === null) return void response.destroy()
   const length = Buffer.byteLength(text)

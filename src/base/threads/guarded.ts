@@ -1,10 +1,10 @@
 /**
- * The reading of files from others. A file in a format of many parts can be damaged, or made, so that its reader never
- * ends or takes all memory; so it is read in a thread that is killed at its limits, and what went wrong there is an
- * `InputError` here. One thread for a format is started, when the first file of it is read, and kept.
+ * Reads untrusted files. A file in a complex format can be damaged, or crafted, so that its reader never ends or fills
+ * the memory; so it is read in a thread that is killed at its limits, and failures there are `InputError`s here. Each
+ * format has one thread, started with its first file.
  *
- * An Arrow file comes back as bytes whose every offset and length was looked at, so that the caller's thread can make
- * its table without a copy; Parquet comes back as rows.
+ * An Arrow file is returned as bytes with verified offsets and lengths, so that the caller's thread makes its table
+ * without a copy; Parquet is returned as rows.
  */
 import { stat } from 'node:fs/promises'
 import { totalmem } from 'node:os'
@@ -12,9 +12,9 @@ import { InputError } from '../errors.ts'
 import { serve } from './serve.ts'
 import { WorkerPool } from './workers.ts'
 
-/** How much the reading of one file, or of one row group of a Parquet file, may take. */
+/** Limits of reading one file, or one row group of a Parquet file. */
 export interface ReadLimits {
-  /** Milliseconds; default 30,000 and 1,000 more for each MiB of the file. */
+  /** Milliseconds; default 30,000, plus 1,000 per MiB of the file. */
   readonly timeoutMs?: number
   /** MiB of objects, and of arrays; default 4,096, or half of the machine's memory if that is less. */
   readonly memoryMib?: number
@@ -25,20 +25,15 @@ const MEMORY_MIB = Math.min(4096, Math.floor(totalmem() / 2 ** 21))
 const HEAP_MIB_MIN = 64
 const pools = new Map<string, WorkerPool>()
 
-/** What comes back from the thread. */
 type Answer<T> = { readonly value: T } | { readonly refused: readonly [subject: string, got: string, expected: string] }
 
-/** What every task says, beside what its worker wants to know. */
 interface Task {
   readonly path: string
   readonly expected: string
   readonly memoryMib: number
 }
 
-/**
- * Lets the worker at `entry` read a file. `expected` describes the accepted files, for errors.
- * @throws InputError for a file that is not there, that the worker refuses, or whose reading goes beyond the limits.
- */
+/** Lets a worker read a file. @throws InputError if it is missing, refused, or exceeds the limits. */
 export async function readGuarded<T>(
   entry: URL,
   path: string,
@@ -65,15 +60,12 @@ export async function readGuarded<T>(
   const { failure, error } = outcome
   if (failure === 'hung') {
     const seconds = Number((limitMs / 1000).toPrecision(3))
-    throw new InputError(path, `no result of its reader in ${seconds} s`, `${expected}; limits.timeoutMs allows more`)
+    throw new InputError(path, `no result of its reader in ${seconds} s`, `${expected}; limits.timeoutMs can be raised`)
   }
-  throw new InputError(path, `a reader that failed (${error})`, `${expected}; limits.memoryMib allows more`)
+  throw new InputError(path, `a reader that failed (${error})`, `${expected}; limits.memoryMib can be raised`)
 }
 
-/**
- * The worker's side: answers tasks with what `read` makes of them. A failure of whatever kind is the file's. A thread that has
- * failed is not used again where something may be left half done (`leavesWork`): it must not disturb the next file.
- */
+/** The worker's side: answers tasks with `read`. After a failure that leaves work (`leavesWork`) it is not reused. */
 export function serveReads<T = unknown>(
   read: (task: T & Task) => Promise<{ readonly value: unknown; readonly moved?: ArrayBuffer[] }>,
   { leavesWork }: { readonly leavesWork: boolean },
@@ -89,16 +81,13 @@ export function serveReads<T = unknown>(
       const isTold = error instanceof InputError
       const refused = isTold
         ? [error.subject, error.got, error.expected]
-        : [task.path, `a file that cannot be read (${message})`, task.expected]
+        : [task.path, `an unreadable file (${message})`, task.expected]
       return { answer: { refused }, isSpent: leavesWork }
     }
   })
 }
 
-/**
- * Lets typed arrays be made by number of elements only up to a sum of bytes, which begins anew with each task. The heap's
- * limit does not count them, and a damaged number of values asks for gigabytes.
- */
+/** Limits the bytes of typed arrays made by length, per task: the heap's limit does not count them. */
 function limitArrays(): (memoryMib: number) => void {
   let left = Number.POSITIVE_INFINITY
   let allowed = 0

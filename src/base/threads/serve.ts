@@ -1,4 +1,4 @@
-/** A worker's side of a `WorkerPool`: it says that it is ready, then answers one task after the other. */
+/** A worker's side of a `WorkerPool`: signals that it is ready, then answers one task after another. */
 import { parentPort } from 'node:worker_threads'
 import type { Reply } from './workers.ts'
 

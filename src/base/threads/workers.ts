@@ -1,22 +1,18 @@
 /**
- * Threads that can be killed. What judges text of unknown origin (formulas, programs, files) may never end, so it runs in a
- * worker with a time limit; one that does not answer in time is terminated and another takes its place. Workers are
- * kept for the next task, and do not keep the process alive.
+ * Threads that can be killed. Untrusted text (formulas, programs, files) may take forever to judge, so it runs in a
+ * worker with a time limit; a late worker is terminated and replaced. Workers are reused, and do not keep the process
+ * alive.
  */
 import type { ResourceLimits, Worker } from 'node:worker_threads'
 
 /** Milliseconds within which a worker must load its modules. */
 const BOOT_MS = 60_000
 
-/** What came of a task. */
 export type Outcome<T> =
   | { readonly answer: T }
   | { readonly failure: 'threw' | 'hung' | 'aborted' | 'died'; readonly error: string }
 
-/**
- * What a worker answers, whether it should not be given another task, and the buffers of the answer that are handed over
- * instead of copied.
- */
+/** A worker's answer, whether the worker should not be reused, and buffers to transfer instead of copying. */
 export type Reply =
   | { readonly answer: unknown; readonly isSpent?: boolean; readonly moved?: ArrayBuffer[] }
   | { readonly error: string }
@@ -30,7 +26,7 @@ export class WorkerPool {
   readonly #queue: (() => void)[] = []
   #busy = 0
 
-  /** A worker whose heap outgrows `memoryMib` dies; `stackMib` is how deeply its calls may be nested. */
+  /** A worker whose heap exceeds `memoryMib` dies; `stackMib` limits its stack. */
   constructor(
     entry: URL,
     { size = 2, memoryMib = 256, stackMib = 4 }: { size?: number; memoryMib?: number; stackMib?: number } = {},
@@ -40,10 +36,10 @@ export class WorkerPool {
     this.#limits = { maxOldGenerationSizeMb: memoryMib, stackSizeMb: stackMib }
   }
 
-  /** Runs one task. The time limit begins when a worker has taken it; waiting for a turn does not count. */
+  /** Runs one task. The time limit begins when a worker has taken it; queueing does not count. */
   async run<T>(task: unknown, timeoutMs: number, signal?: AbortSignal): Promise<Outcome<T>> {
     if (this.#busy < this.#size) this.#busy++
-    else await new Promise<void>((resolve) => this.#queue.push(resolve)) // Its predecessor's turn becomes its own.
+    else await new Promise<void>((resolve) => this.#queue.push(resolve)) // The predecessor's turn is passed on.
     try {
       if (signal?.aborted) return { failure: 'aborted', error: 'aborted before it began' }
       const worker = this.#idle.pop() ?? (await this.#start())
@@ -71,7 +67,7 @@ export class WorkerPool {
 
   async #start(): Promise<Worker | { failure: 'died'; error: string }> {
     const { Worker } = await import('node:worker_threads')
-    // Workers inherit the caller's flags, but may not be told that a file is what came on standard input.
+    // Workers inherit the caller's flags, except that of input from standard input.
     const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
     const worker = new Worker(this.#entry, {
       name: 'colonnade guarded',
@@ -82,7 +78,7 @@ export class WorkerPool {
       const place = this.#idle.indexOf(worker)
       if (place >= 0) this.#idle.splice(place, 1)
     })
-    worker.on('error', () => {}) // The caller of a task listens as well; an error of an idle worker concerns no task.
+    worker.on('error', () => {}) // The caller of a task listens as well; an idle worker's error belongs to no task.
     const { outcome, isSpent } = await settle<null>(worker, BOOT_MS, undefined)
     if (!isSpent) return worker
     void worker.terminate()
@@ -98,7 +94,7 @@ function ask<T>(worker: Worker, task: unknown, timeoutMs: number, signal?: Abort
 
 interface Settled<T> {
   readonly outcome: Outcome<T>
-  /** The worker is dead, busy for ever, or does not trust itself any more. */
+  /** The worker is dead, busy forever, or unreliable. */
   readonly isSpent: boolean
 }
 

@@ -9,7 +9,7 @@ export const benchKeys = {
   seconds: number(0.5, 'least seconds of each measurement', { min: 0.01 }),
 }
 
-/** colonnade bench <environment>: how fast it steps, is played and trains here, and how many lanes it should have. */
+/** colonnade bench <environment>: how fast it steps, is played and trains here, and the recommended number of lanes. */
 export const benchCommand: Command = async ({ words, json }) => {
   const { values, environment, policy } = await readEnvironment(words, benchKeys, ['wrappers', 'policy'])
   const measurement = await measureEnvironment(environment, { ...values, policy })

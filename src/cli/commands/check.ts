@@ -9,7 +9,7 @@ export const checkKeys = {
   seed: integer(0, 'seed of all random numbers', { min: 0 }),
 }
 
-/** colonnade check <environment>: whether it keeps its contract. Exits with 1 where it does not. */
+/** colonnade check <environment>: checks its contract. Exits with 1 if it is violated. */
 export const checkCommand: Command = async ({ words, json }) => {
   const { values, environment } = await readEnvironment(words, checkKeys, ['wrappers'])
   const report = checkEnvironment(environment, values)
@@ -19,9 +19,7 @@ export const checkCommand: Command = async ({ words, json }) => {
 }
 
 function print({ environment, numLanes, steps, episodes, checks }: EnvironmentReport): void {
-  console.log(
-    `${environment}: ${numLanes} lanes, ${steps} steps each with actions at random, ${episodes} episodes ended`,
-  )
+  console.log(`${environment}: ${numLanes} lanes, ${steps} steps each with random actions, ${episodes} episodes ended`)
   const widest = Math.max(...checks.map(({ name }) => name.length))
   for (const { name, status, got, expected } of checks) {
     console.log(`${status.padEnd(7)} ${name.padEnd(widest)} ${environmentChecks[name]}`)

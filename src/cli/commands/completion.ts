@@ -1,4 +1,4 @@
-/** Completion in shells: a script for each, which asks this program what may come next. */
+/** Shell completion: a script per shell, which asks this program for candidates. */
 import { dirname, join } from 'node:path'
 import { unknownWord } from '../../base/errors.ts'
 import { isThere, listFolder } from '../../base/files/files.ts'
@@ -9,7 +9,7 @@ import { environments, textEnvironments } from '../../index.ts'
 import { declarations } from '../words/declarations.ts'
 import { FLAGS } from '../words/words.ts'
 
-/** Each asks `colonnade completion candidates` with the words until the cursor, of which the last is being typed. */
+/** Each script calls `colonnade completion candidates` with the words up to the cursor; the last one is being typed. */
 const SCRIPTS = {
   bash: `# colonnade: source <(colonnade completion bash), in ~/.bashrc
 _colonnade() {
@@ -54,7 +54,7 @@ export const completionCommand: Command = async ({ words, json }) => {
   return { shell, script }
 }
 
-/** The completions of the last of the words after the program's name. There are none where the words before it are wrong. */
+/** Completions of the last word. None if the words before it are wrong. */
 export async function candidates(words: readonly string[]): Promise<string[]> {
   const word = words.at(-1) ?? ''
   const found = await allCandidates(words.slice(0, -1), word).catch(() => [])
@@ -81,13 +81,13 @@ function pairsOf(keys: ReadonlyMap<string, Setting>): string[] {
   return [...keys.keys()].map((key) => `${key}=`)
 }
 
-/** The values that a setting may have, or of an open list those that are known. */
+/** The values of a setting's closed list, or known values of an open one. */
 function valuesOf(setting: Setting | undefined): string[] {
   if (typeof setting?.default === 'boolean') return ['true', 'false']
   return (setting?.words ?? []).map(String)
 }
 
-/** The keys of a command, of one about an environment as that has them. */
+/** The keys of a command, including those of the environment that it names. */
 async function keysOf(
   command: string,
   subject: string | undefined,
@@ -111,7 +111,7 @@ async function subjectsOf(takes: string, word: string): Promise<string[]> {
   return (await Promise.all(places.map(runsBelow))).flat()
 }
 
-/** The runs in a folder, and those one level below, as in a folder of several seeds. */
+/** The runs in a folder and one level below, as in a folder of several seeds. */
 async function runsBelow(place: string): Promise<string[]> {
   const found: string[] = []
   for (const name of await listFolder(place)) {

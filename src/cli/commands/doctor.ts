@@ -5,13 +5,13 @@ import type { Command } from '../../base/invocation.ts'
 import { type DeviceName, type DeviceReport, deviceNames, examineDevice } from '../../entries/devices.ts'
 import { examineNative, kernelBuilds } from '../../kernels/bind.ts'
 
-/** A device as the doctor lists it; `crashed`: it took its process with it. */
+/** A device in the doctor's list; `crashed`: it ended its process. */
 type Row = Omit<DeviceReport, 'status'> & { readonly status: DeviceReport['status'] | 'crashed' }
 
-/** A device that has not answered by then is ended. */
+/** Milliseconds after which an unresponsive device's process is killed. */
 const ANSWER_MS = 120_000
 
-/** colonnade doctor [device]: with a device, examines it in this process; else each in a process of its own. */
+/** colonnade doctor [device]: examines the device in this process, or without one each in its own process. */
 export const doctorCommand: Command = async ({ words, json }) => {
   const unknown = words.find((word) => !(deviceNames as readonly string[]).includes(word))
   if (unknown !== undefined) throw unknownWord('device', unknown, deviceNames)
@@ -29,7 +29,7 @@ export const doctorCommand: Command = async ({ words, json }) => {
   const devices: Row[] = []
   for (const name of deviceNames) {
     if (words.length > 0 && words[0] !== name) continue
-    // A native library that crashes ends its process, and must not end this one, which has the others to report.
+    // A crashing native library ends its process; this one has to report the others.
     const row = words.length > 0 ? await examineDevice(name) : await examineApart(name)
     devices.push(row)
     if (!json) console.log(describe(row))
@@ -52,7 +52,7 @@ function describeMachine() {
   }
 }
 
-/** `colonnade doctor <name> --json` in a process of its own. */
+/** Runs `colonnade doctor <name> --json` in its own process. */
 function examineApart(name: DeviceName): Promise<Row> {
   const words = [process.argv[1]!, 'doctor', name, '--json']
   const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'pipe'], timeout: ANSWER_MS })

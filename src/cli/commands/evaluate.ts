@@ -34,11 +34,11 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { trust, questions, from, data, gamma, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
-  if (data === '') refuseKeys(texts, ['gamma'], 'data= beside it')
+  if (data === '') refuseKeys(texts, ['gamma'], 'data= too')
   else refuseKeys(texts, ['episodes', 'explore', 'questions'], 'no such key: with data= nothing is played')
   if (data !== '') return judgeOffline(subject, { data, gamma, seed: keys.seed }, modules, json)
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
-  if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')
+  if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run of an environment')
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(subject, modules)
   const evaluation = await evaluate({ environment, policy, systems, weights, shared, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn
@@ -51,7 +51,7 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   return { run: subject, update, ...evaluation }
 }
 
-/** Below so many effective episodes a few weights decide, and an interval of episodes drawn anew is too narrow. */
+/** With fewer effective episodes a few weights dominate, and the bootstrap interval is too narrow. */
 const FEW = 20
 
 async function judgeOffline(
@@ -61,7 +61,7 @@ async function judgeOffline(
   json: boolean,
 ) {
   if ((await kindOfRun(run)) === 'conversations') {
-    throw new InputError('data', `${data}, for ${run} of a language model`, 'a run whose lanes step')
+    throw new InputError('data', `${data}, for ${run} of a language model`, 'a run of an environment')
   }
   const { environment, policy, weights, update } = await loadPolicy(run, modules)
   const table = data.endsWith('.arrow') ? await readArrow(data) : await readEpisodes(data, environment)
@@ -71,7 +71,7 @@ async function judgeOffline(
     console.log(
       `${environment.id}, weights of update ${update}, by ${group(episodes)} episodes of ${data}, ${group(rows)} rows`,
     )
-    console.log(`return as they were played ${recordedReturn.toFixed(2)}`)
+    console.log(`return of the recorded episodes ${recordedReturn.toFixed(2)}`)
     console.log(
       episodeReturn === null
         ? 'return of this policy unknown: the episodes do not say how likely their actions were'

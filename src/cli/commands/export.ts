@@ -47,7 +47,7 @@ export const textExportKeys = {
   ...trustKeys,
 }
 
-/** How files of a format end, the usual ending first. Not here: those that are folders, whose names may have any dots. */
+/** File endings of each format, the usual one first. Formats that are folders have none. */
 const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   file: ['.arrow', '.feather', '.ipc'],
   stream: ['.arrows', '.arrow', '.ipc'],
@@ -60,20 +60,17 @@ const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   model: [],
 }
 
-/**
- * The words with a format: the one that they have, or else the first whose files end as `out` does; none for a name without ending.
- * @throws InputError for an ending that no format has.
- */
+/** Adds a format by `out`'s ending, if none is given. @throws InputError for an unknown ending. */
 function withFormat(out: string, texts: Readonly<Record<string, string>>, formats: readonly string[]) {
   const ending = extname(out)
   if (texts.format !== undefined || ending === '') return texts
   const format = formats.find((each) => ENDINGS[each]?.includes(ending))
   if (format !== undefined) return { ...texts, format }
   const endings = new Set(formats.flatMap((each) => ENDINGS[each] ?? []))
-  throw new InputError('out', out, `a name that ends in ${[...endings].join(', ')}, or format=… beside it`)
+  throw new InputError('out', out, `a name that ends in ${[...endings].join(', ')}, or format=…`)
 }
 
-/** @throws InputError where a file's name says that something else is in it than will be. */
+/** @throws InputError if a file's ending contradicts its format. */
 function checkEnding(out: string, format: string): void {
   const ending = extname(out)
   const endings = ENDINGS[format]
@@ -93,7 +90,7 @@ export const exportCommand: Command = async ({ words, json }) => {
   if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
   const { episodes, seed, explore, format, fps, trust } = readKeys(exportKeys, withFormat(out, rest, EPISODE_FORMATS))
   if (rest.format === undefined && extname(out) === '') {
-    throw new InputError('out', out, 'a name whose ending says the format, like episodes.arrow, or format=… beside it')
+    throw new InputError('out', out, 'a name whose ending says the format, like episodes.arrow, or format=…')
   }
   const isDataset = format === 'minari' || format === 'lerobot'
   if (isDataset && episodes === 0)
@@ -107,8 +104,7 @@ export const exportCommand: Command = async ({ words, json }) => {
     if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
     return { run: subject, out, format, update, files }
   }
-  if (episodes === 0)
-    refuseKeys(rest, ['seed', 'explore'], 'episodes=N beside it: rollouts that were kept are as they are')
+  if (episodes === 0) refuseKeys(rest, ['seed', 'explore'], 'episodes=N: recorded rollouts cannot change')
   if (isDataset) {
     const { table, environment } = await fresh(subject, { episodes, seed, explore }, modules)
     const written =

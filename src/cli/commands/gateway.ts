@@ -38,7 +38,7 @@ export const gatewayKeys = {
   ...trustKeys,
 }
 
-/** Where the operator's key comes from, so that no list of processes shows it. */
+/** The operator's key is read from the environment, so that process lists do not show it. */
 const KEY = 'COLONNADE_GATEWAY_KEY'
 
 /** colonnade gateway <run|folder|hub id> [port=8001] [engine=vllm:http://…] [out=FOLDER] */
@@ -71,9 +71,9 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   for (const note of gateway.notes) console.error(note)
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
   say(`${gateway.name} at ${gateway.url}; Ctrl-C stops it`)
-  say(`sessions are made by POST ${gateway.url}/sessions with the key of ${given === undefined ? keyFile : KEY}`)
+  say(`create sessions with POST ${gateway.url}/sessions and the key in ${given === undefined ? keyFile : KEY}`)
   await stopped(async () => {
-    say('stops when what it has begun is over; Ctrl-C again ends it at once')
+    say('stops after the running answers; Ctrl-C again ends it at once')
     await gateway.close()
   })
   const { calls, ended, abandoned } = gateway.counts

@@ -37,14 +37,14 @@ export const generateCommand: Command = async ({ words, json }) => {
   return { subject, prompt, answers }
 }
 
-/** The adapter that a model of a folder gets. */
+/** The adapter of a model from a folder. */
 interface LoraKeys {
   readonly loraRank?: number
   readonly loraAlpha?: number
   readonly loraTargets?: readonly string[]
 }
 
-/** The language model that a run, a folder or an id of the hub names: what of it answers are made with. */
+/** Finds the language model of a run, a folder or a hub id. */
 export async function findModel(subject: string, modules: ModuleTrust, lora: LoraKeys = {}) {
   if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...lora }) }
   if ((lora.loraRank ?? 0) > 0) throw new InputError('loraRank', `${lora.loraRank}, for a run`, '0: a run has its own')

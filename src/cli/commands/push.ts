@@ -25,21 +25,20 @@ export const pushKeys = {
   ...trustKeys,
 }
 
-/** What of a run is looked at to write its card. */
 interface Run {
   readonly folder: string
   readonly config: Readonly<Record<string, unknown>>
   readonly summary: Readonly<Record<string, unknown>>
 }
 
-/** colonnade push <run> <owner/name> [key=value …]: the trained policy or language model, with a card, to the Hugging Face hub. */
+/** colonnade push <run> <owner/name> [key=value …]: pushes the policy or model, with a card, to the hub. */
 export const pushCommand: Command = async ({ words, json, quiet }) => {
   const [run, second, ...rest] = words
   const isNamed = second !== undefined && !isPair(second)
   const { subject, texts } = splitWords([run, ...(isNamed ? rest : words.slice(1))].filter(isText), 'a run folder')
   const keys = readKeys(pushKeys, texts)
   const kind = await kindOfRun(subject)
-  if (kind === null) await openRun(subject) // Says why it is none.
+  if (kind === null) await openRun(subject) // Reports why it is not a run.
   const isOfText = kind === 'conversations'
   if (isOfText) refuseKeys(texts, ['episodes', 'seed'], 'no such key for a language model: no episodes are played')
   const isDry = keys.out !== ''
@@ -73,7 +72,7 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
   }
 }
 
-/** @throws InputError for a folder in which something is. */
+/** @throws InputError for a folder that is not empty. */
 async function takeEmpty(folder: string): Promise<void> {
   await makeFolder(folder)
   if ((await readdir(folder)).length > 0)
@@ -84,7 +83,7 @@ function isText(word: string | undefined): word is string {
   return word !== undefined
 }
 
-/** Writes all files of the repository into a new or empty folder. Returns the update that they are of. */
+/** Writes all files of the repository into a new or empty folder. Returns the update. */
 async function writeFiles(
   run: string,
   out: string,
@@ -109,7 +108,7 @@ async function writeFiles(
   return update
 }
 
-/** A policy's weights, as an ONNX model where it can be one, an episode as a picture where it has one, and what it returns. */
+/** Writes a policy's weights, an ONNX model and an animated episode if possible, and its returns. */
 async function writePolicy(
   { folder, summary }: Run,
   out: string,
@@ -151,7 +150,7 @@ async function writePolicy(
       seed: textOf(summary.seed),
     },
     use: [
-      `\`model.safetensors\` has the weights of policy \`${policy.id}\`; \`run.json\` all settings of its training. To go on from them:`,
+      `\`model.safetensors\` has the weights of policy \`${policy.id}\`; \`run.json\` has all settings of its training. To continue from them:`,
       '',
       '```sh',
       `npx colonnade train ${environment.id} weights=model.safetensors`,
@@ -162,7 +161,7 @@ async function writePolicy(
   return { update, card }
 }
 
-/** A language model in the format of transformers, with its tokenizer. */
+/** Writes a language model in the format of transformers, with its tokenizer. */
 async function writeLanguageModel(
   { folder, summary }: Run,
   out: string,
@@ -190,7 +189,7 @@ async function writeLanguageModel(
       `tokenizer = AutoTokenizer.from_pretrained(${JSON.stringify(title)})`,
       '```',
       '',
-      'Or by Colonnade:',
+      'Or with Colonnade:',
       '',
       '```sh',
       `npx colonnade generate ${title} prompt=…`,
@@ -208,7 +207,7 @@ function countOf(value: unknown): string | undefined {
   return typeof value === 'number' ? group(value) : undefined
 }
 
-/** The same without where things lay on the machine: of a path from its root the last name is left, and of a run's files nothing. */
+/** The value without local paths: an absolute path keeps its last name, and a run's files are dropped. */
 function withoutPlaces(value: unknown): unknown {
   if (typeof value === 'string') return isAbsolute(value) ? basename(value) : value
   if (Array.isArray(value)) return value.map(withoutPlaces)

@@ -18,10 +18,10 @@ export const replayKeys = {
   ...trustKeys,
 }
 
-/** Digits of a return that is shown. */
+/** Significant digits of a shown return. */
 const RETURN_DIGITS = 5
 
-/** colonnade replay <run> [out=FILE.gif|FILE.html]: an episode of the trained policy as pictures, also in a terminal that has room for them. */
+/** colonnade replay <run> [out=FILE.gif|FILE.html]: shows an episode as pictures, also in a large enough terminal. */
 export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out = join(subject, 'replay.gif'), ...rest } = texts
@@ -44,9 +44,10 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
 }
 
 /**
- * An episode of the trained policy as pictures: as the environment draws them, and how it ended; else what was seen before each step, of a
- * game by its first lane.
- * @throws InputError for a run of a language model, and for an environment that draws nothing and whose observations are no grid.
+ * An episode of the trained policy as pictures: as the environment draws them, with its end; or the observations before
+ * each step, in a game those of its first lane.
+ * @throws InputError for a run of a language model, and for an environment that draws nothing and whose observations
+ * are not grids.
  */
 export async function pictureEpisode(
   run: string,
@@ -54,21 +55,21 @@ export async function pictureEpisode(
   options: Parameters<typeof loadPolicy>[1],
 ) {
   if ((await kindOfRun(run)) === 'conversations') {
-    throw new InputError('run', `${run}, of a language model`, 'one whose lanes step')
+    throw new InputError('run', `${run}, of a language model`, 'a run of an environment')
   }
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(run, options)
   const { observationSpace, numAgents = 1, draw, id } = environment
   const isDrawn = draw !== undefined
   if (!isDrawn && !isGrid(observationSpace)) {
-    const expected = 'draw(state, n), which gives a picture'
-    throw new InputError(`environment ${id}`, 'no draw, and observations that are no grid', expected)
+    const expected = 'draw(state, n), which returns a picture'
+    throw new InputError(`environment ${id}`, 'no draw, and observations that are not grids', expected)
   }
   const pictures: Picture[] = []
   const table = await recordEpisodes({
     ...{ environment, policy, systems, weights, shared, episodes: numAgents, ...keys },
     ...(isDrawn && {
       watch({ environmentLanes, episode, t }) {
-        // An episode that is over is drawn once more: how it ended.
+        // An ended episode is drawn once more, to show its end.
         if (episode.episode[0] === 0 && pictures.length === t) pictures.push(draw(environmentLanes.state, 0))
       },
     }),
@@ -98,7 +99,7 @@ async function play(pictures: readonly Picture[], delayMs: number): Promise<void
   }
 }
 
-/** Pictures as a terminal draws them, one over the other. A field is two spaces: together about as wide as they are high. */
+/** Draws pictures over one another in a terminal. A cell is two spaces, which are about square. */
 export function terminalTexts(pictures: readonly Picture[]): string[] {
   return pictures.map(({ rows, columns, fields }, i) => {
     const lines = Array.from({ length: rows }, (_, row) =>

@@ -23,7 +23,7 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
   if (run.ended !== null && !quiet) {
     const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'
     process.stderr.write(
-      `${printable(subject)} is ${run.ended}: there is nothing to do; to go further, give it more (${further})\n`,
+      `${printable(subject)} is ${run.ended}: there is nothing to do; to continue, give it more (${further})\n`,
     )
   }
   return follow(run, { json, quiet })

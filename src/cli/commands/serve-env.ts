@@ -24,20 +24,21 @@ export const serveEnvKeys = {
 }
 
 /**
- * colonnade serve-env <environment>: its lanes for a program in another language, by columns in a file (`column-file.ts`), with standard
- * input and output as the doorbell. `python/colonnade.py` starts it. Ends when the input does.
+ * colonnade serve-env <environment>: serves its lanes to a program in another language, by columns in a file
+ * (`column-file.ts`), with standard input and output as the doorbell. `python/colonnade.py` starts it. Ends with its
+ * input.
  */
 export const serveEnvCommand: Command = async ({ words }) => {
   const { values, environment } = await readEnvironment(words, serveEnvKeys, ['wrappers'])
   const { numLanes, autoreset } = values
-  const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never asked: the client chooses.
+  const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never called: the client chooses.
   const make = (seed: number) => createWorld({ environment, policy, numLanes, seed, autoreset })
   const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = environment
   if (observationSpace.kind !== 'box')
     throw new InputError(`${environment.id} observationSpace`, observationSpace.kind, 'a box')
 
   let world = await make(values.seed)
-  /** What ends with the command, however it ends; the last first. */
+  /** Cleanup when the command ends in any way, in reverse order. */
   const ends = [() => world.close()]
   try {
     const mask = lanesOf(world).actionMask.current.length / numLanes
@@ -74,7 +75,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
       place.observation.set(observation.current)
       place.actionMask.set(actionMask.current)
     }
-    /** Answers a request with columns in the file. */
+    /** Handles a request, with columns in the file. */
     const answer = async (request: string): Promise<void> => {
       if (request === 'step') {
         const cohort = lanesOf(world)
@@ -82,7 +83,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
         cohort.action.chosen.set(place.action)
         step(world)
         if (cohort.late.size > 0) {
-          const expected = 'one at once: a client waits for it'
+          const expected = 'an answer at once: a client waits for it'
           throw new InputError(`environment ${environment.id}`, 'an answer that comes later', expected)
         }
         const { reward, terminated, truncated } = cohort.transition
@@ -99,7 +100,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
           const next = await make(Number(seed[1]))
           world.close()
           world = next
-          await turn() // The engine gives the memory of former worlds back in tasks of its own, for which nothing else leaves time.
+          await turn() // The engine frees memory of former worlds in tasks, for which nothing else leaves time.
         }
       }
       reset(world)
@@ -115,7 +116,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
     )
     let requests = 0
     for (let request = doorbell.read(); request !== null; request = doorbell.read()) {
-      // Whoever asks has opened the file: nothing of it is left behind, also where a signal ends this process as it waits.
+      // The requester has opened the file: delete it now, since a signal may end this process while it waits.
       if (requests++ === 0) removeColumnFolder(folder)
       let said = 'ok'
       try {
@@ -135,7 +136,6 @@ function lanesOf(world: World): EpisodeCohort {
   return world.cohorts[0] as EpisodeCohort
 }
 
-/** A space as JSON has it. */
 function plain(space: Parameters<typeof spaceToJson>[0]): unknown {
   return JSON.parse(spaceToJson(space))
 }

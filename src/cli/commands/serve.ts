@@ -38,7 +38,7 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
   const wrong = faults.length === 0 ? {} : { faults: { ...kinds, rate: faultFraction, seed: faultSeed } }
-  // From the environment, so that no list of processes shows them.
+  // From the environment, so that process lists do not show them.
   const apiKey = environmentVariable('COLONNADE_SERVE_KEY')
   const controlKey = environmentVariable('COLONNADE_CONTROL_KEY')
   const server = await serveModel({
@@ -51,12 +51,12 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
     ...(apiKey === undefined ? {} : { apiKey }),
     ...(controlKey === undefined ? {} : { controlKey }),
   })
-  if (faults.length > 0) console.error(`goes wrong on purpose, and tells how at ${server.url}/faults`)
+  if (faults.length > 0) console.error(`injects faults, and reports them at ${server.url}/faults`)
   for (const note of server.notes) console.error(note)
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
   say(`${server.name} at ${server.url}/v1, up to ${server.context} tokens; Ctrl-C stops it`)
   await stopped(async () => {
-    say('stops when what it has begun is over; Ctrl-C again ends it at once')
+    say('stops after the running answers; Ctrl-C again ends it at once')
     await server.close()
   })
   return { subject, name: server.name, url: server.url }

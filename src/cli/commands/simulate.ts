@@ -51,12 +51,10 @@ export const simulateCommand: Command = async ({ words, json, quiet }) => {
   return { ...(lengths === null ? {} : { from, lengths }), settings, simulations, needed, out: out === '' ? null : out }
 }
 
-/** Of the values those whose keys were given. */
 function givenOf<V extends object>(values: V, texts: Readonly<Record<string, string>>): Partial<V> {
   return Object.fromEntries(Object.entries(values).filter(([key]) => Object.hasOwn(texts, key))) as Partial<V>
 }
 
-/** What a run's figures are, in a sentence. */
 function told(from: string, { settings, lengths }: MeasuredRun): string {
   const { tokensPerSecond, slots, learnerTokensPerSecond } = settings
   const { count, mean, max } = summaryOf(lengths)
@@ -83,10 +81,10 @@ interface Needed {
   readonly learnerIdle: number
 }
 
-/** What more engines than these bring is less than a tenth, of those that were tried. */
+/** More engines count as useful only if they bring a tenth more. */
 const ENOUGH = 0.9
 
-/** Of each maxStaleness the fewest engines that come near the most that any number of them brought. */
+/** For each maxStaleness the fewest engines that come near the best throughput. */
 function enginesNeeded(rows: readonly Row[]): Needed[] {
   const staleness = [...new Set(rows.map(({ maxStaleness }) => maxStaleness))]
   return staleness.map((maxStaleness) => {

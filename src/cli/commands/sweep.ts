@@ -8,7 +8,7 @@ import { progressLine, returnFormat } from '../show/progress.ts'
 import { alignWords } from '../show/table.ts'
 import { shellWord } from '../show/terminal.ts'
 
-/** What is of the command, and no setting of its runs. */
+/** Keys of the command that are not settings of its runs. */
 export const sweepKeys = {
   ifExists: ifExistsSetting,
   seeds: text('1..3', 'seeds, like 1..5 or 3,7: one run per setting and seed'),
@@ -21,7 +21,7 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
   const isOwn = ([key]: [string, string]) => Object.hasOwn(sweepKeys, key)
   const { seeds, ifExists } = readKeys(sweepKeys, Object.fromEntries(Object.entries(all).filter(isOwn)))
   const others = Object.fromEntries(Object.entries(all).filter((entry) => !isOwn(entry)))
-  const interrupt = interruption({ log: () => {} }, quiet, 'this update') // A run that learns alone has a log.
+  const interrupt = interruption({ log: () => {} }, quiet, 'this update') // Runs that train alone have their own log.
   let progress: ReturnType<typeof progressLine> | undefined
   try {
     const summary = await trainSweep(subject, others, parseSeeds(seeds), {
@@ -31,15 +31,15 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
       signal: interrupt.signal,
       train(run: Run) {
         tellWarnings(run.warnings)
-        if (run.ended !== null) return run.train() // It learned side by side with others.
+        if (run.ended !== null) return run.train() // Already trained side by side.
         interrupt.forget() // From here on each run has its own.
         return follow(run, { json: true, quiet })
       },
       onUpdate(lines, totalSteps) {
         const { update, steps } = lines[0]!
         if (update === 1) {
-          progress?.end() // Of the world before.
-          const learns = `${lines.length} runs of ${subject} learn side by side, ${group(totalSteps)} steps each`
+          progress?.end() // Of the previous world.
+          const learns = `${lines.length} runs of ${subject} train side by side, ${group(totalSteps)} steps each`
           tellLine(quiet, learns)
           progress = progressLine(totalSteps, 'steps of each', quiet)
         }
@@ -59,10 +59,10 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
 
 type Spread = SweepSummary['settings'][number]['figures'][string]
 
-/** What came of a sweep: a row for each setting, which of them is best, and what was written. */
+/** The results of a sweep: a row per setting, the best one, and the files. */
 function describe({ status, folder, seeds, settings, best, files }: SweepSummary): string {
   const keys = Object.keys(settings[0]?.varied ?? {})
-  const isTimed = settings.some(({ apart }) => apart !== null) // Of a world's time each run has an equal share.
+  const isTimed = settings.some(({ apart }) => apart !== null) // Runs of one world share its time equally.
   const names = [...new Set(settings.flatMap(({ figures }) => Object.keys(figures)))].filter(
     (name) => isTimed || !TIMES.includes(name),
   )
@@ -78,12 +78,12 @@ function describe({ status, folder, seeds, settings, best, files }: SweepSummary
     ...alignWords([[...keys, ...names, ''], ...rows], keys.length),
     ...[...apart].map((reason) => `trained one run after another: ${reason}`),
     ...labeled(picturesFirst(files), process.stdout),
-    ...(status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []),
+    ...(status === 'interrupted' ? [`to continue: the same command with out=${shellWord(folder)}`] : []),
     ...nextOfRuns(folder, best === null ? undefined : `${settings[best.setting]!.folder}/seed-${seeds[0]}`),
   ].join('\n')
 }
 
-/** Figures that say how long a run took. */
+/** Figures about a run's time. */
 const TIMES = ['stepsPerSecond', 'seconds']
 
 function short(value: number): string {

@@ -8,7 +8,7 @@ import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWar
 import { alignWords } from '../show/table.ts'
 import { shellWord } from '../show/terminal.ts'
 
-/** What is of the command, and no setting of the run. */
+/** Keys of the command that are not settings of the run. */
 export const trainKeys = {
   ifExists: ifExistsSetting,
   seeds: text('', 'seeds, like 1..5 or 3,7: train one run per seed and combine the results; empty: one run'),
@@ -42,7 +42,7 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   }
 }
 
-/** What came of several seeds: a row each, their mean and spread, and what was written. */
+/** The results of several seeds: a row each, their mean and spread, and the files. */
 function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary): string {
   const names = Object.keys(figures)
   const cell = (value: number | null) => (value === null ? '–' : String(Number(value.toPrecision(4))))
@@ -53,12 +53,12 @@ function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary
     ['std', '', ...names.map((name) => cell(figures[name]!.std))],
   ]
   const lines = alignWords(rows, 2)
-  const further = status === 'interrupted' ? [`to go on: the same command with out=${shellWord(folder)}`] : []
+  const further = status === 'interrupted' ? [`to continue: the same command with out=${shellWord(folder)}`] : []
   const next = nextOfRuns(folder, runs[0]?.folder)
   return [...lines, ...labeled(picturesFirst(files), process.stdout), ...further, ...next].join('\n')
 }
 
-/** A page of the runs in a folder, at the usual port if it is free; where it cannot be opened the training goes on without. */
+/** Opens a page of the runs in a folder, at the default port if it is free. The training does not depend on it. */
 async function openPage(folder: string): Promise<Dashboard | null> {
   const options = { folder, ownThread: true }
   try {

@@ -12,13 +12,9 @@ import {
 import { InputError, kindOfRun, languageModel, openRun, Random } from '../../index.ts'
 import { askForModule } from '../words/trust.ts'
 
-/** What the exit code says. */
 const EXIT = { held: 0, failed: 1, unchecked: 2 } as const
 
-/**
- * colonnade validate [folder|task]: the log-probabilities of a run, of a model's folder, or of a new model of a task. Exits
- * with 0 where all checks hold, 1 where one fails, 2 where they could not be made.
- */
+/** colonnade validate [folder|task]: checks log-probabilities. Exits with 0 (all hold), 1 (failed) or 2 (unchecked). */
 export const validateCommand: Command = async ({ words, json }) => {
   const [subject = 'text/reverse', ...rest] = words
   try {
@@ -36,7 +32,7 @@ export const validateCommand: Command = async ({ words, json }) => {
 }
 
 async function validate(subject: string): Promise<LogprobReport> {
-  // Our kernels owe the same bits whichever way a token is reached.
+  // Our kernels must give the same bits on every way to a token.
   return validateLogprobImplementation(transformerLogprobs(await open(subject)), { tolerances: { logprob: 0 } })
 }
 
@@ -49,7 +45,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
     return { model, weights }
   }
   if ((await kindOfRun(subject)) === null) {
-    if (!(await isThere(subject))) await openRun(subject) // Says that there is nothing.
+    if (!(await isThere(subject))) await openRun(subject) // Reports that there is nothing.
     return loadTransformer(subject)
   }
   const { policy, environment, weights, adapter } = await loadTrainedModel(subject, { allowModule: askForModule([]) })
@@ -58,7 +54,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
 }
 
 function print(subject: string, { checks }: LogprobReport): void {
-  console.log(`${subject}: what whole sequences, batches and decoding say of the same tokens`)
+  console.log(`${subject}: log-probabilities of whole sequences, batches and decoding`)
   for (const { name, status, why, difference } of checks) {
     const seen = difference === null ? '' : `largest difference ${difference === 0 ? 0 : difference.toPrecision(2)}`
     console.log(`${status.padEnd(9)} ${name.padEnd(25)} ${why ?? seen}`.trimEnd())

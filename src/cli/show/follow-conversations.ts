@@ -4,7 +4,7 @@ import type { ConversationRunDefinition } from '../../entries/text.ts'
 import type { Words } from './follow-words.ts'
 import { shares } from './progress.ts'
 
-/** What is said of the training of a language model. */
+/** Progress and results of a language model's training. */
 export const conversationWords: Words<ConversationRunDefinition> = {
   unit: 'this tick',
   header({ definition: { environment, sft, rl, settings }, trainer }) {
@@ -16,7 +16,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     const trained = adapter === null ? '' : `, ${group(adapter.lora.numParameters)} of adapters trained`
     const bytes = trainer.world.plan().reduce((sum, column) => sum + column.bytes, 0)
     const { skipped, cut } = trainer.progress().tooLong
-    const long = `context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut`
+    const long = `context of ${group(context)} tokens: ${group(skipped)} examples skipped, ${group(cut)} cut`
     const from = trainer.update > 0 ? `, from step ${group(trainer.update)}` : ''
     return [
       ['learns', environment.id],
@@ -32,7 +32,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     if (rl === null) return [`${phase} loss ${loss.toFixed(3)}`]
     const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
     const dropped = rl.droppedReplies > 0 ? `${rl.droppedReplies} replies dropped, ${rl.cutTurns} turns cut` : ''
-    const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
+    const rewrites = rl.rewrites > 0 ? `${rl.rewrites} more rows by the chat template` : ''
     const stale = rl.staleness === null || rl.staleness.max === 0 ? '' : `stale ${shares(rl.staleness.counts)}`
     const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
     return [`${phase} ${reward}`, `entropy ${rl.entropy.toFixed(2)}`, dropped, stale, rewrites, unknown].filter(Boolean)
@@ -53,23 +53,23 @@ export const conversationWords: Words<ConversationRunDefinition> = {
       const { numQuestions, reward: judged, episodes } = summary.heldOut
       const worth = judged === null ? 'no reward known' : `reward ${judged.mean.toFixed(3)}`
       lines.push(
-        `${worth} in ${group(episodes)} conversations about ${group(numQuestions!)} questions held out, by the most probable tokens`,
+        `${worth} in ${group(episodes)} conversations about ${group(numQuestions!)} held-out questions, with the most probable tokens`,
       )
     }
     if (summary.rewrites > 0) {
       lines.push(
-        `the chat template rewrote earlier turns ${group(summary.rewrites)} times: the conversation went on in a row of its own`,
+        `the chat template rewrote earlier turns ${group(summary.rewrites)} times: each time the conversation continued in a new row`,
       )
     }
     if (summary.droppedReplies > 0) {
       lines.push(
-        `${group(summary.droppedReplies)} conversations ended with a turn that was cut off, or without room, and the reply to it was dropped (cutTurn)`,
+        `${group(summary.droppedReplies)} conversations ended with a turn that was cut off, or without room, and the reply was dropped (cutTurn)`,
       )
     }
     return { did: `${group(sftSteps)} supervised steps and ${group(updates)} updates`, lines }
   },
   next: (folder) => [
     ['evaluate', folder, 'fresh conversations'],
-    ['generate', `${folder} prompt=…`, 'what it answers'],
+    ['generate', `${folder} prompt=…`, 'its answers'],
   ],
 }

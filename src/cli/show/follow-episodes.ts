@@ -4,7 +4,7 @@ import type { EpisodeRunDefinition } from '../../index.ts'
 import type { Row, Words } from './follow-words.ts'
 import { returnFormat, shares } from './progress.ts'
 
-/** What is said of the training of an environment whose lanes step. */
+/** Progress and results of a training of episodes. */
 export const episodeWords: Words<EpisodeRunDefinition> = {
   unit: 'this update',
   header({ definition, trainer }) {
@@ -49,9 +49,9 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
     }
     const { episodeReturn, ...others } = metrics
     const value = Number.isNaN(episodeReturn)
-      ? 'no episode over'
+      ? 'no finished episode'
       : `return ${returnFormat(episodeReturn)(episodeReturn)}`
-    const rows = Object.entries(others).filter(([name]) => /^staleRows\d+$/.test(name)) // From 0 on, as they are declared.
+    const rows = Object.entries(others).filter(([name]) => /^staleRows\d+$/.test(name)) // Declared from 0 on.
     const stale = rows.length > 0 ? [`stale ${shares(rows.map(([, count]) => count as number))}`] : []
     return [value, ...stale]
   },
@@ -66,7 +66,7 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
     const format = returnFormat(mean, std)
     const did = `${group(totalSteps)} steps and ${group(episodes)} episodes`
     const lines = [` (${group(Math.round(stepsPerSecond))} steps/s)`]
-    if (episodes === 0) return { did, lines: [...lines, 'no episode was over'] }
+    if (episodes === 0) return { did, lines: [...lines, 'no finished episode'] }
     lines.push(`return of the last 100 episodes: ${format(mean)} ± ${format(std)}`)
     const { returnThreshold: threshold } = environment
     if (threshold !== null) {
@@ -78,7 +78,7 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
   next: (folder, { environment, recorded }) => [
     ['evaluate', folder, '100 fresh episodes'],
     ...(recorded === null && environment.draw !== undefined
-      ? [['replay', folder, 'an episode, as a moving picture'] as const]
+      ? [['replay', folder, 'an animated episode'] as const]
       : []),
   ],
 }

@@ -1,28 +1,27 @@
-/** What the command line says of a run of one kind while somebody watches. */
 import type { CohortOfRun, MetricsOf, Run, RunDefinition, SummaryOfRun } from '../../index.ts'
 import type { Rate } from './progress.ts'
 
-/** What is said of a run of one kind while somebody watches. */
+/** The texts of one kind of run for its progress and results. */
 export interface Words<D extends RunDefinition> {
-  /** What ends before the run does, when it is interrupted. */
+  /** What is finished before an interrupted run ends. */
   readonly unit: string
-  /** What is learned, by what and for how long: a line each. */
+  /** What is trained, with what, and for how long: one line each. */
   header(run: Run<D>): readonly Row[]
-  /** Of how many steps it is, and how many are done. */
+  /** The total number of steps, and those done. */
   total(run: Run<D>): number
   done(run: Run<D>): number
-  /** What those are. */
+  /** Their noun. */
   noun(run: Run<D>): string
   figures(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): string[]
-  /** How fast it is; null where an update does not say. */
+  /** The speed; null if an update has none. */
   rate(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): Rate | null
-  /** What is drawn as a curve; null where an update has none. */
+  /** The value of the curve; null if an update has none. */
   curve(metrics: MetricsOf<CohortOfRun<D>>): number | null
-  /** What came of it: but for how it ended, its files and what to do next. */
+  /** The results, without the run's end, files and next commands. */
   summary(summary: SummaryOfRun<D>, definition: D): { readonly did: string; readonly lines: readonly string[] }
-  /** Commands for a run that has ended, their words, and what each shows. */
+  /** Next commands for a finished run, with their words and purpose. */
   next(folder: string, definition: D): readonly (readonly [command: string, words: string, shows: string])[]
 }
 
-/** A word and what it says, as a line for people. */
+/** A word and its text, as one line. */
 export type Row = readonly [name: string, text: string]

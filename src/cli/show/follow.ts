@@ -1,4 +1,4 @@
-/** Training with somebody watching: progress, Ctrl-C, and what came of it. */
+/** Trains with progress, Ctrl-C and a summary. */
 import { dirname } from 'node:path'
 import type { WriteStream } from 'node:tty'
 import { printable } from '../../base/errors.ts'
@@ -17,7 +17,7 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
   Record<RunDefinition['kind'], Words<RunDefinition>>
 >
 
-/** Trains the run to its end, or until Ctrl-C: then it ends where it can go on, writes a checkpoint and says how to go on. */
+/** Trains the run to its end. Ctrl-C stops it where it can continue, with a checkpoint and a hint how. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
   const { unit, header, total, done, noun, figures, curve, rate } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
@@ -43,7 +43,7 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
   }
 }
 
-/** What came of a run, its picture and what to do next. */
+/** A run's results, picture and next commands. */
 function describe(summary: RunSummary, definition: RunDefinition): string {
   const { status, folder, seconds, presetReached, evaluation, files } = summary
   const { summary: wordsOf, next } = words[definition.kind]
@@ -63,21 +63,21 @@ function describe(summary: RunSummary, definition: RunDefinition): string {
     ...labeled([['picture', files.learningCurve!], ...others], process.stdout),
     ...commands([
       ...(status === 'interrupted'
-        ? [['resume', place, 'goes on with the same bits'] as const]
+        ? [['resume', place, 'continues with the same bits'] as const]
         : next(place, definition)),
       ['dashboard', shellWord(dirname(folder)), 'all curves, as a page'],
     ]),
   ].join('\n')
 }
 
-/** Rows of a word and what it says, the words below one another. */
+/** Rows of a word and its text, in two columns. */
 export function labeled(all: readonly Row[], stream: WriteStream): string[] {
   const style = styleFor(stream)
   const width = Math.max(...all.map(([name]) => name.length))
   return all.map(([name, text]) => `  ${style('dim', name.padEnd(width))}  ${printable(text)}`)
 }
 
-/** Commands to go on with, as they can be pasted, and what each shows. */
+/** Next commands, ready to paste, with their purpose. */
 export function commands(all: readonly (readonly [command: string, words: string, shows: string])[]): string[] {
   const style = styleFor(process.stdout)
   const typed = all.map(([command, words]) => `npx colonnade ${command} ${words}`)
@@ -88,7 +88,7 @@ export function commands(all: readonly (readonly [command: string, words: string
   ]
 }
 
-/** The files of several runs, their picture before the others. */
+/** The files of several runs, pictures first. */
 export function picturesFirst({ summary, ...pictures }: Readonly<Record<string, string>>): Row[] {
   return [...Object.values(pictures).map((path): Row => ['picture', path]), ['summary', summary!]]
 }
@@ -99,14 +99,14 @@ export function nextOfRuns(folder: string, run: string | undefined): string[] {
   return commands([['dashboard', shellWord(folder), 'all curves, as a page'], ...one])
 }
 
-/** What the evaluations of a run came to, and from where the best of them can be had. */
+/** A run's evaluations, and where the best weights are. */
 function judged(evaluation: RunSummary['evaluation']): string[] {
   if (evaluation === null) return []
   const { best, last } = evaluation
   const words = ({ mean, std }: typeof last) =>
     mean === null ? 'unknown' : `${returnFormat(mean, std!)(mean)} ± ${returnFormat(mean, std!)(std!)}`
   const kept = best === null ? '' : `; the best: ${words(best)}, kept as checkpoint ${best.checkpoint}`
-  return [`evaluated at last with ${words(last)}${kept}`]
+  return [`last evaluation ${words(last)}${kept}`]
 }
 
 function told(by: NonNullable<RunSummary['presetReached']>): string {
@@ -114,13 +114,10 @@ function told(by: NonNullable<RunSummary['presetReached']>): string {
     'episodeReturn' in by
       ? `a return of ${by.episodeReturn} over fresh episodes`
       : `a mean reward of ${by.groupReward} in the last 100 groups`
-  return `by this preset ${by.reached} of ${by.seeds} seeds reach ${wanted}: try others`
+  return `with this preset ${by.reached} of ${by.seeds} seeds reach ${wanted}: try others`
 }
 
-/**
- * Ctrl-C, or a request to end: the first time a signal, the second time the end. A terminal that is closed, and a reader who
- * goes, end nothing: the training goes on, and its log says so.
- */
+/** The first Ctrl-C or end request aborts, the second ends the process. A closed terminal is only logged. */
 export function interruption(
   run: { log(line: string): void },
   quiet: boolean,
@@ -133,7 +130,7 @@ export function interruption(
     if (!quiet) process.stderr.write(`\nfinishing ${unit}; once more to stop at once\n`)
   })
   const hangUp = (): void =>
-    run.log(`SIGHUP: the terminal is closed; the training goes on (to end it: kill ${process.pid})`)
+    run.log(`SIGHUP: the terminal is closed; the training continues (to end it: kill ${process.pid})`)
   onLostStream((line) => run.log(line))
   process.on('SIGHUP', hangUp)
   return {
@@ -145,17 +142,16 @@ export function interruption(
   }
 }
 
-/** Says a line for people on standard error. */
+/** Writes a line for people to standard error. */
 export function tellLine(quiet: boolean, line: string): void {
   if (!quiet) process.stderr.write(`${line}\n`)
 }
 
-/** Says what a user should know before a run goes on. */
 export function tellWarnings(warnings: readonly string[]): void {
   for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)
 }
 
-/** Says what a run will take of the memory and what was chosen for it, before weights are read. */
+/** Prints a run's memory and automatic choices, before weights are read. */
 export function tellPlan(quiet: boolean): (plan: TextRunPlan) => void {
   return ({ bytes, parts, notes }) => {
     if (quiet) return

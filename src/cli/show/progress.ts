@@ -8,26 +8,22 @@ const LIVE_MS = 80
 const PLAIN_MS = 2000
 /** Seconds over which a rate is smoothed. */
 const SMOOTHED_SECONDS = 2
-/** Columns of the bar. */
 const BAR = { least: 10, most: 30 } as const
 
-/** How fast something is, like 1,200 steps/s. */
+/** A speed, like 1,200 steps/s. */
 export interface Rate {
   readonly value: number
   readonly unit: string
 }
 
 export interface ProgressLine {
-  /**
-   * So many of the total are done; `figures` are what else there is to say, the most important first. `value` is drawn as a curve on
-   * a terminal, and `rate` is smoothed.
-   */
+  /** Shows the number done; `figures` are texts by importance, `value` is drawn as a curve, and `rate` is smoothed. */
   update(done: number, figures: readonly string[], value?: number | null, rate?: Rate | null): void
-  /** Leaves the last figures standing. */
+  /** Leaves the last line standing. */
   end(): void
 }
 
-/** A progress line for a training of `total` steps, or whatever `noun` says. */
+/** A progress line for a training of `total` steps (or another `noun`). */
 export function progressLine(total: number, noun: string, quiet: boolean): ProgressLine {
   const stream = process.stderr
   const live = stream.isTTY === true && environmentVariable('TERM') !== 'dumb'
@@ -37,9 +33,9 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
   let first: number | undefined
   let last: (() => void) | undefined
   const curve = new Sparkline()
-  /** Columns of the line that stands, which a terminal that was made narrower shows as several. */
+  /** Columns of the current line; a terminal that was narrowed shows it as several. */
   let width = 0
-  /** The most columns that each part had: a part that becomes shorter leaves those behind it in their place. */
+  /** The maximum width of each part so far, so that shorter parts do not shift those after them. */
   const widths: number[] = []
   let smoothed: Rate | null = null
   let ratedAt = start
@@ -51,7 +47,7 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
     const value = smoothed?.unit === rate.unit ? smoothed.value + weight * (rate.value - smoothed.value) : rate.value
     smoothed = { value, unit: rate.unit }
   }
-  /** The line in as many columns as there are: the bar takes what is left, the curve and the last parts go where there is no room. */
+  /** Fits the line to the terminal: the bar takes the rest; the curve and the last parts are dropped if needed. */
   const showLive = (fraction: number, parts: readonly string[]): void => {
     const columns = stream.columns > 0 ? stream.columns : 80
     const above = Math.max(0, Math.ceil(width / columns) - 1)
@@ -113,13 +109,13 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
   }
 }
 
-/** How returns are written beside one another: with three decimals where all are below 10, else with one. */
+/** Formats returns side by side: three decimals if all are below 10, otherwise one. */
 export function returnFormat(...returns: readonly number[]): (value: number) => string {
   const digits = returns.every((value) => Math.abs(value) < 10) ? 3 : 1
   return (value) => value.toFixed(digits)
 }
 
-/** Counts by their place, from 0, as parts of their sum: `0: 25 %, 1: 75 %`; none of those that are 0. */
+/** Counts as fractions of their sum, by index: `0: 25 %, 1: 75 %`; zeros are left out. */
 export function shares(counts: readonly number[]): string {
   const sum = counts.reduce((total, count) => total + count, 0)
   const told = counts.map((count, place) => (count === 0 ? '' : `${place}: ${Math.round((100 * count) / sum)} %`))

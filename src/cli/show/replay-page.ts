@@ -1,22 +1,22 @@
-/** An episode as one page of HTML that asks for nothing else: its pictures, what was done in each step, and what it paid. */
+/** An episode as one self-contained HTML page: pictures, actions and rewards. */
 import { deflateSync } from 'node:zlib'
 import { type Picture, pictureColors } from '../../entries/environments.ts'
 
-/** An episode, picture by picture. There may be one more picture than there are steps: what the last step led to. */
+/** An episode, picture by picture. One more picture than steps shows the last step's result. */
 export interface Episode {
   readonly title: string
   readonly pictures: readonly Picture[]
-  /** Of each step what was done, as text, and what it paid. */
+  /** Each step's action, as text, and reward. */
   readonly actions: readonly string[]
   readonly rewards: readonly number[]
 }
 
-/** The page. Pictures are packed, and unpacked by the browser. */
+/** The page. Its pictures are compressed, and the browser decompresses them. */
 export function replayPage({ title, pictures, actions, rewards }: Episode, delayMs: number): string {
   const { rows, columns } = pictures[0]!
   const packed = deflateSync(Buffer.concat(pictures.map(({ fields }) => fields))).toString('base64')
   const data = { rows, columns, count: pictures.length, colors: pictureColors, actions, rewards, delayMs, packed }
-  // A title or a number cannot end the script: no < is left in it.
+  // Escape <, so that a title cannot end the script.
   const json = JSON.stringify(data).replaceAll('<', '\\u003c')
   return `<!doctype html>
 <html lang="en">

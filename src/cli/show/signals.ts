@@ -1,12 +1,9 @@
-/** How commands end that a signal ends: as the shell expects it, with 128 and the signal's number as exit code. */
+/** Ends commands on signals, with exit code 128 plus the signal's number. */
 import { constants } from 'node:os'
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
-/**
- * Calls `end` at the first signal to end, after which the command has to come to its end by itself; a second signal ends the process at
- * once. What is returned takes no more notice of signals.
- */
+/** Calls `end` at the first end signal; a second ends the process. The returned function removes the handlers. */
 export function onEndSignal(end: (signal: NodeJS.Signals) => void): () => void {
   let isTold = false
   const onSignal = (signal: NodeJS.Signals): void => {
@@ -22,7 +19,7 @@ export function onEndSignal(end: (signal: NodeJS.Signals) => void): () => void {
   }
 }
 
-/** Settles when `stop`, which is called at the first signal to end, has settled. */
+/** Settles when `stop`, which is called at the first end signal, has settled. */
 export function stopped(stop: () => Promise<void>): Promise<void> {
   return new Promise((resolve, reject) => {
     const forget = onEndSignal(() => {

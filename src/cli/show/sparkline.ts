@@ -1,16 +1,16 @@
 const BARS = '▁▂▃▄▅▆▇█'
-/** Columns of a terminal that it takes, at most. */
+/** Maximum columns of the terminal. */
 const WIDTH = 14
 
-/** A curve in a line of text: the values so far, from the least as ▁ to the greatest as █, as many to a column as make it fit. */
+/** A curve in a line of text: the values so far, from the least as ▁ to the greatest as █, averaged to fit. */
 export class Sparkline {
-  /** Means of neighboring values; the last may not be whole yet. */
+  /** Means of neighboring values; the last may be incomplete. */
   #means: number[] = []
-  /** Values of a whole column, and those of the last one. */
+  /** Values per full column, and in the last one. */
   #perColumn = 1
   #inLast = 0
 
-  /** Takes the next value; one that is not a finite number is left out. */
+  /** Takes the next value; values that are not finite are skipped. */
   add(value: number): void {
     if (!Number.isFinite(value)) return
     if (this.#inLast === this.#perColumn || this.#means.length === 0) {

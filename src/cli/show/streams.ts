@@ -1,7 +1,4 @@
-/**
- * What cannot be said: a pipe whose reader has gone, a terminal that was closed, a full disk. A command goes on without it, but
- * does not end with exit code 0 where its result was lost.
- */
+/** Survives closed pipes, closed terminals and full disks; the exit code is not 0 if a command's result was lost. */
 import type { WriteStream } from 'node:tty'
 
 type StreamName = 'standard output' | 'standard error'
@@ -9,7 +6,7 @@ type StreamName = 'standard output' | 'standard error'
 const lost = new Map<StreamName, string>()
 const listeners = new Set<(line: string) => void>()
 
-/** Keeps the process alive where nobody reads what it says. Call it once. */
+/** Keeps the process alive when its output's reader is gone. Call it once. */
 export function outliveReaders(): void {
   watch('standard output', process.stdout)
   watch('standard error', process.stderr)
@@ -21,14 +18,14 @@ export function outliveReaders(): void {
 function watch(name: StreamName, stream: WriteStream): void {
   stream.on('error', ({ code, message }: NodeJS.ErrnoException) => {
     if (lost.has(name)) return
-    const line = `${name} cannot be written (${code ?? message}): what is said there is lost`
+    const line = `${name} cannot be written (${code ?? message}): its output is lost`
     lost.set(name, line)
     for (const listener of listeners) listener(line)
     if (name === 'standard output') process.stderr.write(`colonnade: ${line}\n`)
   })
 }
 
-/** Tells of each stream that is lost, once, to the end of the process. */
+/** Reports each lost stream once, until the process ends. */
 export function onLostStream(listener: (line: string) => void): void {
   for (const line of lost.values()) listener(line)
   listeners.add(listener)

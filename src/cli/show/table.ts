@@ -1,6 +1,6 @@
 import { printable } from '../../base/errors.ts'
 
-/** Rows of words as lines of equal columns: the first `numLeft` columns begin below one another, the others end there. */
+/** Rows of words as aligned lines: the first `numLeft` columns to the left, the others to the right. */
 export function alignWords(rows: readonly (readonly string[])[], numLeft: number): string[] {
   const plain = rows.map((row) => row.map(printable))
   const widths = plain[0]!.map((_, column) => Math.max(...plain.map((row) => row[column]!.length)))

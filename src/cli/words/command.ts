@@ -1,11 +1,10 @@
-/** Finds a command by its words, prints what it says, and turns errors into exit codes. */
+/** Finds a command by its words, prints its output, and turns errors into exit codes. */
 import { InputError, printable, show, thrownText, unknownWord } from '../../base/errors.ts'
 import type { Command } from '../../base/invocation.ts'
 import type { Setting } from '../../base/settings.ts'
 import { VERSION } from '../../base/version.ts'
 import { tellApart } from './words.ts'
 
-/** Each command is loaded when it is asked for. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   train: async () => (await import('../commands/train.ts')).trainCommand,
   sweep: async () => (await import('../commands/sweep.ts')).sweepCommand,
@@ -30,7 +29,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   trust: async () => (await import('./trust.ts')).trustCommand,
 }
 
-/** Runs the command of a command line, `args` being the words after the program. Sets `process.exitCode` where it fails. */
+/** Runs a command line; `args` are the words after the program. Sets `process.exitCode` on failure. */
 export async function runCommand(args: readonly string[]): Promise<void> {
   try {
     await run(args)
@@ -40,14 +39,14 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   }
 }
 
-/** The declaration of a key of any command or run that comes with Colonnade. */
+/** The declaration of a key of any built-in command or run. */
 async function settingOf(key: string): Promise<Setting | undefined> {
   return (await (await import('./declarations.ts')).everyKey()).get(key)
 }
 
 async function run(args: readonly string[]): Promise<void> {
   if (args[0] === 'completion' && args[1] === 'candidates') {
-    // The words of a line that is being typed are no words for this program.
+    // The words to complete are not options of this program.
     const found = await (await import('../commands/completion.ts')).candidates(args.slice(2))
     if (found.length > 0) console.log(found.join('\n'))
     return
@@ -79,7 +78,7 @@ async function run(args: readonly string[]): Promise<void> {
 
 const CONFIG = 'config='
 
-/** Runs a command with the keys of a file beside its own, which win. @throws InputError that names the file's line where one is wrong. */
+/** Runs a command with a config file's keys, overridden by its own. @throws InputError with a wrong one's line. */
 async function withConfig(
   files: readonly string[],
   pairs: readonly string[],
@@ -101,7 +100,7 @@ async function withConfig(
   }
 }
 
-/** The command that a module exports: whoever calls names it, so it is trusted. */
+/** The command that a module exports. The caller names the module, so it is trusted. */
 async function ownCommand(path: string): Promise<Command> {
   const { findPart, isModulePath } = await import('../../base/definition.ts')
   if (!isModulePath(path)) {
@@ -112,6 +111,6 @@ async function ownCommand(path: string): Promise<Command> {
   return async (invocation) => {
     const result: unknown = await found(invocation)
     if (typeof result === 'object' && result !== null) return result
-    throw new InputError(`answer of ${path}`, show(result), 'an object: what --json prints')
+    throw new InputError(`answer of ${path}`, show(result), 'an object: the document that --json prints')
   }
 }

@@ -1,25 +1,26 @@
-/** Files of settings: `config=run.yaml` beside words, and what `--print-config` prints. */
+/** Files of settings: reads `config=run.yaml`, and writes the output of `--print-config`. */
 import type { Document, Node, ParsedNode } from 'yaml'
 import { InputError, show } from '../../base/errors.ts'
 import { disk } from '../../base/files/files.ts'
 import type { SettingValue } from '../../base/settings.ts'
 
-/** The most bytes of such a file: the check for duplicate keys takes quadratic time. */
+/** Maximum bytes of such a file: the check for duplicate keys takes quadratic time. */
 const CONFIG_BYTES = 2 ** 16
 
-/** A value as a word of the command line has it, and the line where it stands. */
+/** A value as a command line's word, and its line. */
 export interface ConfigText {
   readonly text: string
   readonly line: number
 }
 
-/** What is printed of a key: a value, or those that a sweep varies. */
+/** A key's printed value, or the values that a sweep varies. */
 export type ConfigValue = SettingValue | readonly SettingValue[]
 
 /**
- * Reads the keys of a file of YAML or JSON. Nested mappings become dotted keys. A list becomes one value whose entries are joined by commas.
- * If its entries are lists or contain commas, bars join them, as a sweep takes them.
- * @throws InputError for a file that cannot be read, and by its line for what is no YAML, no mapping, an alias, or a key twice.
+ * Reads the keys of a YAML or JSON file. Nested mappings become dotted keys. A list becomes one value with commas
+ * between its entries; if entries are lists or contain commas, with bars, as in sweeps.
+ * @throws InputError for a file that cannot be read, and with the line for invalid YAML, no mapping, an alias, or a
+ * repeated key.
  */
 export async function readConfigFile(path: string): Promise<ReadonlyMap<string, ConfigText>> {
   const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import('yaml')
@@ -39,7 +40,7 @@ export async function readConfigFile(path: string): Promise<ReadonlyMap<string, 
   const textOf = (key: string, node: ParsedNode | null): string => {
     if (node === null || isScalar(node)) {
       const { value, source } = node ?? { value: null, source: '' }
-      return typeof value === 'number' ? source! : String(value) // The number as it was written: none is rounded.
+      return typeof value === 'number' ? source! : String(value) // The number as it was written, without rounding.
     }
     if (!isSeq(node)) {
       const got = isMap(node) ? 'an object in a list' : 'an alias'
@@ -77,7 +78,7 @@ export function nestKeys(values: ReadonlyMap<string, ConfigValue>): object {
   return nested
 }
 
-/** Keys with values as YAML that `readConfigFile` reads again; a list stands in one line. */
+/** Keys with values as YAML for `readConfigFile`, each list on one line. */
 export async function writeConfigText(values: object): Promise<string> {
   const { Document: YamlDocument, isSeq, visit } = await import('yaml')
   const document = new YamlDocument(values)

@@ -1,4 +1,4 @@
-/** What each command is called with and takes: the help, completions and `--switch` come from here. */
+/** The words and keys of each command, for help, completions and `--switch`. */
 import { runKeys, type Setting, type Settings, text } from '../../entries/settings.ts'
 import { algorithms, environments, policies, textEnvironments } from '../../index.ts'
 import { benchKeys } from '../commands/bench.ts'
@@ -17,17 +17,15 @@ import { simulateKeys } from '../commands/simulate.ts'
 import { sweepKeys } from '../commands/sweep.ts'
 import { trainKeys } from '../commands/train.ts'
 
-/** How a command is called. */
 export interface CommandDeclaration {
-  /** What stands behind its name. */
+  /** The words after its name. */
   readonly takes: string
-  /** What it does, in a line. */
   readonly does: string
-  /** What else is to be known. */
+  /** Further notes. */
   readonly more?: string
-  /** Its own keys, by what they are called. */
+  /** Its own keys, by title. */
   readonly keys: readonly (readonly [title: string, keys: Settings])[]
-  /** Whether the help of all commands says no more of it than its name. */
+  /** Whether the help of all commands shows only its name. */
   readonly isRare?: true
 }
 
@@ -43,14 +41,14 @@ const COMMANDS_OF_ALL = {
   sweep: {
     takes: '<environment>',
     does: 'train several settings and seeds, and compare them',
-    more: 'Settings are key=a,b,c, lists between bars: mlp.hidden=64,64|128. Runs learn side by side in one world where they can.',
-    keys: [['Keys of sweep, beside those of train', { ...sweepKeys, ...out('the folder of all runs') }]],
+    more: 'Settings are key=a,b,c, lists between bars: mlp.hidden=64,64|128. Runs train side by side in one world if they can.',
+    keys: [['Keys of sweep, besides those of train', { ...sweepKeys, ...out('the folder of all runs') }]],
   },
   resume: {
     takes: '<run>',
     does: "continue from a run's newest checkpoint",
     more: 'A larger totalSteps=… or rl.updates=… trains longer than planned.',
-    keys: [['Keys of resume, beside those of train that leave what was done as it is', resumeKeys]],
+    keys: [['Keys of resume, besides those of train that may change', resumeKeys]],
   },
   evaluate: {
     takes: '<run>',
@@ -72,7 +70,7 @@ const COMMANDS_OF_ALL = {
     does: 'write episodes, the policy or the language model',
     keys: [
       ['Keys of export', { ...exportKeys, ...out('the file or folder; its ending says the format') }],
-      ['Keys of export, of a run of a language model', textExportKeys],
+      ['Keys of export, for a run of a language model', textExportKeys],
     ],
   },
   push: {
@@ -101,18 +99,18 @@ const COMMANDS_OF_ALL = {
     takes: '<environment>',
     does: 'check that an environment keeps its contract',
     more: 'The exit code is 0 or 1.',
-    keys: [['Keys of check, beside environment.… and wrappers', checkKeys]],
+    keys: [['Keys of check, besides environment.… and wrappers', checkKeys]],
   },
   bench: {
     takes: '<environment>',
     does: 'measure how fast an environment steps and trains',
-    keys: [['Keys of bench, beside environment.…, wrappers and policy', benchKeys]],
+    keys: [['Keys of bench, besides environment.…, wrappers and policy', benchKeys]],
   },
   doctor: { takes: '[device]', does: 'list what this machine can run, and how fast', keys: [] },
   'serve-env': {
     takes: '<environment>',
     does: "step an environment's lanes for Python (python/colonnade.py starts it)",
-    keys: [['Keys of serve-env, beside environment.… and wrappers', serveEnvKeys]],
+    keys: [['Keys of serve-env, besides environment.… and wrappers', serveEnvKeys]],
     isRare: true,
   },
   simulate: {
@@ -149,10 +147,9 @@ const COMMANDS_OF_ALL = {
   },
 } as const satisfies Readonly<Record<string, CommandDeclaration>>
 
-/** Every command by its name. */
 export const declarations: Readonly<Record<string, CommandDeclaration>> = COMMANDS_OF_ALL
 
-/** Every key of all commands, and of runs of everything that comes with Colonnade, with its declaration. */
+/** Every key of all commands, and of runs of everything built-in, with its declaration. */
 export async function everyKey(): Promise<ReadonlyMap<string, Setting>> {
   const own = Object.values(declarations).flatMap(({ keys }) => keys.flatMap(([, each]) => Object.entries(each)))
   const runs = [

@@ -1,16 +1,15 @@
-/** How a server is reached by others: TLS from files, and what it makes of fields that it does not know. */
+/** Settings of servers: TLS from files, and the treatment of unknown fields. */
 import { readFile } from 'node:fs/promises'
 import { boolean, text } from '../../entries/settings.ts'
 import { InputError } from '../../index.ts'
 
-/** Settings of `serve` and `gateway` alike. */
 export const endpointKeys = {
   strict: boolean(false, 'refuse unknown fields of requests; otherwise they count as hints'),
   tlsCert: text('', 'PEM file with a certificate, for TLS; empty: plain HTTP'),
   tlsKey: text('', 'PEM file with its private key'),
 }
 
-/** The certificate and its key. @throws InputError where one of the two is missing, or cannot be read. */
+/** The certificate and its key. @throws InputError if one of them is missing or cannot be read. */
 export async function readTls(cert: string, key: string): Promise<{ tls?: { cert: string; key: string } }> {
   if (cert === '' && key === '') return {}
   if (cert === '' || key === '') throw new InputError('tlsCert and tlsKey', 'one of the two', 'both, or neither')

@@ -1,16 +1,13 @@
-/** An environment as the words of a command name it, like those of a run. */
+/** An environment from a command's words, as in runs. */
 import { InputError, show } from '../../base/errors.ts'
 import { readKeys, splitWords } from '../../base/invocation.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import { configureRun, type EnvironmentId } from '../../index.ts'
 
-/** Keys of a run that say what something stands in it; the keys of that begin with its id. */
+/** Keys of a run that name a part; the part's own keys begin with its id. */
 type Part = 'wrappers' | 'policy'
 
-/**
- * What a command about an environment is told: its own keys, those of the environment, and as `parts` says of its wrappers and of its policy.
- * @throws InputError for an environment of text, and for every other key.
- */
+/** Reads a command's own keys and the environment's, with those of `parts`. @throws InputError for any other. */
 export async function readEnvironment<S extends Settings>(
   words: readonly string[],
   declared: S,
@@ -22,7 +19,8 @@ export async function readEnvironment<S extends Settings>(
   const values = readKeys(declared, those(false))
   const ofRun = those(true)
   const run = await configureRun(subject as EnvironmentId, ofRun)
-  if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')
+  if (run.kind !== 'episodes')
+    throw new InputError('environment', subject, 'an environment with lanes that step, not a text environment')
   const { environment, policy } = run
   const ids = {
     wrappers: (environment.wrappers ?? []).map(({ id }) => id),
@@ -31,7 +29,7 @@ export async function readEnvironment<S extends Settings>(
   const read = ['environment', ...parts.flatMap((part) => ids[part])]
   for (const [key, text] of Object.entries(ofRun)) {
     if (!key.includes('.') || read.some((id) => key.startsWith(`${id}.`))) continue
-    throw new InputError(key, show(text), `a key of ${read.join(', ')}: nothing else is asked here`)
+    throw new InputError(key, show(text), `a key of ${read.join(', ')}: no other has an effect`)
   }
   return { values, environment, policy }
 }

@@ -1,4 +1,4 @@
-/** What a command is called with: all of them on one screen, and one of them with its keys. */
+/** Help: all commands on one screen, and each with its keys. */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { environmentVariables } from '../../base/environment-variables.ts'
@@ -29,12 +29,12 @@ help environment: environment variables that are read; --version: the version
 guides: ${docs('guides/first-hour.md')}`
 }
 
-/** The way to a page of the documentation from where one is. */
+/** The path to a page of the documentation, from the working directory. */
 function docs(page: string): string {
   return relative(process.cwd(), fileURLToPath(new URL(`../../../../docs/${page}`, import.meta.url)))
 }
 
-/** Usage of one command, or the table of environment variables; and its keys; those of train as its words, if there are any, say: `CartPole-v1 policy=dense`. Null for a command of one's own. */
+/** A command's usage and keys (of `train` with parts: `CartPole-v1 policy=dense`); null for a user's command. */
 export async function helpOf(command: string, words: readonly string[]): Promise<string | null> {
   if (command === 'environment') return `Environment variables:\n${lines(Object.entries(environmentVariables))}`
   const declared = Object.hasOwn(declarations, command) ? declarations[command] : undefined
@@ -50,7 +50,7 @@ export async function helpOf(command: string, words: readonly string[]): Promise
 
 type Entries = readonly (readonly [key: string, setting: Setting])[]
 
-/** Keys of a run without a prefix, by what they are about. */
+/** Keys of a run without a prefix, by subject. */
 export const GROUPS: Readonly<Record<string, string>> = {
   Run: 'out ifExists seed seeds mode totalSteps from epochs weights stopWhenSolved',
   Environment: `numLanes wrappers opponents opponentsEvery opponentsFraction tooLong cutTurn segmentation rewardReduction replySeconds
@@ -62,7 +62,7 @@ export const GROUPS: Readonly<Record<string, string>> = {
   Machine: 'kernels threads actors engine engineSettings backend backendSettings stallSeconds onStall',
 }
 
-/** The group of a key of a run, whose parts are called so; of a key of another part (a wrapper, a system) the part. */
+/** The group of a run's key, given its parts' ids; for a key of another part (a wrapper, a system) that part. */
 export function groupOf(key: string, { policy, algorithm }: { policy?: unknown; algorithm?: unknown } = {}): string {
   const [, prefix] = /^(.+)\.[^.]+$/.exec(key) ?? []
   if (prefix === undefined)
@@ -109,7 +109,7 @@ function table(keys: Entries): string {
   )
 }
 
-/** A line each; on a terminal cut where it ends. */
+/** One line each; on a terminal cut at its width. */
 function lines(rows: readonly (readonly [left: string, right: string])[]): string {
   const width = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
   return rows

@@ -7,10 +7,7 @@ import { trainKeys } from '../commands/train.ts'
 import { shellWord } from '../show/terminal.ts'
 import { type ConfigValue, nestKeys, writeConfigText } from './config-file.ts'
 
-/**
- * Prints what `train` or `sweep` would be told, defaults and all, as YAML that `config=` takes; with `--json` as JSON.
- * @throws InputError for another command, and as the command does for its words.
- */
+/** Prints the settings of `train` or `sweep` as YAML for `config=`, or JSON. @throws InputError for another command. */
 export async function printConfig(command: string, { words, json }: Invocation): Promise<void> {
   const own: Settings | null = command === 'train' ? trainKeys : command === 'sweep' ? sweepKeys : null
   if (own === null) throw new InputError('--print-config', command, 'train or sweep')
@@ -20,7 +17,7 @@ export async function printConfig(command: string, { words, json }: Invocation):
     Object.fromEntries(Object.entries(others).filter(([key]) => Object.hasOwn(own, key) === isOwn))
   const told = readKeys(own, part(true))
   const resolved = await (command === 'train' ? resolveRunKeys : resolveSweepKeys)(subject, part(false))
-  if (told.seeds !== '') resolved.delete('seed') // The seeds are the runs'.
+  if (told.seeds !== '') resolved.delete('seed') // The runs have the seeds.
   const values = new Map<string, ConfigValue>([
     ...(out === undefined ? [] : [['out', out] as const]),
     ...Object.entries(told),

@@ -1,12 +1,11 @@
-/** Errors that no call of Colonnade's hears of: thrown in a timer of a user's module, or in a promise that nobody awaits. */
+/** Reports errors in a user's timers, and in promises that nobody awaits. */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { thrownText } from '../../base/errors.ts'
 
-/** Where our own code lies. */
 const OURS = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Ends the process at such an error, with one line that says where it comes from. Call it once. */
+/** Ends the process at such an error, with one line that names its place. Call it once. */
 export function tellStrayErrors(): void {
   const tell = (error: unknown, origin: NodeJS.UncaughtExceptionOrigin) => {
     console.error(`colonnade: ${describeStray(error, origin)}`)
@@ -26,16 +25,17 @@ export function commandIsDone(): void {
 /** Exit codes above this are those of signals. */
 const SIGNAL = 128
 
-/** Reports a process that ends before its command is done, as by `process.exit` in a user's module. Its exit code is not 0. */
+/** Reports a process that ends before its command, as by a user's `process.exit`, with a nonzero exit code. */
 function tellEarlyEnd(code: number): void {
   if (code > SIGNAL) return
   const place = placeOf(new Error().stack!)
-  const got = place === null ? 'an await of what never settles' : `an end of the process with code ${code} at ${place}`
+  const got =
+    place === null ? 'an await of a promise that never settles' : `an end of the process with code ${code} at ${place}`
   console.error(`colonnade: got ${got}, expected none before the command is done`)
   if (code === 0) process.exitCode = 1
 }
 
-/** The error in one line, with the line of the user's that it comes from; the whole stack where it comes from none. */
+/** The error in one line, with the user's source line; without one, the whole stack. */
 export function describeStray(error: unknown, origin: NodeJS.UncaughtExceptionOrigin): string {
   const { stack = '' } = error instanceof Error ? error : {}
   const place = placeOf(stack)

@@ -1,15 +1,15 @@
-/** Programs that folders bring along: those that the command line names, those that are kept as trusted, and the question. */
+/** Decides on modules of folders: allowed on the command line, kept as trusted, or by asking. */
 import { createInterface } from 'node:readline/promises'
 import { InputError, printable } from '../../base/errors.ts'
 import type { Command } from '../../base/invocation.ts'
 import { type ForeignModule, strings, trustList, trustModule } from '../../entries/settings.ts'
 
-/** What every command takes that opens a run. */
+/** Keys of all commands that open a run. */
 export const trustKeys = {
   trust: strings([], 'modules outside the working directory that the run may import; modules are programs'),
 }
 
-/** Allows what the command line names; on a terminal it asks about the rest, elsewhere that is refused. */
+/** Allows the modules named on the command line; asks about others on a terminal, and refuses them elsewhere. */
 export function askForModule(named: readonly string[]): (module: ForeignModule) => Promise<boolean> {
   return async (module) => {
     if ((await placesOf(named)).includes(module.path)) return true
@@ -22,7 +22,7 @@ async function placesOf(paths: readonly string[]): Promise<string[]> {
   return Promise.all(
     paths.map((path) =>
       realpath(path).catch((cause: Error) => {
-        throw new InputError('trust', `${path} (${cause.message})`, 'modules that are there', { cause })
+        throw new InputError('trust', `${path} (${cause.message})`, 'modules that exist', { cause })
       }),
     ),
   )
@@ -31,8 +31,8 @@ async function placesOf(paths: readonly string[]): Promise<string[]> {
 async function ask({ folder, path, checksum }: ForeignModule): Promise<boolean> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
   const closed = new AbortController()
-  terminal.on('close', () => closed.abort()) // Ctrl-C and Ctrl-D say no; the question alone would wait for ever.
-  const asked = 'Run it? y: yes, this once; a: always, as long as it is unchanged; else no: '
+  terminal.on('close', () => closed.abort()) // Ctrl-C and Ctrl-D mean no; the prompt alone would wait forever.
+  const asked = 'Run it? y: yes, this once; a: always, as long as it is unchanged; otherwise no: '
   try {
     const place = printable(path).replaceAll('\n', '\\n')
     process.stderr.write(

@@ -1,4 +1,4 @@
-/** The words of a command line: `--key value`, `--key=value` and `key=value` say the same. */
+/** Parses a command line. `--key value`, `--key=value` and `key=value` mean the same. */
 import { InputError, show, similar } from '../../base/errors.ts'
 import { isPair } from '../../base/pair.ts'
 import type { Setting } from '../../base/settings.ts'
@@ -9,7 +9,7 @@ const SHORT: Readonly<Record<string, Flag>> = { h: 'help', q: 'quiet' }
 
 type Flag = (typeof FLAGS)[number]
 
-/** The words of a command line by their kind. */
+/** The words of a command line by kind. */
 export interface CommandLine {
   /** Words without a key, in order. The first is the command's name. */
   readonly names: readonly string[]
@@ -19,10 +19,10 @@ export interface CommandLine {
 }
 
 /**
- * Sorts the words of a command line by their kind. A key without a value means `key=true`: nothing or another option follows it, or its
- * setting is a boolean and the next word is neither `true` nor `false`. `settingOf` returns the declaration of a key. After `--` no word is
- * an option.
- * @throws InputError for an option with one dash that is unknown, and for a value of an option that takes none.
+ * Sorts the words of a command line by kind. A key without a value means `key=true`: nothing or another option follows
+ * it, or its setting is a boolean and the next word is neither `true` nor `false`. `settingOf` returns the declaration
+ * of a key. After `--` no word is an option.
+ * @throws InputError for an unknown option with one dash, and for a value of an option that takes none.
  */
 export async function tellApart(
   args: readonly string[],

@@ -1,7 +1,4 @@
-/**
- * Prompts, dealt in an order of each epoch's own. Where the buffer stands is two numbers, and what it deals is a function of
- * them, so that a resumed run neither loses nor repeats a prompt.
- */
+/** Deals prompts in a new order each epoch. Its state is two numbers, so resuming neither loses nor repeats any. */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import { checkSeed, Random } from '../../base/random.ts'
 import type { Message } from '../../environments/text.ts'
@@ -9,37 +6,36 @@ import { shuffleRows } from '../../kernels/bind.ts'
 import { readJsonLines } from '../../tables/json-lines.ts'
 import { checkLimit, promptOf } from './example.ts'
 
-/** Where a buffer stands: what it deals next follows from it and from the prompts. */
+/** A buffer's state. It and the prompts determine what comes next. */
 export interface BufferState {
   readonly seed: number
   /** How often all prompts have been dealt. */
   readonly epochId: number
-  /** How many were dealt in this epoch. */
+  /** Prompts dealt in this epoch. */
   readonly sampleOffset: number
 }
 
-/** A buffer's state as it is saved: with the number and the checksum of the prompts that it belongs to. */
+/** A buffer's saved state, with the number and the checksum of its prompts. */
 export interface SavedBufferState extends BufferState {
   readonly numPrompts: number
   /** SHA-256 of the prompts as JSON. */
   readonly prompts: string
 }
 
-/** A prompt as it was dealt: no other has its epoch and promptId, nor its group. */
+/** A dealt prompt. Epoch and promptId together are unique, and so is the group. */
 export interface DealtPrompt<P> {
   readonly prompt: P
-  /** Which prompt it is. */
   readonly promptId: number
   readonly epoch: number
-  /** Numbers all prompts that were ever dealt, from 0: the group of the samples that it begins. */
+  /** Counts all dealt prompts from 0: the group of the samples for this prompt. */
   readonly group: number
 }
 
-/** Stands in the key of the order where conversations have it: one seed deals both in one order. */
+/** Replaces the update in the random key, so that a seed gives the same order here and in conversations. */
 const NO_UPDATE = 0xffffffff
 const COUNT_MAX = 2 ** 31 - 1
 
-/** The next prompts, and where the buffer stands after them. `n` may be more than there are: then it goes round. */
+/** Returns the next `n` prompts and the state after them. `n` above their number wraps around. */
 export function getSamples<P>(
   prompts: readonly P[],
   state: BufferState,
@@ -67,7 +63,6 @@ export function getSamples<P>(
   return { samples, state: { seed: state.seed, epochId, sampleOffset } }
 }
 
-/** The order in which an epoch deals its prompts. */
 function epochOrder(seed: number, epoch: number, numPrompts: number): Uint32Array {
   const { key0, key1, words } = new Random(seed)
   const order = Uint32Array.from({ length: numPrompts }, (_, i) => i)
@@ -86,7 +81,7 @@ export class DataBuffer<P> {
   #state: BufferState
   #checksum: string | undefined
 
-  /** @throws InputError where there is no prompt, or the seed is no seed. */
+  /** @throws InputError for an empty list or an invalid seed. */
   constructor(prompts: readonly P[], seed = 1) {
     checkGiven('prompts of DataBuffer', prompts, 'a list')
     if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
@@ -98,33 +93,27 @@ export class DataBuffer<P> {
     return this.#state.seed
   }
 
-  /** How often all prompts have been dealt. */
   get epochId(): number {
     return this.#state.epochId
   }
 
-  /** How many were dealt in this epoch. */
   get sampleOffset(): number {
     return this.#state.sampleOffset
   }
 
-  /** The next `n` prompts; more than there are go round. */
+  /** The next `n` prompts. `n` above their number wraps around. */
   getPrompts(n: number): DealtPrompt<P>[] {
     const { samples, state } = getSamples(this.prompts, this.#state, n)
     this.#state = state
     return samples
   }
 
-  /** Where the buffer stands, as JSON can keep it. */
   async saveState(): Promise<SavedBufferState> {
     const state = this.#state
     return { ...state, numPrompts: this.prompts.length, prompts: await this.#promptsChecksum() }
   }
 
-  /**
-   * Goes on where another buffer with the same prompts stood.
-   * @throws InputError for a state of other prompts, or one that is none; then nothing is changed.
-   */
+  /** Restores another buffer's state for the same prompts. @throws InputError for another state, changing nothing. */
   async loadState(saved: SavedBufferState): Promise<void> {
     const { seed, epochId, sampleOffset, numPrompts, prompts } = saved
     const state = { seed, epochId, sampleOffset }
@@ -155,25 +144,21 @@ function checkState({ seed, epochId, sampleOffset }: BufferState, numPrompts: nu
   checkCount('sampleOffset', sampleOffset, 0, numPrompts)
 }
 
-/** Prompts for a `DataBuffer`: texts or messages, one at least. @throws InputError for what is none, with its place. */
+/** Checks prompts for a `DataBuffer`: texts or messages. @throws InputError with the place of a wrong one. */
 export function loadPromptsFromList(prompts: readonly unknown[]): (string | readonly Message[])[] {
   checkGiven('prompts of loadPromptsFromList', prompts, 'a list')
   if (prompts.length === 0) throw new InputError('prompts', 'none', 'at least one')
   return prompts.map((prompt, i) => promptOf(prompt, `prompts[${i}]`))
 }
 
-/** Which prompts of a file, and where they stand in its lines. */
+/** Which prompts of a file to read. */
 export interface PromptFileOptions {
-  /** The field that is the prompt; default `prompt`. */
+  /** The prompt's field; default `prompt`. */
   readonly promptKey?: string
-  /** How many lines are read, at most. */
   readonly limit?: number
 }
 
-/**
- * The prompts of a JSONL file, as texts or messages.
- * @throws InputError with the number of the line that is not JSON, or has no prompt; and where there is none at all.
- */
+/** A JSONL file's prompts: texts or messages. @throws InputError for an empty file, and a wrong line by number. */
 export async function loadPromptsFromJsonl(
   path: string,
   { promptKey = 'prompt', limit }: PromptFileOptions = {},
@@ -188,7 +173,7 @@ export async function loadPromptsFromJsonl(
   return prompts
 }
 
-/** A buffer of the prompts of a JSONL file. */
+/** A `DataBuffer` of a JSONL file's prompts. */
 export async function createBufferFromJsonl(
   path: string,
   { seed = 1, ...options }: PromptFileOptions & { readonly seed?: number } = {},

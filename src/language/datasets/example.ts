@@ -1,20 +1,20 @@
-/** What a row of a dataset must be to serve as an example; errors say where the row stands. */
+/** Checks that a row of a dataset can be an example. Errors give the row's place. */
 import { checkCount, InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 
-/** A row as a prompt: a text, or messages, that say something. @throws InputError for what is neither. */
+/** Checks a prompt: a non-empty text, or messages. @throws InputError for other values. */
 export function promptOf(value: unknown, place: string): string | readonly Message[] {
   if (Array.isArray(value)) return messagesOf(value, place)
   return textOf(value, place, 'a text that is not empty, or messages')
 }
 
-/** A row as text that is not empty. @throws InputError for what is none. */
+/** Checks a non-empty text. @throws InputError for other values. */
 export function textOf(value: unknown, place: string, expected = 'a text that is not empty'): string {
   if (typeof value === 'string' && value !== '') return value
   throw new InputError(place, value === undefined || value === null ? 'none' : show(value), expected)
 }
 
-/** A row as messages, one at least, each with its role and content. @throws InputError that says which is none. */
+/** Checks a non-empty list of messages with role and content. @throws InputError that names the wrong one. */
 export function messagesOf(value: unknown, place: string): readonly Message[] {
   if (!Array.isArray(value) || value.length === 0) {
     const got = Array.isArray(value) ? 'no message' : value === undefined || value === null ? 'none' : show(value)
@@ -22,13 +22,13 @@ export function messagesOf(value: unknown, place: string): readonly Message[] {
   }
   value.forEach((message: unknown, i) => {
     if (isMessage(message)) return
-    const expected = 'a message with role and content, as texts; content may be null where there are tool_calls'
+    const expected = 'a message with role and content, as texts; content may be null if there are tool_calls'
     throw new InputError(`${place}[${i}]`, show(message), expected)
   })
   return value
 }
 
-/** @throws InputError for what is no limit. */
+/** @throws InputError for an invalid limit. */
 export function checkLimit(limit: number | undefined): void {
   if (limit !== undefined) checkCount('limit', limit)
 }

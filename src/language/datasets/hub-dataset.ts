@@ -1,25 +1,22 @@
-/**
- * Datasets of the Hugging Face hub: which files of a repository are a split of a subset, as Hugging Face's `datasets` finds
- * them. The head of the README says so (`configs`); where it does not, the names of files and folders do.
- */
+/** Finds a hub dataset's files as the `datasets` library does: by the README's `configs`, or by file names. */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { download, type HubOptions, type Listing } from '../hub.ts'
 
-/** Which rows of a dataset of the hub, and how they are taken from there. */
+/** Which split of a hub dataset to read, and how to download it. */
 export interface SplitOptions extends HubOptions {
   /** Default `train`. */
   readonly split?: string
-  /** What the README calls a configuration, or a folder; default the README's default one, or its only one. */
+  /** A configuration of the README, or a folder; default the README's default or only one. */
   readonly subset?: string
 }
 
-/** The endings of files that rows are read from. */
+/** File endings of supported formats. */
 export const DATASET_ENDINGS = ['jsonl', 'ndjson', 'json', 'arrow', 'feather', 'parquet'] as const
 
-/** What is beside the data, and no data. */
+/** Files beside the data that are not data. */
 const NO_DATA = ['config.json', 'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json', 'state.json']
 
-/** How files and folders of a split are called. */
+/** Words in file and folder names that mean a split. */
 const SPLIT_WORDS: Readonly<Record<string, readonly string[]>> = {
   train: ['train', 'training'],
   validation: ['validation', 'valid', 'dev', 'val'],
@@ -27,10 +24,10 @@ const SPLIT_WORDS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /**
- * The files of a split of a dataset of the hub, in order: downloaded, as far as they are not in the cache, as `downloadModel`
- * does. For a dataset that is made by a script, the revision `refs/convert/parquet` has its rows, a folder a subset.
- * @throws InputError where there is no such subset or split, its files are none that can be read here, and as
- * `downloadModel` does.
+ * The files of a split of a hub dataset, in order. Files that are not in the cache are downloaded, as with
+ * `downloadModel`. For a dataset made by a script, the revision `refs/convert/parquet` has its rows, one folder per
+ * subset.
+ * @throws InputError for an unknown subset or split, or unsupported files, and as `downloadModel` does.
  * @example await downloadDataset('openai/gsm8k', { subset: 'main', split: 'test' })
  */
 export async function downloadDataset(id: string, options: SplitOptions = {}): Promise<string[]> {
@@ -41,7 +38,7 @@ export async function downloadDataset(id: string, options: SplitOptions = {}): P
   return paths.map((path) => `${folder}/${path}`)
 }
 
-/** The ending of a path, in lower case; empty where it has none. */
+/** The ending of a path in lower case; '' without one. */
 export function endingOf(path: string): string {
   return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? ''
 }
@@ -65,7 +62,6 @@ function isRead(ending: string): boolean {
   return (DATASET_ENDINGS as readonly string[]).includes(ending)
 }
 
-/** The files of each split. */
 function splitsOf({ subject, about, paths }: Listing, subset: string | undefined): ReadonlyMap<string, string[]> {
   const { configs } = (about.cardData ?? {}) as { configs?: unknown }
   const place = `${subject}, configs of the README`
@@ -96,14 +92,13 @@ function splitsOf({ subject, about, paths }: Listing, subset: string | undefined
   return splits
 }
 
-/** The paths in a folder; without one, all. */
 function below(paths: readonly string[], folder: string | undefined): string[] {
   if (folder === undefined) return [...paths]
   const prefix = `${folder.replace(/^\.\//, '').replace(/\/$/, '')}/`
   return paths.filter((path) => path.startsWith(prefix))
 }
 
-/** The splits that files and folders are called by; where none is, all of it is `train`. */
+/** The splits that files and folders are named after. Without such names everything is `train`. */
 function byName(subject: string, paths: readonly string[]): ReadonlyMap<string, string[]> {
   const data = paths.filter((path) => {
     const names = path.split('/')
@@ -129,7 +124,7 @@ function byName(subject: string, paths: readonly string[]): ReadonlyMap<string, 
   return splits.size > 0 ? splits : new Map([['train', data]])
 }
 
-/** A pattern of paths as the README has it: `*` and `?` within a name, `**` over folders, `[…]` one of these letters. */
+/** A path pattern as in READMEs: `*` and `?` within a name, `**` across folders, `[…]` one of these letters. */
 function patternOf(glob: string): RegExp {
   const parts = glob.replace(/^\.\//, '').split(/(\*\*\/|\*\*|\*|\?|\[[^\]]+\])/)
   const source = parts.map((part) => {

@@ -1,14 +1,13 @@
-/** Datasets from files, or from the Hugging Face hub, as examples: what conversations begin with, and what supervised fine-tuning learns. */
+/** Loads datasets from files or the Hugging Face hub as examples, for conversations and supervised fine-tuning. */
 import { InputError, show, similar, unknownWord } from '../../base/errors.ts'
 import type { Example, Message } from '../../environments/text.ts'
 import { checkLimit, messagesOf, promptOf, textOf } from './example.ts'
 import { type DatasetRow, type RowOptions, readRows } from './rows.ts'
 
-/** Which rows of a file or of a dataset of the hub, and what its columns are called. */
+/** Which rows to read, and the names of their columns. */
 export interface DatasetOptions<Column extends string> extends RowOptions {
-  /** What the file calls a column, where it is not our name: `{ prompt: 'question' }`. */
+  /** The file's names of our columns, if they differ: `{ prompt: 'question' }`. */
   readonly columns?: Readonly<Partial<Record<Column, string>>>
-  /** How many rows are read, at most. */
   readonly limit?: number
 }
 
@@ -16,10 +15,10 @@ const PROMPT_COLUMNS = ['prompt', 'answer'] as const
 type PromptColumn = (typeof PROMPT_COLUMNS)[number]
 
 /**
- * Prompts for reinforcement learning: the `prompt` of each row, a text or messages, its `answer` where it has one, and its
- * other columns as they are. The file is JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1. An id,
- * owner/name, is a dataset of the hub, of which `subset` and `split` are taken.
- * @throws InputError with the place of a row that has no prompt, or an answer that is no text; and as `readRows` does.
+ * Prompts for reinforcement learning: each row's `prompt` (a text or messages), its `answer` if it has one, and its
+ * other columns unchanged. The file is JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` selects rows a to b − 1. An id,
+ * owner/name, is a dataset on the hub, with `subset` and `split`.
+ * @throws InputError, with the row's place, for a missing prompt or an answer that is not text; and as `readRows` does.
  * @example await loadRlPrompts('openai/gsm8k@[0:1000]', { subset: 'main', columns: { prompt: 'question' } })
  */
 export async function loadRlPrompts(path: string, options: DatasetOptions<PromptColumn> = {}): Promise<Example[]> {
@@ -37,10 +36,7 @@ export async function loadRlPrompts(path: string, options: DatasetOptions<Prompt
   return examples
 }
 
-/**
- * Prompts as `loadRlPrompts` reads them, each with its answer.
- * @throws InputError with the place of a row that has none; and as `loadRlPrompts` does.
- */
+/** Prompts as from `loadRlPrompts`, each with an answer. @throws InputError as it does, and for a missing answer. */
 export async function loadDatasetWithAnswers(
   path: string,
   options: DatasetOptions<PromptColumn> = {},
@@ -57,26 +53,27 @@ export async function loadDatasetWithAnswers(
   return examples
 }
 
-/** An answer as text; a number is written out. */
+/** An answer as text; numbers are written out. */
 function answerOf(value: unknown, place: string): string {
   return typeof value === 'number' && Number.isFinite(value) ? String(value) : textOf(value, place)
 }
 
-/** What supervised fine-tuning learns: a text, what the assistant says in a conversation, or the answer to a prompt. */
+/** A supervised example: a text, a conversation whose assistant turns are learned, or a prompt and its answer. */
 export type SftExample =
   | { readonly text: string }
   | { readonly messages: readonly Message[] }
   | { readonly prompt: string | readonly Message[]; readonly answer: string }
 
-/** The columns that a dataset for supervised fine-tuning has, as TRL calls them: one of these sets. */
+/** Columns of supervised datasets, as in TRL: one of these sets. */
 const SFT_SCHEMAS = [['text'], ['messages'], ['prompt', 'completion']] as const
 type SftColumn = (typeof SFT_SCHEMAS)[number][number]
 
 /**
- * A dataset for supervised fine-tuning, in one of TRL's schemas: `text`; `messages`; or `prompt` and `completion`, both as
- * text, or as messages of which the completion is the assistant's one. The first row decides which; where it has more than
- * one, `columns` says which is meant. Files, datasets of the hub and slices are as in `loadRlPrompts`.
- * @throws InputError with the place of a row that is of none of them, or of another than the first; and as `readRows` does.
+ * A dataset for supervised fine-tuning, in one of TRL's schemas: `text`; `messages`; or `prompt` and `completion`, both
+ * text, or messages with one assistant message as completion. The first row decides; if it fits several, `columns`
+ * chooses. Files, hub datasets and slices are as in `loadRlPrompts`.
+ * @throws InputError, with the row's place, for a row of no schema, or of another than the first; and as `readRows`
+ * does.
  * @example await loadSftDataset('train.jsonl', { columns: { prompt: 'question', completion: 'answer' } })
  */
 export async function loadSftDataset(path: string, options: DatasetOptions<SftColumn> = {}): Promise<SftExample[]> {
@@ -104,12 +101,12 @@ function schemaOf(row: Readonly<Record<string, unknown>>, place: string, { colum
   if (found.length === 1) return found[0]!
   if (found.length === 0) throw noSchema(row, SFT_SCHEMAS.flat(), place, { columns })
   const there = `the columns ${Object.keys(row).filter(isThere).join(', ')}`
-  throw new InputError(place, `${there}, of several schemas`, `${EXPECTED}; columns says which is meant`)
+  throw new InputError(place, `${there}, of several schemas`, `${EXPECTED}; choose with columns`)
 }
 
 const EXPECTED = 'text, messages, or prompt and completion'
 
-/** The error of a row that has none of the columns that are wanted: with those that it has, and which of them may be meant. */
+/** The error for a row that lacks the needed columns: lists its columns, and suggests similar names. */
 function noSchema<Column extends string>(
   row: Readonly<Record<string, unknown>>,
   wanted: readonly Column[],
@@ -126,11 +123,11 @@ function noSchema<Column extends string>(
     return near === undefined ? [] : [`${show(near)} for ${column}`]
   })
   const hint = hints.length === 0 ? '' : ` (did you mean ${hints.join(', ')}?)`
-  const expected = `${EXPECTED}; columns says what they are called${hint}`
+  const expected = `${EXPECTED}; name them with columns${hint}`
   return new InputError(place, `the columns ${there.join(', ')}`, expected)
 }
 
-/** Throws for a row that has not these columns at all, by the names that the file has for them, and names the nearest. */
+/** Throws for a row that lacks these columns, by the file's names, and names the nearest. */
 function checkColumns<Column extends string>(
   row: Readonly<Record<string, unknown>>,
   wanted: readonly Column[],
@@ -143,22 +140,22 @@ function checkColumns<Column extends string>(
   throw unknownWord(`${place}, column`, named(missing, options), there)
 }
 
-/** An example to learn as conversations begin with it: a text is the answer to nothing, a conversation a prompt that is whole. */
+/** Converts a supervised example: a text is the answer to an empty prompt; a conversation includes its answers. */
 export function exampleOf(example: SftExample): Example {
   if ('text' in example) return { prompt: '', answer: example.text }
   if (!('messages' in example)) return example
   const end = example.messages.findLastIndex(({ role }) => role === 'assistant')
-  return { prompt: example.messages.slice(0, end + 1) } // Behind it there is nothing to learn.
+  return { prompt: example.messages.slice(0, end + 1) } // Nothing after it is learned.
 }
 
 const EXAMPLE_COLUMNS = ['prompt', 'answer', 'completion', 'messages', 'text'] as const
 type ExampleColumn = (typeof EXAMPLE_COLUMNS)[number]
 
 /**
- * The examples of a dataset, for whatever training: prompts with their answers, as `loadRlPrompts` reads them, or with a
- * `completion` in the answer's place; conversations (`messages`), or texts (`text`), to learn. The first row decides which.
- * @throws InputError with the place of a row that is none of them, which names the nearest columns; for a column that is
- * named and no row has; and as `readRows` does.
+ * The examples of a dataset for any training: prompts with answers, as from `loadRlPrompts`, or with `completion` as
+ * the answer; or conversations (`messages`) or texts (`text`) to learn. The first row decides.
+ * @throws InputError, with the row's place, for a row that fits none, with the nearest columns; for a named column that
+ * no row has; and as `readRows` does.
  */
 export async function loadExamples(path: string, options: DatasetOptions<ExampleColumn> = {}): Promise<Example[]> {
   const examples: Example[] = []
@@ -177,7 +174,7 @@ export async function loadExamples(path: string, options: DatasetOptions<Example
       if (isThere('answer')) examples.push({ ...others, prompt, answer: answerOf(answer, at('answer')) })
       else if (!isThere('completion')) examples.push({ ...others, prompt })
       else {
-        const { completion, ...rest } = others // It is the answer.
+        const { completion, ...rest } = others // The completion is the answer.
         examples.push({ ...rest, prompt, answer: completionOf(completion, prompt, at('completion')) })
       }
     }
@@ -185,11 +182,11 @@ export async function loadExamples(path: string, options: DatasetOptions<Example
   return examples
 }
 
-/** Messages of which the assistant says some. @throws InputError for what is none. */
+/** Messages, at least one of them the assistant's. @throws InputError for other values. */
 export function conversationOf(value: unknown, place: string): readonly Message[] {
   const messages = messagesOf(value, place)
   if (messages.some(({ role }) => role === 'assistant')) return messages
-  throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'something that the assistant says')
+  throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'some words of the assistant')
 }
 
 function completionOf(value: unknown, prompt: string | readonly Message[], place: string): string {
@@ -200,12 +197,12 @@ function completionOf(value: unknown, prompt: string | readonly Message[], place
   throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'one message, of the assistant')
 }
 
-/** What the file calls one of our columns. */
+/** The file's name of one of our columns. */
 function named<Column extends string>(column: Column, { columns }: DatasetOptions<Column>): string {
   return columns?.[column] ?? column
 }
 
-/** The rows of a source with its columns under our names; a column that has no name of ours keeps its own. */
+/** The rows of a source with our column names; unknown columns keep their names. */
 async function* limited<Column extends string>(
   path: string,
   { columns, limit, ...source }: DatasetOptions<Column>,

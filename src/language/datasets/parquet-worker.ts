@@ -1,4 +1,4 @@
-/** The thread in which Parquet files are read, a row group at a time. */
+/** Reads Parquet files in a worker thread, one row group at a time. */
 import { stat } from 'node:fs/promises'
 import zlib from 'node:zlib'
 import type { AsyncBuffer, FileMetaData } from 'hyparquet'
@@ -6,12 +6,12 @@ import { serveReads } from '../../base/threads/guarded.ts'
 
 const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet')
 
-/** What is read of a file: without a row group how many rows each has. */
+/** A read request. Without a row group it asks for the number of rows in each. */
 interface Reading {
   readonly rows?: readonly [from: number, to: number]
 }
 
-/** The file that was asked for last, as long as it is the same. */
+/** The file of the last request, reused while it is unchanged. */
 let open: { readonly key: string; readonly file: AsyncBuffer; readonly metadata: FileMetaData } | undefined
 
 serveReads<Reading>(
@@ -35,13 +35,13 @@ serveReads<Reading>(
     throw new Error(`${value.length} rows from ${rowStart} on, where its metadata says ${rowEnd - rowStart}`)
   },
   { leavesWork: true },
-) // Columns are read side by side: where one fails, others go on.
+) // Columns are read in parallel: if one fails, others continue.
 
 const { zstdDecompressSync } = zlib as {
   zstdDecompressSync?: (input: Uint8Array, options: { maxOutputLength: number }) => Uint8Array
 }
 
-/** What hyparquet cannot decompress itself and Node can, up to the length promised; zstd from Node 22.15 on. */
+/** Compressions that Node has and hyparquet lacks, limited to the announced length. zstd needs Node 22.15. */
 const compressors = {
   GZIP: (input: Uint8Array, length: number) => zlib.gunzipSync(input, { maxOutputLength: length + 1 }),
   BROTLI: (input: Uint8Array, length: number) => zlib.brotliDecompressSync(input, { maxOutputLength: length + 1 }),

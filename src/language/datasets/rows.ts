@@ -1,7 +1,4 @@
-/**
- * Rows of datasets: of a file (JSON Lines, JSON, Arrow, Parquet) or of a dataset of the Hugging Face hub, whole or a slice. Each
- * row comes with the place it has.
- */
+/** Reads rows, with their place, of files (JSON Lines, JSON, Arrow, Parquet) and hub datasets, all or a slice. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { isThere, readWhole } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
@@ -9,19 +6,19 @@ import type { ReadLimits } from '../../base/threads/guarded.ts'
 import { readJsonLines } from '../../tables/json-lines.ts'
 import { DATASET_ENDINGS, downloadDataset, endingOf, type SplitOptions } from './hub-dataset.ts'
 
-/** A row, and where it stands: `path:line` in JSON Lines, `path, row n` (from 0) elsewhere. */
+/** A row and its place: `path:line` in JSON Lines, otherwise `path, row n` (from 0). */
 export interface DatasetRow {
   readonly place: string
   readonly row: Readonly<Record<string, unknown>>
 }
 
-/** What is taken of a source, and how much its reading may take. */
+/** Which rows of a source to read, and the limits of reading. */
 export interface RowOptions extends SplitOptions {
-  /** Of Arrow and Parquet files, which are read in a thread that is killed at its limits. */
+  /** For Arrow and Parquet files, which are read in a thread that is killed at its limits. */
   readonly limits?: ReadLimits
 }
 
-/** Rows `from` to `to` − 1 of a file, numbered from 0. */
+/** Rows `from` to `to` − 1 of a file, counted from 0. */
 interface Slice {
   readonly path: string
   readonly limits: ReadLimits | undefined
@@ -40,10 +37,11 @@ const READERS: Readonly<Record<(typeof DATASET_ENDINGS)[number], Reader>> = {
 }
 
 /**
- * The rows of a file, as its ending says: .jsonl, .json (a list), .arrow, .parquet; or those of a split of a dataset of the
- * hub, where `source` is its id, owner/name, and no file. `…@[a:b]` are rows a to b − 1, and either number may be left out.
- * @throws InputError for a file that cannot be read or ends otherwise, a split or subset of a file, at a row that is no
- * object, where there is no row, and as `downloadDataset` does.
+ * The rows of a file, by its ending: .jsonl, .json (a list), .arrow, .parquet. If no file is named `source`, it is the
+ * id (owner/name) of a hub dataset, and the rows of its split are read. `…@[a:b]` selects rows a to b − 1; either
+ * number may be left out.
+ * @throws InputError for a file that cannot be read or has another ending, a split or subset given for a file, a row
+ * that is not an object, no rows, and as `downloadDataset` does.
  */
 export async function* readRows(
   source: string,
@@ -56,7 +54,7 @@ export async function* readRows(
     ? read({ ...slice, path: files[0]! })
     : readAll(files, slice)) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      throw new InputError(place, show(value), 'an object with a field a column')
+      throw new InputError(place, show(value), 'an object with one field per column')
     }
     count++
     yield { place, row: value as Record<string, unknown> }
@@ -68,7 +66,7 @@ function read(slice: Slice): ReturnType<Reader> {
   return READERS[endingOf(slice.path) as keyof typeof READERS](slice)
 }
 
-/** The rows of files one after another; how many a file has, only reading it tells. */
+/** The rows of several files in order. A file's number of rows is known only after reading it. */
 async function* readAll(files: readonly string[], { from, to, limits }: Slice) {
   let number = 0
   for (const path of files) {
@@ -114,7 +112,7 @@ async function* readLines({ path, from, to }: Slice) {
 }
 
 async function* readJson({ path, from, to }: Slice) {
-  const bytes = await readWhole(path, 'a JSON file that can be read')
+  const bytes = await readWhole(path, 'a readable JSON file')
   let value: unknown
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
@@ -154,7 +152,7 @@ async function* readParquet({ path, from, to, limits }: Slice) {
   }
 }
 
-/** Whole numbers of 64 bits as numbers. @throws InputError for one that is none of ours. */
+/** Converts 64-bit integers to numbers. @throws InputError for one that is not below 2⁵³. */
 function plain(value: unknown, place: string): unknown {
   if (typeof value === 'bigint') {
     if (!Number.isSafeInteger(Number(value))) throw new InputError(place, show(value), 'whole numbers below 2^53')

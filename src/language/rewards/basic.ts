@@ -1,17 +1,11 @@
-/**
- * Rewards that need nothing but the text and the example. Lengths are in words. There is no perplexity among them: it
- * is a matter of a model's log-probabilities, which a reward is not shown.
- */
+/** Rewards that need only the text and the example. Lengths are in words. Rewards do not see log-probabilities. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { integer, number, strings } from '../../base/settings.ts'
 import type { Example } from '../../environments/text.ts'
 import { defineReward, failed, type Judgment } from './reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from './words.ts'
 
-/**
- * How near a completion comes to a number of words: 1 where it differs by `tolerance`, as a share of the target, at
- * most; from there down in a straight line, by 1 for each further target length, to 0.
- */
+/** 1 within `tolerance` (a fraction of the target length), then falling linearly to 0, by 1 per target length. */
 export const lengthReward = defineReward({
   id: 'length',
   inTime: true,
@@ -27,10 +21,7 @@ export const lengthReward = defineReward({
     },
 })
 
-/**
- * The share of the keywords that stand in the completion as whole words, times `bonusMultiplier` where all of them do.
- * @throws InputError without keywords.
- */
+/** Fraction of keywords that occur as whole words, times `bonusMultiplier` for all. @throws InputError without any. */
 export const keywordReward = defineReward({
   id: 'keyword',
   inTime: true,
@@ -47,10 +38,7 @@ export const keywordReward = defineReward({
   },
 })
 
-/**
- * 1 where the completion is the example's answer, else 0: capitals, spaces and punctuation at the ends do not count.
- * With a `similarityThreshold` below 1, F1 over their words from that threshold on is enough.
- */
+/** 1 for the example's answer (up to case, spaces, punctuation) or word F1 ≥ `similarityThreshold`; otherwise 0. */
 export const accuracyReward = defineReward({
   id: 'accuracy',
   inTime: true,
@@ -68,7 +56,7 @@ export const accuracyReward = defineReward({
     },
 })
 
-/** F1 over the words of the completion and of the example's answer. */
+/** Word F1 of the completion and the example's answer. */
 export const f1ScoreReward = defineReward({
   id: 'f1Score',
   inTime: true,
@@ -80,14 +68,14 @@ export const f1ScoreReward = defineReward({
 })
 
 /**
- * 1 where the completion is nothing but these tags in this order, each once, and something in each:
- * `<think>…</think> <answer>…</answer>`; else 0 (DeepSeek-R1's format reward, arXiv:2501.12948).
- * @throws InputError without tags, or where one is no name.
+ * 1 if the completion consists of these tags in order, each once and none empty: `<think>…</think> <answer>…</answer>`;
+ * otherwise 0 (DeepSeek-R1's format reward, arXiv:2501.12948).
+ * @throws InputError without tags, or for an invalid tag name.
  */
 export const formatReward = defineReward({
   id: 'format',
   inTime: true,
-  settings: { tags: strings(['think', 'answer'], 'the tags, in their order') },
+  settings: { tags: strings(['think', 'answer'], 'the tags, in order') },
   make: ({ tags }) => {
     checkWords('format.tags', tags)
     const odd = tags.find((tag) => !/^[\w-]+$/.test(tag))
@@ -112,9 +100,9 @@ function hasFormat(completion: string, tags: readonly string[]): boolean {
 }
 
 /**
- * F1 over words, each as often as it occurs: 2PR / (P + R), with P the share of the completion's words that the answer
- * has, and R the share of the answer's words that the completion has (SQuAD, arXiv:1606.05250). Articles do not count,
- * unless there is nothing else. 1 where neither has words.
+ * Word F1, counting repetitions: 2PR / (P + R), where P is the fraction of the completion's words in the answer, and R
+ * that of the answer's words in the completion (SQuAD, arXiv:1606.05250). Articles are ignored unless there is nothing
+ * else. 1 if neither has words.
  */
 export function computeF1Score(completion: string, answer: string): number {
   checkGiven('completion of computeF1Score', completion, 'a text')
@@ -140,13 +128,15 @@ function withoutArticles(list: readonly string[]): readonly string[] {
   return rest.length === 0 ? list : rest
 }
 
-/** The example's answer, or the judgment that there is none to compare with. */
+/** The example's answer, or a judgment that there is none. */
 export function answerOf(example: Example): string | Judgment {
   const { answer } = example
-  return typeof answer === 'string' ? answer : failed('noReference', `the example's answer is ${show(answer)}, no text`)
+  return typeof answer === 'string'
+    ? answer
+    : failed('noReference', `the example's answer is ${show(answer)}, not a text`)
 }
 
-/** Throws an InputError where a list that must have words has none. */
+/** Throws an InputError for an empty list of words. */
 export function checkWords(subject: string, list: readonly string[]): void {
   if (list.length === 0) throw new InputError(subject, 'an empty list', 'at least one word')
 }

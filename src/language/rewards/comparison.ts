@@ -1,44 +1,37 @@
-/**
- * Whether two mathematical answers are the same. Whatever the answers, deciding it takes a bounded number of operations,
- * which are counted and not timed: an answer that asks for more is not the reference, and a reference that does cannot be
- * compared with.
- */
+/** Compares mathematical answers with counted limits. Beyond them an answer is wrong, and a reference undecided. */
 import { normalizeMathAnswer, parseExactNumber, splitUnit } from './maths/answers.ts'
 import { areEqual, areProportional, type Expression, Unreadable } from './maths/expression.ts'
 import { readLatex } from './maths/latex.ts'
 import { isSame, spend, TooLarge, withWork } from './maths/rational.ts'
 import type { ExcessKind } from './reward.ts'
 
-/** Answers to be compared, as they were found. */
+/** An answer and its reference, as extracted. */
 export interface MathsTask {
   readonly answer: string
   readonly reference: string
 }
 
-/**
- * `undecided`: it is the reference that cannot be read, that has no value, or that goes beyond what is compared. Of an
- * answer that does, `excess` and `reason` say in what.
- */
+/** `undecided`: the reference is unreadable, has no value or exceeds a limit. `excess`: the answer's exceeded limit. */
 export interface MathsVerdict {
   readonly verdict: 'equal' | 'different' | 'undecided'
   readonly reason?: string
   readonly excess?: ExcessKind
 }
 
-/** Entries of a list, set, tuple or matrix that are compared. */
+/** Maximum entries of a list, set, tuple or matrix. */
 const MAX_ENTRIES = 64
-/** Units of work for one comparison. */
+/** Units of work per comparison. */
 const MAX_WORK = 1_000_000
 
-/** Units of work for finding out whether a reference can be compared with: they are none of the answer's. */
+/** Units of work to check a reference, separate from the answer's. */
 const MAX_REFERENCE_WORK = 1_000_000
 
-/** What was read in this comparison. */
+/** Expressions parsed in this comparison. */
 const known = new Map<string, Expression | Error>()
-/** References of which it is known in this comparison that they have a value. */
+/** References with a value in this comparison. */
 const usable = new Map<string, Expression>()
 
-/** An expression as LaTeX says it, without simplification. */
+/** Parses LaTeX, without simplification. */
 function read(text: string): Expression {
   const before = known.get(text)
   if (before instanceof Error) throw before
@@ -56,7 +49,7 @@ function read(text: string): Expression {
   }
 }
 
-/** Cuts a text where one of the separators stands outside all brackets. */
+/** Splits a text at separators outside all brackets. */
 function split(text: string, separator: RegExp): { parts: string[]; separators: string[] } {
   const parts: string[] = []
   const separators: string[] = []
@@ -87,7 +80,7 @@ function split(text: string, separator: RegExp): { parts: string[]; separators: 
 const RELATION = /\\le(?![a-z])|\\ge(?![a-z])|\\ne(?![a-z])|<|>|=/
 const FLIPPED: Readonly<Record<string, string>> = { '<': '>', '>': '<', '\\le': '\\ge', '\\ge': '\\le' }
 
-/** Whether every member of one list has its own equal in the other. */
+/** Whether the lists have equal members in any order. */
 function isPermutation(a: readonly string[], b: readonly string[]): boolean {
   if (a.length !== b.length) return false
   checkEntries(a)
@@ -105,7 +98,7 @@ function checkEntries(list: readonly unknown[]): void {
 
 class TooMany extends Error {}
 
-/** What is enclosed, and in which brackets, if one pair of them encloses all of the text. */
+/** The content and the brackets, if one pair encloses the whole text. */
 function enclosed(text: string): { open: string; close: string; inside: string } | undefined {
   const match = /^(\\\{|[([])(.*)(\\\}|[)\]])$/.exec(text)
   if (match === null) return undefined
@@ -113,12 +106,11 @@ function enclosed(text: string): { open: string; close: string; inside: string }
   let depth = 1
   for (const character of inside.replace(/\\([{}])/g, '$1')) {
     if ('([{'.includes(character)) depth++
-    else if (')]}'.includes(character) && --depth === 0) return undefined // As in (1)(2).
+    else if (')]}'.includes(character) && --depth === 0) return undefined // For example (1)(2).
   }
   return { open, close, inside: inside.trim() }
 }
 
-/** Whether the given answer a is the reference b. */
 function isEqual(a: string, b: string): boolean {
   spend((a.length + b.length) / 10)
   if (a.replaceAll(' ', '') === b.replaceAll(' ', '')) return true
@@ -156,7 +148,7 @@ function expand(items: readonly string[]): string[] {
 type Chain = ReturnType<typeof split>
 
 function areSameRelations(a: Chain, b: Chain): boolean {
-  // Where only one of them names what is found, as in x = 5, that name is no part of the answer.
+  // If only one of them names the unknown, as in x = 5, the name is ignored.
   for (const [named, bare] of [
     [a, b],
     [b, a],
@@ -190,7 +182,7 @@ function areSameQuantities(a: string, b: string): boolean {
   return unlessUnreadable(() => compare(read(left.quantity), wanted))
 }
 
-/** The expression of a reference that has a value. */
+/** The expression of a reference, which must have a value. */
 function checkedReference(text: string): Expression {
   const expression = read(text)
   if (!compare(expression, expression)) throw new Unreadable(`${text} has no value`)
@@ -198,7 +190,7 @@ function checkedReference(text: string): Expression {
   return expression
 }
 
-/** Thrown for a reference that cannot be compared with. */
+/** Thrown for a reference that cannot be compared. */
 class UnusableReference extends Error {}
 
 function readReference<T>(make: () => T): T {
@@ -209,7 +201,7 @@ function readReference<T>(make: () => T): T {
   }
 }
 
-/** What cannot be read is not the reference. */
+/** False if an answer cannot be parsed. */
 function unlessUnreadable(compareThem: () => boolean): boolean {
   try {
     return compareThem()
@@ -235,7 +227,7 @@ function rowsOf(expression: Expression): readonly Expression[] | undefined {
   return expression[0] === 'List' ? (expression.slice(1) as Expression[]) : undefined
 }
 
-/** Three letters in a row are a word, and no product, unless LaTeX or a function's name has them. */
+/** Three letters in a row are a word and not a product, unless LaTeX or a function's name contains them. */
 function isProse(text: string): boolean {
   const plain = text
     .replace(/\\(?:text|textrm|mathrm|mbox)\s*\{[^{}]*\}/g, '')
@@ -243,7 +235,6 @@ function isProse(text: string): boolean {
   return (plain.match(/[A-Za-z]{3,}/g) ?? []).some((word) => !/^(?:sin|cos|tan|log|exp|sqrt)$/.test(word))
 }
 
-/** Whether the answer is the reference. */
 export function compareAnswers({ answer, reference }: MathsTask): MathsVerdict {
   const [given, wanted] = [answer, reference].map(normalizeMathAnswer) as [string, string]
   if (isProse(wanted) || isProse(given)) {

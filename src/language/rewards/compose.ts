@@ -1,4 +1,3 @@
-/** Sums of rewards. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import {
   type BatchSize,
@@ -16,15 +15,15 @@ import {
   type RewardValue,
 } from './reward.ts'
 
-/** A part of a composed reward; its weight is 1 where none is given. */
+/** A part of a composed reward; the default weight is 1. */
 export type RewardPart = Reward | { readonly reward: Reward; readonly weight?: number }
 
 /**
- * The weighted sum of rewards. Their values, without weights, are kept as components under their names, and their own
- * components as `name/component`. Where a part has no value there is no sum, unless its weight is 0: such a part is
- * only recorded. Parts that `judgesTogether` still do: then the sum judges a group where one of them does, and else as many
- * completions as the largest of them.
- * @throws InputError if there is no part, or a weight is not finite.
+ * The weighted sum of rewards. The parts' unweighted values are components under their names, and their own components
+ * are `name/component`. If a part has no value, the sum has none, unless its weight is 0: such a part is only recorded.
+ * Parts that `judgesTogether` keep doing so: the sum then judges a group if one of them does, or else batches of the
+ * largest part's size.
+ * @throws InputError without parts or for a weight that is not finite.
  */
 export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Reward {
   checkGiven('options of composeRewards', parts, [])
@@ -35,7 +34,7 @@ export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Rew
     return { name, reward, weight }
   })
   if (list.length === 0) throw new InputError('composeRewards', 'no reward', 'at least one')
-  /** The judgment of the sum from those of its parts. */
+  /** The judgment of the sum from its parts' judgments. */
   const combined = (judgments: readonly Judgment[]): RewardValue => {
     const components: Record<string, number | null> = {}
     const errors: string[] = []

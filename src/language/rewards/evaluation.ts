@@ -1,7 +1,4 @@
-/**
- * Suites of writing tasks with criteria, the evaluation of anything that generates text on them, and the comparison of
- * two evaluations by a statistical test.
- */
+/** Task suites with criteria: evaluates text generators on them, and compares two evaluations by a statistical test. */
 import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { keywordReward } from './basic.ts'
 import { composeRewards, type RewardPart } from './compose.ts'
@@ -13,23 +10,23 @@ import { coherenceVerifier, lengthVerifier, type Verifier, verifyWith } from './
 /** How hard a task is. */
 export type Difficulty = 'easy' | 'medium' | 'hard'
 
-/** What a completion is scored by: each criterion gives a share from 0 to 1. */
+/** The criteria of completions. Each gives a score from 0 to 1. */
 export type Criterion = 'keywords' | 'length' | 'coherence' | 'answer'
 
 const criteria: readonly Criterion[] = ['keywords', 'length', 'coherence', 'answer']
 
-/** A task and the criteria for what is written. */
+/** A prompt, and the criteria of its completions. */
 export interface TextGenerationTask {
   readonly prompt: string
-  /** Words or phrases; the criterion `keywords` is the share of them that occurs. */
+  /** Words or phrases; the criterion `keywords` is the fraction that occurs. */
   readonly targetKeywords?: readonly string[]
-  /** Words at least and at most, for the criterion `length`. */
+  /** Minimum and maximum words, for the criterion `length`. */
   readonly targetLengthRange?: readonly [number, number]
-  /** The right answer, for the criterion `answer`: 1 for an answer that is mathematically the same, else 0. */
+  /** The right answer, for the criterion `answer`: 1 if mathematically equal, otherwise 0. */
   readonly answer?: string
   readonly difficulty: Difficulty
   readonly category: string
-  /** The weights of the criteria; a score is their weighted mean. */
+  /** The weights of the criteria. A score is their weighted mean. */
   readonly evaluationCriteria: Readonly<Partial<Record<Criterion, number>>>
 }
 
@@ -136,19 +133,13 @@ const suites = new Map<string, () => readonly TextGenerationTask[]>([
   ['challenging', () => challenging],
 ])
 
-/**
- * Registers a suite of tasks; the loader is called when the suite is asked for.
- * @throws InputError if the name is taken.
- */
+/** Registers a suite of tasks, loaded when requested. @throws InputError for a name that is taken. */
 export function registerTaskSuite(name: string, loader: () => readonly TextGenerationTask[]): void {
   if (name === '' || suites.has(name)) throw new InputError('task suite', show(name), 'a name that is not taken')
   suites.set(name, loader)
 }
 
-/**
- * The tasks of a suite.
- * @throws InputError for an unknown name, or a task whose criteria lack what they need.
- */
+/** The tasks of a suite. @throws InputError for an unknown name, or a task that lacks what its criteria need. */
 export function getTaskSuite(name: string): readonly TextGenerationTask[] {
   const loader = suites.get(name)
   if (loader === undefined) throw unknownWord('task suite', name, listTaskSuites())
@@ -158,12 +149,11 @@ export function getTaskSuite(name: string): readonly TextGenerationTask[] {
   return tasks
 }
 
-/** The names of all suites. */
+/** The names of all task suites. */
 export function listTaskSuites(): string[] {
   return [...suites.keys()]
 }
 
-/** A verifier's score as a reward. */
 function scoreOf(verify: Verifier): Reward {
   return async (prompt, completion, example, signal) => {
     const { score, failure, message } = await verifyWith(verify, { prompt, completion, example }, 30_000, signal)
@@ -177,7 +167,7 @@ function rewardOf(task: TextGenerationTask): Reward {
   const weights = Object.entries(task.evaluationCriteria) as [Criterion, number][]
   const total = weights.reduce((sum, [, weight]) => sum + weight, 0)
   if (!(total > 0) || weights.some(([, weight]) => !(weight >= 0 && weight < Number.POSITIVE_INFINITY))) {
-    const expected = 'weights ≥ 0, one of them above'
+    const expected = 'weights ≥ 0, at least one above 0'
     throw new InputError(`${subject} evaluationCriteria`, show(task.evaluationCriteria), expected)
   }
   const parts: Record<string, RewardPart> = {}
@@ -212,39 +202,39 @@ function criterionOf(subject: string, criterion: Criterion, task: TextGeneration
 /** Writes a completion of a prompt. */
 export type Generate = (prompt: string, signal: AbortSignal) => Promise<string>
 
-/** What was written for one task, and its score. */
+/** The completions of one task, and their score. */
 export interface TaskEvaluation {
   readonly task: TextGenerationTask
-  /** Mean of the samples whose score is known; null if there are none. */
+  /** Mean over the samples with a score; null without any. */
   readonly score: number | null
   readonly completions: readonly (string | null)[]
   readonly judgments: readonly Judgment[]
 }
 
-/** A mean and the number of scores it is of. */
+/** A mean score, and the number of scores. */
 export interface ScoreSummary {
-  /** Null where there is no score. */
+  /** Null without scores. */
   readonly mean: number | null
   readonly n: number
 }
 
-/** An evaluation on a suite. */
+/** Scores of a model on a task suite. */
 export interface ModelEvaluation extends ScoreSummary {
   readonly suite: string
-  /** Tasks whose score is unknown. */
+  /** Tasks without a score. */
   readonly unknown: number
   readonly tasks: readonly TaskEvaluation[]
   readonly byCategory: Readonly<Record<string, ScoreSummary>>
   readonly byDifficulty: Readonly<Record<string, ScoreSummary>>
 }
 
-/** How a model is evaluated. */
+/** Options of `evaluateModel`. */
 export interface EvaluateModelOptions {
-  /** Completions of each prompt; default 1. */
+  /** Completions per prompt; default 1. */
   readonly samplesPerTask?: number
-  /** Completions at a time; default 4. */
+  /** Concurrent completions; default 4. */
   readonly maxWorkers?: number
-  /** Milliseconds that writing and scoring one completion may take; default 60,000. */
+  /** Milliseconds for generating and scoring one completion; default 60,000. */
   readonly timeoutMs?: number
   readonly signal?: AbortSignal
 }
@@ -258,9 +248,9 @@ function summarize(scores: readonly (number | null)[]): ScoreSummary {
 }
 
 /**
- * Lets `generate` write for every task of a suite, and scores what it wrote. A completion that could not be written or
- * scored has no score, and is left out of means.
- * @throws InputError for an unknown suite, or options out of their range.
+ * Generates completions for every task of a suite and scores them. A completion that fails has no score and is left out
+ * of means.
+ * @throws InputError for an unknown suite or options out of range.
  * @example
  * const before = await evaluateModel(async (prompt) => '42', 'basic')
  */
@@ -281,7 +271,7 @@ export async function evaluateModel(
     let completion: string | null = null
     const writeAndScore: Reward = async (_prompt, _completion, _example, inner) => {
       completion = await generate(prompt, inner!)
-      if (typeof completion !== 'string') throw new Error(`what was written is ${show(completion)}, no text`)
+      if (typeof completion !== 'string') throw new Error(`the completion is ${show(completion)}, not a text`)
       return rewards[index]!(prompt, completion, example, inner)
     }
     const judgment = await withTimeLimit(
@@ -318,26 +308,24 @@ export async function evaluateModel(
 /** Scores of tasks: an evaluation, or the scores themselves. */
 export type Scores = ModelEvaluation | readonly (number | null)[]
 
-/** How two evaluations compare. */
+/** The test of two evaluations. */
 export interface LearningProgress extends TTest {
-  /** Paired: both have scores of the same tasks. */
+  /** `paired`: both have scores of the same tasks. */
   readonly test: 'paired' | 'welch'
   readonly before: ScoreSummary
   readonly after: ScoreSummary
-  /** Scores that were left out because they, or their counterparts, are unknown. */
+  /** Scores left out because they or their counterparts are unknown. */
   readonly leftOut: number
-  /** Whether pValue is below alpha. */
   readonly isSignificant: boolean
-  /** Whether the difference is significant and upward. */
+  /** Whether the difference is significant and positive. */
   readonly isImproved: boolean
 }
 
 /**
- * Whether scores after training differ from those before by more than chance: Student's paired t-test over the tasks
- * where both are of the same tasks, in their order, else (`paired: false`) Welch's. Unknown scores are left out, and
- * counted.
- * @throws InputError if fewer than two scores (or pairs) are known, if paired scores differ in number or in tasks, or
- * if alpha is not between 0 and 1.
+ * Tests whether scores changed in training by more than chance: Student's paired t-test over the same tasks in the same
+ * order, or Welch's test (`paired: false`). Unknown scores are left out and counted.
+ * @throws InputError if fewer than two scores (or pairs) are known, if paired scores differ in number or tasks, or if
+ * alpha is not between 0 and 1.
  */
 export function validateLearningProgress(
   before: Scores,
@@ -372,7 +360,7 @@ export function validateLearningProgress(
 function scoresOf(scores: Scores): readonly (number | null)[] {
   const list = 'tasks' in scores ? scores.tasks.map(({ score }) => score) : scores
   const odd = list.find((score) => score !== null && !Number.isFinite(score))
-  if (odd !== undefined) throw new InputError('a score', show(odd), 'a finite number, or null where it is unknown')
+  if (odd !== undefined) throw new InputError('a score', show(odd), 'a finite number, or null if unknown')
   return list
 }
 

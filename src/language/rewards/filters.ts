@@ -1,32 +1,27 @@
-/**
- * Filters over groups: which groups of samples are worth learning from. They run after the reward, since most of them
- * ask for it; a sample that has not been judged yet is an error, and one whose reward is unknown counts as unknown, not
- * as 0.
- */
+/** Filters groups worth training on, after the reward. Samples need a judgment; an unknown reward is unknown, not 0. */
 import type { Part } from '../../base/definition.ts'
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { fraction, number, readSettingTexts, type Settings, type SettingValues } from '../../base/settings.ts'
 import { maker } from './reward.ts'
 
-/** What filters see of a sample; a `Sample` of a table is one. */
+/** A filter's view of a sample; a table's `Sample` is one. */
 export interface GroupSample {
-  /** Null where the reward could not be told. */
+  /** Null if unknown. */
   readonly reward: number | null
   readonly response: string
-  /** Tokens of the response. */
   readonly responseLength: number
-  /** A sample that is still `pending` cannot have been judged. */
+  /** A `pending` sample has no judgment yet. */
   readonly status?: string
 }
 
-/** Whether a group is kept, and if not, why. */
+/** Whether a group is kept, and otherwise why not. */
 export interface FilterDecision {
   readonly keep: boolean
-  /** In one word, for the count; absent where the group is kept. */
+  /** One word, for counting; absent if the group is kept. */
   readonly reason?: string
 }
 
-/** Decides on a group; false is a drop without a reason of its own. */
+/** Decides on a group. False drops it without a specific reason. */
 export type GroupFilter = (group: readonly GroupSample[]) => boolean | FilterDecision
 
 const kept: FilterDecision = { keep: true }
@@ -35,7 +30,6 @@ function keptIf(condition: boolean, reason: string): FilterDecision {
   return condition ? kept : { keep: false, reason }
 }
 
-/** The rewards that are known. */
 function knownRewards(group: readonly GroupSample[]): number[] {
   checkGroup(group)
   return group.map(({ reward }) => reward).filter((reward) => reward !== null)
@@ -55,10 +49,7 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length
 }
 
-/**
- * Keeps groups whose known rewards differ: where all are the same there is nothing to compare, and every advantage is
- * 0. Same means within 1e-9 of their size, as sums of equal parts may differ in the last digits.
- */
+/** Keeps groups whose known rewards differ by more than a relative 1e-9: equal rewards make every advantage 0. */
 export function checkRewardNonzeroStd(group: readonly GroupSample[]): FilterDecision {
   const rewards = knownRewards(group)
   if (rewards.length < 2) return { keep: false, reason: 'unknown_reward' }
@@ -66,21 +57,21 @@ export function checkRewardNonzeroStd(group: readonly GroupSample[]): FilterDeci
   return keptIf(high - low > 1e-9 * Math.max(1, Math.abs(low), Math.abs(high)), 'zero_std')
 }
 
-/** Keeps groups whose known rewards have a mean of at least `threshold`. */
+/** Keeps groups whose mean known reward is at least `threshold`. */
 export function checkMinReward(group: readonly GroupSample[], threshold = 0.5): FilterDecision {
   const rewards = knownRewards(group)
   if (rewards.length === 0) return { keep: false, reason: 'unknown_reward' }
   return keptIf(meanOf(rewards) >= threshold, 'low_reward')
 }
 
-/** Keeps groups of which at least this share of responses are distinct. */
+/** Keeps groups with at least this fraction of distinct responses. */
 export function checkResponseDiversity(group: readonly GroupSample[], minUniqueRatio = 0.5): FilterDecision {
   checkGroup(group)
   const distinct = new Set(group.map(({ response }) => response)).size
   return keptIf(distinct / group.length >= minUniqueRatio, 'low_diversity')
 }
 
-/** Keeps groups all of whose responses have a length in tokens from `minTokens` to `maxTokens`. */
+/** Keeps groups whose responses all have `minTokens` to `maxTokens` tokens. */
 export function checkReasonableLength(group: readonly GroupSample[], minTokens = 10, maxTokens = 2048): FilterDecision {
   checkGroup(group)
   if (group.some(({ responseLength }) => responseLength < minTokens)) return { keep: false, reason: 'too_short' }
@@ -90,7 +81,7 @@ export function checkReasonableLength(group: readonly GroupSample[], minTokens =
   )
 }
 
-/** Keeps groups in which some known reward is above 0. */
+/** Keeps groups with a known reward above 0. */
 export function checkAnySuccess(group: readonly GroupSample[]): FilterDecision {
   const rewards = knownRewards(group)
   if (rewards.length === 0) return { keep: false, reason: 'unknown_reward' }
@@ -100,7 +91,7 @@ export function checkAnySuccess(group: readonly GroupSample[]): FilterDecision {
   )
 }
 
-/** Keeps groups whose rewards differ, with some success, and half of whose responses are distinct. */
+/** Keeps groups with differing rewards, some success, and at least half of the responses distinct. */
 export function checkQualityAndDiversity(group: readonly GroupSample[]): FilterDecision {
   for (const check of [checkRewardNonzeroStd, checkAnySuccess, checkResponseDiversity]) {
     const decision = check(group)
@@ -109,19 +100,13 @@ export function checkQualityAndDiversity(group: readonly GroupSample[]): FilterD
   return kept
 }
 
-/**
- * `checkMinReward` with this threshold.
- * @throws InputError if it is not finite.
- */
+/** `checkMinReward` with this threshold. @throws InputError if it is not finite. */
 export function makeThresholdFilter(threshold: number): GroupFilter {
   if (!Number.isFinite(threshold)) throw new InputError('threshold', show(threshold), 'a finite number')
   return (group) => checkMinReward(group, threshold)
 }
 
-/**
- * `checkReasonableLength` with these bounds, in tokens.
- * @throws InputError if they are not 0 ≤ minTokens ≤ maxTokens.
- */
+/** `checkReasonableLength` with bounds in tokens. @throws InputError unless 0 ≤ minTokens ≤ maxTokens. */
 export function makeLengthFilter(minTokens: number, maxTokens: number): GroupFilter {
   if (!(minTokens >= 0 && minTokens <= maxTokens)) {
     throw new InputError('minTokens, maxTokens', `${minTokens}, ${maxTokens}`, '0 ≤ minTokens ≤ maxTokens')
@@ -129,7 +114,7 @@ export function makeLengthFilter(minTokens: number, maxTokens: number): GroupFil
   return (group) => checkReasonableLength(group, minTokens, maxTokens)
 }
 
-/** Makes filters of one id, and says which parameters they take. */
+/** Makes the filters of an id from its settings. */
 export interface GroupFilterFactory<S extends Settings = Settings> {
   (parameters?: Partial<SettingValues<S>>): GroupFilter
   readonly id: string
@@ -154,13 +139,9 @@ const builtIn = [
   }),
 ]
 
-/** The ids of the filters that come with Colonnade. */
 export const groupFilterIds: readonly string[] = ['none', ...builtIn.map(({ id }) => id)]
 
-/**
- * The filter of that id, or the one that is given, with these settings as texts (`threshold=0.3`); null for `none`.
- * @throws InputError that names the nearest id, for settings that it has not declared, and for bad values.
- */
+/** The filter of an id, or the given one, with settings; null for `none`. @throws InputError for an unknown id. */
 export function groupFilterOf(named: string | Part, settings: readonly string[]): GroupFilter | null {
   const id = typeof named === 'string' ? named : named.id
   const found = typeof named === 'string' ? builtIn.find((filter) => filter.id === named) : named
@@ -175,8 +156,8 @@ export function groupFilterOf(named: string | Part, settings: readonly string[])
 }
 
 /**
- * A filter with an id, by which a run finds it in the module that exports it (`rl.filter=./two-right.mjs`); or one that has
- * settings (`rl.filter.least=3`), from what they make.
+ * Gives a filter an id, by which a run finds it in the module that exports it (`rl.filter=./two-right.mjs`). `make`
+ * builds a filter from settings (`rl.filter.least=3`).
  * @throws InputError without an id or a function.
  * @example
  * export const twoRight = defineGroupFilter('two-right', (group) => ({
@@ -207,24 +188,21 @@ export function defineGroupFilter(
   return Object.assign((group: readonly GroupSample[]) => filter(group), { id: given })
 }
 
-/** Groups that were kept, and those that were dropped, by reason. */
+/** Counts kept groups, and dropped groups by reason. */
 export class FilterCounts {
   kept = 0
   dropped = 0
-  /** By reason; a filter that answers just false counts as `dropped`. */
+  /** By reason; `dropped` for filters that return false. */
   readonly reasons: Record<string, number> = {}
 }
 
-/**
- * Whether a judged group passes all filters; the first that drops it names the reason. Counts it in `counts`.
- * @throws InputError if a sample has no reward yet, or a filter's answer is no decision.
- */
+/** Counts whether a group passes all filters. @throws InputError for a sample without reward, or a bad decision. */
 export function admitGroup(
   group: readonly GroupSample[],
   filters: readonly GroupFilter[],
   counts: FilterCounts,
 ): FilterDecision {
-  checkGroup(group) // Also where there is no filter: before the reward there is nothing to admit.
+  checkGroup(group) // Also without filters: a group without rewards must not pass.
   for (const filter of filters) {
     const answer = filter(group)
     const decision = typeof answer === 'boolean' ? { keep: answer } : answer

@@ -1,5 +1,5 @@
+/** Failure policy of rewards: the time limit of a call, the retries, and the result of a failure. */
 import { checkCount } from '../../base/errors.ts'
-/** Rewards under a policy for failures: how long a call may take, how often it is tried again, and what a failure ends in. */
 import { choice, integer, number, resolveSettings, type SettingValues } from '../../base/settings.ts'
 import {
   batchSizeOf,
@@ -30,24 +30,25 @@ export const policySettings = {
   ),
 }
 
-/** How the failures of a reward are dealt with. */
+/** Time limit, retries and result of failures. */
 export type RewardPolicy = SettingValues<typeof policySettings>
 
-/** Calls of a reward and how they ended; `attempts` counts retries too. */
+/** Counts a reward's calls by outcome; `attempts` includes retries. */
 export class RewardCounts {
   calls = 0
   attempts = 0
-  /** Answers that went beyond the limits of their judge, by kind. */
+  /** Answers beyond a limit of their judge, by kind. */
   readonly excesses = Object.fromEntries(excessKinds.map((kind) => [kind, 0])) as Record<ExcessKind, number>
-  /** Attempts that failed, by kind. */
+  /** Failed attempts, by kind. */
   readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
 }
 
 /**
- * The reward under a policy for its failures. Every attempt has its own time limit, unless the reward ends by itself, and
- * every failure is counted by kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
- * says so. What the caller aborts is not tried again. A reward that `judgesTogether` still does: each call has its own time
- * limit, and is made again for those without a value, or for the whole group.
+ * A reward with a failure policy. Each attempt has its own time limit, unless the reward is marked by `judgesInTime`,
+ * and each failure is counted by kind in `counts`. After the last attempt the judgment has `value: null`, or a
+ * RewardFailure is thrown if the policy says so. Calls aborted by the caller are not retried. A reward that
+ * `judgesTogether` keeps doing so: each call has its own time limit, and is repeated for the inputs without a value, or
+ * for the whole group.
  */
 export function withPolicy(
   reward: Reward,
@@ -57,7 +58,7 @@ export function withPolicy(
   const limitMs = isInTime(reward) ? null : timeoutMs
   const counts = new RewardCounts()
   const size = batchSizeOf(reward)
-  /** Judgments of what one call is made for; `begin` makes it. */
+  /** The judgments of one call, which `begin` makes. */
   const judgeCall = async (
     inputs: readonly RewardInput[],
     begin: (asked: readonly RewardInput[], signal: AbortSignal) => Promise<Judgment>[],
@@ -101,11 +102,11 @@ export function withPolicy(
 }
 
 /**
- * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgments come in the
- * order of the samples. A RewardFailure ends the batch. A reward that `judgesTogether` is called for as many samples as it
- * takes, at most `maxWorkers` calls at a time, and again for those without a value; one of groups takes all of them as one
- * group, and is called again for all.
- * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
+ * Judges batches under a failure policy, at most `maxWorkers` samples at a time. Judgments are in the samples' order. A
+ * RewardFailure ends the batch. A reward that `judgesTogether` gets as many samples per call as it takes, at most
+ * `maxWorkers` calls at a time, and again those without a value; a reward of groups gets all samples as one group, and
+ * again all of them.
+ * @throws InputError if maxWorkers is not a whole number ≥ 1 or a setting is out of range.
  * @example
  * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
  * const judgments = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])

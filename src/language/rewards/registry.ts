@@ -1,4 +1,4 @@
-/** Rewards and verifiers by name: those that come with Colonnade, and those that the caller registers. */
+/** Rewards and verifiers by name: built-in ones and those that users register. */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Settings, SettingValues } from '../../base/settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
@@ -27,7 +27,7 @@ const builtInRewards = [
   remoteReward,
 ] as unknown as readonly RewardFactory[]
 
-/** Things of one kind by their ids, the built-in ones first. */
+/** Factories of one kind by id, the built-in ones first. */
 class Registry<F extends { readonly id: string }> {
   readonly #noun: string
   readonly #builtIn: readonly F[]
@@ -66,7 +66,7 @@ const verifiers = new Registry<VerifierFactory>('verifier', builtInVerifiers)
 
 /**
  * Defines a reward and registers it under its id.
- * @throws InputError if the id is taken.
+ * @throws InputError for an id that is taken.
  * @example
  * reward({
  *   id: 'brief',
@@ -81,10 +81,7 @@ export function reward<S extends Settings>(options: RewardOptions<S>): RewardFac
   return factory
 }
 
-/**
- * Defines a verifier and registers it under its id.
- * @throws InputError if the id is taken.
- */
+/** Defines a verifier and registers it under its id. @throws InputError for an id that is taken. */
 export function verifier<S extends Settings>(options: {
   id: string
   settings: S
@@ -96,18 +93,12 @@ export function verifier<S extends Settings>(options: {
   return factory
 }
 
-/**
- * The factory of a reward.
- * @throws InputError that names the nearest id.
- */
+/** The factory of a reward. @throws InputError for an unknown id; names the nearest. */
 export function getRewardFunction(id: string): RewardFactory {
   return rewards.find(id)
 }
 
-/**
- * The factory of a verifier.
- * @throws InputError that names the nearest id.
- */
+/** The factory of a verifier. @throws InputError for an unknown id; names the nearest. */
 export function getVerifierFunction(id: string): VerifierFactory {
   return verifiers.find(id)
 }
@@ -117,7 +108,7 @@ export function listRegisteredFunctions(): { rewards: string[]; verifiers: strin
   return { rewards: rewards.ids(), verifiers: verifiers.ids() }
 }
 
-/** Forgets what `reward()` and `verifier()` registered; what comes with Colonnade stays. */
+/** Removes what `reward()` and `verifier()` registered. Built-in ones stay. */
 export function clearRegistries(): void {
   rewards.clear()
   verifiers.clear()
@@ -129,20 +120,20 @@ export interface VerifierConfig {
   readonly params?: Readonly<Record<string, unknown>>
 }
 
-/** A reward by name, with its parameters, its weight, and the verifiers that have to pass. */
+/** A reward's name, parameters and weight, and the verifiers that must pass. */
 export interface RewardConfig {
   readonly name: string
   /** Default 1. */
   readonly weight?: number
   readonly params?: Readonly<Record<string, unknown>>
   readonly verifiers?: readonly VerifierConfig[]
-  /** The value where a verifier fails; default 0. */
+  /** The value if a verifier fails; default 0. */
   readonly verifierPenalty?: number
 }
 
 /**
- * The reward that a configuration describes, or the weighted sum of several; each is a component under its name.
- * @throws InputError for an unknown name, a wrong parameter, or a name that comes twice.
+ * The reward of a configuration, or the weighted sum of several, each a component under its name.
+ * @throws InputError for an unknown or repeated name, or a wrong parameter.
  * @example
  * const judge = createConfiguredRewardFunction([
  *   { name: 'accuracy', verifiers: [{ name: 'noEmptyResponse' }] },
@@ -162,10 +153,7 @@ export function createConfiguredRewardFunction(configuration: RewardConfig | rea
   return composeRewards(parts)
 }
 
-/**
- * A pipeline of verifiers by name.
- * @throws InputError for an unknown name, a wrong parameter, or a name that comes twice.
- */
+/** A pipeline of verifiers by name. @throws InputError for an unknown or repeated name, or a wrong parameter. */
 export function createCustomVerifierPipeline(configurations: readonly VerifierConfig[]): VerificationPipeline {
   checkGiven('configurations of createCustomVerifierPipeline', configurations, 'a list')
   return new VerificationPipeline(verifiersOf(configurations))

@@ -1,9 +1,8 @@
 /**
- * A reward model behind HTTP. It is sent `{ samples: [{ prompt, completion, answer? }, …] }` and answers `{ rewards:
- * [number or null, …] }`, one for each sample in their order. Whatever it fails in (it cannot be reached, hangs, breaks
- * off, answers with an error, with something else, or with more than it may) gives null with the reason for the samples
- * concerned. What it is sent, right answers among it, is for that address alone: a server that sends the request on to
- * another one has failed.
+ * A reward model over HTTP. The request is `{ samples: [{ prompt, completion, answer? }, …] }`, the answer `{ rewards:
+ * [number or null, …] }`, one per sample in order. Any failure (unreachable, timeout, broken connection, error status,
+ * malformed or oversized answer) gives the affected samples null with a reason. Requests contain right answers and are
+ * for this address only, so redirects count as failures.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type HttpAnswer, LongAnswerError, requestHttp } from '../../base/http/http-request.ts'
@@ -21,19 +20,16 @@ const settings = {
   maxAnswerBytes: integer(1 << 20, 'maximum of bytes of an answer', { min: 100, max: 2 ** 30 }),
 }
 
-/** A reward model behind HTTP, its address and its limits. */
+/** The address and limits of a reward model over HTTP. */
 export type RemoteRewardSettings = SettingValues<typeof settings>
 
-/** Failures that another attempt may not meet. */
+/** Failures that a retry may fix. */
 const PASSING: readonly FailureKind[] = ['hung', 'unreachable']
 
-/** Judges a batch. Judgments come in the order of the samples, and each has a value or a reason why not. */
+/** Judges a batch. Judgments are in the samples' order; each has a value or a reason why not. */
 export type RemoteJudge = (inputs: readonly RewardInput[], signal?: AbortSignal) => Promise<Judgment[]>
 
-/**
- * Asks a reward model for whole batches, `batchSize` samples a request, one request after the other.
- * @throws InputError if the address is none, or a setting is out of its range.
- */
+/** Sends batches to a reward model, `batchSize` samples per request, in order. @throws InputError for bad settings. */
 export function createRemoteRewardProcessor(parameters: Partial<RemoteRewardSettings>): RemoteJudge {
   const resolved = resolveSettings('remote', settings, parameters)
   checkUrl(resolved.url)
@@ -46,11 +42,7 @@ export function createRemoteRewardProcessor(parameters: Partial<RemoteRewardSett
   }
 }
 
-/**
- * The value that a reward model behind HTTP gives. Rollouts and `createAsyncBatchProcessor` ask for `batchSize` samples in one
- * request; by itself it makes one for each.
- * @throws InputError if the address is none.
- */
+/** A reward model's value over HTTP, in batches of `batchSize` if called so. @throws InputError for a bad address. */
 export const remoteReward = defineReward({
   id: 'remote',
   settings,
@@ -62,7 +54,7 @@ function checkUrl(url: string): void {
   if (!isUrl) throw new InputError('remote.url', show(url), 'an address that begins with http:// or https://')
 }
 
-/** One request, and again where it may help. */
+/** Sends a request, with retries where they may help. */
 async function ask(
   settings: RemoteRewardSettings,
   inputs: readonly RewardInput[],
@@ -86,7 +78,7 @@ interface Refusal {
   readonly mayPass?: boolean
 }
 
-/** One request, with its own time limit over the whole of it, from connecting to the last byte. */
+/** Sends one request, with a time limit from connecting to the last byte. */
 async function request(
   { url, timeoutMs, maxAnswerBytes }: RemoteRewardSettings,
   inputs: readonly RewardInput[],
@@ -117,7 +109,7 @@ async function request(
   const body = answer.body.toString()
   if (status === 200) return judgmentsOf(body, inputs.length)
   if (status >= 300 && status < 400) {
-    return { failure: 'refused', error: `the server sends the request on to ${show(location)} (status ${status})` }
+    return { failure: 'refused', error: `the server redirects to ${show(location)} (status ${status})` }
   }
   const error = `the server answered with status ${status}: ${show(body)}`
   return { failure: 'refused', error, mayPass: status >= 500 || status === 429 }
@@ -128,22 +120,22 @@ function judgmentsOf(body: string, count: number): Judgment[] | Refusal {
   try {
     rewards = (JSON.parse(body) as { rewards?: unknown } | null)?.rewards
   } catch {
-    return { failure: 'malformed', error: `the server's answer is no JSON: ${show(body)}` }
+    return { failure: 'malformed', error: `the server's answer is not JSON: ${show(body)}` }
   }
   if (!Array.isArray(rewards))
     return { failure: 'malformed', error: `the server's answer has no rewards: ${show(body)}` }
-  // Which reward belongs to which sample is not known any more, so none is used.
+  // The assignment of rewards to samples is unknown, so none is used.
   if (rewards.length !== count) {
     return { failure: 'malformed', error: `the server gave ${rewards.length} rewards for ${count} samples` }
   }
   return rewards.map((reward: unknown) => {
     if (typeof reward === 'number' && Number.isFinite(reward)) return { value: reward, components: {} }
     if (reward === null) return failed('unknown', 'the server gave null')
-    return failed('notANumber', `the server gave ${show(reward)}, which is no finite number`)
+    return failed('notANumber', `the server gave ${show(reward)}, which is not a finite number`)
   })
 }
 
-/** Waits; at once over where it is aborted. */
+/** Waits; resolves at once if aborted. */
 function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const end = (): void => {

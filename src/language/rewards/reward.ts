@@ -1,18 +1,17 @@
 /**
- * The contract of rewards. A reward judges one completion and says a number, or that it cannot tell: a reward that
- * throws, hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A
- * number that nobody measured would be trained on like any other, so none is ever put in its place.
+ * The contract of rewards. A reward judges one completion: a finite number, or `value: null` with a reason. A reward
+ * that throws, hangs or returns anything else gives null and is counted. Nothing replaces an unknown reward, since a
+ * made-up number would be trained on like any other.
  *
- * A sum of rewards with an unknown part is unknown, and its parts stay as components (`compose.ts`). A policy says how long a
- * call may take, how often it is tried again, and whether the sample is masked or the group fails (`policy.ts`).
+ * A sum with an unknown part is unknown; its parts stay as components (`compose.ts`). A policy sets time limits,
+ * retries, and whether a failure masks the sample or fails the group (`policy.ts`). A reward may judge a batch or a
+ * group in one call (`judgesTogether`): a rollout calls it when enough turns are over or no lane can continue, and
+ * takes all judgments of a call in one tick.
  *
- * A reward may judge a batch or a group in one call (`judgesTogether`): a rollout asks when so many turns are over or no lane
- * can go on, and takes all replies of a call in one tick.
- *
- * What reads the formulas or runs the programs of a model is limited by what is counted, never by time, so that no load
- * changes a reward. What goes beyond is wrong, with a reason and a count (`excess`). Its thread is killed only at a time
- * that nothing within the limits takes, and then the reward is null. Rewards that end by themselves (`judgesInTime`)
- * have no time limit from outside: it would count the waiting. `docs/rewards.md` has the figures.
+ * Rewards that parse formulas or run programs have counted limits, not time limits, so the machine's load changes no
+ * reward. An answer beyond a limit is wrong, with a reason and a count (`excess`). Its thread is killed only after a
+ * time that nothing within the limits takes, and the reward is null then. Such rewards (`judgesInTime`) have no outer
+ * time limit, which would include waiting. `docs/rewards.md` has measurements.
  */
 import { setMaxListeners } from 'node:events'
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
@@ -25,14 +24,14 @@ import type { Example } from '../../environments/text.ts'
  *     threw          the reward threw
  *     hung           no answer in time
  *     aborted        the caller's signal ended it
- *     notANumber     NaN, an infinity, undefined, or no number at all
- *     noReference    the example lacks what the completion is to be compared with
- *     undecided      the comparison has no answer
- *     unreachable    the server of the reward model could not be asked, or broke off
+ *     notANumber     NaN, an infinity, undefined, or not a number
+ *     noReference    the example lacks the reference to compare with
+ *     undecided      the comparison has no result
+ *     unreachable    the reward model's server was unreachable, or broke off
  *     refused        the server answered with an error
- *     malformed      the server's answer is not what was agreed
- *     died           the process that judges ended
- *     unknown        the reward said null itself, and no kind
+ *     malformed      the server's answer has another format
+ *     died           the judging process ended
+ *     unknown        the reward itself returned null without a kind
  */
 export const failureKinds = [
   'threw',
@@ -47,39 +46,38 @@ export const failureKinds = [
   'died',
   'unknown',
 ] as const
-/** Why a judgment has no value, in one word. */
+/** A kind of `failureKinds`. */
 export type FailureKind = (typeof failureKinds)[number]
 
 /**
- * What of an answer went beyond the limits of its judge, which are the same on every machine and under every load. Such
- * an answer is wrong, and its judgment has the value of a wrong one: were it null, going beyond would cost nothing.
+ * Which limit of its judge an answer exceeded. The limits are the same on every machine under any load. Such an answer
+ * gets the value of a wrong one: were it null, exceeding would cost nothing.
  *
  *     steps      the program ran out of steps
- *     nesting    it is nested too deeply
- *     length     it has too many characters or too many entries
- *     number     it has or makes a number that is too large to be computed with
- *     work       comparing it takes too many operations
+ *     nesting    too deep nesting
+ *     length     too many characters or entries
+ *     number     has or makes a number too large to compute
+ *     work       comparing takes too many operations
  */
 export const excessKinds = ['steps', 'nesting', 'length', 'number', 'work'] as const
-/** What of an answer went beyond the limits of its judge, in one word. */
+/** A kind of `excessKinds`. */
 export type ExcessKind = (typeof excessKinds)[number]
 
-/** What a reward may answer: a finite number, or an object that can also say why there is none. */
+/** A reward's return value: a finite number, or an object that can also say why there is none. */
 export type RewardValue =
   | number
   | {
       readonly value: number | null
-      /** Why the value is null. */
       readonly error?: string
       readonly failure?: FailureKind
-      /** Why the value is what it is. */
+      /** An explanation of the value. */
       readonly reason?: string | undefined
       readonly excess?: ExcessKind | undefined
-      /** What the value is made of, by name. */
+      /** Parts of the value, by name. */
       readonly components?: Readonly<Record<string, number | null>>
     }
 
-/** Judges a completion. It is asked to stop by `signal`, and is not waited for after that. */
+/** Judges a completion. `signal` asks it to stop; nobody waits for it after that. */
 export type Reward = (
   prompt: string,
   completion: string,
@@ -87,34 +85,34 @@ export type Reward = (
   signal?: AbortSignal,
 ) => RewardValue | Promise<RewardValue>
 
-/** A reward's answer after checking: `value` is finite, or null with `error` and `failure`. */
+/** A checked reward: `value` is finite, or null with `error` and `failure`. */
 export interface Judgment {
   readonly value: number | null
   readonly error?: string
   readonly failure?: FailureKind
-  /** Why a known value is what it is, where the reward says so. */
+  /** An explanation of a known value, if the reward gives one. */
   readonly reason?: string
-  /** What of the answer went beyond the limits of its judge; its value is that of a wrong one. */
+  /** The limit that the answer exceeded; its value is that of a wrong one. */
   readonly excess?: ExcessKind
-  /** By name; null where a component is unknown. */
+  /** By name; null if unknown. */
   readonly components: Readonly<Record<string, number | null>>
 }
 
-/** What a reward or verifier judges. */
+/** A prompt, its completion and its example. */
 export interface RewardInput {
   readonly prompt: string
   readonly completion: string
   readonly example: Example
 }
 
-/** Makes rewards of one id, and says which parameters they take. */
+/** Makes the rewards of an id from its settings. */
 export interface RewardFactory<S extends Settings = Settings> {
   (parameters?: Partial<SettingValues<S>>): Reward
   readonly id: string
   readonly settings: S
 }
 
-/** Thrown instead of a judgment without a value, where the policy is to fail. */
+/** Thrown for a judgment without a value, if the policy is to fail. */
 export class RewardFailure extends Error {
   override readonly name = 'RewardFailure'
   readonly kind: FailureKind
@@ -125,7 +123,6 @@ export class RewardFailure extends Error {
   }
 }
 
-/** A judgment without a value. */
 export function failed(
   failure: FailureKind,
   error: string,
@@ -134,9 +131,7 @@ export function failed(
   return { value: null, error, failure, components }
 }
 
-/**
- * One attempt at a judgment; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
- */
+/** Calls a reward once. Every failure becomes a judgment, except a `RewardFailure`, which is rethrown. */
 export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgment> {
   checkGiven('reward of judge', reward, 'a function')
   checkGiven('input of judge', input, ['prompt', 'completion', 'example'])
@@ -144,7 +139,7 @@ export async function judge(reward: Reward, input: RewardInput, signal?: AbortSi
   return attempt(() => reward(prompt, completion, example, signal), signal)
 }
 
-/** What some work answers, checked, and what it throws as a judgment. */
+/** Runs work and checks its result. What it throws becomes a judgment. */
 async function attempt(work: () => unknown, signal: AbortSignal | undefined): Promise<Judgment> {
   try {
     return judgmentOf(await work())
@@ -155,11 +150,10 @@ async function attempt(work: () => unknown, signal: AbortSignal | undefined): Pr
   }
 }
 
-/** What a reward answered, checked. */
 function judgmentOf(answer: unknown): Judgment {
   if (typeof answer === 'number' && Number.isFinite(answer)) return { value: answer, components: {} }
   if (typeof answer !== 'object' || answer === null || !('value' in answer)) {
-    return failed('notANumber', `the reward answered ${show(answer)}, which is no finite number`)
+    return failed('notANumber', `the reward answered ${show(answer)}, which is not a finite number`)
   }
   const { value, error, failure, reason, excess, components } = answer as Partial<Judgment>
   const named = Object.fromEntries(Object.entries(components ?? {}).map(([name, part]) => [name, finiteOrNull(part)]))
@@ -172,7 +166,7 @@ function judgmentOf(answer: unknown): Judgment {
     }
   }
   if (value === null) return failed(failure ?? 'unknown', error ?? 'the reward gave no reason', named)
-  return failed('notANumber', `the reward answered the value ${show(value)}, which is no finite number`, named)
+  return failed('notANumber', `the reward answered the value ${show(value)}, which is not a finite number`, named)
 }
 
 function finiteOrNull(value: unknown): number | null {
@@ -180,10 +174,9 @@ function finiteOrNull(value: unknown): number | null {
 }
 
 /**
- * Starts `work` with a signal of its own and settles within the time limit, whether the work does or not; null for no
- * limit. What the work
- * says later is nobody's. An endless loop in this thread cannot be ended so: what runs code or formulas of others does
- * it in a thread that can be killed.
+ * Starts `work` with its own signal and settles within the time limit (null: no limit), even if the work does not; its
+ * later result is ignored. This cannot stop an endless loop in this thread: untrusted code and formulas run in threads
+ * that can be killed.
  */
 export async function withTimeLimit(
   work: (signal: AbortSignal) => Promise<Judgment>,
@@ -193,7 +186,7 @@ export async function withTimeLimit(
   return (await withinTime((inner) => [work(inner)], 1, timeoutMs, signal))[0]!
 }
 
-/** The same for work of which `count` judgments come: those that have come by then are kept. */
+/** The same for work with `count` judgments. Those that arrived in time are kept. */
 export async function withinTime(
   work: (signal: AbortSignal) => readonly Promise<Judgment>[],
   count: number,
@@ -204,7 +197,7 @@ export async function withinTime(
   const others = (judgment: Judgment): Judgment[] => settled.map((known) => known ?? judgment)
   if (signal?.aborted) return others(failed('aborted', 'aborted before it began'))
   const controller = new AbortController()
-  setMaxListeners(0, controller.signal) // As many as it judges.
+  setMaxListeners(0, controller.signal) // One listener per judgment.
   let timer: ReturnType<typeof setTimeout> | undefined
   let stop = (): void => {}
   const ended = new Promise<Judgment[]>((resolve) => {
@@ -230,13 +223,12 @@ export async function withinTime(
   }
 }
 
-/** Rewards that end by themselves. */
 const inTime = new WeakSet<Reward>()
 
 /**
- * Marks a reward that ends by itself: it waits for nothing outside, and whatever it judges is bounded. A policy sets it
- * no time limit. Most of its time it may wait for its turn, behind others and under the load of the machine, and a limit
- * on that would make the rewards depend on both.
+ * Marks a reward that ends by itself: it waits for nothing outside, and its work is limited. A policy sets no time
+ * limit for it. Most of its time may be spent queueing on a loaded machine, so a time limit would make rewards depend
+ * on the load.
  */
 export function judgesInTime(reward: Reward): Reward {
   checkGiven('reward of judgesInTime', reward, 'a function')
@@ -244,24 +236,20 @@ export function judgesInTime(reward: Reward): Reward {
   return reward
 }
 
-/** Whether the reward is marked as one that ends by itself. */
 export function isInTime(reward: Reward): boolean {
   return inTime.has(reward)
 }
 
-/**
- * Judges completions in one call: a value for each, in their order, each of which may be a promise of its own. It is asked to
- * stop by `signal`, as a reward is.
- */
+/** Judges completions in one call: one value each, in order; each may be a promise. `signal` asks it to stop. */
 export type BatchJudge = (
   inputs: readonly RewardInput[],
   signal?: AbortSignal,
 ) => readonly (RewardValue | Promise<RewardValue>)[] | Promise<readonly (RewardValue | Promise<RewardValue>)[]>
 
-/** How many completions are judged in one call: at most so many, or those of one group. */
+/** Maximum completions per call, or those of one group. */
 export type BatchSize = number | 'group'
 
-/** What judges several completions in one call. */
+/** The batch judge of a reward and its batch size. */
 interface Batch {
   readonly judgeAll: BatchJudge
   readonly size: BatchSize
@@ -270,10 +258,9 @@ interface Batch {
 const together = new WeakMap<Reward, Batch>()
 
 /**
- * A reward that judges several completions in one call: of a number, up to so many of them, each by itself; of `group`, a
- * whole group, which it may compare. Rollouts and `createAsyncBatchProcessor` call it so, and so do sums of rewards, verifiers
- * and policies that it is given to. By itself the first judges one completion, and the second, which has nothing to compare,
- * throws.
+ * A reward that judges several completions in one call: up to a number of independent ones, or a whole `group`, which
+ * it may compare. Rollouts, `createAsyncBatchProcessor`, sums, verifiers and policies call it that way. Called for one
+ * completion, a batch reward judges it; a group reward throws, since it has nothing to compare.
  * @throws InputError for a size that is neither a whole number ≥ 1 nor `group`.
  * @example
  * judgesTogether((inputs) => inputs.map(({ completion }) => wins(completion, inputs)), 'group')
@@ -282,27 +269,24 @@ export function judgesTogether(judgeAll: BatchJudge, size: BatchSize): Reward {
   if (typeof judgeAll !== 'function') throw new InputError('judgesTogether', show(judgeAll), 'a function of inputs')
   if (size !== 'group') checkCount('size of a batch', size)
   const reward: Reward = async (prompt, completion, example, signal) => {
-    if (size === 'group') throw new Error('this reward judges a whole group, and was given one completion')
+    if (size === 'group') throw new Error('this reward judges a whole group, but got one completion')
     return judgeCall(judgeAll, [{ prompt, completion, example }], signal)[0]!
   }
   return withBatch(reward, judgeAll, size)
 }
 
-/** The reward, which judges several completions in one call by `judgeAll`. */
+/** Attaches the batch judge `judgeAll` to a reward. */
 export function withBatch<R extends Reward>(reward: R, judgeAll: BatchJudge, size: BatchSize): R {
   together.set(reward, { judgeAll, size })
   return reward
 }
 
-/** How many completions a reward judges in one call; null where it judges each by itself. */
+/** A reward's batch size; null if it judges completions one by one. */
 export function batchSizeOf(reward: Reward): BatchSize | null {
   return together.get(reward)?.size ?? null
 }
 
-/**
- * One attempt at the judgments of one call, as `judge` is at one: a promise for each, in their order. Which value belongs to
- * what is not known where some lack.
- */
+/** One attempt of a batch call: a promise per judgment, in order. If some are missing, none can be assigned. */
 export function judgeCall(
   judgeAll: BatchJudge,
   inputs: readonly RewardInput[],
@@ -318,7 +302,7 @@ export function judgeCall(
   return inputs.map((_, i) => attempt(() => valueAt(i), signal))
 }
 
-/** One attempt at the judgments of completions, in as few calls as the reward allows: a promise for each, in their order. */
+/** One attempt for several completions, in as few calls as possible: a promise per judgment, in order. */
 export function judgeMany(
   reward: Reward,
   inputs: readonly RewardInput[],
@@ -329,14 +313,14 @@ export function judgeMany(
   return partsOf(inputs, batch.size).flatMap((part) => judgeCall(batch.judgeAll, part, signal))
 }
 
-/** The completions of each call. */
+/** Splits completions into calls. */
 export function partsOf(inputs: readonly RewardInput[], size: BatchSize): (readonly RewardInput[])[] {
   if (inputs.length === 0) return []
   if (size === 'group') return [inputs]
   return Array.from({ length: Math.ceil(inputs.length / size) }, (_, i) => inputs.slice(i * size, (i + 1) * size))
 }
 
-/** What a reward is defined by. */
+/** Id, settings and function of a reward. */
 export interface RewardOptions<S extends Settings> {
   readonly id: string
   readonly settings: S
@@ -345,17 +329,14 @@ export interface RewardOptions<S extends Settings> {
   make(parameters: SettingValues<S>): Reward
 }
 
-/**
- * Defines a reward: an id, the settings it declares, and what they make. `reward()` also registers it.
- * @throws InputError without an id.
- */
+/** Defines a reward: id, settings, and its maker. `reward()` also registers it. @throws InputError without an id. */
 export function defineReward<S extends Settings>(options: RewardOptions<S>): RewardFactory<S> {
   checkGiven('options of defineReward', options, ['id', 'settings', 'make'])
   const { inTime = false } = options
   return maker('reward', inTime ? { ...options, make: (values) => judgesInTime(options.make(values)) } : options)
 }
 
-/** Makes functions of one id from settings; `noun` names their kind in errors. */
+/** Makes functions of an id from settings; `noun` names their kind in errors. */
 export function maker<S extends Settings, F>(
   noun: string,
   { id, settings, make }: { id: string; settings: S; make(parameters: SettingValues<S>): F },
@@ -366,7 +347,7 @@ export function maker<S extends Settings, F>(
   return Object.assign(factory, { id, settings })
 }
 
-/** What runs at most `limit` at a time; results come in the order of the items, whichever is ready first. */
+/** Maps items with at most `limit` calls at a time. Results are in the items' order. */
 export async function mapBounded<T, R>(
   items: readonly T[],
   limit: number,
@@ -384,7 +365,7 @@ export async function mapBounded<T, R>(
   try {
     await Promise.all(Array.from({ length: Math.min(limit, items.length) }, run))
   } finally {
-    isOver = true // After a throw nothing further begins.
+    isOver = true // After an error nothing further begins.
   }
   return results
 }

@@ -1,17 +1,17 @@
-/** Student's t: whether two samples of scores have the same mean. */
+/** Student's t-tests: whether two samples of scores have the same mean. */
 import { assert, checkGiven, InputError } from '../../base/errors.ts'
 
-/** A t-test of a difference of means. */
+/** The result of a t-test. */
 export interface TTest {
   /** Mean of the second sample minus mean of the first. */
   readonly difference: number
   readonly statistic: number
   readonly degreesOfFreedom: number
-  /** Two-sided: how often a difference at least as large, either way, would come of chance alone. */
+  /** Two-sided p-value: the probability of a difference at least as large by chance. */
   readonly pValue: number
-  /** The interval around the difference that holds the true one in the share `confidence` of such comparisons. */
+  /** The confidence interval of the difference, at level `confidence`. */
   readonly interval: readonly [number, number]
-  /** The difference in units of a standard deviation (Cohen's d). */
+  /** The difference in standard deviations (Cohen's d). */
   readonly effectSize: number
 }
 
@@ -24,9 +24,9 @@ function momentsOf(values: readonly number[]): { count: number; mean: number; va
 }
 
 /**
- * Student's test of paired differences: two scores of each task. The effect size is the mean difference by the
+ * Student's paired t-test: two scores per task. The effect size is the mean difference divided by the standard
  * deviation of the differences.
- * @throws InputError if the samples differ in length, or have fewer than two values.
+ * @throws InputError if the samples differ in length or have fewer than two values.
  */
 export function pairedTTest(before: readonly number[], after: readonly number[], confidence = 0.95): TTest {
   checkGiven('before of pairedTTest', before, 'a list')
@@ -39,8 +39,8 @@ export function pairedTTest(before: readonly number[], after: readonly number[],
 }
 
 /**
- * Welch's test of two independent samples, whose deviations may differ (Welch 1947). The effect size is the difference
- * of the means by the root of the mean variance.
+ * Welch's test of two independent samples with different variances (Welch 1947). The effect size is the difference of
+ * the means divided by the root of the mean variance.
  * @throws InputError if a sample has fewer than two values.
  */
 export function welchTTest(before: readonly number[], after: readonly number[], confidence = 0.95): TTest {
@@ -53,7 +53,7 @@ export function welchTTest(before: readonly number[], after: readonly number[], 
 }
 
 function testOf(difference: number, error: number, freedom: number, deviation: number, confidence: number): TTest {
-  const statistic = difference === 0 ? 0 : difference / error // Without any deviation ±∞.
+  const statistic = difference === 0 ? 0 : difference / error // ±∞ if both variances are 0.
   const reach = error === 0 ? 0 : quantile(confidence, freedom) * error
   return {
     difference,
@@ -87,7 +87,7 @@ function quantile(confidence: number, freedom: number): number {
 function incompleteBeta(x: number, a: number, b: number): number {
   if (x <= 0) return 0
   if (x >= 1) return 1
-  // The fraction converges quickly below the mean only; above it the other end is taken.
+  // The fraction converges quickly only below the mean; above it, use the symmetry.
   if (x > (a + 1) / (a + b + 2)) return 1 - incompleteBeta(1 - x, b, a)
   const TINY = 1e-300
   const front = Math.exp(logGamma(a + b) - logGamma(a) - logGamma(b) + a * Math.log(x) + b * Math.log1p(-x)) / a
@@ -108,7 +108,7 @@ function incompleteBeta(x: number, a: number, b: number): number {
   assert(false, `the incomplete beta function does not converge at ${x}, ${a}, ${b}`)
 }
 
-/** log Γ(x) for x > 0, by Stirling's series after moving x above 15. */
+/** log Γ(x) for x > 0, by Stirling's series after shifting x above 15. */
 function logGamma(x: number): number {
   let shift = 0
   let y = x

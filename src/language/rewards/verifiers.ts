@@ -1,7 +1,4 @@
-/**
- * Verifiers say whether a completion passes, with a score in [0, 1] and the reason. A verifier that throws, hangs or
- * answers something else has found out nothing: its report is `unknown`, and no score is made up.
- */
+/** Verifiers give a pass or fail with a score in [0, 1] and a message, or `unknown` without a score after a failure. */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import { boolean, fraction, integer, type Settings, type SettingValues, strings } from '../../base/settings.ts'
 import { checkWords } from './basic.ts'
@@ -24,36 +21,31 @@ import {
 import { containsPhrase, wordsOf } from './words.ts'
 
 const verificationResults = ['pass', 'fail', 'unknown'] as const
-/** What came of a verification; `unknown` where the verifier failed. */
+/** The result of a verification; `unknown` if the verifier failed. */
 export type VerificationResult = (typeof verificationResults)[number]
 
 /** What one verifier found. */
 export interface VerificationReport {
   readonly result: VerificationResult
-  /** In [0, 1], 1 the best; null where the result is unknown. */
+  /** In [0, 1], 1 is best; null if the result is unknown. */
   readonly score: number | null
-  /** The finding in words. */
   readonly message: string
-  /** Why the result is unknown. */
   readonly failure?: FailureKind
 }
 
-/** Verifies a completion; true and false are a pass with score 1 and a fail with score 0. */
+/** Verifies a completion. True is a pass with score 1, false a fail with score 0. */
 export type Verifier = (
   ...input: Parameters<Reward>
 ) => VerificationReport | boolean | Promise<VerificationReport | boolean>
 
-/** Makes verifiers of one id, and says which parameters they take. */
+/** Makes the verifiers of an id from its settings. */
 export interface VerifierFactory<S extends Settings = Settings> {
   (parameters?: Partial<SettingValues<S>>): Verifier
   readonly id: string
   readonly settings: S
 }
 
-/**
- * Defines a verifier: an id, the settings it declares, and what they make. `verifier()` also registers it.
- * @throws InputError without an id.
- */
+/** Defines a verifier: id, settings, maker. `verifier()` also registers it. @throws InputError without an id. */
 export function defineVerifier<S extends Settings>(options: {
   id: string
   settings: S
@@ -67,7 +59,7 @@ function report(isPassed: boolean, score: number, message: string): Verification
   return { result: isPassed ? 'pass' : 'fail', score, message }
 }
 
-/** Passes from `minLength` to `maxLength` words; the score falls with the share by which it misses them. */
+/** Passes from `minLength` to `maxLength` words. The score falls with the relative distance to that range. */
 export const lengthVerifier = defineVerifier({
   id: 'length',
   settings: {
@@ -86,11 +78,7 @@ export const lengthVerifier = defineVerifier({
   },
 })
 
-/**
- * Fails where a word of the caller's list stands in the completion as a whole word. Colonnade brings no list: what may
- * not be said is the caller's to say, and a list finds words, not meaning.
- * @throws InputError without words.
- */
+/** Fails if one of the caller's words occurs as a whole word. @throws InputError without words. */
 export const toxicityVerifier = defineVerifier({
   id: 'toxicity',
   settings: { words: strings([], 'forbidden words or phrases') },
@@ -103,11 +91,7 @@ export const toxicityVerifier = defineVerifier({
   },
 })
 
-/**
- * Passes where the completion does not repeat itself: the score is the share of distinct ones among its runs of three
- * words (distinct-3 after arXiv:1510.03055). It tells loops from prose, and nothing about meaning. Fewer than three
- * words pass.
- */
+/** Passes without repetition: fraction of distinct word trigrams (distinct-3, arXiv:1510.03055), or under 3 words. */
 export const coherenceVerifier = defineVerifier({
   id: 'coherence',
   settings: { minCoherenceScore: fraction(0.5, 'least fraction of distinct trigrams of words') },
@@ -121,11 +105,7 @@ export const coherenceVerifier = defineVerifier({
     },
 })
 
-/**
- * Passes where the completion states enough of the texts in the example's column `facts`, as whole words, and hedges at
- * most `maxUncertaintyCount` times. It compares with what the example says and knows nothing else of the world: without
- * `facts` the result is unknown.
- */
+/** Passes with enough of the example's `facts` as whole words and little hedging. Unknown without `facts`. */
 export const factualVerifier = defineVerifier({
   id: 'factual',
   settings: {
@@ -141,7 +121,7 @@ export const factualVerifier = defineVerifier({
     (_, completion, example) => {
       const { facts } = example
       if (!Array.isArray(facts) || facts.length === 0 || facts.some((fact) => typeof fact !== 'string')) {
-        const message = `the example's facts are ${show(facts)}, no list of texts`
+        const message = `the example's facts are ${show(facts)}, not a list of texts`
         return { result: 'unknown', score: null, message, failure: 'noReference' }
       }
       const score = facts.filter((fact: string) => containsPhrase(completion, fact)).length / facts.length
@@ -151,7 +131,7 @@ export const factualVerifier = defineVerifier({
     },
 })
 
-/** Passes where the completion begins with one of the greetings. */
+/** Passes if the completion begins with one of the greetings. */
 export const hasGreeting = defineVerifier({
   id: 'hasGreeting',
   settings: {
@@ -169,17 +149,14 @@ export const hasGreeting = defineVerifier({
   },
 })
 
-/** Passes where the completion has anything but white space. */
+/** Passes if the completion is not only white space. */
 export const noEmptyResponse = defineVerifier({
   id: 'noEmptyResponse',
   settings: {},
   make: () => (_, completion) => completion.trim() !== '',
 })
 
-/**
- * Passes where the keywords stand in the completion as whole words: all of them, or with `all` off at least one.
- * @throws InputError without keywords.
- */
+/** Passes if all keywords (or one, without `all`) occur as whole words. @throws InputError without keywords. */
 export const containsKeywords = defineVerifier({
   id: 'containsKeywords',
   settings: {
@@ -196,7 +173,6 @@ export const containsKeywords = defineVerifier({
   },
 })
 
-/** The verifiers that come with Colonnade. */
 export const builtInVerifiers = [
   lengthVerifier,
   toxicityVerifier,
@@ -207,7 +183,7 @@ export const builtInVerifiers = [
   containsKeywords,
 ] as unknown as readonly VerifierFactory[]
 
-/** One call of a verifier within the time limit, whose failures have become reports. */
+/** Calls a verifier within the time limit. Failures become reports. */
 export async function verifyWith(
   verify: Verifier,
   input: RewardInput,
@@ -229,15 +205,15 @@ export async function verifyWith(
   return { ...found!, score: value }
 }
 
-/** What a pipeline found: `fail` where a verifier failed, else `unknown` where one could not tell, else `pass`. */
+/** The result of a pipeline: `fail` if a verifier failed, otherwise `unknown` if one is unknown, otherwise `pass`. */
 export interface Verification {
   readonly result: VerificationResult
-  /** Mean of the scores; null where one is unknown. */
+  /** Mean of the scores; null if one is unknown. */
   readonly score: number | null
   readonly reports: Readonly<Record<string, VerificationReport>>
 }
 
-/** Several verifiers over the same completions. */
+/** Runs several verifiers on the same completions. */
 export class VerificationPipeline {
   readonly #verifiers: readonly (readonly [string, Verifier])[]
   readonly #timeoutMs: number
@@ -257,7 +233,6 @@ export class VerificationPipeline {
     if (this.#verifiers.length === 0) throw new InputError('VerificationPipeline', 'no verifier', 'at least one')
   }
 
-  /** Runs every verifier on one completion. */
   async verify(input: RewardInput, signal?: AbortSignal): Promise<Verification> {
     const reports = await Promise.all(
       this.#verifiers.map(([, verify]) => verifyWith(verify, input, this.#timeoutMs, signal)),
@@ -271,13 +246,13 @@ export class VerificationPipeline {
     }
   }
 
-  /** Runs every verifier on every completion, a few completions at a time; in their order. */
+  /** Runs every verifier on every completion, a few at a time. Results are in the completions' order. */
   verifyBatch(inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Verification[]> {
     return mapBounded(inputs, this.#maxWorkers, (input) => this.verify(input, signal))
   }
 }
 
-/** The verifiers that need no further words: length, coherence and noEmptyResponse, with their defaults. */
+/** The verifiers that need no settings: length, coherence and noEmptyResponse, with their defaults. */
 export function createDefaultVerifierPipeline(): VerificationPipeline {
   return new VerificationPipeline({
     length: lengthVerifier(),
@@ -286,11 +261,7 @@ export function createDefaultVerifierPipeline(): VerificationPipeline {
   })
 }
 
-/**
- * The reward where all verifiers pass, and `penaltyOnFailure` where one fails: what the caller set for a failed
- * verification. Where one could not tell, there is no value. Each verifier's score is a component, `verifier/name`. A reward that
- * `judgesTogether` still does.
- */
+/** The reward if all verifiers pass, `penaltyOnFailure` if one fails, null if one is unknown. Scores are components. */
 export function applyVerifiersToReward(
   reward: Reward,
   verifiers: Readonly<Record<string, Verifier>>,
@@ -320,5 +291,5 @@ export function applyVerifiersToReward(
     size !== null
       ? judgesTogether(judgeAll, size)
       : (prompt, completion, example, signal) => judgeAll([{ prompt, completion, example }], signal)[0]!
-  return isInTime(reward) ? judgesInTime(verified) : verified // Verifiers have a time limit of the pipeline's.
+  return isInTime(reward) ? judgesInTime(verified) : verified // Verifiers have the pipeline's time limit.
 }

@@ -1,27 +1,26 @@
 /**
- * Reads a Jinja template, and runs it, within bounds. A template comes with a model, from whoever made it, and is run in the
- * caller's thread, so it may neither run on nor fill the memory: `range(10**9)`, loops in loops, texts that double. What it
- * does is counted and not timed, so a template that renders on one machine does so on each, under any load.
+ * Parses and runs Jinja templates within limits. A template comes with a model from the internet and runs in the
+ * caller's thread, so it must neither run forever nor fill the memory: `range(10**9)`, nested loops, texts that double.
+ * The limits count operations and not time, so a template that renders on one machine renders on all, under any load.
  *
- * The library evaluates every node through one method, which is overridden here. Two things are held: how large a value
- * may be (`size`, in characters as it would be written), and how much is done in all (`work`, some nanoseconds a unit).
- * Each operation works on what nodes below it gave, so its work is in proportion to their sizes; the few that multiply
- * (`replace`, `join`, `indent`, `tojson` with an indent) are stopped before they begin.
+ * The library evaluates all nodes by one method, which is overridden here. There are two limits: the size of a value
+ * (`size`, in characters as if written) and the total work (`work`, in units of some nanoseconds). An operation's work
+ * is proportional to the sizes of its inputs. The few operations that multiply (`replace`, `join`, `indent`, `tojson`
+ * with an indent) are checked before they run.
  *
- * Reading one takes a time in proportion to its length, but for a run of blanks, through which the library goes as often
- * as it is long; so a run has a bound too. Its parser and whoever goes through what it made call themselves for what is
- * within something else, so that has one as well.
+ * Parsing takes linear time, except for a run of blanks, which the library scans quadratically; so runs are limited.
+ * The parser and everything that walks its result are recursive, so the depth is limited too.
  */
-// This file is itself loaded when a template is. No `await` stands outside a function: a bundle in CommonJS cannot have one.
+// Loaded only when a template is. No top-level `await`: a CommonJS bundle cannot have one.
 import * as jinja from '@huggingface/jinja'
 
-/** A value of the library's: what is in it, and the name of its kind. */
+/** A value of the library: its content and its kind's name. */
 interface Value {
   readonly type: string
   readonly value: unknown
 }
 
-/** A node of a parsed template, with the fields that are looked at here. */
+/** A node of a parsed template, with the fields that this file reads. */
 interface Node {
   readonly type: string
   readonly value?: unknown
@@ -40,55 +39,54 @@ interface Interpreter {
   run(program: object): Value
 }
 
-// The package's declarations lead nowhere in modules of Node.
+// The package's type declarations do not resolve in Node's modules.
 const { Template, Environment, Interpreter } = jinja as unknown as {
   readonly Template: new (source: string) => { readonly parsed: Node }
   readonly Environment: new () => Scope
   readonly Interpreter: new (scope: Scope) => Interpreter
 }
 
-/** Characters of a template, at most; those that models come with have some 10,000. */
+/** Characters of a template, at most. Templates of known models have some 10,000. */
 const MAX_SOURCE = 500_000
-/** Blanks and line ends in a row. */
+/** Consecutive blanks and line ends, at most. */
 const MAX_BLANKS = 1000
-/** Statements and expressions of a template; those that models come with have some 2,000. */
+/** Statements and expressions of a template, at most. Templates of known models have some 2,000. */
 const MAX_NODES = 50_000
-/** Characters of a value: of a text, or of all that a list or an object holds. */
+/** Characters of a value, at most: of a text, or of everything in a list or an object. */
 const MAX_SIZE = 2 ** 22
-/** What an operation that multiplies may make: the product of the sizes of what it is given. */
+/** Characters that a multiplying operation may make: the product of its inputs' sizes. */
 const MAX_PRODUCT = 2 ** 26
-/** Units of work of one rendering. */
+/** Units of work per rendering. */
 const MAX_WORK = 2 ** 30
-/** Statements and expressions in one another. */
+/** Nesting depth of statements and expressions. */
 const MAX_DEPTH = 400
-/** Lists and objects in one another. */
+/** Nesting depth of lists and objects. */
 const MAX_NESTING = 64
 
-/** What a node costs. */
 const NODE_WORK = 400
-/** What a name that nobody has set costs: the library looks for it by throwing. */
+/** The work of an unknown name: the library looks it up by throwing. */
 const UNKNOWN_WORK = 5000
-/** What a turn of a loop costs, besides what its body does. */
+/** The work of a loop's turn, besides its body. */
 const TURN_WORK = 3000
-/** What a call costs, besides what is called: a macro has a scope of its own. */
+/** The work of a call, besides the called code: a macro has its own scope. */
 const CALL_WORK = 5000
-/** What a character costs in an operation of the library's, which may look at it several times. */
+/** The work per character of a library operation, which may read it several times. */
 const CHARACTER_WORK = 16
-/** What an entry of a list or an object counts in its size, besides what it holds. */
+/** The size of a list's or object's entry, besides its content. */
 const ENTRY_SIZE = 64
 
-/** Filters that look at no more than a list's length or its ends. */
+/** Filters that read only a list's length or ends. */
 const SHALLOW = ['length', 'count', 'first', 'last', 'list', 'safe', 'default', 'd']
-/** Filters and methods whose result may be as long as the product of what they are given. */
+/** Filters and methods whose result can be as long as the product of their inputs. */
 const MULTIPLYING = ['replace', 'join', 'indent', 'tojson']
 
-/** The name of a filter, with arguments or without. */
+/** The name of a filter, with or without arguments. */
 function filterName({ filter }: Node): string {
   const name = filter?.callee ?? filter
   return String(name?.value)
 }
 
-/** How large a value is, and how many lists and objects in one another it is made of. */
+/** A value's size, and the nesting depth of its lists and objects. */
 interface Measure {
   readonly size: number
   readonly depth: number
@@ -98,13 +96,13 @@ const SCALAR: Measure = { size: 8, depth: 0 }
 class BoundedInterpreter extends Interpreter {
   #workLeft: number
   #depth = 0
-  /** Of the node that is being evaluated: the sizes of what the nodes below it gave, added and multiplied. */
+  /** Sum and product of the input sizes of the current node. */
   #sum = 0
   #product = 1
   #isMultiplying = false
-  /** Whether the next value is what a loop goes through. */
+  /** Whether the next value is a loop's iterable. */
   #isLoop = false
-  /** Sizes and depths of lists and objects, which do not change; and of what a method belongs to. */
+  /** Sizes and depths of lists and objects, which never change, and of method receivers. */
   readonly #sizes = new WeakMap<object, Measure>()
   readonly #methods = new WeakMap<object, { size: number; isMultiplying: boolean }>()
   readonly #nodeCounts = new WeakMap<object, number>()
@@ -147,7 +145,7 @@ class BoundedInterpreter extends Interpreter {
     if (this.#workLeft < 0) throw new Error('it takes too many units of work')
   }
 
-  /** Adds what a node gave to what the node above it works on. */
+  /** Adds a child's result to the inputs of the current node. */
   #take(value: Value, size: number): void {
     if (this.#isLoop) this.#spend(TURN_WORK * (entriesOf(value)?.size ?? 0))
     this.#isLoop = false
@@ -160,7 +158,7 @@ class BoundedInterpreter extends Interpreter {
     }
   }
 
-  /** The work of an operation on what nodes below it gave. */
+  /** Counts the work of an operation on its inputs. */
   #spendFor(node: Node, value: Value, size: number): void {
     switch (node.type) {
       case 'Identifier':
@@ -192,7 +190,7 @@ class BoundedInterpreter extends Interpreter {
     }
   }
 
-  /** The size of a value; an error where it is too large, before anything is done with it. */
+  /** The size of a value. Throws if it is too large, before anything reads it. */
   #sizeOf(value: Value): number {
     const { size } = this.#measure(value)
     if (size > MAX_SIZE) throw new Error(`a value has more than ${MAX_SIZE} characters`)
@@ -209,7 +207,7 @@ class BoundedInterpreter extends Interpreter {
     let [size, depth] = [2, 0]
     let isFixed = value.type !== 'NamespaceValue'
     for (const entry of entries.values()) {
-      // What holds itself has no end: it is found by how deep one came.
+      // A list that contains itself is found by its depth.
       const inside = outside < MAX_NESTING ? this.#measure(entry, outside + 1) : { size: 0, depth: MAX_NESTING }
       size += ENTRY_SIZE + inside.size
       depth = Math.max(depth, inside.depth + 1)
@@ -222,7 +220,7 @@ class BoundedInterpreter extends Interpreter {
     return measure
   }
 
-  /** Nodes of a macro: all are looked at where it is defined. */
+  /** The number of a macro's nodes: all are visited when it is defined. */
   #nodesOf(node: object): number {
     const known = this.#nodeCounts.get(node)
     if (known !== undefined) return known
@@ -247,7 +245,7 @@ interface Entries {
   values(): Iterable<Value>
 }
 
-/** What a list or an object holds; null for everything else. */
+/** The entries of a list or an object; null for other values. */
 function entriesOf(value: Value): Entries | null {
   const inside = value.value
   if (inside instanceof Map) return inside as Map<string, Value>
@@ -255,7 +253,7 @@ function entriesOf(value: Value): Entries | null {
   return { size: inside.length, values: () => inside as Value[] }
 }
 
-/** As many numbers as Python's range gives; an error where they are more than a value may hold. */
+/** The numbers of Python's range. Throws if they exceed a value's size. */
 function rangeOf(start: number, stop?: number, step = 1): number[] {
   const [from, to] = stop === undefined ? [0, start] : [start, stop]
   if (step === 0) throw new Error('range() step must not be zero')
@@ -264,10 +262,7 @@ function rangeOf(start: number, stop?: number, step = 1): number[] {
   return Array.from({ length: count }, (_, i) => from + i * step)
 }
 
-/**
- * The statements of a template.
- * @throws Error with what is wrong in it, or with the bound that it goes beyond.
- */
+/** Parses a template. @throws Error with the fault, or with the limit that was exceeded. */
 export function parseBounded(source: string): object {
   if (source.length > MAX_SOURCE)
     throw new Error(`it has ${source.length} characters, and at most ${MAX_SOURCE} are read`)
@@ -284,7 +279,7 @@ function parse(source: string): Node {
     return new Template(source).parsed
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause
-    throw new Error('it is nested too deep to be read', { cause }) // The parser's calls have filled the stack.
+    throw new Error('it is nested too deep to be read', { cause }) // The parser's recursion overflowed the stack.
   }
 }
 
@@ -294,7 +289,7 @@ function longestBlanks(source: string): number {
   return longest
 }
 
-/** `count`, and the nodes in this part of a template; counting ends where there are too many. */
+/** Adds the nodes of this part of a template to `count`. Stops when there are too many. */
 function countNodes(part: unknown, depth: number, count: number): number {
   if (typeof part !== 'object' || part === null || count > MAX_NODES) return count
   const isNode = !Array.isArray(part) && !(part instanceof Map)
@@ -305,10 +300,7 @@ function countNodes(part: unknown, depth: number, count: number): number {
   return sum
 }
 
-/**
- * What a template says of these variables. It has no clock (`strftime_now`).
- * @throws Error with the template's reason, or with the bound that it went beyond.
- */
+/** Renders a template with these variables, without a clock. @throws Error with its reason, or the exceeded limit. */
 export function renderBounded(
   program: object,
   variables: Readonly<Record<string, unknown>>,

@@ -1,7 +1,7 @@
 /**
- * Conversations as templates want them that insist on `tool_calls` before a message of the role `tool` (some of Qwen, Llama and
- * Mistral). A model writes its calls in words, and in words they stand in the conversation; what a template gets in their place says
- * the same. It is only read for what follows: the ids of what the model wrote stay as they are.
+ * Converts conversations for templates that require `tool_calls` before a message of role `tool` (some of Qwen, Llama
+ * and Mistral). A model writes its calls as text, and the conversation keeps that text; the template gets an equivalent
+ * form. Its rendering is used only for the text that follows: the ids that the model sampled stay.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Message } from '../../environments/text.ts'
@@ -10,9 +10,9 @@ import { readToolCalls, type ToolCall } from '../../environments/tools/tool-call
 type ReadCall = Exclude<ToolCall, { malformed: string }>
 
 /**
- * What `work` makes of the messages as they are; where a template refuses them, of the same with the calls that the assistant has
- * written before answers of tools as its `tool_calls`: their arguments as an object, and then as JSON in a text.
- * @throws InputError that `work` throws for the messages as they are, where it refuses them in each form.
+ * Returns `work(messages)`. If the template refuses the messages, it tries again with the assistant's written calls as
+ * `tool_calls`: with arguments as an object, then as a JSON text.
+ * @throws InputError of the first try, if all forms are refused.
  */
 export function asTemplateWants<T>(messages: readonly Message[], work: (messages: readonly Message[]) => T): T {
   try {
@@ -32,7 +32,7 @@ export function asTemplateWants<T>(messages: readonly Message[], work: (messages
   }
 }
 
-/** The messages with the assistant's calls in `tool_calls`; null where none is written in words before an answer of a tool. */
+/** The messages with the assistant's calls in `tool_calls`; null if no tool message follows a written call. */
 function withToolCalls(messages: readonly Message[], form: (given: object) => unknown): Message[] | null {
   const told = [...messages]
   let [isOther, numCalls] = [false, 0]
@@ -40,7 +40,7 @@ function withToolCalls(messages: readonly Message[], form: (given: object) => un
     if (message.role !== 'assistant' || message.tool_calls !== undefined || messages[i + 1]?.role !== 'tool') continue
     const { words, calls } = callsIn(message)
     if (calls.length === 0) continue
-    const ids = calls.map(() => `call${String(numCalls++).padStart(5, '0')}`) // Mistral's have nine letters and digits.
+    const ids = calls.map(() => `call${String(numCalls++).padStart(5, '0')}`) // Mistral's ids have nine letters and digits.
     const toolCalls = calls.map((call, k) => ({
       ...{ id: ids[k], type: 'function' },
       function: { name: call.name, arguments: form(call.arguments) },
@@ -55,14 +55,14 @@ function withToolCalls(messages: readonly Message[], form: (given: object) => un
   return isOther ? told : null
 }
 
-/** The calls that a message of the assistant has in words, and the message without them. */
+/** The calls written in an assistant message, and the message without them. */
 function callsIn(message: Message): { words: Message; calls: ReadCall[] } {
   const { spelled, content, ...others } = message
   const { text, special } = (spelled ?? { text: content ?? '', special: [] }) as { text: string; special: number[] }
   const pieces = readToolCalls(text)
   const calls = pieces.flatMap(({ call, text: written }) => {
     if (call === null) return []
-    return 'name' in call ? [call] : [{ name: 'malformed', arguments: { written } }] // It is answered too: with an error.
+    return 'name' in call ? [call] : [{ name: 'malformed', arguments: { written } }] // A malformed call gets an answer too: an error.
   })
   const first = pieces.findIndex(({ call }) => call !== null)
   const before = pieces.slice(0, Math.max(0, first)).map((piece) => piece.text)

@@ -1,49 +1,43 @@
-/**
- * How a conversation becomes one text: what stands before, between and after its messages. A model was trained on one such
- * form and understands no other.
- */
+/** The contract of chat templates, which render a conversation as one text, in the form the model was trained on. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Message } from '../../environments/text.ts'
 
-/** What a template may be told besides the messages. */
+/** Options of `ChatTemplate.render`. */
 export interface RenderOptions {
-  /** Ends the text where the assistant's next message begins, so that the model writes it; default false. */
+  /** Ends the text at the start of the assistant's next message, for the model to write; default false. */
   readonly addGenerationPrompt?: boolean
-  /** Tools as JSON schemas, for templates that tell the model of them. */
+  /** Tools as JSON schemas, for templates that show them to the model. */
   readonly tools?: readonly object[]
-  /** Values of variables that the template reads, like `enable_thinking: false`. */
+  /** Values of the template's variables, like `enable_thinking: false`. */
   readonly variables?: TemplateArguments
 }
 
-/** A chat template. */
+/** Renders conversations as text. */
 export interface ChatTemplate {
-  /** Where it came from: stands in errors. */
+  /** The template's origin, for errors. */
   readonly name: string
   /** The variables that `RenderOptions.variables` may set; default none. */
   readonly reads?: readonly string[]
-  /** Whether the end of a long conversation has the same text without the middle, as `isLocal` says; default false. */
+  /** Whether a long conversation ends with the same text without its middle (see `isLocal`); default false. */
   readonly isLocal?: boolean
-  /**
-   * The conversation as text: the same for the same messages, on any day.
-   * @throws InputError naming the template and its reason, where it refuses the messages.
-   */
+  /** Renders messages, the same on any day. @throws InputError with the template's reason, if it refuses them. */
   render(messages: readonly Message[], options?: RenderOptions): string
 }
 
-/** What a user tells a template by name, as `enable_thinking: false`. */
+/** The user's values of a template's variables, like `enable_thinking: false`. */
 export type TemplateArguments = Readonly<Record<string, unknown>>
 
-/** What templates are always told, which nobody else says. */
+/** Variables that templates always have, and users cannot set. */
 const OWN_NAMES = ['messages', 'tools', 'add_generation_prompt', 'loop', 'strftime_now']
-/** Constants, which the parser takes for names. */
+/** Constants, which the parser treats as names. */
 const CONSTANTS = ['true', 'false', 'none', 'True', 'False', 'None', 'undefined']
 
 /**
- * A chat template in Jinja. Of several, `tool_use` is taken where tools are given, and `default` otherwise, as Hugging Face's
- * libraries do; `variables` are what it may name besides the messages, and `given` what a user tells it. It is told no date
- * (`strftime_now`), so that a conversation does not become another one at midnight, and what it may do is bounded, since it
- * is a stranger's program: one that runs on, or makes too much of little, is an error like any other of it.
- * @throws InputError for a template that is malformed, and for an argument that none of the templates reads.
+ * A chat template in Jinja. Of several, it takes `tool_use` if there are tools and `default` otherwise, as Hugging
+ * Face's libraries do. `variables` are set besides the messages; `given` are the user's. There is no date
+ * (`strftime_now`), so a conversation does not change at midnight. A template is untrusted, so its work and memory are
+ * limited; exceeding a limit is an error like any other.
+ * @throws InputError for a malformed template, and for an argument that no template reads.
  */
 export async function jinjaTemplate(
   name: string,
@@ -71,7 +65,7 @@ export async function jinjaTemplate(
     render(messages, { addGenerationPrompt = false, tools, variables: asked = {} } = {}) {
       checkArguments(name, asked, reads)
       if (tools !== undefined && !templates.has('tool_use') && !read.includes('tools')) {
-        throw new InputError(name, 'tools, which it does not show to the model', 'a template that reads tools')
+        throw new InputError(name, 'tools, which it cannot render', 'a template that reads tools')
       }
       const key = tools !== undefined && templates.has('tool_use') ? 'tool_use' : 'default'
       const template = templates.get(key)
@@ -87,18 +81,20 @@ export async function jinjaTemplate(
         })
       } catch (cause) {
         const roles = show(messages.map(({ role }) => role))
-        throw new InputError(name, `messages of roles ${roles} (${(cause as Error).message})`, 'what it can render', {
-          cause,
-        })
+        throw new InputError(
+          name,
+          `messages of roles ${roles} (${(cause as Error).message})`,
+          'messages that it can render',
+          {
+            cause,
+          },
+        )
       }
     },
   }
 }
 
-/**
- * Checks what a user tells a template: names that it reads, and that are not told it already.
- * @throws InputError that names the nearest one.
- */
+/** Checks the user's template arguments: names that the template reads. @throws InputError for other names. */
 export function checkArguments(
   subject: string,
   given: TemplateArguments,
@@ -111,12 +107,12 @@ export function checkArguments(
   }
 }
 
-/** The variables among those that a template reads which it is not told already. */
+/** The variables that a template reads and that are not already set. */
 function settable(read: readonly string[], told: readonly string[]): string[] {
   return [...new Set(read)].filter((name) => !OWN_NAMES.includes(name) && !told.includes(name))
 }
 
-/** The variables that a parsed template reads before it sets them: not the fields of others, or what it calls. */
+/** The variables that a parsed template reads before it sets them, without fields and called names. */
 function namesRead(template: unknown): string[] {
   const isSet = new Set(CONSTANTS)
   const names = new Set<string>()
@@ -130,7 +126,7 @@ function namesRead(template: unknown): string[] {
   const read = (part: unknown): void => {
     const isMany = Array.isArray(part) || part instanceof Map
     if (isMany) for (const each of part) read(each)
-    if (typeof part !== 'object' || part === null || isMany) return // Read twice, parts in parts would take 2ⁿ readings.
+    if (typeof part !== 'object' || part === null || isMany) return // Visiting shared parts twice would take 2ⁿ visits.
     const { type, operator: _, ...fields } = part as Node
     const isName = (field: unknown) => (field as Node | undefined)?.type === 'Identifier'
     if (type === 'Identifier' && !isSet.has(String(fields.value))) names.add(String(fields.value))
@@ -148,5 +144,4 @@ function namesRead(template: unknown): string[] {
   return [...names]
 }
 
-/** A node of a parsed template. */
 type Node = { readonly type?: string; operator?: unknown } & Record<string, unknown>

@@ -1,16 +1,10 @@
-/**
- * From what is said to ids: the prompt that a conversation begins with, and what the environment says later. A prompt of
- * messages goes by the model's chat template, plain text as it stands; ids that stand are never made anew.
- */
+/** Turns a conversation's prompt and later messages into ids. Existing ids are never tokenized again. */
 import { InputError, show } from '../../base/errors.ts'
 import { type Example, isMessage, type Message } from '../../environments/text.ts'
 import type { Tokenizer } from '../tokenizers/tokenizer.ts'
 import * as turns from '../tokenizers/turn-ids.ts'
 
-/**
- * The ids of an example's prompt; `subject` names it in errors.
- * @throws InputError for a prompt without a token, or that the tokenizer or its template refuses.
- */
+/** The ids of an example's prompt. @throws InputError for an empty prompt, or one that the tokenizer refuses. */
 export function promptIds(tokenizer: Tokenizer, example: Example, subject: string): number[] {
   if (typeof example !== 'object' || example === null) throw new InputError(subject, show(example), 'one with a prompt')
   const { prompt } = example
@@ -18,14 +12,13 @@ export function promptIds(tokenizer: Tokenizer, example: Example, subject: strin
     throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
   }
   if (Array.isArray(prompt) && prompt.length === 0) {
-    throw new InputError(`${subject}, prompt`, 'no message', 'at least one') // A template alone has tokens, and asks nothing.
+    throw new InputError(`${subject}, prompt`, 'no message', 'at least one') // A template alone has tokens, but no question.
   }
   const ids = named(subject, () => turns.promptIds(tokenizer, prompt, toolsOf(example, subject)))
   if (ids.length === 0) throw new InputError(subject, `the prompt ${show(prompt)}`, 'at least one token')
   return ids
 }
 
-/** The tools of an example, where it has some. */
 function toolsOf({ tools }: Example, subject: string): turns.Tools | undefined {
   if (tools === undefined) return undefined
   const isTools = Array.isArray(tools) && tools.every((tool) => typeof tool === 'object' && tool !== null)
@@ -33,7 +26,7 @@ function toolsOf({ tools }: Example, subject: string): turns.Tools | undefined {
   return tools.length === 0 ? undefined : tools
 }
 
-/** Tells in errors of the tokenizer and its template which example they refuse: one among thousands cannot be found else. */
+/** Adds the example to errors of the tokenizer and its template: nobody finds one among thousands otherwise. */
 function named<T>(subject: string, work: () => T): T {
   try {
     return work()
@@ -43,15 +36,12 @@ function named<T>(subject: string, work: () => T): T {
   }
 }
 
-/** What was said before the model's first turn. */
+/** The messages before the model's first turn. */
 export function promptMessages({ prompt }: Example): Message[] {
   return typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : [...prompt]
 }
 
-/**
- * The ids that are appended after the model's turn, up to its next one: those that follow what stands, or, where the chat template
- * has rewritten that, all from the first one on. `before` ends with what the model said, whose last id is `lastId`.
- */
+/** The ids up to the model's next turn: those to append, or all after a rewrite. `before` ends with its turn. */
 export function replyIds(
   tokenizer: Tokenizer,
   example: Example,
@@ -66,10 +56,7 @@ export function replyIds(
   return { ids: tokenizer.encode(words, { continues: true }), isRewritten: false }
 }
 
-/**
- * What the model said as a message. Special tokens among it are no words, but where a template renders the message again
- * they are what they were: `spelled` has them.
- */
+/** The model's tokens as a message: text without special tokens, which `spelled` keeps for rendering it again. */
 export function spelledMessage(tokenizer: Tokenizer, said: ArrayLike<number>): Message {
   const content = tokenizer.decode(said, { skipSpecial: true })
   const text = tokenizer.decode(said)
@@ -85,15 +72,15 @@ export function spelledMessage(tokenizer: Tokenizer, said: ArrayLike<number>): M
 }
 
 /**
- * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; or the prompt and its
- * demonstration; or a conversation that ends with what the assistant says; a row, or several where the chat template rewrites earlier turns. `lossMask` is 1 for
- * what the model itself has to say.
+ * The training rows of an example: a prompt with its answer and end token, a prompt with its demonstration, or a
+ * conversation that ends with the assistant. There are several rows if the chat template rewrites earlier turns.
+ * `lossMask` is 1 for tokens that the model has to say.
  * @throws InputError for an example without an answer, and as `promptIds` does.
  */
 export function trainingRows(tokenizer: Tokenizer, example: Example, subject: string): turns.TrainingExample[] {
   const { prompt, demonstration, answer = demonstration } = example ?? {}
   if (demonstration !== undefined) checkDemonstration(demonstration, subject)
-  if (prompt !== '' || answer === undefined) promptIds(tokenizer, example, subject) // A text that is learned whole has none.
+  if (prompt !== '' || answer === undefined) promptIds(tokenizer, example, subject) // A text that is learned whole has no prompt.
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
   if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
   const lesson =

@@ -1,10 +1,9 @@
 /**
- * Whether a template tells of each message by itself: then the end of a long conversation is the same text without its middle, and
- * a turn that is added costs the same behind three messages as behind three hundred. This is read from the template's statements, and
- * what is not understood is taken for a template that looks at more.
+ * Finds out from a template's statements whether it renders each message by itself. Then a long conversation can be
+ * rendered without its middle, and adding a turn costs the same after 3 messages as after 300. Unknown statements count
+ * as not local.
  */
 
-/** A node of a parsed template. */
 interface Node {
   readonly type: string
   readonly value?: unknown
@@ -20,10 +19,10 @@ interface Node {
   readonly body?: readonly Node[]
 }
 
-/** Which loop `loop` is of, where a node stands. */
+/** The loop that `loop` means at a node. */
 type Loop = 'none' | 'messages' | 'other'
 
-/** Messages at the beginning that a template may name: `messages[0]` and `messages[1]`. */
+/** Leading messages that a template may name: `messages[0]` and `messages[1]`. */
 export const NUM_NAMED = 2
 const NEIGHBORS = ['first', 'last', 'previtem', 'nextitem']
 
@@ -38,10 +37,7 @@ const ofLoop = (part: unknown, names: readonly string[]) =>
 const isNumber = (part: unknown, ...numbers: readonly number[]) =>
   isNode(part, 'IntegerLiteral') && numbers.includes(part.value as number)
 
-/**
- * True where the text of a conversation is made of the messages' texts in order, between a beginning and an end, each of which says
- * nothing of other messages than the two beside it and the first two, and of its number only whether it is even.
- */
+/** True if each message's text depends only on its neighbors, the first two messages, and whether its index is even. */
 export function isLocal(program: object): boolean {
   return new Reader().isLocal(program as Node)
 }
@@ -70,7 +66,7 @@ class Reader {
     else for (const [name, field] of Object.entries(node)) if (!isLabel(node, name)) this.#read(field, loop)
   }
 
-  /** What may be said of other messages, and of where the loop is. */
+  /** Whether a node reads only what a local template may read of other messages and the loop. */
   #isAllowed(node: Node, loop: Loop): boolean {
     const { left, right, property } = node
     if (loop === 'messages') {
@@ -94,7 +90,7 @@ class Reader {
       return
     }
     this.#numLoops++
-    // Nothing that one message sets may be read by the next: what is set is set before it is read, whatever the message is.
+    // A message must not read what another set: variables must be set before they are read.
     if (loop !== 'none' || !isNode(loopvar, 'Identifier') || !setsBeforeReads(body!, String(loopvar.value))) {
       this.#isLocal = false
     }
@@ -104,13 +100,13 @@ class Reader {
   #readSet(node: Node, loop: Loop): void {
     const { assignee, value, body } = node
     const name = isNode(assignee, 'Identifier') ? String(assignee.value) : null
-    if (name === null || name === 'messages' || name === 'loop') this.#isLocal = false // A namespace keeps what is set.
+    if (name === null || name === 'messages' || name === 'loop') this.#isLocal = false // A namespace keeps its values.
     this.#read(value, loop)
     this.#read(body, loop)
   }
 }
 
-/** Whether a field of a node is a name that is no variable. */
+/** Whether a node's field is a name but not a variable. */
 function isLabel(node: Node, field: string): boolean {
   return (
     (node.type === 'MemberExpression' && field === 'property' && node.computed === false) ||
@@ -119,7 +115,7 @@ function isLabel(node: Node, field: string): boolean {
   )
 }
 
-/** Whether each name that a loop's body sets was set before, at the top of the body, wherever it is read. */
+/** Whether a loop's body sets each of its names, at its top level, before it reads them. */
 function setsBeforeReads(body: readonly Node[], loopvar: string): boolean {
   const sets = new Set<string>()
   const findSets = (part: unknown, bound: readonly string[]): void => {
@@ -132,7 +128,7 @@ function setsBeforeReads(body: readonly Node[], loopvar: string): boolean {
     if (type === 'Set' && isNode(assignee, 'Identifier') && !bound.includes(String(assignee.value))) {
       sets.add(String(assignee.value))
     }
-    // A loop's own variable is set anew in each of its turns.
+    // An inner loop sets its own variable in each turn.
     const inside = type === 'For' && isNode(own, 'Identifier') ? [...bound, String(own.value)] : bound
     for (const field of Object.values(part)) findSets(field, inside)
   }

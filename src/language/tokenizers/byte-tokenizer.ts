@@ -1,10 +1,10 @@
-/** Tokenizers that need no file: one token a byte, or one a character of a small alphabet, for models made from nothing. */
+/** Tokenizers without files, for models made from scratch: one token per byte, or per character of a small alphabet. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import type { Message } from '../../environments/text.ts'
 import type { ChatTemplate, RenderOptions } from '../templates/chat-template.ts'
 import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
-/** Roles that the template of bytes knows, each with a special token of its name. */
+/** Roles of the byte template. Each has a special token of its name. */
 const ROLES = ['system', 'user', 'assistant', 'tool'] as const
 /** Ids 256 and up. */
 const SPECIALS: readonly string[] = ['<|begin|>', '<|end|>', '<|pad|>', ...ROLES.map((role) => `<|${role}|>`)]
@@ -12,15 +12,15 @@ const [BEGIN, END] = [256, 257]
 
 /** A tokenizer of single bytes or characters. */
 export interface ByteTokenizer extends Tokenizer {
-  /** What fills up sequences of unequal length; never trained on. */
+  /** Fills up sequences of unequal length; never trained on. */
   readonly padId: number
 }
 
 /**
- * A tokenizer without a file. Plain: the 256 bytes of UTF-8, then `<|begin|>` (256), `<|end|>` (257), `<|pad|>` (258) and a
- * token for each role of its chat template, `<|system|>` to `<|tool|>`. With an alphabet: its characters in order, then
- * `<|end|>` and `<|pad|>`, and no chat template.
- * @throws InputError for an alphabet that is empty or has a character twice.
+ * A tokenizer without files. By default: the 256 bytes of UTF-8, then `<|begin|>` (256), `<|end|>` (257), `<|pad|>`
+ * (258) and a token per role of its chat template, `<|system|>` to `<|tool|>`. With an alphabet: its characters in
+ * order, then `<|end|>` and `<|pad|>`, without a chat template.
+ * @throws InputError for an alphabet that is empty or repeats a character.
  * @example
  * byteTokenizer().encode('é') // [195, 169]
  * byteTokenizer({ alphabet: '0123456789+=' }).encode('1+1=') // [1, 10, 1, 11]
@@ -32,7 +32,7 @@ export function byteTokenizer(options: { readonly alphabet?: string } = {}): Byt
 
 function bytes(): ByteTokenizer {
   const encoder = new TextEncoder()
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true }) // A byte order mark is a character as any other.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true }) // A byte order mark is a character like any other.
   const special = new Map(SPECIALS.map((token, index) => [token, 256 + index]))
   return {
     id: 'bytes',
@@ -110,12 +110,11 @@ function characters(alphabet: string): ByteTokenizer {
   }
 }
 
-/** A token of `added_tokens` that stands for a boundary. */
 function specialToken(content: string, id: number): object {
   return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
 }
 
-/** The files of a tokenizer whose texts are cut into `vocabulary` by `parts`, and whose special tokens follow. */
+/** The Hugging Face files of a tokenizer: `parts` split texts into `vocabulary`, and special tokens follow. */
 function filesOf(
   vocabulary: readonly string[],
   specials: readonly string[],
@@ -143,7 +142,7 @@ function filesOf(
   ])
 }
 
-/** As GPT-2 writes bytes: those that print as themselves, the others as the characters from U+0100. */
+/** GPT-2's spelling of bytes: printable ones as themselves, the others as characters from U+0100. */
 export const BYTE_CHARACTERS: readonly string[] = byteCharacters()
 
 function byteCharacters(): string[] {
@@ -171,12 +170,11 @@ function filesOfBytes(): Map<string, Uint8Array> {
 
 function filesOfCharacters(list: readonly string[], specials: readonly string[]): Map<string, Uint8Array> {
   const each = { type: 'Split', pattern: { Regex: '[\\s\\S]' }, behavior: 'Isolated', invert: false }
-  // The unknown token is in no vocabulary, so what is not of the alphabet is an error and not another character.
+  // The unknown token is in no vocabulary, so a character outside the alphabet is an error.
   const model = { type: 'WordLevel', unk_token: '<|unknown|>' }
   return filesOf(list, specials, { model, pre_tokenizer: each, decoder: { type: 'Fuse' } }, { add_bos_token: false })
 }
 
-/** `byteTemplate` in Jinja. */
 const JINJA =
   "{{ '<|begin|>' }}{% for message in messages %}" +
   `{% if message['role'] not in [${ROLES.map((role) => `'${role}'`).join(', ')}] %}` +
@@ -186,14 +184,14 @@ const JINJA =
 
 /** `<|begin|>`, then each message between its role's token and `<|end|>`. */
 const byteTemplate: ChatTemplate = {
-  ...{ name: 'the template of bytes', isLocal: true },
+  ...{ name: 'the byte template', isLocal: true },
   render(messages: readonly Message[], { addGenerationPrompt = false, tools }: RenderOptions = {}) {
     if (tools !== undefined) {
-      throw new InputError('the template of bytes', 'tools, which it does not show to the model', 'messages alone')
+      throw new InputError('the byte template', 'tools, which it cannot render', 'messages alone')
     }
     for (const { role } of messages) {
       if (!(ROLES as readonly string[]).includes(role)) {
-        throw new InputError('the template of bytes', `a message of role ${show(role)}`, `one of ${ROLES.join(', ')}`)
+        throw new InputError('the byte template', `a message of role ${show(role)}`, `one of ${ROLES.join(', ')}`)
       }
     }
     const said = messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`)

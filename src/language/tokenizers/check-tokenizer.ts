@@ -3,10 +3,10 @@ import type { TransformerModel } from '../transformer/model.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
 /**
- * Sees that a tokenizer and a model fit. A model may have more tokens than its tokenizer (vocabularies are padded to round
- * sizes), but not fewer.
- * @throws InputError where the tokenizer has ids that the model has no embedding for, or where the model's configuration
- * names end ids of which the tokenizer knows none: its turns would never end.
+ * Checks that a tokenizer fits a model. A model may have more tokens than its tokenizer, since vocabularies are padded
+ * to round sizes, but not fewer.
+ * @throws InputError if the model has no embedding for some of the tokenizer's ids, or if the tokenizer knows none of
+ * the end ids in the model's configuration: its turns would never end.
  */
 export function checkTokenizer(tokenizer: Tokenizer, given: TransformerModel): void {
   checkGiven('tokenizer of checkTokenizer', tokenizer, ['encode', 'decode'])

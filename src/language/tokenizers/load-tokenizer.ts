@@ -1,13 +1,13 @@
 /**
- * A tokenizer in a folder, as Hugging Face's libraries write it. `tokenizer.json` is the tokenizer; the files beside it name
- * the tokens that begin and end, and hold the chat templates. `@huggingface/tokenizers` does the work; what it has no words
- * for (special tokens as text, a text that continues another) is the same tokenizer with a few lines of its file changed,
- * over the one vocabulary.
+ * Loads a tokenizer's folder in Hugging Face's format, with `@huggingface/tokenizers`. `tokenizer.json` is the
+ * tokenizer; other files name the begin and end tokens and hold chat templates. The library cannot encode special
+ * tokens as text, or a text that continues another; for these, a second tokenizer reads a slightly changed file over
+ * the same vocabulary.
  *
- * The file is a stranger's, with regular expressions and replacements of his own, so whatever the library does with it has
- * a limit of time: making the tokenizer, and each text that it encodes or decodes, but for short texts of a tokenizer whose
- * steps are all known to be quick (`quick-steps.ts`): a limit takes ten times as long as such a text. Between the steps of its sequences the
- * text has a limit of length, for one that puts two characters for each doubles it every time.
+ * The file is untrusted and has regular expressions and replacements, so all work of the library has a time limit. Only
+ * short texts skip it if all steps are known to be quick (`quick-steps.ts`): the limit would take ten times as long as
+ * the text. Between steps a text's length is limited, since a step that replaces one character by two doubles the text
+ * each time.
  */
 import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
@@ -18,54 +18,48 @@ import { isQuick, QUICK_LENGTH } from './quick-steps.ts'
 import { TimeLimitError, withinTime } from './time-limit.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
-/** A JSON object. */
 type Json = Readonly<Record<string, unknown>>
-/** An entry of `added_tokens` in tokenizer.json. */
 interface AddedToken {
   readonly id: number
   readonly content: string
   readonly special?: boolean
 }
-/** A tokenizer, the same one for texts that continue others, and the added tokens that it looks for. */
+/** A tokenizer, its variant for texts that continue others, and its added tokens. */
 interface Reader {
   readonly whole: Engine
   readonly continued: Engine
   readonly added: RegExp
 }
 
-/** What of a model's folder is its tokenizer. */
+/** The files in a model's folder that make up its tokenizer. */
 export const TOKENIZER_FILES = [
   ...['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json'],
   ...['generation_config.json', 'chat_template.jinja'],
 ]
 
-/** How a tokenizer is read. */
 export interface TokenizerOptions {
-  /** What its chat template is told besides the messages, like `{ enable_thinking: false }`; default nothing. */
+  /** Arguments of the chat template besides the messages, like `{ enable_thinking: false }`; default none. */
   readonly templateArguments?: TemplateArguments
-  /**
-   * Milliseconds that making the tokenizer, or encoding or decoding one text, may take (but for short texts of tokenizers
-   * whose steps are known to be quick); default 30,000 and 10,000 more for
-   * each MiB of the file, or for each 2²⁰ characters or ids.
-   */
+  /** Limit of loading, or of one text, in ms; default 30,000, plus 10,000 per MiB or 2²⁰ characters or ids. */
   readonly timeoutMs?: number
 }
 
-/** The tokens that templates know by these names. */
+/** The tokens that templates can name. */
 const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
-/** Characters of a text between two steps of a normalizer, pre-tokenizer or decoder. */
+/** Characters that a text may have between two steps of a normalizer, pre-tokenizer or decoder. */
 const MAX_CHARACTERS = 2 ** 22
-/** Ids of a tokenizer's file are below it: many times as many as any vocabulary has tokens. */
+/** Upper bound of ids in a tokenizer's file, far above any vocabulary. */
 const MAX_IDS = 2 ** 24
 const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
 
 /**
- * Reads a tokenizer's folder: `tokenizer.json`, and, where they are there, `tokenizer_config.json`,
- * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
- * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
- * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
- * the vocabulary, for an id that is no whole number below 2²⁴, for a chat template that cannot be read, for an argument that it does not read, and for what takes longer
- * than `timeoutMs`; its methods throw one for a text that does, or that the library fails at.
+ * Loads a tokenizer's folder: `tokenizer.json`, and, if present, `tokenizer_config.json`, `special_tokens_map.json`,
+ * `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`. Decoding never cleans up
+ * spaces, whatever the folder says: that would change the model's text.
+ * @throws InputError for a file that is missing, damaged or of an unknown kind, a named token that is not in the
+ * vocabulary, an id that is not a whole number below 2²⁴, a chat template that cannot be parsed, an argument that the
+ * template does not read, and work that exceeds `timeoutMs`. The tokenizer's methods throw it for a text that exceeds
+ * the limit or that the library cannot process.
  * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
  */
 export async function loadTokenizer(
@@ -76,7 +70,7 @@ export async function loadTokenizer(
     throw new InputError('timeoutMs', String(timeoutMs), 'a number above 0')
   }
   const path = `${folder}/tokenizer.json`
-  const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
+  const bytes = await readWhole(path, "a tokenizer in Hugging Face's format")
   const files = new Map([['tokenizer.json', bytes]])
   for (const name of TOKENIZER_FILES) {
     if (files.has(name) || !(await isThere(`${folder}/${name}`))) continue
@@ -129,13 +123,13 @@ export async function loadTokenizer(
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
       const reader = asSpecial ? usual : plain
-      return bounded(`text ${show(text)}`, `what ${path} can encode`, limitOfText(text.length), () =>
+      return bounded(`text ${show(text)}`, `a text that ${path} can encode`, limitOfText(text.length), () =>
         continues ? encodeContinued(reader, text) : idsOf(reader.whole, text),
       )
     },
     decode(ids, { skipSpecial = false } = {}) {
-      return bounded(`${ids.length} ids`, `what ${path} can decode`, limitOfText(ids.length), () => {
-        // The library would make up an unknown token for an id that has none.
+      return bounded(`${ids.length} ids`, `ids that ${path} can decode`, limitOfText(ids.length), () => {
+        // The library would invent an unknown token for such an id.
         let text = ''
         let run: number[] = []
         for (let i = 0; i <= ids.length; i++) {
@@ -154,10 +148,7 @@ export async function loadTokenizer(
   }
 }
 
-/**
- * The library keeps a list as long as the largest id, and takes ids beyond its end for none; JSON's numbers above 2⁵³ are not told apart.
- * What else is wrong with the file is the library's to say.
- */
+/** Checks ids, since the library ignores those beyond its list, and merges JSON numbers above 2⁵³. */
 function checkIds(path: string, { model }: Json, added: readonly AddedToken[]): void {
   const { vocab } = (model ?? {}) as Json
   const ids = typeof vocab === 'object' && vocab !== null && !Array.isArray(vocab) ? Object.entries(vocab) : []
@@ -168,10 +159,7 @@ function checkIds(path: string, { model }: Json, added: readonly AddedToken[]): 
   }
 }
 
-/**
- * What the library gives within the limit of milliseconds, or without one.
- * @throws InputError where it throws, or has not ended.
- */
+/** Runs the library within a limit of milliseconds, or without. @throws InputError if it throws or exceeds it. */
 function bounded<T>(subject: string, expected: string, limitMs: number | null, call: () => T): T {
   try {
     return limitMs === null ? call() : withinTime(limitMs, call)
@@ -183,7 +171,7 @@ function bounded<T>(subject: string, expected: string, limitMs: number | null, c
   }
 }
 
-/** The tokenizer as its file has it, and one that takes special tokens as text. */
+/** The tokenizer of the file, and one that treats special tokens as text. */
 function startReaders(Library: typeof Engine, json: Json, config: Json, added: readonly AddedToken[]) {
   const start = (changes: Json): Engine => {
     const engine = new Library({ ...json, ...changes }, config)
@@ -208,7 +196,7 @@ function startReaders(Library: typeof Engine, json: Json, config: Json, added: r
   return { usual, plain }
 }
 
-/** Lets the sequences in a part of a tokenizer look at the length of the text after each of their steps. */
+/** Adds a length check after each step of the sequences in a part of a tokenizer. */
 function limitLength(part: unknown): void {
   const sequence = part as Record<string, unknown[] | undefined> | null
   for (const name of ['normalizers', 'tokenizers', 'decoders']) {
@@ -219,7 +207,7 @@ function limitLength(part: unknown): void {
   }
 }
 
-/** A step, of whichever kind, that gives what it is given. */
+/** A step of any kind that returns its input. */
 const lengthCheck = {
   normalize: (text: string) => checkLength([text])[0],
   pre_tokenize: checkLength,
@@ -233,7 +221,7 @@ function checkLength(texts: readonly string[]): readonly string[] {
   return texts
 }
 
-/** A normalizer or pre-tokenizer that puts nothing before a text. */
+/** A normalizer or pre-tokenizer that adds no prefix. */
 function withoutPrefix(part: unknown): unknown {
   if (Array.isArray(part)) return part.map(withoutPrefix).filter((entry) => entry !== null)
   if (typeof part !== 'object' || part === null) return part
@@ -253,14 +241,14 @@ function idsOf(engine: Engine, text: string): number[] {
   return ids
 }
 
-/** What stands before the first added token continues the text before; the rest is read as usual. */
+/** The part before the first added token continues the previous text; the rest is encoded as usual. */
 function encodeContinued({ whole, continued, added }: Reader, text: string): number[] {
   const at = text.search(added)
   if (at < 0) return idsOf(continued, text)
   return [...idsOf(continued, text.slice(0, at)), ...idsOf(whole, text.slice(at))]
 }
 
-/** What the post-processor puts before a text. */
+/** The ids that the post-processor puts before a text. */
 function leadingIds(engine: Engine): number[] {
   const text = idsOf(engine, 'x')
   const { ids } = engine.encode('x')
@@ -268,7 +256,7 @@ function leadingIds(engine: Engine): number[] {
   return ids.slice(0, Math.max(at, 0))
 }
 
-/** Tokens by the names that files and templates have for them. */
+/** Tokens by their names in files and templates. */
 function namedTokens(config: Json): Record<string, string> {
   const named: Record<string, string> = {}
   for (const name of NAMED_TOKENS) {
@@ -279,7 +267,7 @@ function namedTokens(config: Json): Record<string, string> {
   return named
 }
 
-/** `chat_template.jinja`, else `chat_template` of the configuration: one text, or several by name. */
+/** Reads `chat_template.jinja`, or else `chat_template` of the configuration: one text, or several by name. */
 async function readTemplate(
   folder: string,
   config: Json,

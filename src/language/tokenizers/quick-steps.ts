@@ -1,10 +1,10 @@
 /**
- * Which steps of a `tokenizer.json` are known to be quick: those that give about as many characters as they are given, and
- * whose regular expressions are the published ones below, which take at most as many tries as the square of a text's length.
- * A text of few characters is not worth a limit of time then, which would take ten times as long as the text itself.
+ * Tells which steps of a `tokenizer.json` are known to be quick: their output is about as long as their input, and
+ * their regular expressions are the published ones below, which take at most quadratic time. Short texts then need no
+ * time limit, which would take ten times as long as the text itself.
  */
 
-/** Characters of a text, or ids, up to which quick steps need no limit. */
+/** Characters or ids up to which quick steps need no limit. */
 export const QUICK_LENGTH = 2 ** 11
 
 const words = (digits: string) =>
@@ -12,7 +12,7 @@ const words = (digits: string) =>
 const KNOWN_PATTERNS = new Set([
   words(String.raw`\p{N}`), // Qwen2, Qwen2.5, Qwen3
   words(String.raw`\p{N}{1,3}`), // Llama 3
-  String.raw`[\s\S]`, // Each character by itself: our own.
+  String.raw`[\s\S]`, // One character each: our own tokenizers.
 ])
 const KEEPS_LENGTH = new Set([
   'NFC',
@@ -26,7 +26,7 @@ const KEEPS_LENGTH = new Set([
   'Strip',
 ])
 
-/** Whether all steps of a part (`normalizer`, `pre_tokenizer` or `decoder`) are known to be quick. */
+/** Whether all steps of a `normalizer`, `pre_tokenizer` or `decoder` are known to be quick. */
 export function isQuick(part: unknown): boolean {
   if (part === null || part === undefined) return true
   const { type, pattern, content, prepend, replacement, str_rep, normalizers, pretokenizers, decoders } =

@@ -2,10 +2,10 @@ import { InputError, show } from '../../base/errors.ts'
 import { REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 /**
- * Finds texts that end a turn in what is being sampled, token by token, wherever in tokens they begin and end. Each token
- * costs the decoding of the last few: as many as the longest stop string has bytes, and one. Special tokens are spelled out for
- * this, as `transformers` has it: a stop string may name one, and one between two letters keeps them apart.
- * @throws InputError for a stop string that is empty or has U+FFFD, which stands for what is no text.
+ * Finds stop strings in sampled tokens, wherever in tokens they begin and end. Each token costs decoding the last n + 1
+ * tokens, where n is the longest stop string's number of bytes. Special tokens are spelled out, as in `transformers`: a
+ * stop string may contain one, and one between two letters keeps them apart.
+ * @throws InputError for a stop string that is empty or contains U+FFFD, which replaces invalid bytes.
  * @example
  * const stops = new StopStrings(tokenizer, ['</answer>'])
  * if (stops.push(id) !== null) … // The turn is over.
@@ -13,7 +13,7 @@ import { REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 export class StopStrings {
   readonly #tokenizer: Tokenizer
   readonly #strings: readonly string[]
-  /** A token has a byte at least, so a stop string lies within this many; one more keeps what it begins with whole. */
+  /** A token has at least one byte, so a stop string spans at most this many; one more keeps its start whole. */
   readonly #numTokens: number
   readonly #tail: number[] = []
 
@@ -21,7 +21,7 @@ export class StopStrings {
     if (!Array.isArray(strings)) throw new InputError('stopStrings', show(strings), 'a list of texts')
     for (const string of strings) {
       if (typeof string !== 'string' || string === '' || string.includes(REPLACEMENT)) {
-        throw new InputError('stop string', show(string), `a text that is not empty, without U+FFFD`)
+        throw new InputError('stop string', show(string), `a non-empty text without U+FFFD`)
       }
     }
     this.#tokenizer = tokenizer
@@ -29,7 +29,7 @@ export class StopStrings {
     this.#numTokens = 1 + Math.max(0, ...strings.map((string) => new TextEncoder().encode(string).length))
   }
 
-  /** Takes the next id; the stop string that it completes (of several, the one that began first), else null. */
+  /** Takes the next id. Returns the stop string that it completes, or null; of several, the one that began first. */
   push(id: number): string | null {
     if (this.#strings.length === 0) return null
     this.#tail.push(id)
@@ -47,7 +47,6 @@ export class StopStrings {
     return found
   }
 
-  /** Forgets what came before: a new turn begins. */
   clear(): void {
     this.#tail.length = 0
   }

@@ -1,13 +1,13 @@
-/** What each token of a text says: a character that several tokens spell stands at the last of them. */
+/** The text of each token. A character that several tokens spell belongs to the last of them. */
 import { type DecodeOptions, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
-/** Ids that may wait for the rest of a character, of which UTF-8 has at most four bytes; then the first of them are told. */
+/** Ids that may wait for the rest of a character (UTF-8 has at most four bytes); beyond that the first are emitted. */
 const [WAITING_MAX, BYTES_MAX] = [8, 4]
 
-/** Text of ids as they come, held back where the next id may still change what it says. */
+/** Decodes ids as they come. Text is held back while the next id may still change it. */
 export class TextOfIds {
   readonly #decode: (ids: readonly number[]) => string
-  /** Ids that were told last, which may decide on a space, and those that were not. */
+  /** The ids emitted last, which may decide on a space, and those not emitted yet. */
   #ids: number[] = []
   #told = 0
 
@@ -15,21 +15,21 @@ export class TextOfIds {
     this.#decode = (ids) => tokenizer.decode(ids, options)
   }
 
-  /** The text that is certain with this id. */
+  /** Returns the text that became certain with this id. */
   push(id: number): string {
     this.#ids.push(id)
     const text = this.#tell(this.#ids.length, false)
     const isLong = text === '' && this.#ids.length - this.#told > WAITING_MAX
-    // No character begins before the last of these and is still not whole.
+    // Any character that begins before the last BYTES_MAX ids is complete.
     return isLong ? this.#tell(this.#ids.length - BYTES_MAX + 1, true) : text
   }
 
-  /** What is left when no more ids come. */
+  /** Returns the remaining text, when no more ids come. */
   end(): string {
     return this.#tell(this.#ids.length, true)
   }
 
-  /** Tells the text of the ids up to a place; only if it is certain, unless it must. */
+  /** Emits the text up to an index: only if it is certain, unless `must`. */
   #tell(to: number, must: boolean): string {
     const before = this.#decode(this.#ids.slice(0, this.#told))
     const now = this.#decode(this.#ids.slice(0, to))
@@ -40,7 +40,7 @@ export class TextOfIds {
   }
 }
 
-/** Tells what each id of a text says. Ids that say the same wherever they stand are decoded once. */
+/** Returns each id's text. Ids whose text does not depend on their neighbors are decoded once. */
 export class TokenTexts {
   readonly #tokenizer: Pick<Tokenizer, 'decode'>
   readonly #known = new Map<number, string>()
@@ -49,19 +49,19 @@ export class TokenTexts {
     this.#tokenizer = tokenizer
   }
 
-  /** A text an id, together the text of all of them; '' where the character goes on. */
+  /** One text per id; joined they are the whole text. '' if a character continues. */
   of(ids: ArrayLike<number>): string[] {
     const texts = Array.from(ids, (id, i) => (i === 0 ? this.#tokenizer.decode([id]) : this.#textOf(id)))
     for (let from = 0, to = 0; from < texts.length; from = to + 1) {
       for (to = from; to < texts.length && texts[to]!.includes(REPLACEMENT); ) to++
       if (to > from) this.#spell(ids, from, to, texts)
     }
-    // Some tokenizers write an id otherwise beside others: these are asked for each.
+    // With some tokenizers an id's text depends on its neighbors: decode each in context.
     if (texts.join('') !== this.#tokenizer.decode(ids)) this.#spell(ids, 0, ids.length, texts)
     return texts
   }
 
-  /** What an id says that does not begin a text. */
+  /** The text of an id that is not at the start. */
   #textOf(id: number): string {
     let text = this.#known.get(id)
     if (text === undefined) {
@@ -72,7 +72,7 @@ export class TokenTexts {
     return text
   }
 
-  /** Writes the texts of ids `from` to `to`, each decoded beside those before it. */
+  /** Writes the texts of ids `from` to `to`, each decoded in context. */
   #spell(ids: ArrayLike<number>, from: number, to: number, texts: string[]): void {
     const stream = new TextOfIds(this.#tokenizer)
     if (from > 0) stream.push(ids[from - 1]!)

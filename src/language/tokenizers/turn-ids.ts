@@ -1,13 +1,12 @@
 /**
- * Conversations as ids. A chat template gives text; what becomes of it here is decided at boundaries between turns: what
- * stands is never tokenized again, what is added is tokenized alone, and what a message says is text, whatever it spells, so
- * that nobody opens another's turn by writing a special token. Where a template rewrites what stands (Qwen3's takes thinking
- * out of earlier turns), what stands is left as it is, and the conversation goes on with ids of its own from the first one on.
+ * Turns conversations into ids. A chat template gives text; this file decides at turn boundaries how to tokenize it.
+ * Ids that exist are never tokenized again; new messages are tokenized alone. A message's text is plain text even if it
+ * spells a special token, so nobody can open another's turn. Some templates rewrite earlier turns (Qwen3's removes
+ * their thinking). Then the existing ids stay as they are, and the conversation goes on with all ids anew.
  *
- * Such ids are a new **segment**: a row of its own, with a mask of its own. A reply adds what the template has between
+ * Such new ids are a **segment**: a row of its own, with its own mask. A reply appends what the template adds between
  * the conversation before and after. Supervised examples are cut into segments in the same way. Special tokens that the
- * model itself chose stay special. Templates are told no date; what the user tells them (`templateArguments`) they must
- * read.
+ * model itself sampled stay special. Templates get no date, and must read all of the user's `templateArguments`.
  */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
@@ -16,20 +15,17 @@ import type { ChatTemplate, RenderOptions, TemplateArguments } from '../template
 import { NUM_NAMED } from '../templates/local-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
 
-/** Ids of an example for supervised fine-tuning. */
+/** A supervised fine-tuning example as ids. */
 export interface TrainingExample {
   readonly ids: number[]
-  /** For each id, 1 where the model is to say it, 0 where it is told. */
+  /** For each id: 1 if the model has to say it, 0 if it is given. */
   readonly lossMask: number[]
 }
 
-/** Stand around the number of a special token that a message spells out, while the template is rendered: noncharacters. */
+/** Noncharacters around a special token's number, for tokens that a message spells out, while the template renders. */
 const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
 
-/**
- * The ids of a conversation by the tokenizer's chat template. Nothing is put before them but what the template writes.
- * @throws InputError where the tokenizer has no template, or the template refuses the messages.
- */
+/** The ids of a conversation by the chat template. @throws InputError without a template, or if it refuses. */
 export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options: RenderOptions = {}): number[] {
   checkGiven('tokenizer of renderIds', tokenizer, ['encode', 'decode'])
   checkGiven('messages of renderIds', messages, 'a list')
@@ -39,11 +35,7 @@ export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], op
   return rendering.encode(rendering.text(messages, { addGenerationPrompt }), false)
 }
 
-/**
- * The ids of a prompt: of a conversation up to where the assistant's turn begins; or of plain text, which the model continues,
- * behind what the tokenizer puts before a text.
- * @throws InputError as `renderIds` does.
- */
+/** Prompt ids: a conversation up to the assistant's turn, or a text to continue. @throws InputError as `renderIds`. */
 export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[], tools?: Tools): number[] {
   checkGiven('tokenizer of promptIds', tokenizer, ['encode', 'decode'])
   return typeof prompt === 'string'
@@ -51,26 +43,26 @@ export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Messag
     : renderIds(tokenizer, prompt, { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) })
 }
 
-/** Functions that the model may call, as JSON schemas. */
+/** JSON schemas of the functions that the model may call. */
 export type Tools = readonly object[]
 
 /** How a conversation goes on after a turn of the assistant. */
 export interface NextTurn {
-  /** What is appended to the ids that stand; or, where it is rewritten, the whole conversation up to where the assistant's turn begins. */
+  /** The ids to append; or, after a rewrite, the whole conversation up to the start of the assistant's turn. */
   readonly ids: number[]
-  /** True where the template renders what stands in another way, now that more follows. */
+  /** True if the template renders the earlier messages differently now that more follow. */
   readonly isRewritten: boolean
 }
 
 /**
- * The ids that are appended to those of a conversation when it goes on: the end of the assistant's turn, as far as it has
- * not said it, the messages that are new, and the beginning of its next turn. Only these are tokenized. `lastId` is the last
- * id that is stored: the end of the turn is not said twice.
+ * The ids to append when a conversation goes on: the rest of the assistant's turn, the new messages, and the start of
+ * its next turn. Only these are tokenized. `lastId` is the last stored id, so that a turn's end is not repeated.
  *
- * The template must render `after` to a text that begins with what stands; `nextTurn` goes on where it does not.
- * @throws InputError where it does not (a template that drops thinking from earlier messages, or frames the last one in
- * another way), naming the place; where `before` does not end with the assistant, or `after` does not begin with `before`;
- * and as `renderIds` does.
+ * The template must render `after` to a text that begins with the existing one; `nextTurn` also handles templates that
+ * do not.
+ * @throws InputError, with the place, if it does not (a template that removes thinking from earlier messages, or frames
+ * the last one differently); if `before` does not end with the assistant, or `after` does not begin with `before`; and
+ * as `renderIds` does.
  */
 export function turnIds(
   tokenizer: Tokenizer,
@@ -89,9 +81,9 @@ export function turnIds(
 }
 
 /**
- * How a conversation goes on: by the ids that `turnIds` appends, or by all ids anew where the template rewrites what stands. A
- * template that insists on `tool_calls` is told the calls that the assistant has written as such (`asTemplateWants`).
- * @throws InputError where `before` does not end with the assistant, or `after` does not begin with `before`; and as
+ * How a conversation goes on: with the ids that `turnIds` appends, or with all ids anew if the template rewrites
+ * earlier messages. A template that requires `tool_calls` gets the assistant's calls in that form (`asTemplateWants`).
+ * @throws InputError if `before` does not end with the assistant, or `after` does not begin with `before`; and as
  * `renderIds` does.
  */
 export function nextTurn(
@@ -110,7 +102,7 @@ export function nextTurn(
     (message, i) => message === after[i] || JSON.stringify(message) === JSON.stringify(after[i]),
   )
   if (!isKept || after.length === before.length) {
-    throw new InputError('after', roles(after), 'the messages of before, and new ones')
+    throw new InputError('after', roles(after), 'the messages of before, then new ones')
   }
   const go = (messages: readonly Message[], numStood: number): NextTurn => {
     const rendering = new Rendering(tokenizer, tools, variables)
@@ -129,17 +121,17 @@ export function nextTurn(
   )
 }
 
-/** Messages before the new ones of which a long conversation keeps its text where it is rendered without its middle. */
+/** Messages before the new ones that stay when a long conversation is rendered without its middle. */
 const NUM_KEPT = 6
 
-/** What comes of a long conversation without its middle, by a template to which that makes no difference; null where it may. */
+/** Renders a long conversation without its middle, if the template gives the same result; null if it might not. */
 function withoutMiddle(
   { chatTemplate }: Tokenizer,
   before: readonly Message[],
   after: readonly Message[],
   go: (messages: readonly Message[], numStood: number) => NextTurn,
 ): NextTurn | null {
-  // Templates may tell messages of even and odd numbers apart.
+  // An even number: templates may treat messages of even and odd index differently.
   const numLeftOut = 2 * Math.floor((before.length - NUM_NAMED - NUM_KEPT) / 2)
   if (chatTemplate?.isLocal !== true || numLeftOut <= 0) return null
   const rest = after.slice(NUM_NAMED + numLeftOut)
@@ -147,19 +139,19 @@ function withoutMiddle(
     const next = go([...after.slice(0, NUM_NAMED), ...rest], before.length - numLeftOut)
     return next.isRewritten ? null : next
   } catch (error) {
-    if (error instanceof InputError) return null // The whole is refused for its own reasons, or not at all.
+    if (error instanceof InputError) return null // The full rendering reports the error, if there is one.
     throw error
   }
 }
 
 /**
- * A conversation, or a prompt and its answer, as supervised fine-tuning sees it. The mask is 0 but for what the assistant
- * says: its words and the token that ends its turn. Each piece is tokenized as the model will meet it: prompts up to where
- * it speaks, then its words. That is one row, or several where the template rewrites earlier turns: each row then ends with
- * the last turn that the template leaves as the model says it. An answer to the empty prompt is a text that is learned whole.
- * What follows a plain text is messages whose words stand one behind another, each of the assistant's with an end token.
- * @throws InputError for a conversation in which the assistant says nothing, a template that renders the assistant's turn in
- * another way than its prompt begins it, or has no end token behind the assistant's words, a tokenizer without end ids, and
+ * The training rows of a conversation, or of a prompt and its answer. The mask is 1 for the assistant's words and the
+ * token that ends its turn. Each piece is tokenized as the model will meet it: the prompt up to the start of a turn,
+ * then its words. There are several rows if the template rewrites earlier turns: each row ends with the last turn that
+ * the template renders as the model says it. An answer to the empty prompt is a text that is learned whole. Messages
+ * after a plain text are concatenated, each of the assistant's with an end token.
+ * @throws InputError for a conversation in which the assistant says nothing, a template that renders the assistant's
+ * turn differently than its prompt begins it or without an end token after its words, a tokenizer without end ids, and
  * as `renderIds` does.
  */
 export function trainingRows(
@@ -177,7 +169,7 @@ export function trainingRows(
   const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
   if (typeof prompt !== 'string') return rowsOf([...prompt, ...said])
   const [end] = tokenizer.endIds
-  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
+  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer')
   const ids = promptIds(tokenizer, prompt)
   const lossMask = ids.map(() => 0)
   for (const { role, content } of said) {
@@ -201,7 +193,7 @@ function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], to
       lossMask.push(mask)
     }
   }
-  /** The last turn of the assistant as it says it, and the token that ends it there. */
+  /** The assistant's last turn as it says it, and the token that ends it. */
   let said = ''
   let end: EndToken | null = null
   const isKept = (text: string) => end !== null && text.startsWith(said.slice(0, end.to))
@@ -216,28 +208,28 @@ function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], to
       add(rendering.encode(prompt, false), 0)
     }
     ;[said, end] = [whole, rendering.firstEnd(whole, prompt.length)]
-    if (end === null) throw rendering.refuse('no end token behind what the assistant says', 'one of the end ids')
+    if (end === null) throw rendering.refuse("no end token after the assistant's words", 'one of the end ids')
     add(rendering.encode(whole.slice(prompt.length, end.from), true), 1)
     add([end.id], 1)
   }
-  if (end === null) throw new InputError('messages', roles(messages), 'something that the assistant says')
+  if (end === null) throw new InputError('messages', roles(messages), 'some words of the assistant')
   const text = rendering.text(messages)
   add(rendering.encodeBehind(end, isKept(text) ? text : said), 0)
   return rows
 }
 
-/** A token that ends a turn, and where its text begins and ends. */
+/** A token that ends a turn, and the range of its text. */
 interface EndToken {
   readonly id: number
   readonly from: number
   readonly to: number
 }
 
-/** Renders by a tokenizer's template, with the special tokens that messages spell out kept apart from the template's. */
+/** Renders with a tokenizer's template. Special tokens in messages are kept apart from the template's. */
 class Rendering {
   readonly #tokenizer: Tokenizer
   readonly #template: ChatTemplate
-  /** What is numbered between OPEN and CLOSE. */
+  /** The special tokens numbered between OPEN and CLOSE. */
   readonly #spelled: readonly string[]
   readonly #pattern: RegExp
   readonly #told: Pick<RenderOptions, 'tools' | 'variables'>
@@ -256,7 +248,7 @@ class Rendering {
     }
   }
 
-  /** A rendered conversation, in which special tokens are the template's own. */
+  /** A rendered conversation, in which special tokens come only from the template. */
   text(messages: readonly Message[], options?: RenderOptions): string {
     for (const message of messages) {
       if (isMessage(message)) continue
@@ -270,7 +262,7 @@ class Rendering {
     return this.#template.render(marked, { ...options, ...this.#told })
   }
 
-  /** What the template gets as the message's content: its special tokens as text, but for those that the model chose. */
+  /** The message's content for the template: its special tokens as text, except those that the model sampled. */
   #contentOf({ role, content, spelled }: Message): string | null {
     if (content === null) return null
     if (role !== 'assistant' || spelled === undefined) return this.#mark(content) as string
@@ -278,7 +270,7 @@ class Rendering {
     return this.#mark(text, special) as string
   }
 
-  /** Texts, also those inside lists and objects, with the special tokens that they spell out numbered; others stay as they are. */
+  /** Numbers the special tokens in texts, also inside lists and objects. Other values stay as they are. */
   #mark(value: unknown, special: readonly number[] = []): unknown {
     if (Array.isArray(value)) return value.map((element) => this.#mark(element))
     if (typeof value === 'object' && value !== null) {
@@ -290,7 +282,6 @@ class Rendering {
     )
   }
 
-  /** The ids of rendered text. */
   encode(text: string, continues: boolean): number[] {
     const pieces = text.split(new RegExp(`${OPEN}(\\d+)${CLOSE}`))
     return pieces.flatMap((piece, index) => {
@@ -299,44 +290,43 @@ class Rendering {
     })
   }
 
-  /** The ids of what follows an end token. It is tokenized with it, since some tokenizers treat what follows one apart. */
+  /** The ids after an end token. It is tokenized along, since some tokenizers depend on it. */
   encodeBehind(end: EndToken, text: string): number[] {
     const ids = this.encode(text.slice(end.from), true)
     return ids[0] === end.id ? ids.slice(1) : this.encode(text.slice(end.to), true)
   }
 
-  /** Throws where a longer conversation's text does not begin with that of its first messages. */
+  /** Throws if a longer conversation's text does not begin with that of its first messages. */
   checkStart(text: string, start: string): void {
     if (!text.startsWith(start)) throw this.refuseStart(text, start)
   }
 
-  /** The error of a text that does not begin with `start`. */
+  /** The error for a text that does not begin with `start`. */
   refuseStart(text: string, start: string): InputError {
     let at = 0
     while (text[at] === start[at]) at++
     const around = (whole: string) => show(whole.slice(Math.max(0, at - 12), at + 24))
     return this.refuse(
-      `other text for the messages before when more follow: at character ${at}, ${around(start)} becomes ${around(text)}`,
-      'a template that leaves them as they are (it may drop thinking, or frame the last message in another way)',
+      `the earlier messages change when more follow: at character ${at}, ${around(start)} becomes ${around(text)}`,
+      'a template that keeps them (it may remove thinking, or frame the last message differently)',
     )
   }
 
-  /** The first token at or behind a place that ends a turn. */
   firstEnd(text: string, from: number): EndToken | null {
     return this.#ends(text, from)[0] ?? null
   }
 
-  /** How `old`, the text of messages of which the assistant's is the last, closes: its end token, or where its words end. */
+  /** How `old` closes, whose last message is the assistant's: its end token, or where its words end. */
   closing(messages: readonly Message[], old: string): { end: EndToken | null; close: number } {
     const others = messages.slice(0, -1)
-    // Some templates begin the assistant's turn in another way than they tell of it, but not the messages before it.
+    // Some templates begin the assistant's turn differently than they render it, but not the messages before.
     const prompt = this.text(others, { addGenerationPrompt: true })
     const start = old.startsWith(prompt) ? prompt : this.text(others)
     this.checkStart(old, start)
     const end = this.#ends(old, start.length).at(-1)
     if (end !== undefined) return { end, close: end.to }
     if (messages.at(-1)!.tool_calls !== undefined) {
-      throw this.refuse('no end token behind the calls of tools', 'one of the end ids')
+      throw this.refuse('no end token after the tool calls', 'one of the end ids')
     }
     const content = this.#contentOf(messages.at(-1)!) ?? ''
     const [said] = [content, content.trim()].filter((words) => old.lastIndexOf(words) >= start.length)
@@ -345,8 +335,9 @@ class Rendering {
   }
 
   /**
-   * How the assistant's turn closes in `text`, of more messages, where it stands there as the model said it: behind its prompt, in
-   * its own words and with an end token, though the template tells of a last turn in another way. Null where it does not.
+   * How the assistant's turn closes in `text`, which has more messages, if `text` contains the turn as the model said
+   * it: after its prompt, in its own words, with an end token. A template may still render a last turn differently.
+   * Null if it does not contain it.
    */
   spoken(messages: readonly Message[], text: string): { end: EndToken; close: number } | null {
     const prompt = this.text(messages.slice(0, -1), { addGenerationPrompt: true })
@@ -354,7 +345,7 @@ class Rendering {
     const said = prompt + (this.#contentOf(last) ?? '')
     if (!text.startsWith(said)) return null
     const end = this.#ends(text, said.length)[0]
-    // Calls of tools stand between the words and the end token, in the template's own way of writing them.
+    // Tool calls are between the words and the end token, in the template's own format.
     const isClosed = end !== undefined && (end.from === said.length || last.tool_calls !== undefined)
     return isClosed ? { end, close: end.to } : null
   }

@@ -1,14 +1,10 @@
-/**
- * What Hugging Face's `config.json` says of a decoder-only transformer. The file is the description: a model that was loaded
- * is saved with the same one, and a new model is made from one. What would change the arithmetic and is not built here is
- * refused by name.
- */
+/** Reads Hugging Face's `config.json` of a transformer, and refuses settings that are not implemented. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 
 /** The content of a `config.json`. */
 export type TransformerConfig = Readonly<Record<string, unknown>>
 
-/** A way to scale RoPE's frequencies, by the names that `config.json` has for ways and parameters. */
+/** How RoPE's frequencies are scaled. The names of methods and parameters are those of `config.json`. */
 export type RopeScaling =
   | { readonly kind: 'linear'; readonly factor: number }
   | {
@@ -19,39 +15,38 @@ export type RopeScaling =
       readonly original_max_position_embeddings: number
     }
 
-/** The network that a `config.json` describes, in this project's words. */
+/** The network that a `config.json` describes, in this project's terms. */
 export interface TransformerShape {
   readonly vocabularySize: number
   /** Elements of a token's hidden state. */
   readonly width: number
   readonly numLayers: number
   readonly numHeads: number
-  /** Heads of keys and values, each for numHeads / numKeyHeads heads of queries. */
+  /** Heads of keys and values. Each serves numHeads / numKeyHeads heads of queries. */
   readonly numKeyHeads: number
   readonly headWidth: number
   readonly feedForwardWidth: number
-  /** Positions that the model was made for. */
+  /** Positions that the model was trained with. */
   readonly contextLength: number
   readonly normEpsilon: number
   readonly ropeTheta: number
-  /** How RoPE's frequencies are scaled, for more positions than the model was first trained with. */
+  /** How RoPE's frequencies are scaled to reach more positions than the first training had. */
   readonly ropeScaling: RopeScaling | null
-  /** Of each layer: whether its queries and keys are turned by RoPE. In some of SmolLM3's they are not. */
+  /** For each layer: whether RoPE rotates its queries and keys. SmolLM3 has layers without RoPE. */
   readonly turned: readonly boolean[]
   /** Queries, keys and values have a bias (Qwen2). */
   readonly attentionBias: boolean
-  /** Each head's queries and keys are normed before they are turned (Qwen3). */
+  /** Each head's queries and keys are normalized before RoPE (Qwen3). */
   readonly queryKeyNorm: boolean
-  /** Logits are made with the embedding's weights. */
+  /** The output head shares the embedding's weights. */
   readonly tiedEmbeddings: boolean
 }
 
-/** What a family of models has. */
 interface Family {
   readonly architecture: string
   readonly attentionBias: boolean
   readonly queryKeyNorm: boolean
-  /** What its configuration class in transformers 5.23 has for a key that a `config.json` lacks; null: it follows from others. */
+  /** Defaults of transformers 5.23 for keys that a `config.json` lacks. Null: derived from other keys. */
   readonly absent: {
     readonly tie_word_embeddings: boolean
     readonly rope_theta: number
@@ -60,7 +55,7 @@ interface Family {
   }
 }
 
-/** What differs between the families, by `model_type`. SmolLM and SmolLM2 are llamas. */
+/** Differences between the families, by `model_type`. SmolLM and SmolLM2 are llamas. */
 const FAMILIES: Readonly<Record<string, Family>> = {
   llama: {
     architecture: 'LlamaForCausalLM',
@@ -88,16 +83,18 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   },
 }
 
-/** `rms_norm_eps` where a `config.json` has none: every family's. */
+/** The default of `rms_norm_eps` in every family. */
 const NORM_EPSILON = 1e-6
 
-/** Every so many of SmolLM3's layers do not turn, where its configuration does not say which. */
+/** SmolLM3's default: every fourth layer has no RoPE. */
 const NO_ROPE_INTERVAL = 4
 
 /**
- * Reads a configuration; `subject` names it in errors. What it lacks is what transformers takes for that family.
- * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and anything that the
- * forward pass does not compute: RoPE scaled in other ways than `linear` and `llama3`, sliding windows, biases of other layers, another activation, quantized weights.
+ * Reads a configuration; `subject` names it in errors. Missing keys get the defaults that transformers has for the
+ * family.
+ * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and anything that
+ * the forward pass does not implement: RoPE scaling other than `linear` and `llama3`, sliding windows, biases of other
+ * layers, other activations, quantized weights.
  */
 export function transformerShape(config: TransformerConfig, subject = 'config.json'): TransformerShape {
   const modelType = config.model_type
@@ -106,7 +103,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   }
   const family = FAMILIES[modelType]!
   const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)
-  /** `otherwise` is what null stands for, and what a key that is absent does, where the family has nothing else for that. */
+  /** Reads a size. `otherwise` replaces null, and also a missing key if the family has no default for it. */
   const size = (name: string, otherwise?: number, absent: number | null = null): number => {
     const value = config[name] ?? (name in config ? otherwise : (absent ?? otherwise))
     if (!Number.isSafeInteger(value) || (value as number) < 1) throw refuse(name, value, 'a whole number ≥ 1')
@@ -116,7 +113,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
     if (typeof value !== 'number' || !(value > 0 && value < Infinity)) throw refuse(name, value, 'a number above 0')
     return value
   }
-  /** Refuses a setting other than these; where it is not given, it has the first. */
+  /** Refuses every value but the allowed ones. A missing setting has the first. */
   const only = (name: string, ...allowed: unknown[]): void => {
     const value = config[name] ?? allowed[0]
     if (!allowed.includes(value)) throw refuse(name, value, allowed.map(show).join(' or '))
@@ -166,7 +163,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
 
 type Refuse = (name: string, got: unknown, expected: string) => InputError
 
-/** RoPE's base and scaling: in `rope_parameters` since transformers 5, beside the other settings and in `rope_scaling` before. */
+/** RoPE's base and scaling: in `rope_parameters`, or, before transformers 5, at the top level and in `rope_scaling`. */
 function readRope(config: TransformerConfig, refuse: Refuse): { theta: unknown; ropeScaling: RopeScaling | null } {
   const name = config.rope_parameters != null ? 'rope_parameters' : 'rope_scaling'
   const rope = config[name] ?? {}
@@ -198,7 +195,7 @@ function readRope(config: TransformerConfig, refuse: Refuse): { theta: unknown; 
   return { theta: rope_theta ?? config.rope_theta, ropeScaling }
 }
 
-/** Which layers turn queries and keys: as `no_rope_layers` says, with 1 for those that do, or all but every so many. */
+/** Which layers have RoPE: by `no_rope_layers` (1 means that a layer has it), or all but every n-th. */
 function turnedLayers(config: TransformerConfig, numLayers: number, refuse: Refuse): boolean[] {
   const { no_rope_layers: flags, no_rope_layer_interval: interval = NO_ROPE_INTERVAL } = config
   const layers = Array.from({ length: numLayers }, (_, index) => index)

@@ -1,7 +1,4 @@
-/**
- * Decoding: tokens of many lanes through the network at once, over a cache of keys and values that is written in place. Lanes'
- * prompts are fed but for their last tokens; each `advance` then takes a token of each row and chooses the next.
- */
+/** Decodes many lanes' tokens over a cache. A prompt is fed without its last token, which the first `advance` takes. */
 import { assert, InputError } from '../../base/errors.ts'
 import type { Random } from '../../base/random.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
@@ -13,10 +10,10 @@ import type { TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
 import { checkSampling, inverseOf, maskWords, type Sampling } from './sampling.ts'
 
-/** Rows of prompts that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
+/** Rows of prompts that are batched before they run, to amortize the copy of the weights in a matrix product. */
 const FED_ROWS = 128
 
-/** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
+/** The columns of one thread that decodes up to `slots` sequences at once, each of at most `context` tokens. */
 export function decoderPlan(
   model: TransformerModel,
   slots: number,
@@ -27,7 +24,7 @@ export function decoderPlan(
   const { numKeyHeads, headWidth, numLayers } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
   return {
-    /** Of each layer: (slot · context + position) × (numKeyHeads · headWidth). */
+    /** For each layer: (slot · context + position) × (numKeyHeads · headWidth). */
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
@@ -35,7 +32,7 @@ export function decoderPlan(
   } satisfies Plan
 }
 
-/** The columns of a decoder without its cache: a thread beside the first decodes up to `slots` rows at once over the first's. */
+/** A decoder's columns without a cache: a further thread decodes up to `slots` rows over the first thread's cache. */
 export function decoderShare(
   model: TransformerModel,
   slots: number,
@@ -47,34 +44,29 @@ export function decoderShare(
   const { vocabularySize } = model.shape
   return {
     forward: forwardPlan(model, rows, context, 1, lora, weightBits),
-    /** A row's place in the cache: it is slot · context + position. */
+    /** A row's place in the cache: slot · context + position. */
     cacheRow: column('i32', rows),
-    /** Written by the caller before `advance`, a row each: the sequence's slot, and the three that key its random numbers. */
+    /** Inputs of `advance`, one row each: the sequence's slot, and the three numbers that key its random draws. */
     slot: column('i32', rows),
     lane: column('u32', slots),
     episode: column('u32', slots),
     draw: column('i32', slots),
-    /** Logits of each row, slots × vocabulary; outside a candidate set they are no longer the model's. */
+    /** Logits of each row, slots × vocabulary. Outside a candidate set they are masked. */
     logits: column('f32', slots, vocabularySize),
-    /**
-     * The tokens that could be chosen, where a filter has left some out: row i's are candidates[candidateOffset[i]] to
-     * candidates[candidateOffset[i + 1]], in rising order. Without a filter a row has none, and every token could be chosen.
-     */
+    /** Candidates of row i in ascending order, candidateOffset[i] to candidateOffset[i + 1]; none without a filter. */
     candidates: column('i32', slots, vocabularySize),
     candidateOffset: column('i32', slots + 1),
     /** The index of each row's mask, -1 for none. Written by the caller before `drawRows`. */
     mask: column('i32', slots),
     uniform: column('f32', slots),
     words: column('u32', 4),
-    /** The tokens that were chosen. */
     chosen: column('i32', slots),
   } satisfies Plan
 }
 
-/** A decoder's columns. */
 export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
 
-/** Those that choosing tokens reads and writes, of all rows or of some. */
+/** The columns that choosing tokens reads and writes, of all rows or of some. */
 type DrawnColumns = Pick<
   DecoderColumns,
   'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'candidates' | 'candidateOffset' | 'mask'
@@ -85,7 +77,7 @@ type DrawnColumns = Pick<
   >
 }
 
-/** A transformer that generates, in one thread. */
+/** A transformer that generates tokens, in one thread. */
 export class TransformerDecoder {
   readonly columns: DecoderColumns
   readonly #forward: Forward
@@ -93,12 +85,11 @@ export class TransformerDecoder {
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
   readonly #slots: number
-  /** Rows that were fed and have not been run. */
+  /** Rows that were fed and have not run yet. */
   #numFed = 0
-  /** What was asked for last, and what draws so: it is the same in every call of a cohort. */
+  /** The sampling of the last call, and its draw function. All calls of a cohort have the same. */
   #sampling: Partial<Sampling> | null = null
   #drawTokens: DrawTokens
-  /** Where each row's candidate set ends. */
   readonly #candidateEnd: Int32Array
 
   constructor(
@@ -121,13 +112,13 @@ export class TransformerDecoder {
   }
 
   /**
-   * Puts tokens of a sequence at positions `from` on into its slot's cache: once `flush` is called, since tokens of many
-   * sequences go through the network together. A sequence's tokens are fed in their order.
-   * @throws InputError for a token that the vocabulary has not, a sequence beyond the context, and a slot that is not there.
+   * Queues tokens of a sequence for its slot's cache, at positions `from` on. `flush` runs them, so that tokens of many
+   * sequences go through the network together. A sequence's tokens must be fed in order.
+   * @throws InputError for a token outside the vocabulary, a sequence beyond the context, or an unknown slot.
    */
   feed(slot: number, tokens: ArrayLike<number>, from = 0): void {
     const { token, position } = this.columns.forward
-    // All of them first: a sequence that is refused leaves nothing to be run.
+    // Check all tokens first, so that a refused sequence queues nothing.
     for (let i = 0; i < tokens.length; i++) this.#check(slot, tokens[i]!, from + i)
     for (let i = 0; i < tokens.length; i++) {
       if (this.#numFed === token.length) this.flush()
@@ -140,14 +131,14 @@ export class TransformerDecoder {
     }
   }
 
-  /** Runs the tokens that were fed. Their rows are free for `advance` then. */
+  /** Runs the tokens that were fed and frees their rows for `advance`. */
   flush(): void {
     const count = this.#numFed
     this.#numFed = 0
     if (count > 0) this.#forward.run(count, this.#caches, this.columns.cacheRow)
   }
 
-  /** Copies the keys and values of positions `begin` to `end` of slot `from`: both begin with the same tokens. */
+  /** Copies the keys and values of positions `begin` to `end` from slot `from`, for sequences with a common prefix. */
   copyCache(to: number, from: number, begin: number, end: number): void {
     const { numKeyHeads, headWidth } = this.#forward.model.shape
     const keyWidth = numKeyHeads * headWidth
@@ -159,10 +150,10 @@ export class TransformerDecoder {
   }
 
   /**
-   * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
-   * temperature), renormalized over the candidate set that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
-   * just that distribution in nats, and `candidates`. With `explore` it samples by the number that seed, lane, episode and
-   * draw give; else it takes the most probable.
+   * Takes `token` at `position` of `slot` for rows 0 … count ≤ slots, and chooses the next token of each from
+   * softmax(logits / temperature), renormalized over the candidate set that `sampling` leaves. Writes `chosen`, its
+   * `logprob`, the `entropy` of that distribution in nats, and `candidates`. With `explore` it samples with the random
+   * number that seed, lane, episode and draw give; otherwise it takes the most probable token.
    * @throws InputError as `feed` and `checkSampling` do.
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
@@ -170,10 +161,10 @@ export class TransformerDecoder {
     this.#draw(this.columns, this.#candidateEnd, count, sampling, explore, null)
   }
 
-  /** The first half of `advance`: takes the tokens of rows 0 … count, and computes the logits after each. */
+  /** The first half of `advance`: takes the tokens of rows 0 … count and computes the logits after each. */
   computeLogits(count: number): void {
     const { lane, logits, forward } = this.columns
-    assert(count <= lane.length, 'more rows are chosen for than the columns have') // A text with numbers would be made at each call.
+    assert(count <= lane.length, 'count is above the rows of the columns') // A message with numbers would allocate at each call.
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
@@ -182,9 +173,8 @@ export class TransformerDecoder {
   }
 
   /**
-   * The second half of `advance`, for rows `from` to `to` alone: other rows may be drawn in another way. Rows are drawn in rising
-   * order, since each one's candidate set stands behind that of the row before. With `masks`, one after another, a row is drawn from the
-   * tokens of the mask that the column `mask` names alone, and of these from what `sampling` leaves.
+   * The second half of `advance`, for rows `from` to `to`, in ascending calls: candidate sets are appended. With `masks`,
+   * a row is drawn only from the tokens of the mask that the column `mask` names, filtered by `sampling`.
    */
   drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean, masks: Int32Array | null): void {
     const { columns } = this
@@ -234,7 +224,7 @@ export class TransformerDecoder {
 
   #run(count: number): void {
     const { slot, cacheRow, forward } = this.columns
-    assert(this.#numFed === 0, 'tokens were fed that have not been run')
+    assert(this.#numFed === 0, 'fed tokens have not run yet')
     for (let row = 0; row < count; row++) {
       this.#check(slot[row]!, forward.token[row]!, forward.position[row]!)
       this.#place(row)
@@ -248,7 +238,7 @@ export class TransformerDecoder {
     throw new InputError('slot', String(slot), `a whole number from 0 to ${this.#slots - 1}`)
   }
 
-  /** Says where a row's keys and values go, and where those of its sequence begin. */
+  /** Computes where a row's keys and values go, and where its sequence begins in the cache. */
   #place(row: number): void {
     const { slot, cacheRow, forward } = this.columns
     forward.firstKey[row] = slot[row]! * this.#context
@@ -256,7 +246,7 @@ export class TransformerDecoder {
   }
 }
 
-/** Chooses the tokens of rows 0 … count, whose candidate sets end at `candidateEnd`. */
+/** Chooses the tokens of rows 0 … count. Their candidate sets end at `candidateEnd`. */
 type DrawTokens = (
   columns: DrawnColumns,
   candidateEnd: Int32Array,
@@ -265,7 +255,7 @@ type DrawTokens = (
   masks: Int32Array | null,
 ) => void
 
-/** What draws tokens as `sampling` says. It holds the numbers: read from an object, each would be boxed at each call of a kernel. */
+/** Returns the draw function for `sampling`. It captures the numbers: object fields would be boxed at each call. */
 function drawingOf(
   { kernels, model }: Forward,
   { key0, key1 }: Random,

@@ -1,7 +1,4 @@
-/**
- * Weights on their way through a folder: written under a temporary name, forced to disk and renamed, so that a reader finds them whole or
- * not at all. `delivery.json` says of which version they are, and the SHA-256 of each file.
- */
+/** Passes weights through a folder that appears as a whole, with version and checksums in `delivery.json`. */
 import { InputError, show } from '../../base/errors.ts'
 import {
   disk,
@@ -16,10 +13,7 @@ import {
 
 const MANIFEST = 'delivery.json'
 
-/**
- * Writes a folder of weights: `write` fills a temporary one, which is then named `folder`. One that is there already is removed first.
- * @throws InputError where it cannot be written.
- */
+/** Replaces a folder by a temporary one that `write` has filled. @throws InputError if it cannot be written. */
 export async function deliverFolder(
   folder: string,
   version: number,
@@ -39,10 +33,7 @@ export async function deliverFolder(
   await syncFolder(folder.replace(/\/[^/]*$/, '') || '/')
 }
 
-/**
- * Holds a folder to its `delivery.json`, if it has one; returns the version that it names, null where it has none.
- * @throws InputError where a file is missing or another, or the manifest is none.
- */
+/** Verifies a folder, and returns its version; null without a `delivery.json`. @throws InputError if it differs. */
 export async function checkDelivered(folder: string): Promise<number | null> {
   const path = `${folder}/${MANIFEST}`
   if (!(await isThere(path))) return null

@@ -1,7 +1,4 @@
-/**
- * A transformer in a folder, as Hugging Face's libraries read and write it: `config.json`, and `model.safetensors` or
- * several shards with `model.safetensors.index.json`.
- */
+/** Transformers in Hugging Face's format: `config.json`, and `model.safetensors` or shards with an index. */
 import { InputError, show } from '../../base/errors.ts'
 import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
 import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
@@ -10,32 +7,27 @@ import { checkWeights, fillWeights, type weightTypes } from '../../policies/weig
 import { type TransformerModel, transformer } from './model.ts'
 import { viewParameters } from './parameters.ts'
 
-/** The names that `config.json` has for the types of weights. */
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
 
-/** A model of a folder before its weights are read. */
+/** An opened model folder whose weights are not read yet. */
 export interface TransformerFolder {
   readonly model: TransformerModel
-  /** Reads them; see `loadTransformer`. */
+  /** Reads the weights; see `loadTransformer`. */
   readWeights(): Promise<TransformerWeightsRead>
 }
 
-/** Weights as they were read. */
 export interface TransformerWeightsRead {
   readonly weights: Float32Array
-  /** What of the files was left out, a sentence each. */
+  /** Tensors that were left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** What old versions of transformers stored of RoPE beside the weights: it follows from the configuration. */
+/** RoPE buffers that old versions of transformers stored; they follow from the configuration. */
 const ROPE_BUFFER = /(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$/
 const HEAD = 'lm_head.weight'
 const EMBEDDING = 'model.embed_tokens.weight'
 
-/**
- * Opens a model's folder: reads its configuration alone.
- * @throws InputError as `transformer` does, and for the folder of a run.
- */
+/** Reads a model's configuration. @throws InputError as `transformer` does, and for the folder of a run. */
 export async function openTransformer(
   folder: string,
   { valueHead = false }: { readonly valueHead?: boolean } = {},
@@ -48,11 +40,11 @@ export async function openTransformer(
 }
 
 /**
- * Reads a model's folder: f16 and bf16 become f32, which holds them exactly. A value head that is asked for and not there
- * begins at 0. Buffers of RoPE are left out, and so is an `lm_head.weight` that equals the embedding of a model that makes
- * its logits with the embedding; `notes` say so.
- * @throws InputError for a configuration that `transformer` refuses, a file or shard that is missing or damaged, a tensor
- * that is missing, too many, of another shape or type, or not finite, and an `lm_head.weight` other than the embedding that
+ * Reads a model's folder. f16 and bf16 become f32 without loss. A requested value head that the folder lacks begins at
+ * 0. RoPE buffers are left out, and so is an `lm_head.weight` that equals the embedding it is tied to; `notes` names
+ * them.
+ * @throws InputError for a configuration that `transformer` refuses, a missing or damaged file or shard, a tensor that
+ * is missing, unknown, not finite, or of another shape or type, and an `lm_head.weight` that differs from the embedding
  * it is tied to.
  * @example const { model, weights } = await loadTransformer('models/SmolLM2-135M')
  */
@@ -64,7 +56,7 @@ export async function loadTransformer(
   return { model, ...(await readWeights()) }
 }
 
-/** Refuses a run's folder, whose `config.json` says what was trained and describes no model. */
+/** Refuses a run's folder: its `config.json` describes a training, not a model. */
 function refuseRun(folder: string, config: Readonly<Record<string, unknown>>): void {
   const { colonnade, environment } = config
   if (typeof colonnade !== 'string') return
@@ -95,18 +87,20 @@ async function readWeights(folder: string, model: TransformerModel): Promise<Tra
     fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
   }
   const notes = [
-    ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals ${EMBEDDING}, to which it is tied`]),
-    ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which config.json's RoPE stands for`]),
+    ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals the tied ${EMBEDDING}`]),
+    ...(leftOut.length === 0
+      ? []
+      : [`${folder}: left out ${listed(leftOut)}, which follow from config.json's RoPE settings`]),
   ]
   return { weights, notes }
 }
 
-/** Whether a tensor that is none of the parameters may be there all the same. */
+/** Whether a tensor that is not a parameter may still be in the file. */
 function isSpare({ shape }: TransformerModel, name: string): boolean {
   return ROPE_BUFFER.test(name) || (shape.tiedEmbeddings && name === HEAD)
 }
 
-/** Refuses a head that says other than the embedding that the configuration ties it to: one of the two is wrong. */
+/** Refuses a head that differs from the embedding that the configuration ties it to. */
 function checkTied(path: string, tensor: Tensor, model: TransformerModel, weights: Float32Array): void {
   const { shape } = model.parameters.find(({ name }) => name === EMBEDDING)!
   const [numRows, width] = shape as [number, number]
@@ -116,33 +110,32 @@ function checkTied(path: string, tensor: Tensor, model: TransformerModel, weight
   if (at < 0) return
   const place = `row ${Math.floor(at / width)}, column ${at % width}`
   const got = `${head[at]} at ${place}, where ${EMBEDDING} has ${weights[at]}`
-  const expected =
-    'the same numbers, as config.json ties the two; "tie_word_embeddings": false there if they are to differ'
+  const expected = 'the numbers of the tied embedding, or "tie_word_embeddings": false in config.json'
   throw new InputError(`${path}, ${HEAD}`, got, expected)
 }
 
-/** The first of the names, and how many more there are. */
+/** The first name, and the number of the others. */
 function listed(names: readonly string[]): string {
   return names.length === 1 ? names[0]! : `${names[0]} and ${names.length - 1} more`
 }
 
-/** The critic's weights, in a file of their own: others load the model without it. */
+/** The critic's weights have a file of their own, so that other software loads the model without them. */
 export const VALUE_FILE = 'value_head.safetensors'
 
-/** Whether a parameter is of the value head. */
+/** Whether a parameter belongs to the value head. */
 export function isOfCritic({ name }: Pick<Parameter, 'name'>): boolean {
   return name.startsWith('v_head.')
 }
 
-/** The tensors of a model without its critic, as `saveTransformer` writes them: views of `weights`. */
+/** The tensors of a model without its critic, as views of `weights`. */
 export function transformerTensors(model: TransformerModel, weights: Float32Array): Tensor[] {
   return tensorsOf(model, weights, 'F32').filter((tensor) => !isOfCritic(tensor))
 }
 
 /**
  * Writes a model's folder, in f32 or rounded to f16 or bf16: `config.json` with the type, and one `model.safetensors`.
- * @throws InputError for weights of another length, that are not finite or too large for the type, or a place that cannot
- * be written.
+ * @throws InputError for weights that are of another length, not finite or too large for the type, and for a folder
+ * that cannot be written.
  */
 export async function saveTransformer(
   folder: string,
@@ -160,7 +153,7 @@ export async function saveTransformer(
   await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
 }
 
-/** The files of a folder's weights, and the parameters that are in each. */
+/** The files of a folder's weights, and the parameters in each. */
 async function findShards(folder: string, model: TransformerModel): Promise<Map<string, Parameter[]>> {
   const whole = `${folder}/model.safetensors`
   const wanted = model.parameters.filter((parameter) => !isOfCritic(parameter))

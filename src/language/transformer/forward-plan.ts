@@ -1,10 +1,9 @@
-/** The columns that a transformer's forward pass writes: those of all layers where gradients follow, else of one. */
+/** The columns that a transformer's forward pass writes: for all layers if gradients follow, otherwise for one. */
 import { column, type Plan } from '../../components/column.ts'
 import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 
-/** What a layer computes of `rows` rows. */
 export function layerPlan({ shape }: TransformerModel, rows: number) {
   const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm } = shape
   const each = (elements: number) => column('f32', rows, elements)
@@ -13,12 +12,12 @@ export function layerPlan({ shape }: TransformerModel, rows: number) {
     /** The layer's input: rows × width. */
     x: each(width),
     inputInverseRms: each(1),
-    /** Queries and keys before their norm; no elements where there is none. */
+    /** Queries and keys before their norm. Empty for models without one. */
     rawQuery: each(normed * numHeads * headWidth),
     rawKey: each(normed * numKeyHeads * headWidth),
     queryInverseRms: each(normed * numHeads),
     keyInverseRms: each(normed * numKeyHeads),
-    /** Queries and keys, turned by their positions, and values. */
+    /** Queries and keys after RoPE, and values. */
     query: each(numHeads * headWidth),
     key: each(numKeyHeads * headWidth),
     value: each(numKeyHeads * headWidth),
@@ -32,10 +31,10 @@ export function layerPlan({ shape }: TransformerModel, rows: number) {
   } satisfies Plan
 }
 
-/** Bits that a weight of a projection is kept in: whole, or frozen in fewer. */
+/** Bits per projection weight: 32, or 8 or 4 in a frozen model. */
 export type WeightBits = 32 | 8 | 4
 
-/** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
+/** The columns of a forward pass of `rows` rows, with the activations of all layers or of one. */
 export function forwardPlan(
   model: TransformerModel,
   rows: number,
@@ -51,7 +50,7 @@ export function forwardPlan(
   const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
-    /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
+    /** The residual stream after the last layer, its norm's factor, and the input of the output head. */
     top: each(width),
     topInverseRms: each(1),
     hidden: each(width),
@@ -65,19 +64,19 @@ export function forwardPlan(
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
-    /** A projection's weights, where they are kept in fewer bits. */
+    /** A projection's weights in f32, if they are kept in fewer bits. */
     dequantized: column('f32', weightBits < 32 ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
-    /** A projection's inputs in 8 bits, and what each block of them is multiplied by. */
+    /** A projection's inputs in 8 bits, and the scale of each block. */
     input: column('u8', rows, inputBlocks * INPUT_BLOCK),
     inputScale: each(inputBlocks),
-    /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
+    /** A of an adapter times a projection's input, rows × rank, and that input after dropout. */
     low: each(lora?.settings.rank ?? 0),
     dropped: each(lora && lora.settings.dropout > 0 ? widest : 0),
     words: column('u32', 4),
-    /** Of each row: which of the batch's sequences it belongs to. */
+    /** For each row: the index of its sequence in the batch. */
     sequence: column('u32', rows),
     token: column('i32', rows),
-    /** Of each row: its place in its sequence, and the row of the keys where its sequence begins. */
+    /** For each row: its position in its sequence, and the row of the keys where its sequence begins. */
     position: column('i32', rows),
     firstKey: column('i32', rows),
     /** Running sums over the vocabulary. */
@@ -87,7 +86,7 @@ export function forwardPlan(
     targetLogit: each(1),
     logprob: each(1),
     entropy: each(1),
-    /** The critic's; no elements where there is none. */
+    /** The critic's values. Empty without a value head. */
     value: each(hasValueHead ? 1 : 0),
   } satisfies Plan
 }

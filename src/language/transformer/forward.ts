@@ -1,9 +1,8 @@
 /**
- * The forward pass over rows, each a token at a position of a sequence. Keys and values lie in columns of their own, the
- * pass's or a cache, so one pass serves packed sequences, a prompt and a single token of many lanes alike; and as no kernel
- * looks at the rows beside one, all of them give a token the same bits.
- *
- * So what was recorded while sampling is, to the bit, what evaluating the sequence gives.
+ * The forward pass over rows. Each row is a token at a position of a sequence. Keys and values lie in separate columns
+ * (the pass's own, or a cache), so one pass serves packed sequences, prompts, and single tokens of many lanes. No
+ * kernel mixes rows, so a token gets the same bits in all three: log-probabilities recorded while sampling equal those
+ * of a later evaluation bit for bit.
  */
 import { assert, InputError, show } from '../../base/errors.ts'
 import { Stream } from '../../base/random.ts'
@@ -22,18 +21,16 @@ import {
 } from './parameters.ts'
 import { type BaseWeights, nameQuantized } from './quantized.ts'
 
-/** A forward pass's columns. */
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
-/** One layer's columns. */
 export type LayerColumns = ForwardColumns['layers'][string]
 
-/** Where a layer's keys and values go: (cache row) × (numKeyHeads · headWidth). */
+/** The cache of one layer's keys and values: (cache row) × (numKeyHeads · headWidth). */
 export interface KeyValueCache {
   readonly key: Float32Array
   readonly value: Float32Array
 }
 
-/** A norm of rows, bound to the model's epsilon. */
+/** Normalizes rows with the model's epsilon. */
 type Normalize = (
   y: Float32Array,
   inverseRms: Float32Array,
@@ -43,7 +40,7 @@ type Normalize = (
   width: number,
 ) => void
 
-/** A forward pass at work, in one thread. */
+/** A transformer's forward pass, in one thread. */
 export class Forward {
   readonly model: TransformerModel
   readonly columns: ForwardColumns
@@ -51,13 +48,13 @@ export class Forward {
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
   readonly adapter: LoraAdapter | null
-  /** y and the inverse RMS of each of so many rows of x, which are `width` wide. */
+  /** Writes y and the inverse RMS of the given number of rows of x, each `width` wide. */
   readonly normalize: Normalize
-  /** `low` times the adapter's scale, of so many elements. */
+  /** Multiplies the first `length` elements of `low` by the adapter's scale. */
   readonly scaleLow: (low: Float32Array, length: number) => void
-  /** What keys the dropout of the pass; null where none drops anything. */
+  /** The key of the pass's dropout; null without dropout. */
   #dropoutKey: readonly [number, number] | null = null
-  /** The tokens as the rows of the embedding that they are. */
+  /** The tokens as row indices of the embedding. */
   readonly #tokenRows: Uint32Array
 
   constructor(
@@ -84,7 +81,7 @@ export class Forward {
     }
     this.weights = nameParameters(model.shape, views, columns.none, columns.none, matrices)
     this.layers = Object.values(columns.layers)
-    // Numbers that are no integers are held by functions: read from an object, each would be boxed at each call of a kernel.
+    // Functions capture the fractions: read from an object, each would be boxed at each kernel call.
     const { normEpsilon } = model.shape
     this.normalize = (y, inverseRms, x, weight, count, width) =>
       kernels.rmsNormForward(y, inverseRms, x, weight, normEpsilon, count, width)
@@ -96,9 +93,9 @@ export class Forward {
   }
 
   /**
-   * Runs rows 0 … count of `token`, `position` and `firstKey` through all layers: `hidden` is what their logits are made of.
-   * With `caches`, one a layer, each row's key and value go to `cacheRow` of its layer's cache first, and attention reads
-   * there.
+   * Runs rows 0 … count of `token`, `position` and `firstKey` through all layers and writes `hidden`, the input of the
+   * output head. With `caches`, one per layer, each row's key and value are first written to `cacheRow` of the layer's
+   * cache, and attention reads the cache.
    */
   run(count: number, caches?: readonly KeyValueCache[], cacheRow?: Int32Array): void {
     const { columns, kernels, model, layers } = this
@@ -171,7 +168,7 @@ export class Forward {
     this.project(next, activated, weights.down, count, true)
   }
 
-  /** y (count × outputs) = x · Wᵀ + bias and what an adapter adds, or that added to y. */
+  /** Sets y (count × outputs) = x · Wᵀ + bias plus what an adapter adds, or adds that to y. */
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
     const { kernels } = this
     const { none, scratch, dequantized, input, inputScale } = this.columns
@@ -194,7 +191,7 @@ export class Forward {
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
   }
 
-  /** A projection's weights in f32: until the next call, where they are kept in fewer bits. */
+  /** A projection's weights in f32. Valid until the next call if they are kept in fewer bits. */
   weightOf({ weight, quantized, numOutputs, numInputs }: Projection): Float32Array {
     if (quantized === null) return weight
     const { dequantized } = this.columns
@@ -204,7 +201,7 @@ export class Forward {
     return dequantized
   }
 
-  /** `low` (count × rank) = scale · x · Aᵀ, and what of x was left by dropout for that. */
+  /** Sets `low` (count × rank) = scale · dropout(x) · Aᵀ and returns dropout(x). */
   projectLow(
     x: Float32Array,
     { numInputs, a, place }: Projection,
@@ -218,7 +215,7 @@ export class Forward {
     return { low, left }
   }
 
-  /** What dropout leaves of x: in a column of its own, or added to `into`. Without dropout it is x itself. */
+  /** Returns dropout(x), in a column of its own or added to `into`. Without dropout it returns x itself. */
   drop(
     x: Float32Array,
     place: number,
@@ -236,12 +233,12 @@ export class Forward {
     return out
   }
 
-  /** Whether something is dropped in this pass. */
+  /** Whether this pass has dropout. */
   get hasDropout(): boolean {
     return this.#dropoutKey !== null
   }
 
-  /** Sets the dropout of the passes to come: of an optimizer's step, or none. */
+  /** Sets the dropout of the next passes: for an optimizer step, or none. */
   setDropout(step: number | null): void {
     this.#dropoutKey = null
     if (step === null || this.adapter === null || this.adapter.lora.settings.dropout === 0) return
@@ -250,7 +247,7 @@ export class Forward {
     this.#dropoutKey = [random.words[0]!, random.words[1]!]
   }
 
-  /** Refuses a token that the vocabulary does not have, and a position beyond the context. */
+  /** Refuses a token outside the vocabulary and a position beyond the context. */
   check(token: number, position: number): void {
     const { vocabularySize } = this.model.shape
     if (!(Number.isInteger(token) && token >= 0 && token < vocabularySize)) {
@@ -264,8 +261,9 @@ export class Forward {
 }
 
 /**
- * Cosines and sines of position · θ^(−2k / headWidth), scaled. Frequencies and angles are rounded to f32 where `transformers`
- * rounds them: at position 30,000 another rounding is an angle some thousandths away from those that a model was trained with.
+ * Fills cosines and sines of position · θ^(−2k / headWidth), scaled. Frequencies and angles are rounded to f32 where
+ * `transformers` rounds them: at position 30,000 another rounding moves an angle by some thousandths from the model's
+ * training.
  */
 function fillAngles(
   cosine: Float32Array,
@@ -285,16 +283,13 @@ function fillAngles(
   }
 }
 
-/**
- * A frequency for more positions: divided by the factor (`linear`); or that only where few of its waves fit into the
- * positions of the first training, not where many do, and in between in part (`llama3`, as Llama 3.1 has it).
- */
+/** Scales a frequency: `linear` divides it; `llama3` (Llama 3.1) divides long wavelengths and keeps short ones. */
 function scaledFrequency(frequency: number, scaling: RopeScaling): number {
   const { fround } = Math
   const divided = fround(frequency / scaling.factor)
   if (scaling.kind === 'linear') return divided
   const { low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: positions } = scaling
-  // A number divided by a tensor is, in PyTorch, the number times the rounded reciprocal.
+  // PyTorch divides a number by a tensor as the number times the rounded reciprocal.
   const wavelength = fround(fround(2 * Math.PI) * fround(1 / frequency))
   if (wavelength > positions / low) return divided
   if (wavelength < positions / high) return frequency
@@ -303,7 +298,7 @@ function scaledFrequency(frequency: number, scaling: RopeScaling): number {
   return fround(scaled + fround(smooth * frequency))
 }
 
-/** Element by element: a view for `set` would be an object for each layer of each pass. */
+/** Copies element by element: `set` would allocate a view for each layer of each pass. */
 function copyElements(to: Float32Array, from: Float32Array, count: number): void {
   for (let i = 0; i < count; i++) to[i] = from[i]!
 }

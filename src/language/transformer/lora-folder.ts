@@ -1,7 +1,4 @@
-/**
- * An adapter in a folder, as PEFT reads and writes it: `adapter_config.json` and `adapter_model.safetensors`. A value head lies
- * beside, in the file that a model's folder has for it.
- */
+/** Adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`; a value head is separate. */
 import { InputError, show } from '../../base/errors.ts'
 import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
@@ -11,10 +8,9 @@ import { type LoraModel, lora } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import { type ProjectionName, viewParameters } from './parameters.ts'
 
-/** What PEFT has before a parameter's name. */
 const PREFIX = 'base_model.model.'
 
-/** What other kinds of adapter set in the configuration, and what it is in ours. */
+/** Configuration keys of other kinds of adapter, with the values that ours have. */
 const PLAIN = {
   bias: 'none',
   fan_in_fan_out: false,
@@ -31,8 +27,8 @@ const PLAIN = {
 } as const
 
 /**
- * Writes an adapter's folder, in f32. `baseModel` is the name or folder of the model it belongs to, for PEFT to find.
- * @throws InputError for weights of another length or that are not finite, or a place that cannot be written.
+ * Writes an adapter's folder, in f32. `baseModel` is the name or folder of the adapter's model; PEFT looks it up.
+ * @throws InputError for weights that are of another length or not finite, or a folder that cannot be written.
  * @example
  * const { lora, weights } = world.cohort().adapter
  * await saveLora('adapters/sums', lora, weights)
@@ -69,9 +65,9 @@ export async function saveLora(
 }
 
 /**
- * Opens an adapter's folder, for a model: reads its configuration alone.
- * @throws InputError for an adapter of another kind (rank-stabilized, DoRA, of patterns or of some layers), or with settings
- * that `lora` refuses.
+ * Opens an adapter's folder for a model and reads its configuration only.
+ * @throws InputError for an adapter of another kind (rank-stabilized, DoRA, with patterns or some layers only), or with
+ * settings that `lora` refuses.
  */
 export async function openLora(
   folder: string,
@@ -101,10 +97,7 @@ export async function openLora(
   return { model, readWeights: () => readLoraWeights(folder, model) }
 }
 
-/**
- * Reads an adapter's folder, for a model.
- * @throws InputError as `openLora` does, and for a file that is missing or damaged or has not the tensors of that model.
- */
+/** Reads a model's adapter. @throws InputError as `openLora` does, and for a missing, damaged or incomplete file. */
 export async function loadLora(
   folder: string,
   base: TransformerModel,
@@ -131,8 +124,8 @@ async function readLoraWeights(folder: string, model: LoraModel): Promise<Float3
 }
 
 /**
- * The weights in an adapter's folder for an adapter that is there already: of the same rank, alpha and targets, of the same
- * model. What its dropout is does not matter, and a value head that the folder has not begins at 0, as with `loadLora`.
+ * Reads an adapter's folder into an existing adapter of the same model, rank, alpha and targets. Its dropout does not
+ * matter. A value head that the folder lacks begins at 0, as with `loadLora`.
  * @throws InputError as `loadLora` does, and for another rank, alpha or targets.
  */
 export async function loadLoraWeights(folder: string, own: LoraModel): Promise<Float32Array> {
@@ -142,7 +135,7 @@ export async function loadLoraWeights(folder: string, own: LoraModel): Promise<F
   return weights
 }
 
-/** What two adapters must have in common for one to take the other's weights. */
+/** The settings that two adapters must share for one to take the other's weights. */
 function describe({ settings: { rank, alpha, targets } }: LoraModel): string {
   return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}`
 }

@@ -1,8 +1,8 @@
 /**
- * Adapters of low rank (LoRA, Hu et al. 2021): the model's weights are frozen, and to the chosen projections comes
- * (alpha / rank) · B A x. What is trained are A and B alone, in a flat block of their own, by PEFT's names and shapes; and a
- * value head, where the model has one. The small products are added in sampling and in training alike, so both give a token
- * the same bits; `mergeLora` puts them into the weights for other software.
+ * Low-rank adapters (LoRA, Hu et al. 2021). The model's weights are frozen, and (alpha / rank) · B A x is added to the
+ * chosen projections. A, B and the value head, if there is one, are trained; they lie in one flat block, by PEFT's
+ * names and shapes. Sampling and training compute the same products, so both give a token the same bits. `mergeLora`
+ * adds the products to the weights for other software.
  */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
@@ -11,15 +11,15 @@ import { checkWeights } from '../../policies/weights.ts'
 import type { TransformerModel } from './model.ts'
 import { PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
 
-/** How an adapter is made. */
+/** The settings of an adapter. */
 export interface LoraSettings {
   /** Rows of A and columns of B. */
   readonly rank: number
-  /** The products count alpha / rank times. */
+  /** The products are scaled by alpha / rank. */
   readonly alpha: number
-  /** The part of a projection's inputs that A does not see while gradients are made; default 0. */
+  /** The fraction of a projection's inputs that A does not see while gradients are computed; default 0. */
   readonly dropout: number
-  /** The projections that are adapted, in every layer. */
+  /** The adapted projections, in every layer. */
   readonly targets: readonly ProjectionName[]
 }
 
@@ -29,14 +29,13 @@ export interface LoraModel {
   readonly settings: LoraSettings
   /** alpha / rank. */
   readonly scale: number
-  /** What is trained: A and B of each adapted projection, and the value head's weights if there are any. */
+  /** Number of trained weights: A and B of each adapted projection, and the value head. */
   readonly numParameters: number
   readonly parameters: readonly Parameter[]
-  /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as PEFT has it, B and the value head 0. */
+  /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as in PEFT; B and the value head 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
 
-/** An adapter at work. */
 export interface LoraAdapter {
   readonly lora: LoraModel
   readonly weights: Float32Array
@@ -45,9 +44,9 @@ export interface LoraAdapter {
 }
 
 /**
- * An adapter for a model: of every projection, without dropout and with alpha = 2 · rank, where nothing else is said.
- * @throws InputError for a rank that is no whole number from 1 to the smaller side of a target, an alpha that is not above 0,
- * a dropout outside [0, 1), and targets that are none, unknown or named twice.
+ * Makes an adapter for a model. Defaults: every projection, no dropout, alpha = 2 · rank.
+ * @throws InputError for a rank that is not a whole number from 1 to the smaller side of a target, an alpha that is not
+ * above 0, a dropout outside [0, 1), and targets that are empty, unknown or repeated.
  * @example lora(model, { rank: 8, targets: ['q_proj', 'v_proj'] })
  */
 export function lora(base: TransformerModel, given: Partial<LoraSettings> & { readonly rank: number }): LoraModel {
@@ -113,9 +112,9 @@ function listParameters(base: TransformerModel, rank: number, targets: readonly 
 }
 
 /**
- * Adds scale · B A to the weights that are adapted, and puts the trained value head in, where there is one. Sums are in f64
- * and rounded once.
- * @throws InputError for weights of another length, or that are not finite.
+ * Adds scale · B A to the adapted weights and copies the trained value head, if there is one. Sums are in f64 and
+ * rounded once.
+ * @throws InputError for weights that are of another length or not finite.
  */
 export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
   checkGiven('weights of mergeLora', weights, 'a list')
@@ -125,8 +124,8 @@ export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Floa
 }
 
 /**
- * Takes off what `mergeLora` has added: the weights are those from before within a rounding or two, 2⁻²³ of the largest number
- * in the sum. A value head stays.
+ * Subtracts what `mergeLora` added. The weights differ from the original by a rounding or two: 2⁻²³ of the largest
+ * number in the sum. A value head stays.
  * @throws InputError as `mergeLora` does.
  */
 export function unmergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
@@ -144,7 +143,7 @@ function addProducts(weights: Float32Array, model: LoraModel, adapter: Float32Ar
   parameters.forEach((parameter, index) => {
     const view = adapter.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
     const place = places.get(parameter.name)
-    // The value head has its own name in both.
+    // The value head has the same name in both.
     if (place !== undefined) weights.set(view, place)
     if (!parameter.name.endsWith('.lora_A.weight')) return
     const into = places.get(parameter.name.replace('lora_A.', ''))!

@@ -1,28 +1,29 @@
-/** A decoder-only transformer before it has memory: its parameters, by their Hugging Face names and shapes, in one flat f32 block. */
+/** A decoder-only transformer without memory: its parameters, by Hugging Face's names, in one flat f32 block. */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
 import { sizeOf, VALUE_HEAD } from './parameters.ts'
 
-/** A transformer before it has memory. */
+/** A transformer's shape and parameters, without memory. */
 export interface TransformerModel {
   readonly config: TransformerConfig
   readonly shape: TransformerShape
   readonly numParameters: number
   /** Weights are outputs × inputs, row-major, as in Hugging Face's files. */
   readonly parameters: readonly Parameter[]
-  /** The last two parameters are a critic's: a value of each hidden state. */
+  /** The last two parameters are the critic's: they map each hidden state to a value. */
   readonly hasValueHead: boolean
-  /** Weights in 8 or 4 bits are multiplied with inputs in 8 bits: in sums of whole numbers, with other results. */
+  /** With 8- or 4-bit weights, also quantize inputs to 8 bits: integer arithmetic, with other results. */
   readonly quantizesActivations: boolean
-  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
+  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms 1, biases 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
 
 /**
- * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
- * at 0, for algorithms with a critic; `quantizeActivations`: with inputs in 8 bits where its weights are in 8 or 4 bits.
+ * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family. `valueHead` adds a
+ * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
+ * weights have 8 or 4 bits.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,

@@ -1,9 +1,9 @@
 /**
- * Sequences packed one after another: log-probabilities and entropies of their tokens, and gradients. Sequence s of a packed
- * batch sees itself alone; its rows are its tokens but the last, each with the token after it as target.
+ * Log-probabilities, entropies and gradients of packed sequences. A sequence attends only to itself. Its rows are its
+ * tokens but the last; each row's target is the next token.
  *
- * Logits are made 512 tokens of the vocabulary at a time; the running sums are brought up to date every 64, so chunks do
- * not show.
+ * Logits are computed for 512 vocabulary tokens at a time. The running sums are updated every 64 tokens, so the chunk
+ * size does not change bits.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
@@ -25,27 +25,22 @@ import {
 import { type BaseWeights, bitsOf } from './quantized.ts'
 import { inverseOf, maskWords } from './sampling.ts'
 
-/** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
+/** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
 
-/** The loss's derivatives by that. */
 export interface TokenDerivatives {
   readonly dLogprob: Float32Array
   readonly dEntropy: Float32Array
   readonly dValue: Float32Array
 }
 
-/** Fills the derivatives of `count` rows. */
 export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives, count: number) => void
 
-/**
- * From which tokens each token was chosen, as the decoder recorded it: their ids in rising order, those of a sequence's tokens
- * one after another. A token that has none was chosen from all, or by somebody else.
- */
+/** Recorded candidate sets: ascending ids, token after token. Empty: chosen from all, or not by the model. */
 export interface TokenCandidates {
-  /** Where the ids of each sequence begin. */
+  /** Index of each sequence's first id. */
   readonly begin: ArrayLike<number>
-  /** How many of them each token has, where the token lies; 0 and less: none. */
+  /** Size of each token's candidate set, at the token's index; 0 or less: none. */
   readonly length: ArrayLike<number>
   readonly ids: Int32Array
   /** The masks of tokens without ids; null or absent: none. */
@@ -78,40 +73,38 @@ export function packedPlan(
     candidateEnd: column('i32', rows),
     /** The index of the mask of each row's target; -1: none. */
     mask: column('i32', rows),
-    /** A chunk's logits, and their gradients. */
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
     dEntropy: each(1),
     dValue: each(model.hasValueHead ? 1 : 0),
-    /** Gradients by the residual stream, by a normed input, and by queries, keys, values and what attention gave. */
+    /** Gradients of the residual stream, of a normed input, and of queries, keys, values and attention outputs. */
     dx: each(width),
     dNormed: each(width),
     dQuery: each(numHeads * headWidth),
     dKey: each(numKeyHeads * headWidth),
     dAttentionValue: each(numKeyHeads * headWidth),
     dAttended: each(numHeads * headWidth),
-    /** Gradients by what an adapter makes of an input, and of a frozen model's norms: nobody reads those. */
+    /** Gradients of an adapter's low-rank products, and of a frozen model's norms, which nobody reads. */
     dLow: each(lora?.settings.rank ?? 0),
     frozen: column('f32', lora ? Math.max(width, headWidth) : 0),
-    /** What sums a bias's gradient over the rows. */
+    /** A vector of ones, to sum a bias's gradient over the rows. */
     ones: each(1),
   } satisfies Plan
 }
 
-/** A packed pass's columns. */
 export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
 
-/** A transformer that evaluates and differentiates packed sequences, in one thread. */
+/** Evaluates and differentiates packed sequences, in one thread. */
 export class PackedTransformer {
   readonly #columns: PackedColumns
   readonly #forward: Forward
   readonly #bits: WeightBits
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
-  /** The ids of the packed rows' candidate sets; null where no row has one. */
+  /** The ids of the packed rows' candidate sets; null if no row has one. */
   #candidateIds: Int32Array | null = null
   #masks: Int32Array | null = null
 
-  /** With an adapter, which weights in 8 or 4 bits need, the model's own are frozen, and gradients are the adapter's. */
+  /** An adapter freezes the model's weights, and gradients are the adapter's. 8- and 4-bit weights need one. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -125,22 +118,22 @@ export class PackedTransformer {
     columns.ones.fill(1)
   }
 
-  /** What is trained: the model's parameters, or the adapter's. */
+  /** The trained parameters: the model's, or the adapter's. */
   get #trained(): readonly Parameter[] {
     return (this.#forward.adapter?.lora ?? this.#forward.model).parameters
   }
 
-  /** Views of a column as long as what is trained, for `differentiate`. */
+  /** Views of a column of the trained parameters' size, for `differentiate`. */
   view(column: Float32Array): ParameterViews {
     return viewParameters(this.#trained, column)
   }
 
   /**
-   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[begin[s]] to tokens[end[s] − 1]) and returns the
-   * number of rows: its number of tokens less one for each. `candidates` are those of all `tokens`; they stay as they are until
-   * the rows were evaluated and differentiated.
-   * @throws InputError for a token that the vocabulary has not, one that is not in its own candidate set, a candidate set that does not
-   * rise, and what is longer than the columns were planned for.
+   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[begin[s]] to tokens[end[s] − 1]). Returns the
+   * number of rows, one fewer per sequence than its tokens. `candidates` covers all `tokens` and must stay unchanged
+   * until the rows were evaluated and differentiated.
+   * @throws InputError for a token outside the vocabulary or its own candidate set, a candidate set that is not
+   * ascending, and more rows or a longer sequence than planned.
    */
   pack(
     tokens: ArrayLike<number>,
@@ -183,10 +176,7 @@ export class PackedTransformer {
     return row
   }
 
-  /**
-   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalized over the candidate set where
-   * there is one: what the decoder recorded, to the bit, under the weights that it had.
-   */
+  /** Log-probability and entropy of each row's target, within its candidate set: bit for bit the decoder's record. */
   evaluate(count: number, temperature = 1): TokensEvaluated {
     this.#forward.setDropout(null)
     return this.#evaluate(count, temperature)
@@ -213,9 +203,9 @@ export class PackedTransformer {
   }
 
   /**
-   * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by what is trained to `gradient`. `step`, the
-   * optimizer's, keys an adapter's dropout: what is dropped is a function of it, of the sequence's place in the list that was
-   * packed, and of the token's in the sequence.
+   * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient to `gradient`. `step` is the
+   * optimizer's and keys an adapter's dropout: the dropped inputs are a function of the step, the sequence's index in
+   * the packed list, and the token's index in the sequence.
    * @throws InputError for weights in 8 or 4 bits without an adapter.
    */
   differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
@@ -266,7 +256,7 @@ export class PackedTransformer {
     return new InputError(`candidate set of token ${token}`, got, expected)
   }
 
-  /** Logits of one chunk of the vocabulary, within the candidate sets; returns its number of tokens. */
+  /** Computes the logits of one chunk of the vocabulary, masked by candidate sets. Returns its number of tokens. */
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
     const { logits, candidateBegin, candidateEnd, mask } = this.#columns
@@ -283,7 +273,7 @@ export class PackedTransformer {
     return tokens
   }
 
-  /** From dLogprob and dEntropy to the weights of the logits and of the last norm, and to `dx`. */
+  /** Backpropagates dLogprob and dEntropy to the output head, the last norm, and `dx`. */
   #backwardHead(into: TransformerWeights, count: number, inverse: number): void {
     const { kernels, weights, columns, model } = this.#forward
     const { width } = model.shape
@@ -292,7 +282,7 @@ export class PackedTransformer {
     for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const head = weights.head[chunk]!
       const first = chunk * VOCABULARY_CHUNK
-      // The only chunk's logits are still there.
+      // With one chunk, its logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
       const dHead = into.head[chunk]
@@ -306,7 +296,7 @@ export class PackedTransformer {
     kernels.rmsNormBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
   }
 
-  /** `dx`, the gradient by the layer's output, becomes that by its input. */
+  /** Turns `dx` from the gradient of the layer's output into that of its input. */
   #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
     const { kernels, columns, model } = this.#forward
     const { shape } = model
@@ -370,10 +360,7 @@ export class PackedTransformer {
     kernels.rmsNormBackward(dx, into.inputNorm, dNormed, layer.x, inputNorm, layer.inputInverseRms, count, width, true)
   }
 
-  /**
-   * From dy, the gradient by a projection's output: to the weights that learn, in `into`, and to dx, or added to dx, which may
-   * be x itself.
-   */
+  /** Backpropagates dy through a projection, to trained weights in `into`, and to dx (set or added), maybe x itself. */
   #backwardProjection(
     dx: Float32Array,
     into: Projection,
@@ -405,7 +392,7 @@ export class PackedTransformer {
     }
   }
 
-  /** Adds dyᵀ · x to dWeight, and the sums of dy's columns to dBias where the model has it. */
+  /** Adds dyᵀ · x to dWeight, and dy's column sums to dBias if the model has it. */
   #backwardWeights(
     dWeight: Float32Array,
     dy: Float32Array,
@@ -422,7 +409,7 @@ export class PackedTransformer {
     kernels.matmul(dBias, this.#columns.ones, dy, none, scratch, 1, numOutputs, count, false, false, true)
   }
 
-  /** dx = dy · W, or added to dx. */
+  /** Sets dx = dy · W, or adds it to dx. */
   #backwardInput(
     dx: Float32Array,
     dy: Float32Array,

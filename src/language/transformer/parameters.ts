@@ -1,20 +1,17 @@
-/**
- * Parameters by what they are: a model's weights, an adapter's, both together, or a gradient by either. What is not there has
- * no elements.
- */
+/** Names the parameters of a model, an adapter, both, or a gradient of either. Absent parameters are empty arrays. */
 import { VOCABULARY_STEP } from '../../kernels/bind.ts'
 import type { Parameter, ParameterViews } from '../../policies/policy.ts'
 import type { TransformerShape } from './config.ts'
 
-/** A dense layer y = W x + b, and what an adapter adds to it: scale · B A x. */
+/** A dense layer y = W x + b, plus an adapter's scale · B A x. */
 export interface Projection {
   readonly numOutputs: number
   readonly numInputs: number
-  /** Which of the model's projections it is. */
+  /** Index of the projection in the model. */
   readonly place: number
   /** numOutputs × numInputs. */
   readonly weight: Float32Array
-  /** The weights where they are kept in 8 or 4 bits; `weight` has no elements then. */
+  /** The weights in 8 or 4 bits, if they are kept so; `weight` is empty then. */
   readonly quantized: QuantizedMatrix | null
   readonly bias: Float32Array
   /** A (rank × numInputs) and B (numOutputs × rank). */
@@ -22,7 +19,6 @@ export interface Projection {
   readonly b: Float32Array
 }
 
-/** One layer's parameters. */
 export interface LayerWeights {
   readonly inputNorm: Float32Array
   readonly query: Projection
@@ -37,19 +33,18 @@ export interface LayerWeights {
   readonly down: Projection
 }
 
-/** All parameters. */
 export interface TransformerWeights {
   readonly embedding: Float32Array
   readonly layers: readonly LayerWeights[]
   readonly norm: Float32Array
-  /** The rows of the logits' weights, VOCABULARY_CHUNK tokens a chunk. */
+  /** The rows of the output head, VOCABULARY_CHUNK tokens per chunk. */
   readonly head: readonly Float32Array[]
   readonly wholeHead: Float32Array
   readonly valueHead: Float32Array
   readonly valueBias: Float32Array
 }
 
-/** The seven projections of a layer, by the names of their modules in Hugging Face's files, in the order of a layer's work. */
+/** The seven projections of a layer, by Hugging Face's module names, in the order of computation. */
 export const PROJECTIONS = {
   q_proj: 'self_attn.q_proj',
   k_proj: 'self_attn.k_proj',
@@ -60,10 +55,9 @@ export const PROJECTIONS = {
   down_proj: 'mlp.down_proj',
 } as const
 
-/** The name of a projection. */
 export type ProjectionName = keyof typeof PROJECTIONS
 
-/** Outputs and inputs of a projection. */
+/** Output and input widths of a projection. */
 export function projectionSides(
   shape: TransformerShape,
   name: ProjectionName,
@@ -85,20 +79,16 @@ export function projectionSides(
   }
 }
 
-/** Views of a column that holds these parameters, in their order. */
+/** Views of a column that holds these parameters, in order. */
 export function viewParameters(parameters: readonly Parameter[], column: Float32Array): ParameterViews {
   return parameters.map((parameter) => column.subarray(parameter.offset, parameter.offset + sizeOf(parameter)))
 }
 
-/** Views by the names of their parameters. */
 export function mapParameters(parameters: readonly Parameter[], views: ParameterViews): Map<string, Float32Array> {
   return new Map(parameters.map(({ name }, index) => [name, views[index]!]))
 }
 
-/**
- * Views by what they are. `none` stands for what is not there, but for the norms, which are `norm` then: a frozen model's norms
- * still need a place for gradients that nobody reads. `matrices` are the projections' weights that are kept in 8 or 4 bits.
- */
+/** Views by role. `none` replaces absent parameters, `norm` frozen norms (whose gradients nobody reads). */
 export function nameParameters(
   shape: TransformerShape,
   views: ReadonlyMap<string, Float32Array>,
@@ -159,19 +149,18 @@ export interface QuantizedMatrix {
   readonly bits: 8 | 4
   readonly numOutputs: number
   readonly numInputs: number
-  /** Of 8 bits numOutputs × numInputs, in two's complement; of 4 as `quantizeRows4` leaves them, with their scales. */
+  /** 8 bits: numOutputs × numInputs, in two's complement. 4 bits: the format of `quantizeRows4`, with scales inside. */
   readonly values: Uint8Array
-  /** Of 8 bits what each output's values are multiplied by; of 4 none. */
+  /** 8 bits: the scale of each output's values. 4 bits: empty. */
   readonly scale: Float32Array
 }
 
-/** Tokens of the vocabulary whose logits are in memory at once while sequences are evaluated. */
+/** Vocabulary tokens whose logits are in memory at once while sequences are evaluated. */
 export const VOCABULARY_CHUNK = 8 * VOCABULARY_STEP
 
-/** The names of a value head's parameters, as TRL has them. */
+/** TRL's names of a value head's parameters. */
 export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
 
-/** Elements of a parameter. */
 export function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
   return shape.reduce((product, side) => product * side, 1)
 }

@@ -1,9 +1,9 @@
 /**
- * A frozen model in 8 or 4 bits: the projections of its layers are whole numbers, of 8 bits with a scale a row and of 4 with one for
- * each 32 of a row, everything else stays f32. It can be
- * evaluated, decoded and trained by an adapter on top (QLoRA's way, Dettmers et al. 2023, with whole numbers for its NF4). A
- * projection's weights are made f32 again for the moment in which they are used; or, in a model that `quantizesActivations`, its
- * inputs become bytes too, and only gradients pass through weights in f32, as if nothing of the inputs had been rounded.
+ * A frozen model in 8 or 4 bits. The projections of its layers are integers: 8 bits with one scale per row, 4 bits with
+ * one per 32 values of a row. Everything else stays f32. The model can be evaluated, decoded, and trained with an
+ * adapter on top (as in QLoRA, Dettmers et al. 2023, with integers instead of NF4). A projection's weights become f32
+ * only while they are used. In a model that `quantizesActivations`, inputs become 8-bit too; gradients then pass
+ * through f32 weights as if inputs had not been rounded.
  */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../base/files/safetensors.ts'
@@ -22,14 +22,14 @@ import type { WeightBits } from './forward-plan.ts'
 import type { TransformerModel } from './model.ts'
 import { PROJECTIONS, type QuantizedMatrix, sizeOf, viewParameters } from './parameters.ts'
 
-/** Bytes of a projection's values, and its scales beside them. */
+/** Bytes of a projection's values, and the number of its separate scales. */
 function sizesOf({ shape }: Parameter, bits: 8 | 4): { bytes: number; scales: number } {
   const [numOutputs, numInputs] = shape as [number, number]
   if (bits === 8) return { bytes: numOutputs * numInputs, scales: numOutputs }
   return { bytes: bytesIn4Bits(numOutputs, numInputs), scales: 0 }
 }
 
-/** The parameters of a model that stay as they are, with their places in their own block, and those that become whole numbers. */
+/** Splits a model's parameters into those that stay f32 (with places in their own block) and those quantized. */
 function divide(model: TransformerModel): { kept: Parameter[]; quantized: Parameter[] } {
   const endings = Object.values(PROJECTIONS).map((module) => `.${module}.weight`)
   const isProjection = ({ name }: Parameter) => endings.some((ending) => name.endsWith(ending))
@@ -44,10 +44,7 @@ function divide(model: TransformerModel): { kept: Parameter[]; quantized: Parame
   return { kept, quantized: model.parameters.filter(isProjection) }
 }
 
-/**
- * The columns of a model's weights in 8 or 4 bits: a byte for each weight of a projection, or 18 for each 32 of them; four bytes for
- * each other.
- */
+/** The columns of quantized weights: 1 byte per 8-bit weight, 18 bytes per 32 4-bit weights, 4 bytes per other. */
 export function quantizedPlan(model: TransformerModel, bits: 8 | 4) {
   const { kept, quantized } = divide(model)
   const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0)
@@ -62,21 +59,17 @@ export function quantizedPlan(model: TransformerModel, bits: 8 | 4) {
 /** A model's weights in 8 or 4 bits. */
 export type QuantizedColumns = Columns<ReturnType<typeof quantizedPlan>>
 
-/** A model's weights: whole, or frozen in 8 or 4 bits. */
+/** A model's weights: f32, or frozen in 8 or 4 bits. */
 export type BaseWeights = Float32Array | QuantizedColumns
 
-/** Bits that a weight of a projection is kept in. */
 export function bitsOf(weights: BaseWeights): WeightBits {
   return weights instanceof Float32Array ? 32 : quantizedBits(weights)
 }
 
-/** Of 4 bits, scales lie among the values. */
+/** 4-bit values contain their scales. */
 const quantizedBits = ({ scale }: QuantizedColumns): 8 | 4 => (scale.length > 0 ? 8 : 4)
 
-/**
- * Sets weights from whole ones, in 8 or 4 bits by `quantizeTransformer`.
- * @throws InputError for weights of another length, or that are not finite.
- */
+/** Sets weights from f32, quantized if needed. @throws InputError for another length, or non-finite numbers. */
 export function setWeights(weights: BaseWeights, model: TransformerModel, whole: Float32Array): void {
   if (weights instanceof Float32Array) {
     checkWeights(model, whole)
@@ -85,9 +78,10 @@ export function setWeights(weights: BaseWeights, model: TransformerModel, whole:
 }
 
 /**
- * Fills the columns from a model's weights: each weight of a projection is moved by at most a 254th of its row's largest; in 4 bits
- * by at most an eighth of the largest of its 32, half of that where it has the largest's sign.
- * @throws InputError for weights of another length, that are not finite, or in 4 bits larger than f16's largest times 8.
+ * Fills the columns from a model's weights. In 8 bits each projection weight moves by at most 1/254 of its row's
+ * largest; in 4 bits by at most 1/8 of the largest of its 32, or half of that if it has the largest's sign.
+ * @throws InputError for weights that are of another length, not finite, or in 4 bits above 8 times f16's largest
+ * number.
  */
 export function quantizeTransformer(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array): void {
   checkWeights(model, weights)
@@ -107,10 +101,7 @@ export function quantizeTransformer(columns: QuantizedColumns, model: Transforme
   }
 }
 
-/**
- * The weights that a model computes with: themselves where they are whole, else what the columns stand for, of which
- * `quantizeTransformer` makes the same columns again.
- */
+/** The weights in f32, as the model computes with them. `quantizeTransformer` maps them back to the same columns. */
 export function wholeWeights(model: TransformerModel, weights: BaseWeights): Float32Array {
   checkGiven('model of wholeWeights', model, ['config', 'parameters'])
   checkGiven('weights of wholeWeights', weights, [])
@@ -127,10 +118,7 @@ export function wholeWeights(model: TransformerModel, weights: BaseWeights): Flo
   return whole
 }
 
-/**
- * The whole weights of a model from the tensors of its columns in 8 or 4 bits, called by `prefix` and a column's name; `subject`
- * names their file in errors.
- */
+/** A model's weights in f32 from its quantized columns' tensors, named with `prefix`; `subject` is their file. */
 export function quantizedWeightsOf(
   subject: string,
   tensors: ReadonlyMap<string, Tensor>,
@@ -150,7 +138,7 @@ export function quantizedWeightsOf(
   return wholeWeights(model, { kept, values: take('values', 'U8') as Uint8Array, scale })
 }
 
-/** What the columns hold, by the names of the model's parameters. */
+/** The columns' content, by parameter name. */
 export function nameQuantized(
   model: TransformerModel,
   columns: QuantizedColumns,

@@ -1,27 +1,26 @@
 /**
- * How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. Where
- * top-k, top-p or min-p leave tokens out, the ids that remain are recorded with the token (its candidate set), and what is
- * recorded and trained is the distribution renormalized over them: other logits become −10⁹ in sampling and training
- * alike.
+ * How tokens are drawn from a model's logits. Sampling and training must agree on it. If top-k, top-p or min-p exclude
+ * tokens, the remaining ids are recorded with the token (its candidate set), and the distribution renormalized over
+ * them is recorded and trained: other logits become −10⁹ in both.
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 
-/** The distribution that tokens are drawn from: the filters work in this order, each on what the one before has left. */
+/** The distribution that tokens are drawn from. Each filter, in this order, applies to the tokens left by the last. */
 export interface Sampling {
-  /** What logits are divided by; default 1. */
+  /** Logits are divided by it; default 1. */
   readonly temperature: number
-  /** The most probable tokens that are left, the lower id first of equals; default 0: all. */
+  /** Keeps this many of the most probable tokens; ties go to the lower id. Default 0: all. */
   readonly topK: number
-  /** The fewest most probable tokens that have this probability together are left; default 1: all. */
+  /** Keeps the fewest most probable tokens whose probabilities sum to this; default 1: all. */
   readonly topP: number
-  /** Tokens of at least this part of the most probable one's probability are left; default 0: all. */
+  /** Keeps tokens of at least this fraction of the highest probability; default 0: all. */
   readonly minP: number
 }
 
 /**
- * The settings with their defaults.
- * @throws InputError for a name that is none of theirs, a temperature that is not above 0, a topK that is no whole number from 0, a topP outside (0, 1], and
- * a minP outside [0, 1].
+ * Returns the settings with their defaults.
+ * @throws InputError for an unknown name, a temperature that is not above 0, a topK that is not a whole number ≥ 0, a
+ * topP outside (0, 1], and a minP outside [0, 1].
  */
 export function checkSampling(sampling: Partial<Sampling>): Sampling {
   if (typeof sampling !== 'object' || sampling === null) {
@@ -39,7 +38,7 @@ export function checkSampling(sampling: Partial<Sampling>): Sampling {
   return { temperature, topK, topP, minP }
 }
 
-/** The factor on logits that a temperature is. */
+/** 1 / temperature, the factor on logits. */
 export function inverseOf(temperature: number): number {
   if (!(temperature > 0 && temperature < Infinity)) {
     throw new InputError('temperature', show(temperature), 'a number above 0')
@@ -52,10 +51,10 @@ export function maskWords(vocabularySize: number): number {
   return Math.ceil(vocabularySize / 32)
 }
 
-/** Ids of a token's candidate set, on average, where no `topK` bounds it. */
+/** Average ids per candidate set that are planned for if `topK` does not bound it. */
 const CANDIDATES = 128
 
-/** Ids planned for a token's candidate set: as many as it can have, or on average; 0 where every token can be chosen. */
+/** Ids planned per token's candidate set: the maximum, or the average; 0 if every token can be chosen. */
 export function candidatesPerToken({ topK, topP, minP }: Sampling, vocabularySize: number): number {
   if (topK > 0 && topK < vocabularySize) return topK
   return topP < 1 || minP > 0 ? Math.min(CANDIDATES, vocabularySize) : 0

@@ -86,7 +86,7 @@ class FollowedRun {
     const isOtherStatus = status !== this.#status
     this.#status = status
     const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most runs have none.
-    this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (no plain file)`
+    this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (not a plain file)`
     const replayTime = picture?.isFile() ? picture.mtimeMs : null
     const isOtherReplay = replayTime !== this.#replayTime
     this.#replayTime = replayTime

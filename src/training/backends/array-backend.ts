@@ -1,8 +1,4 @@
-/**
- * Backends whose weights are one array in this process. Reference, optimizer, norms of gradients and checkpoints, which are
- * safetensors files, are the same for all of them; what is their own is what the weights say of tokens, and what derivatives of
- * a loss come to.
- */
+/** Backends whose weights are one array share reference, optimizer, norms and checkpoints (safetensors files). */
 import { optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { TokensSaid } from '../../algorithms/tokens/token-thread.ts'
@@ -15,13 +11,13 @@ import { createKernels } from '../../kernels/bind.ts'
 import type { BackendContext, BackendDefinition, BackwardOptions, LossDerivatives } from './backend.ts'
 import { type BackendWork, defineBackend } from './define-backend.ts'
 
-/** A model of tokens over weights that are one array. */
+/** A model of tokens whose weights are one array. */
 export interface ArrayModel {
-  /** The weights that it begins with, which are copied. */
+  /** The initial weights, which are copied. */
   readonly weights: Float32Array
-  /** Writes what `weights`, its own or the reference's, say of each token of the batch, as `TrainingBackend.forward` does. */
+  /** The forward pass under `weights` (the model's or the reference's), as in `TrainingBackend.forward`. */
   forward(weights: Float32Array, batch: TokenBatch, temperature: number, said: TokensSaid): void | Promise<void>
-  /** Adds what these derivatives of a loss come to, by each of the weights, to `gradient`, which is zeros. */
+  /** Adds the gradient of these loss derivatives by each weight to `gradient`, which begins at 0. */
   backward(
     weights: Float32Array,
     batch: TokenBatch,
@@ -31,7 +27,7 @@ export interface ArrayModel {
   ): void | Promise<void>
 }
 
-/** A backend from such a model: `create` is called once for each cohort that learns. */
+/** A backend from such a model. `create` is called once per training cohort. */
 export function defineArrayBackend(id: string, create: (context: BackendContext) => ArrayModel): BackendDefinition {
   return defineBackend(id, (context) => {
     const model = create(context)
@@ -56,7 +52,7 @@ export function defineArrayBackend(id: string, create: (context: BackendContext)
   })
 }
 
-/** What backends do alike whose weights are one array. The name of a checkpoint is the path of a safetensors file. */
+/** The shared part of array backends. A checkpoint's name is the path of a safetensors file. */
 export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 'forward' | 'backward'> {
   const { weights } = trained
   return {
@@ -75,7 +71,7 @@ export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 
         const values = tensor === undefined ? null : tensorValues(tensor)
         if (values?.length === column.length && values.constructor === column.constructor) return values
         const got = tensor === undefined ? `no tensor ${key}` : `${tensor.type} ${key} of ${values!.length} numbers`
-        throw new InputError(`backend ${id}, ${name}`, got, `${column.length} numbers, as of this model and optimizer`)
+        throw new InputError(`backend ${id}, ${name}`, got, `${column.length} numbers, as in this model and optimizer`)
       })
       for (const [i, [, column]] of kept.entries()) column.set(read[i] as Float64Array)
     },
@@ -89,7 +85,7 @@ export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 
   }
 }
 
-/** Calls `visit` for each token of the batch's micro-batches, with its place; of the first of a sequence nothing is said. */
+/** Calls `visit` for each token of a batch, with its index. A sequence's first token has no outputs. */
 export function visitTokens(given: TokenBatch, visit: (t: number, isFirst: boolean) => void): void {
   checkGiven('batch of visitTokens', given, ['parts', 'spans'])
   const { parts, spans } = given

@@ -1,14 +1,14 @@
 /**
- * The contract of training backends: who learns. A trainer hands over batches of tokens with a loss, and asks for optimizer steps;
- * the weights are the backend's. Every call gives a future: calls may be made without waiting for the one before, and are done in
- * the order in which they were made. A gradient is of one batch, and an optimizer step takes the gradient that was made last.
+ * The contract of training backends, which own the weights and train them. A trainer sends batches of tokens with a
+ * loss, and asks for optimizer steps. Every call returns a future: calls may be made without waiting, and run in order.
+ * A gradient belongs to one batch, and an optimizer step takes the last gradient.
  *
- * A call that changes what is learned and fails leaves the backend poisoned: calls that were made behind it, or are made later, are
- * refused until a checkpoint is loaded, so that nothing is learned from a state that nobody knows.
+ * A call that changes the training state and fails poisons the backend: later calls are refused until a checkpoint is
+ * loaded, so that nothing is trained from an unknown state.
  *
- * A loss that the backend does not know reaches it as its derivatives by the log-probabilities: a forward pass, the loss here,
- * and a backward pass of those derivatives there (`differentiateBy`, `differentiate`). Backends of one's own stand on
- * `defineBackend`.
+ * A loss that the backend does not support reaches it as derivatives by the log-probabilities: a forward pass, the loss
+ * in this process, and a backward pass of the derivatives (`differentiateBy`, `differentiate`). Users build backends
+ * with `defineBackend`.
  */
 
 import { differentiateLoss, type LossDescriptor, type LossTotals } from '../../algorithms/losses/losses.ts'
@@ -31,153 +31,130 @@ import type { KernelBuild, Kernels } from '../../kernels/kernels.ts'
 import type { LoraAdapter } from '../../language/transformer/lora.ts'
 import type { BaseWeights } from '../../language/transformer/quantized.ts'
 
-/** A loss by its descriptor, prepared for the whole batch that its micro-batches or minibatches are of. */
+/** A loss with its descriptor, prepared for the whole batch that its micro-batches or minibatches belong to. */
 export interface PreparedBatchLoss {
   readonly loss: LossDescriptor
   readonly totals: LossTotals
   readonly given: TokenLossColumns
-  /** `update.prepared` has what the loss was prepared into; what the forward pass says is written beside it. */
+  /** `update.prepared` has the prepared loss; forward outputs are written beside it. */
   readonly update: TokenUpdateColumns
 }
 
-/** Any loss by its derivatives, each at its token's place. */
+/** The derivatives of any loss, each at its token's index. */
 export interface LossDerivatives {
   readonly dLogprob: Float32Array
   readonly dEntropy: Float32Array
 }
 
-/** How a batch is differentiated. */
+/** How to differentiate a batch. */
 export interface BackwardOptions {
-  /** What logits are divided by. */
+  /** Logits are divided by it. */
   readonly temperature: number
-  /** The optimizer steps made before, which key an adapter's dropout. */
+  /** Previous optimizer steps, which key an adapter's dropout. */
   readonly step: number
 }
 
-/** What a backend can be asked for. */
+/** The names of a backend's calls. */
 export type BackendCall = Exclude<keyof TrainingBackend, 'id' | 'close'>
 
-/**
- * What a call of a backend comes to. One that nobody waits for and that fails is no unhandled rejection: the calls behind it are
- * refused, and say what failed.
- */
+/** The result of a call. An unawaited failure is not an unhandled rejection: later calls report it. */
 export interface TrainFuture<T> extends Promise<T> {
-  /** The call that it is of, and how many were made of the backend before it. */
+  /** The call, and the number of the backend's calls before it. */
   readonly call: BackendCall
   readonly index: number
-  /** The promise by its other name. */
   result(): Promise<T>
-  /** Whether it has been done, or has failed. */
   done(): boolean
 }
 
-/** Who learns. */
+/** Owns and trains the weights. */
 export interface TrainingBackend {
   readonly id: string
-  /** From now on the weights as they are by then are the reference, and the optimizer has made no step. */
+  /** Makes the current weights the reference, and resets the optimizer. */
   start(): TrainFuture<void>
   /**
-   * Writes what the weights, or the reference's, say of each token of the batch into `said`, at the token's place: log-probability and
-   * entropy in nats, 0 for each sequence's first; and the critic's value. Columns that lie in memory that threads share are
-   * always right.
+   * Writes outputs for each token of the batch into `said`, at the token's index: log-probability and entropy in nats,
+   * 0 for each sequence's first token; and the critic's value. `whose` selects the weights. Columns in memory shared by
+   * threads always work.
    */
   forward(batch: TokenBatch, whose: 'policy' | 'reference', temperature: number, said: TokensSaid): TrainFuture<void>
-  /**
-   * Makes the gradient of a loss over the batch. A backend that knows no descriptors of losses has none of this.
-   * @throws InputError where a gradient waits for its step.
-   */
+  /** Computes a loss's gradient; absent without descriptors. @throws InputError before the last one's step. */
   forwardBackward?(batch: TokenBatch, loss: PreparedBatchLoss, options: BackwardOptions): TrainFuture<TokenLossSums>
-  /**
-   * Makes the gradient that these derivatives of a loss come to.
-   * @throws InputError where a gradient waits for its step.
-   */
+  /** Computes the gradient from these loss derivatives. @throws InputError if a gradient waits for its step. */
   backward(batch: TokenBatch, derivatives: LossDerivatives, options: BackwardOptions): TrainFuture<void>
   /**
-   * One optimizer step against the gradient, which is first brought down to the norm `maxNorm`; gives its norm before.
-   * @throws InputError where there is none, or it is not finite: then the weights are as before, and the gradient is gone.
+   * Takes one optimizer step with the gradient, clipped to the norm `maxNorm`. Returns the norm before clipping.
+   * @throws InputError without a gradient, or if it is not finite: the weights are unchanged then, and the gradient is
+   * dropped.
    */
   optimStep(settings: OptimizerSettings, learningRate: number, maxNorm: number): TrainFuture<number>
-  /** Keeps weights, reference and optimizer under a name, like the path of a file; gives the name by which `loadCheckpoint` finds them. */
+  /** Saves weights, reference and optimizer under a name, like a path. Returns the name for `loadCheckpoint`. */
   saveCheckpoint(name: string): TrainFuture<string>
-  /**
-   * Goes on from what is kept. A gradient that waits for its step is gone, and a backend that was poisoned is not any longer.
-   * @throws InputError where nothing is kept under the name, or it is of another model; then nothing has changed.
-   */
+  /** Restores a checkpoint, and unpoisons the backend. @throws InputError for a wrong one, without changes. */
   loadCheckpoint(name: string): TrainFuture<void>
-  /** The weights as they are by then, for engines, by this number. */
+  /** The weights at this point in the order of calls, for engines, with this version number. */
   getWeights(version: number): TrainFuture<WeightsDelivery>
-  /**
-   * Takes these weights in place of its own; reference and optimizer stay.
-   * @throws InputError for another number of them.
-   */
+  /** Replaces the weights; reference and optimizer stay. @throws InputError for another number of weights. */
   loadWeights(weights: Float32Array): TrainFuture<void>
-  /**
-   * Goes on from the columns of its plan as they are, like `loadCheckpoint`: a checkpoint of the world has put them back. Only a
-   * backend has it that keeps nothing anywhere else; the others' checkpoints are asked for beside those of the world.
-   */
+  /** Continues from a world's restored columns. Only backends without other state have it. */
   takeUpColumns?(): TrainFuture<void>
-  /** Gives back what it holds elsewhere, like a service's place for an adapter; nothing is asked of it afterwards. */
+  /** Frees outside resources, such as an adapter's place at a service. No calls follow. */
   close?(): void
 }
 
-/** How the threads of a trainer help a backend that computes in this process. */
+/** Lets a trainer's threads help a backend that computes in this process. */
 export interface BackendTeam {
-  /** Tells the other threads what to work on, once they are met. */
+  /** Sets the other threads' work, after they have met. */
   post(work: TokenWork): void
-  /** Goes through what all threads do together. */
+  /** Runs the steps that all threads do together. */
   run<T>(steps: Together<T>): Promise<T>
 }
 
-/** What the size of a backend's columns depends on. */
+/** Determines the size of a backend's columns. */
 export interface BackendShape extends Omit<EngineShape, 'numSlots'> {
-  /** Rows of a micro-batch, at most. */
+  /** Maximum rows of a micro-batch. */
   readonly rows: number
   readonly optimizer: OptimizerSettings['optimizer']
   /** Whether a loss compares with the reference. */
   readonly hasReference: boolean
 }
 
-/** What a backend is made of. */
+/** What `create` of a backend gets: cohort, columns and team. */
 export interface BackendContext extends Omit<BackendShape, 'adapter' | 'threads'> {
-  /** The weights in this process's memory, and of its adapter, as engines of this process read them. */
+  /** The model's and adapter's weights in this process's memory, as its engines read them. */
   readonly weights: BaseWeights
   readonly adapter: LoraAdapter | null
-  /** What is trained, of the two: a backend whose weights are of the same shape begins with these numbers. */
+  /** The trained one of the two. A backend whose weights have the same shape begins with these. */
   readonly trained: Float32Array
-  /** The columns of its plan. */
   readonly columns: Columns<Plan>
   readonly kernels: Kernels
   readonly kernelBuild: KernelBuild
   readonly clock: Clock
-  /** Whether an engine samples by the weights that this backend keeps at a service, also while it learns. */
+  /** Whether an engine samples from weights that the backend keeps at a service, also while it trains. */
   readonly sampledWhileLearning: boolean
-  /** Null where this thread is alone. */
+  /** Null without other threads. */
   readonly team: BackendTeam | null
 }
 
-/** A backend before it is made: what the option `backend` of `createTrainer` takes. */
+/** A backend's definition, for the option `backend` of `createTrainer`. */
 export interface BackendDefinition {
   readonly id: string
-  /** Its columns in the world's memory; none where this is not given. Those that are saved are in checkpoints of the world. */
+  /** Its columns in the world's memory; default none. Saved columns are part of the world's checkpoints. */
   plan?(shape: BackendShape): Plan
   create(context: BackendContext): TrainingBackend
 }
 
-/** @throws InputError for what makes no backend, and where no cohort of conversations learns by it. */
+/** @throws InputError for an invalid definition, and if no cohort of conversations trains with it. */
 export function checkBackend(backend: BackendDefinition | undefined, numConversations: number): void {
   if (backend === undefined) return
   if (typeof backend?.id !== 'string' || typeof backend.create !== 'function') {
     throw new InputError('createTrainer, backend', show(backend), 'one like defineBackend(…), with an id and create()')
   }
   if (numConversations > 0) return
-  const expected = 'at least one of conversations: those of episodes learn in this process'
+  const expected = 'at least one of conversations: cohorts of episodes train in this process'
   throw new InputError('createTrainer, backend', `${backend.id}, and cohorts of episodes`, expected)
 }
 
-/**
- * Makes the gradient of a loss of the caller's, which is called once with what the model says of all tokens of the batch. Both are
- * written into `update`.
- */
+/** Computes the gradient of a user's loss, called once with the batch's outputs, and writes both into `update`. */
 export async function differentiateBy(
   backend: TrainingBackend,
   batch: TokenBatch,
@@ -192,10 +169,7 @@ export async function differentiateBy(
   await backend.backward(batch, update, options)
 }
 
-/**
- * Makes the gradient of a prepared loss: by its descriptor, or by its derivatives where the backend takes no descriptors.
- * @throws InputError for a loss with a critic where it takes none.
- */
+/** Computes a prepared loss's gradient, by descriptor or derivatives. @throws InputError for a missing critic. */
 export async function differentiate(
   backend: TrainingBackend,
   kernels: Kernels,
@@ -206,7 +180,7 @@ export async function differentiate(
   if (backend.forwardBackward !== undefined) return backend.forwardBackward(batch, work, options)
   const { loss, update } = work
   if (loss.settings.advantage === 'critic') {
-    throw new InputError(`loss ${loss.id}`, `a critic, by backend ${backend.id}`, 'one of log-probabilities alone')
+    throw new InputError(`loss ${loss.id}`, `a critic, by backend ${backend.id}`, 'a loss of log-probabilities only')
   }
   let policy: Float64Array = new Float64Array(PolicySum.length)
   const lossOf: BatchLoss = (_, derivatives) => {
@@ -217,10 +191,7 @@ export async function differentiate(
   return { policy, value: new Float64Array(TokenSum.length), logprob, entropy }
 }
 
-/**
- * What a prepared loss comes to, in the order of `PolicySum`, by the log-probabilities and entropies in its `update`; writes its
- * derivatives by them.
- */
+/** The sums of a prepared loss, in the order of `PolicySum`, from `update`, where it writes its derivatives. */
 export function evaluateLoss(
   kernels: Kernels,
   batch: TokenBatch,

@@ -1,17 +1,13 @@
-/**
- * What training backends of one's own stand on: the order of calls, the gradient that waits for its step, and what a failed call
- * leaves are kept here, so that a backend says only what is done. One whose weights are an array in this process stands on
- * `defineArrayBackend`, which keeps more.
- */
+/** The base of users' backends: orders calls, and handles failed ones. `defineArrayBackend` does more. */
 import { InputError } from '../../base/errors.ts'
 import type { BackendCall, BackendContext, BackendDefinition, TrainFuture, TrainingBackend } from './backend.ts'
 
-/** A call of the contract as it is done: the result, or a promise of it. */
+/** A call's implementation: returns the result, or a promise of it. */
 type Done<Call> = Call extends (...given: infer Given) => TrainFuture<infer Result>
   ? (...given: Given) => Result | Promise<Result>
   : never
 
-/** What a backend does when it is a call's turn, as the contract says it of each; calls do not overlap. */
+/** Implements a backend's calls, one at a time. */
 export interface BackendWork {
   start: Done<TrainingBackend['start']>
   forward: Done<TrainingBackend['forward']>
@@ -26,21 +22,20 @@ export interface BackendWork {
   close?: NonNullable<TrainingBackend['close']>
 }
 
-/** A backend from what it does: `create` is called once for each cohort that learns. */
+/** A backend from its implementation. `create` is called once per training cohort. */
 export function defineBackend(id: string, create: (context: BackendContext) => BackendWork): BackendDefinition {
   return { id, create: (context) => backendOf(id, create(context)) }
 }
 
-/** Calls that make a gradient; those that change what is learned; and those after which it is known again what that is. */
+/** Calls that compute a gradient, change the training state, or make a poisoned state known again. */
 const MAKES_GRADIENT: readonly BackendCall[] = ['forwardBackward', 'backward']
 const CHANGES: readonly BackendCall[] = [...MAKES_GRADIENT, 'start', 'optimStep']
 const LOADS: readonly BackendCall[] = ['loadCheckpoint', 'takeUpColumns']
 
-/** The backend that does this work, call by call. */
 export function backendOf(id: string, work: BackendWork): TrainingBackend {
   let numCalls = 0
   let numOpen = 0
-  /** The last call: the next one begins when it is done, whatever came of it. */
+  /** The last call. The next one begins when it has settled. */
   let last: Promise<unknown> = Promise.resolve()
   let hasGradient = false
   let failure: { readonly call: BackendCall; readonly cause: unknown } | null = null
@@ -74,7 +69,7 @@ export function backendOf(id: string, work: BackendWork): TrainingBackend {
   const inTurn = <T>(call: BackendCall, action: () => T | Promise<T>): TrainFuture<T> => {
     let isDone = false
     const begin = () => perform(call, action)
-    // Nothing is waited for where nothing is under way.
+    // Start at once if no call is running.
     const promise = numOpen === 0 ? begin() : last.then(begin)
     numOpen++
     const settle = (): void => {

@@ -1,11 +1,10 @@
-/** The training backends that a run finds by name, and how its `backend` setting is read. */
+/** Finds a run's training backend by name, and reads its `backend` settings. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { readSettingTexts, type SettingValues, strings, text } from '../../base/settings.ts'
 import type { BackendDefinition } from './backend.ts'
 import { localBackend } from './local-backend.ts'
 import { tinkerBackend } from './tinker-backend.ts'
 
-/** A run's settings of its training backend. */
 export const backendRunSettings = {
   backend: text(
     localBackend.id,
@@ -19,7 +18,7 @@ export const backendRunSettings = {
 
 const factories = [tinkerBackend]
 
-/** The training backend that a run's settings name. @throws InputError for an unknown one, or an unknown setting of it. */
+/** The training backend of a run's settings. @throws InputError for an unknown backend or setting. */
 export function backendOf({
   backend: word,
   backendSettings: texts,

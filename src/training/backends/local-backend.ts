@@ -1,7 +1,4 @@
-/**
- * The backend that computes here: the learner of tokens over the world's memory, with the threads of a team where there are
- * several. A checkpoint of the world has all that it keeps.
- */
+/** The backend that trains in the world's memory, with a team's threads. World checkpoints contain its state. */
 import {
   alone,
   TokenLearner,
@@ -12,13 +9,13 @@ import { arrayWork } from './array-backend.ts'
 import type { BackendDefinition } from './backend.ts'
 import { defineBackend } from './define-backend.ts'
 
-/** The backend of a training that names none. */
+/** The default backend. */
 export const localBackend: BackendDefinition = {
   ...defineBackend('local', ({ model, weights, columns, kernels, adapter, team, clock }) => {
     const post = team && ((work: Parameters<typeof team.post>[0]) => team.post(work))
     const learner = new TokenLearner(model, weights, columns as TokenLearnerColumns, kernels, adapter, post, clock)
     const run: NonNullable<typeof team>['run'] = async (steps) => (team === null ? alone(steps) : team.run(steps))
-    /** How many micro-batches threads have taken. */
+    /** The number of micro-batches that threads have taken. */
     const counts = { taken: new Int32Array(new SharedArrayBuffer(4)) }
     return {
       ...arrayWork('local', learner.trained),

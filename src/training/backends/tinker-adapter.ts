@@ -1,4 +1,4 @@
-/** Adapters as services of Tinker's protocol give them away: a `.tar.gz` with a folder as PEFT writes it. */
+/** Reads adapters from services with Tinker's protocol: a `.tar.gz` with a folder in PEFT's format. */
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import { InputError, show } from '../../base/errors.ts'
@@ -9,16 +9,12 @@ import { weightsOf } from '../../policies/weights.ts'
 
 const unzip = promisify(gunzip)
 
-/** What PEFT has before a parameter's name. */
 const PREFIX = 'base_model.model.'
 const BLOCK = 512
-/** Bytes of an archive as it is unpacked, at most: a file that is packed a thousand times would fill the memory. */
+/** Maximum bytes of an unpacked archive: a highly compressed file could fill the memory. */
 const MAX_BYTES = 2 ** 32
 
-/**
- * The weights of an adapter of this kind in an archive.
- * @throws InputError for what is no such archive, and an adapter of another rank, alpha or shape.
- */
+/** The weights of an archived adapter. @throws InputError for an invalid archive, or another rank, alpha or shape. */
 export async function readAdapterArchive(subject: string, bytes: Uint8Array, lora: LoraModel): Promise<Float32Array> {
   let tar: Uint8Array
   try {
@@ -43,7 +39,7 @@ export async function readAdapterArchive(subject: string, bytes: Uint8Array, lor
   return weightsOf(subject, tensors, lora, PREFIX)
 }
 
-/** The files of an archive in the ustar format, by their paths. */
+/** The files of a ustar archive, by path. */
 function untar(subject: string, tar: Uint8Array): Map<string, Uint8Array> {
   const files = new Map<string, Uint8Array>()
   const textAt = (from: number, length: number): string => {

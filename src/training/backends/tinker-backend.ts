@@ -1,9 +1,9 @@
 /**
- * A training service of Tinker's protocol as a training backend: it has the weights of an adapter, and makes gradients and optimizer
- * steps of them. What is learned is downloaded with each delivery, so the adapter in this process is always the one that was delivered.
+ * A training backend over a service with Tinker's protocol. The service keeps an adapter's weights and computes
+ * gradients and optimizer steps. Each delivery downloads the adapter, so this process has the last delivered one.
  *
- * The service tells log-probabilities and no entropies, at temperature 1 and over the whole vocabulary. What it cannot do is refused
- * before anything is asked of it.
+ * The service returns log-probabilities without entropies, at temperature 1 over the whole vocabulary. Unsupported
+ * settings are refused before the first request.
  */
 import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
@@ -48,35 +48,35 @@ const settings = {
     ['ask', 'sum', 'mean'],
     'how the service combines the losses of tokens: their sum, as in the protocol; the mean of the sequences’ means; ask: find out if the service returns gradient norms, otherwise assume the sum',
   ),
-  seed: integer(0, "seed of the adapter's first weights, which the service makes", { min: 0, max: 2 ** 31 - 1 }),
+  seed: integer(0, "seed of the adapter's initial weights, which the service creates", { min: 0, max: 2 ** 31 - 1 }),
 }
 
-/** What `tinkerBackend` is told. */
+/** Options of `tinkerBackend`. */
 export type TinkerBackendOptions = Partial<SettingValues<typeof settings>>
 
 /** Projections of a layer that the protocol trains together. */
 const ATTENTION = ['q_proj', 'k_proj', 'v_proj', 'o_proj']
 const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
-/** A bound of a gradient's norm that is none. */
+/** A gradient norm limit that has no effect. */
 const UNBOUNDED = 1e6
 
 /**
- * A training service of Tinker's protocol: Tinker itself, or a server of one's own like SkyRL's. It trains adapters; the model's folder
- * here has to be the service's base model.
+ * A training service with Tinker's protocol: Tinker itself, or your own server, such as SkyRL's. It trains adapters;
+ * the local model folder must be the service's base model.
  * @throws InputError for settings that are unknown or out of range.
  * @example createTrainer(world, rl(), { backend: tinkerBackend({ url: 'http://127.0.0.1:8000' }) })
  */
 export const tinkerBackend = defineFactory('backend', { id: 'tinker', settings }, (given): BackendDefinition => {
-  void new TinkerClient(given) // Refuses what can be no address.
+  void new TinkerClient(given) // Refuses an invalid address.
   return defineBackend('tinker', (context) => new TinkerWork(given, context))
 }) satisfies (options?: TinkerBackendOptions) => BackendDefinition & DefinitionRecord
 
-/** What is kept by the service, as a checkpoint names it. */
+/** State kept by the service, as a checkpoint's name refers to it. */
 interface Kept {
   readonly path: string
-  /** The reference's weights; null where they are the same. */
+  /** The reference's weights; null if they are the same. */
   readonly reference: string | null
-  /** Optimizer steps since the optimizer began. */
+  /** Optimizer steps since its start. */
   readonly steps: number
 }
 
@@ -87,11 +87,11 @@ class TinkerWork implements BackendWork {
   readonly #adapter: LoraAdapter
   readonly #subject: string
   #model: TinkerModel | null = null
-  /** The reference's weights at the service, and a model that has them; null where they are the policy's, which has made no step. */
+  /** The reference's weights and a model with them, at the service; null until the policy's first step. */
   #reference: { readonly path: string; model: TinkerModel | null } | null = null
   #steps = 0
   #reduction: Promise<TinkerReduction> | null = null
-  /** Whether the service samples by the weights that learn; null before it was asked. */
+  /** Whether the service samples from the weights in training; null if unknown yet. */
   #samplesByLearner: boolean | null = null
 
   constructor(given: SettingValues<typeof settings>, context: BackendContext) {
@@ -103,7 +103,7 @@ class TinkerWork implements BackendWork {
     }
     if (adapter.lora.settings.dropout > 0) {
       const { dropout } = adapter.lora.settings
-      const expected = 'one without (languageModel.loraDropout 0)'
+      const expected = 'an adapter without dropout (languageModel.loraDropout 0)'
       throw new InputError(this.#subject, `an adapter with dropout ${dropout}`, expected)
     }
     this.#context = context
@@ -115,7 +115,7 @@ class TinkerWork implements BackendWork {
     if (this.#steps > 0) {
       const { loadsWeightsAlone } = await this.#client.service()
       if (!loadsWeightsAlone) {
-        const got = 'a start after optimizer steps, by a service that loads weights with the optimizer alone'
+        const got = 'a start after optimizer steps, on a service that loads weights only together with the optimizer'
         throw new InputError(this.#subject, got, 'one phase (mode sft, or mode rl)')
       }
       const path = await this.#model!.save('start')
@@ -139,7 +139,7 @@ class TinkerWork implements BackendWork {
     for (let i = batch.parts[0]!; i < batch.parts.at(-1)!; i++) {
       const [begin, end] = [batch.spans.begin[i]!, batch.spans.end[i]!]
       said.entropy[begin] = 0
-      said.entropy.fill(Number.NaN, begin + 1, end) // The service does not tell.
+      said.entropy.fill(Number.NaN, begin + 1, end) // The service does not return it.
     }
   }
 
@@ -161,7 +161,7 @@ class TinkerWork implements BackendWork {
       const answers = await this.#pass(model, 'forward_backward', named, namedDatums(named, batch, work, reduction))
       this.#takeLogprobs(batch, answers, update.logprob)
     }
-    update.entropy.fill(0) // Nothing comes of it: such a loss is refused.
+    update.entropy.fill(0) // Unused: such a loss is refused.
     const policy = evaluateLoss(kernels, batch, work, update)
     policy[PolicySum.entropy] = Number.NaN
     update.entropy.fill(Number.NaN)
@@ -188,10 +188,10 @@ class TinkerWork implements BackendWork {
   async optimStep(given: OptimizerSettings, learningRate: number, maxNorm: number): Promise<number> {
     const { optimizer, beta1, beta2, epsilon, weightDecay } = given
     if (optimizer !== 'adam')
-      throw new InputError(`${this.#subject}, optimizer`, optimizer, 'adam, which the service has')
+      throw new InputError(`${this.#subject}, optimizer`, optimizer, 'adam, the optimizer of the service')
     const isBounded = maxNorm < UNBOUNDED
     if (isBounded && !(await this.#client.service()).clipsGradients) {
-      const expected = `${UNBOUNDED} or more: the service brings no gradient down (rl.maxGradNorm, sft.maxGradNorm)`
+      const expected = `${UNBOUNDED} or more: the service does not clip gradients (rl.maxGradNorm, sft.maxGradNorm)`
       throw new InputError(`${this.#subject}, maxGradNorm`, show(maxNorm), expected)
     }
     const model = await this.#policy()
@@ -240,7 +240,7 @@ class TinkerWork implements BackendWork {
   }
 
   loadWeights(): never {
-    const expected = 'loadCheckpoint(): the service takes no weights of others'
+    const expected = 'loadCheckpoint(): the service does not accept weights'
     throw new InputError(`${this.#subject}, loadWeights()`, 'weights', expected)
   }
 
@@ -250,7 +250,7 @@ class TinkerWork implements BackendWork {
     this.#client.close()
   }
 
-  /** The loss of the protocol by whose name a loss goes; null where it goes by its derivatives. */
+  /** The protocol's loss that equals a loss; null if it must be sent as derivatives. */
   async #named({ loss }: PreparedBatchLoss): Promise<TinkerLoss | null> {
     const named = namedLoss(loss)
     if (named === null || !(await this.#client.service()).losses.includes(named.name)) return null
@@ -264,13 +264,13 @@ class TinkerWork implements BackendWork {
   }
 
   #checkBatch({ candidates }: TokenBatch, temperature: number): void {
-    const expected = 'temperature 1 over the whole vocabulary: the service tells no other log-probabilities'
+    const expected = 'temperature 1 over the whole vocabulary: the service returns no other log-probabilities'
     if (temperature !== 1) throw new InputError(`${this.#subject}, temperature`, show(temperature), expected)
     if (candidates !== null)
       throw new InputError(`${this.#subject}, batch`, 'tokens drawn from candidate sets', expected)
   }
 
-  /** The model that learns, which is made at its first use. */
+  /** The trained model, created at its first use. */
   async #policy(): Promise<TinkerModel> {
     if (this.#model === null) {
       await this.#look()
@@ -296,7 +296,7 @@ class TinkerWork implements BackendWork {
     })
   }
 
-  /** A new model with what is kept in place of the one that learns. */
+  /** Replaces the trained model by a new one with saved state. */
   async #replace(path: string, hasOptimizer: boolean): Promise<void> {
     await this.#look()
     const model = await this.#create()
@@ -326,7 +326,7 @@ class TinkerWork implements BackendWork {
     this.#reference = null
   }
 
-  /** How the service adds up the losses of tokens. */
+  /** How the service combines the losses of tokens. */
   #sums(): Promise<TinkerReduction> {
     const { reduction } = this.#given
     if (reduction !== 'ask') return Promise.resolve(reduction)
@@ -337,10 +337,7 @@ class TinkerWork implements BackendWork {
     return this.#reduction
   }
 
-  /**
-   * Finds out what has to be known before anything is learned, by models of their own: before the place is taken.
-   * @throws InputError where an engine is to sample while the service learns, and would get the weights that learn.
-   */
+  /** Probes the service. @throws InputError if sampling during training would use the weights in training. */
   async #look(): Promise<void> {
     await this.#sums()
     if (!this.#context.sampledWhileLearning) return
@@ -348,11 +345,10 @@ class TinkerWork implements BackendWork {
     this.#samplesByLearner ??= await this.#probe((model) => samplesByLearner(this.#client, model, vocabularySize))
     if (!this.#samplesByLearner) return
     const expected =
-      'one that keeps them apart for who samples; or nothing sampled while it learns: rl.maxStaleness 0, rl.overSampling 1'
-    throw new InputError(this.#subject, 'a service that samples by the weights that learn', expected)
+      'a service with separate weights for sampling; or no sampling during training: rl.maxStaleness 0, rl.overSampling 1'
+    throw new InputError(this.#subject, 'a service that samples from the weights in training', expected)
   }
 
-  /** Asks something of a model that is made for it and given back. */
   async #probe<T>(ask: (model: TinkerModel) => Promise<T>): Promise<T> {
     const model = await this.#create()
     try {
@@ -362,7 +358,7 @@ class TinkerWork implements BackendWork {
     }
   }
 
-  /** A pass over sequences, in as many requests as the service wants; what it says of each of them. */
+  /** A pass over sequences, in as many requests as the service needs. Returns an answer per sequence. */
   async #pass(
     model: TinkerModel,
     path: 'forward' | 'forward_backward',
@@ -379,7 +375,7 @@ class TinkerWork implements BackendWork {
     return answers.flatMap(({ loss_fn_outputs: outputs }) => (Array.isArray(outputs) ? outputs : []))
   }
 
-  /** Writes what the service says of each token of the batch at its place. */
+  /** Writes the service's log-probability of each token of the batch at its index. */
   #takeLogprobs({ parts, spans }: TokenBatch, answers: readonly TinkerAnswer[], logprob: Float32Array): void {
     const [from, to] = [parts[0]!, parts.at(-1)!]
     const wrong = (got: string, expected: string) =>
@@ -398,18 +394,22 @@ class TinkerWork implements BackendWork {
   }
 }
 
-/** Sequences in requests that are as large as the service takes them, at most. */
+/** Splits sequences into requests up to the service's limits. */
 function chunksOf(subject: string, datums: readonly Datum[], most: { datums: number; bytes: number }): Datum[][] {
   const chunks: Datum[][] = []
   let bytes = 0
   for (const datum of datums) {
     const text = JSON.stringify(datum)
-    // What is no number has no JSON, and would arrive as null.
+    // JSON writes NaN and infinities as null.
     if (/[[,]null[,\]]/.test(text)) {
       throw new InputError(subject, 'a loss value that is not finite', 'finite log-probabilities and derivatives')
     }
     if (text.length > most.bytes) {
-      throw new InputError(subject, `a sequence of ${text.length} bytes`, `at most ${most.bytes}, as the service takes`)
+      throw new InputError(
+        subject,
+        `a sequence of ${text.length} bytes`,
+        `at most ${most.bytes}, the limit of the service`,
+      )
     }
     const last = chunks.at(-1)
     if (last !== undefined && last.length < most.datums && bytes + text.length <= most.bytes) {
@@ -423,7 +423,7 @@ function chunksOf(subject: string, datums: readonly Datum[], most: { datums: num
   return chunks
 }
 
-/** A checkpoint's name: the service's path, and what is to be known beside it. */
+/** A checkpoint's name: the service's path, with additional state. */
 function writeKept({ path, reference, steps }: Kept): string {
   const beside = new URLSearchParams({ steps: String(steps), ...(reference === null ? {} : { reference }) })
   return `${path}?${beside}`
@@ -436,6 +436,6 @@ function readKept(subject: string, name: string): Kept {
   if (path!.startsWith('tinker://') && Number.isSafeInteger(steps)) {
     return { path: path!, reference: known.get('reference'), steps }
   }
-  const expected = 'a name that saveCheckpoint() gave, like tinker://model/weights/name?steps=3'
+  const expected = 'a name from saveCheckpoint(), like tinker://model/weights/name?steps=3'
   throw new InputError(`${subject}, checkpoint`, show(name), expected)
 }

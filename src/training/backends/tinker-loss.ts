@@ -1,33 +1,33 @@
 /**
- * Losses as requests of Tinker's protocol. Three of its losses are known to every service; a loss of ours that is one of them goes by
- * its name. Any other one goes by its derivatives by the log-probabilities: the gradient of Σ −w · ℓ with w = −∂loss/∂ℓ is the loss's
- * own, and so is that of Σ −exp(ℓ − ℓ') · a with a = −∂loss/∂ℓ where ℓ' is ℓ itself.
+ * Losses as requests of Tinker's protocol. Every service has three losses, which are sent by name. Any other loss is
+ * sent as its derivatives by the log-probabilities: the gradient of Σ −w · ℓ with w = −∂loss/∂ℓ equals the loss's own,
+ * and so does that of Σ −exp(ℓ − ℓ') · a with a = −∂loss/∂ℓ where ℓ' is ℓ itself.
  *
- * The protocol sums losses over tokens. There are services (SkyRL's on JAX) that divide by the sum of a sequence's weights and by the
- * number of sequences; there nothing may have its numbers in the weights, so they are all 1, and the numbers go into the advantages.
+ * The protocol sums losses over tokens. Some services (SkyRL's on JAX) divide by the sum of a sequence's weights and by
+ * the number of sequences. There all weights must be 1, so the numbers go into the advantages.
  */
 import type { LossDescriptor, LossTotals } from '../../algorithms/losses/losses.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import { InputError } from '../../base/errors.ts'
 import type { PreparedBatchLoss } from './backend.ts'
 
-/** A loss of the protocol, with what it is told. */
+/** A loss of the protocol, with its parameters. */
 export interface TinkerLoss {
   readonly name: 'cross_entropy' | 'importance_sampling' | 'ppo'
   readonly config: Readonly<Record<string, number>>
 }
 
-/** How a service adds the losses of tokens up. */
+/** How a service combines the losses of tokens. */
 export type TinkerReduction = 'sum' | 'mean'
 
-/** A column of numbers as it travels. */
+/** A column of numbers in a request. */
 interface Tensor {
   readonly data: readonly number[]
   readonly dtype: 'float32' | 'int64'
   readonly shape: readonly number[]
 }
 
-/** A sequence, and what its loss is told of each token but the first. */
+/** A sequence, and its loss inputs for each token but the first. */
 export interface Datum {
   readonly model_input: {
     readonly chunks: readonly { readonly type: 'encoded_text'; readonly tokens: readonly number[] }[]
@@ -35,7 +35,7 @@ export interface Datum {
   readonly loss_fn_inputs: Readonly<Record<string, Tensor>>
 }
 
-/** The loss of the protocol that a loss of ours is; null where it is none of them. */
+/** The protocol's loss that equals a loss; null if there is none. */
 export function namedLoss({ settings, program }: LossDescriptor): TinkerLoss | null {
   if (program !== null) return null
   const { surrogate, ratio, clipLow, clipHigh, dualClip, ratioMax, logRatioMax, klCoef } = settings
@@ -43,28 +43,25 @@ export function namedLoss({ settings, program }: LossDescriptor): TinkerLoss | n
   const isPlain = dualClip === null && ratioMax === null && logRatioMax === null && klCoef === 0
   if (surrogate !== 'clip' || ratio !== 'token' || !isPlain) return null
   if (clipLow === null && clipHigh === null) return { name: 'importance_sampling', config: {} }
-  if (clipHigh === null) return null // The bound would be infinite, and no JSON says that.
+  if (clipHigh === null) return null // JSON cannot express an infinite bound.
   return { name: 'ppo', config: { clip_low_threshold: 1 - (clipLow ?? 1), clip_high_threshold: 1 + clipHigh } }
 }
 
-/**
- * Refuses a loss that needs more of a service than log-probabilities.
- * @throws InputError that says what of it.
- */
+/** Refuses a loss that needs more of a service than log-probabilities. @throws InputError that names what it needs. */
 export function checkTinkerLoss(subject: string, { id, settings, program }: LossDescriptor): void {
   const refuse = (what: string, expected: string) => new InputError(`${subject}, loss ${id}`, what, expected)
   if (settings.advantage === 'critic')
-    throw refuse('a critic', 'a loss of log-probabilities alone: there is no value head')
+    throw refuse('a critic', 'a loss of log-probabilities only: there is no value head')
   const readsEntropy = program !== null && Object.hasOwn(program.columns, 'entropy')
   if (settings.entropyCoef !== 0 || readsEntropy) {
     throw refuse(
       readsEntropy ? 'a loss of entropies' : `entropyCoef ${settings.entropyCoef}`,
-      'a loss of log-probabilities alone: the service tells no entropies',
+      'a loss of log-probabilities only: the service returns no entropies',
     )
   }
 }
 
-/** What each token's loss counts times: 1 / D, with D of `policyLoss`; 0 for tokens that are not learned from. */
+/** The weight of each token's loss: 1 / D, with D of `policyLoss`; 0 for masked tokens. */
 function scalesOf(
   { aggregation }: LossDescriptor,
   { denominator }: LossTotals,
@@ -79,7 +76,7 @@ function scalesOf(
   return (t) => (counted[t] === 1 ? scale : 0)
 }
 
-/** The sequences of a batch, those of its micro-batches, with what `inputsOf` says of each. */
+/** The sequences of a batch's micro-batches, with the loss inputs from `inputsOf`. */
 export function datumsOf(
   { parts, spans, token }: TokenBatch,
   inputsOf: (i: number, length: number) => Readonly<Record<string, (t: number) => number>>,
@@ -105,7 +102,7 @@ export function datumsOf(
 
 const one = () => 1
 
-/** The batch's datums for a loss that goes by its name. */
+/** The batch's datums for a loss that is sent by name. */
 export function namedDatums(
   { name }: TinkerLoss,
   batch: TokenBatch,
@@ -120,7 +117,7 @@ export function namedDatums(
     const scaleOf = scalesOf(loss, totals, work, batch, i)
     if (name === 'cross_entropy') return { weights: scaleOf }
     const whole = reduction === 'sum' ? 1 : length * count
-    // Of tokens that are not learned from nobody may know anything.
+    // Masked tokens may have no valid numbers.
     const learned = (of: (t: number) => number) => (t: number) => (scaleOf(t) === 0 ? 0 : of(t))
     return {
       logprobs: learned((t) => given.oldLogprob[t]!),
@@ -130,7 +127,7 @@ export function namedDatums(
   })
 }
 
-/** The batch's datums for a loss that goes by its derivatives; and the loss of the protocol that they are for. */
+/** The batch's datums for a loss that is sent as derivatives, and the protocol's loss for them. */
 export function derivedDatums(
   batch: TokenBatch,
   dLogprob: Float32Array,

@@ -1,12 +1,8 @@
-/**
- * A model of a service of Tinker's protocol. Its requests have the numbers 1, 2, 3 … and are sent one after another, each when
- * the service has the one before; so a service does them in their order, and one that is sent again is done once.
- */
+/** A model on a Tinker service. Numbered requests, each sent once the last was accepted, run in order and once. */
 import { randomUUID } from 'node:crypto'
 import { InputError, show } from '../../base/errors.ts'
 import type { TinkerClient } from '../../engines/tinker/tinker-client.ts'
 
-/** What a model is made of. */
 export interface TinkerModelOptions {
   readonly baseModel: string
   readonly rank: number
@@ -16,16 +12,15 @@ export interface TinkerModelOptions {
   readonly seed: number
 }
 
-/** A service's path: a model, what kind of weights (SkyRL leaves that out of those for who samples), and their name. */
+/** A service's path: a model, the kind of weights (SkyRL omits it for sampling weights), and their name. */
 const PATH = /^tinker:\/\/[\w-]+(\/[\w-]+){1,2}$/
 
-/** How many models each client has made: their numbers in its session. */
+/** The number of models that each client has made, which number them in its session. */
 const made = new WeakMap<TinkerClient, number>()
 
-/** Seconds after which a service may forget weights that were kept for who samples. */
+/** Seconds after which a service may delete saved sampling weights. */
 const SAMPLER_SECONDS = 86_400
 
-/** The answer of a request. */
 export type TinkerAnswer = Record<string, unknown>
 
 export class TinkerModel {
@@ -33,7 +28,7 @@ export class TinkerModel {
   readonly #client: TinkerClient
   readonly #isRepeatable: boolean
   #number = 0
-  /** Settles when the service has the last request; rejects for good when it did not take one. */
+  /** Settles when the service has accepted the last request; rejects permanently if it refused one. */
   #sent: Promise<unknown> = Promise.resolve()
 
   private constructor(client: TinkerClient, id: string, isRepeatable: boolean) {
@@ -42,7 +37,7 @@ export class TinkerModel {
     this.#isRepeatable = isRepeatable
   }
 
-  /** @throws InputError where the service makes another adapter, and AnswerError where it makes none. */
+  /** @throws InputError if the service makes another adapter, and AnswerError if it makes none. */
   static async create(client: TinkerClient, options: TinkerModelOptions): Promise<TinkerModel> {
     const { baseModel, rank, alpha, trainsAttention, trainsPerceptron, seed } = options
     const { models, numbersRequests } = await client.service()
@@ -77,7 +72,7 @@ export class TinkerModel {
     throw new InputError(subject, got, expected)
   }
 
-  /** Posts a request for a future under the next number, and waits until it is done. */
+  /** Sends a request with the next number, and awaits its result. */
   run(path: string, body: object): Promise<TinkerAnswer> {
     const seq = ++this.#number
     const whole = { ...body, model_id: this.id, seq_id: seq }
@@ -86,30 +81,30 @@ export class TinkerModel {
     return sent.then((wait) => wait())
   }
 
-  /** Keeps weights and optimizer under a name of its own that begins with `about`; returns the service's path to them. */
+  /** Saves weights and optimizer under a unique name that begins with `about`. Returns the service's path. */
   async save(about: string): Promise<string> {
     const body = { path: nameOf(about), type: 'save_weights' }
     return this.#pathOf('save_weights', await this.run('save_weights', body))
   }
 
-  /** Takes up what is kept under a path. A model's first request. */
+  /** Loads saved state. Must be a model's first request. */
   async load(path: string, hasOptimizer: boolean): Promise<void> {
     await this.run('load_weights', { path, optimizer: hasOptimizer, type: 'load_weights' })
   }
 
-  /** Keeps weights for who samples, for a day, likewise. */
+  /** Saves weights for sampling, for a day, in the same way. */
   async saveForSampler(about: string): Promise<string> {
     const body = { path: nameOf(about), ttl_seconds: SAMPLER_SECONDS, type: 'save_weights_for_sampler' }
     return this.#pathOf('save_weights_for_sampler', await this.run('save_weights_for_sampler', body))
   }
 
-  /** The bytes of an archive of weights that were kept for who samples. */
+  /** Downloads an archive of saved sampling weights. */
   async download(path: string): Promise<Uint8Array> {
     const [id, ...names] = path.slice('tinker://'.length).split('/')
     return this.#client.download(`training_runs/${id}/checkpoints/${names.join('/')}/archive`)
   }
 
-  /** Gives the adapter's place back. A service that does not hear it does so when the session is over. */
+  /** Frees the adapter's place. If the request fails, the end of the session frees it. */
   async unload(): Promise<void> {
     await this.#client.run('unload_model', { model_id: this.id, type: 'unload_model' }, true).catch(() => {})
   }
@@ -121,14 +116,14 @@ export class TinkerModel {
   }
 }
 
-/** The norm of the gradient that a service tells of an optimizer step, under whatever prefix; null where it tells none. */
+/** The gradient norm in an optimizer step's metrics, under any prefix; null without one. */
 export function normOf(metrics: unknown): number | null {
   const told = Object.entries((metrics ?? {}) as Record<string, unknown>)
   const [, norm] = told.find(([key]) => /(^|\/)grad_norm(:|$)/.test(key)) ?? []
   return typeof norm === 'number' ? norm : null
 }
 
-/** A name that nobody has used, of the letters that services take. */
+/** A new name, of characters that services accept. */
 function nameOf(about: string): string {
   return `${about.replaceAll(/[^\w-]+/g, '-').slice(0, 60)}-${randomUUID().slice(0, 8)}`
 }

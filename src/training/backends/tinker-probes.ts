@@ -1,7 +1,4 @@
-/**
- * What a service of Tinker's protocol does not say of itself, and a training has to know. Each of it is found out with a model that
- * is made for that and given back, so that nothing happens to the one that learns.
- */
+/** Finds out undocumented properties of a Tinker service, with temporary models. */
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import { InputError } from '../../base/errors.ts'
 import type { TinkerClient } from '../../engines/tinker/tinker-client.ts'
@@ -11,12 +8,12 @@ import { normOf, type TinkerModel } from './tinker-model.ts'
 
 /** Ids that every tokenizer has. */
 const PROMPT = [0, 1]
-/** How far a log-probability has to move, in nats, to have moved by a step; services compute in half precision too. */
+/** A change of log-probability, in nats, that a step must exceed; services may compute in half precision. */
 const MOVED = 0.05
 
 /**
- * How the service adds up the losses of tokens, by two gradients of a token, the second with twice the weight: of a mean they are the
- * same. A service that tells no norms is taken to add up the sum.
+ * How the service combines the losses of tokens: compares the gradients of one token with weight 1 and 2. With a mean
+ * they are equal. A service without gradient norms is assumed to sum.
  * @throws InputError for a gradient that is neither.
  */
 export async function findReduction(subject: string, model: TinkerModel): Promise<TinkerReduction> {
@@ -27,14 +24,11 @@ export async function findReduction(subject: string, model: TinkerModel): Promis
   const ratio = second / first
   if (Math.abs(ratio - 2) < 0.01) return 'sum'
   if (Math.abs(ratio - 1) < 0.01) return 'mean'
-  const got = `a gradient ${ratio} times as long of twice the weight`
+  const got = `a gradient ${ratio} times as long for twice the weight`
   throw new InputError(`${subject}, reduction`, got, 'twice (sum) or once (mean)')
 }
 
-/**
- * Whether who samples by weights that were kept gets those that have been learned since: an optimizer step makes another token
- * more probable than the one that was chosen before it, and the kept weights are asked once more.
- */
+/** Whether sampling from saved weights uses later ones: samples again after a step that favors another token. */
 export async function samplesByLearner(
   client: TinkerClient,
   model: TinkerModel,
@@ -52,7 +46,7 @@ export async function samplesByLearner(
   return !(after.token === before.token && Math.abs(after.logprob - before.logprob) < MOVED)
 }
 
-/** A step of Adam towards the tokens; the gradient's norm, null where the service tells none. */
+/** A step of Adam towards the tokens. Returns the gradient's norm; null if the service reports none. */
 async function learn(
   model: TinkerModel,
   token: readonly number[],

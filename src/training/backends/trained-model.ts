@@ -1,4 +1,4 @@
-/** What a run of a language model has come to, read from its folder. */
+/** Loads the language model of a run's folder. */
 import { checkGiven, InputError } from '../../base/errors.ts'
 import { tensorValues } from '../../base/files/safetensors.ts'
 import { quantizedWeightsOf } from '../../language/transformer/quantized.ts'
@@ -7,19 +7,15 @@ import { type LoadOptions, readCheckpoint } from '../folder/checkpoint.ts'
 import { openConversationRun } from '../run/conversation-run.ts'
 import type { ConversationRunDefinition } from '../run/definition.ts'
 
-/** What a run of a language model has come to. */
 export interface TrainedModel extends ConversationRunDefinition {
   readonly weights: Float32Array
-  /** The adapter's, where there is one. */
+  /** The adapter's weights, if there is one. */
   readonly adapter: Float32Array | null
   readonly sftSteps: number
   readonly updates: number
 }
 
-/**
- * The weights of a run's newest checkpoint, or of the one with this number, and the model and environment that they belong to.
- * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
- */
+/** The language model of a run's checkpoint (default: the newest). @throws InputError if it is corrupt. */
 export async function loadTrainedModel(folder: string, { from, ...trust }: LoadOptions = {}): Promise<TrainedModel> {
   checkGiven('folder of loadTrainedModel', folder, 'a text')
   const definition = await openConversationRun(folder, trust)
@@ -28,7 +24,8 @@ export async function loadTrainedModel(folder: string, { from, ...trust }: LoadO
   const { model, adapter: adapted, weightBits } = await policy.open(environment)
   const subject = `checkpoint ${path}`
   const record = manifest.cohorts[policy.id]
-  if (record?.kind !== 'conversations') throw new InputError(subject, 'one of no language model', `one of ${policy.id}`)
+  if (record?.kind !== 'conversations')
+    throw new InputError(subject, 'a run without a language model', `one of ${policy.id}`)
   const prefix = `${policy.id}.${weightBits === 32 ? 'weights' : 'quantized'}.`
   const weights =
     weightBits === 32

@@ -1,4 +1,4 @@
-/** Log-probabilities of our own transformers, as `LogprobValidator` asks for them: packed, decoded, and differentiated. */
+/** Log-probabilities of our transformers for `LogprobValidator`: packed, decoded, and differentiated. */
 import { checkGiven } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { takeArena } from '../../components/arena.ts'
@@ -12,12 +12,11 @@ import { PackedTransformer, packedPlan } from '../../language/transformer/packed
 import { checkWeights } from '../../policies/weights.ts'
 import type { LogprobModel } from '../text/evaluate/logprob-validator.ts'
 
-/** Tokens that a validated sequence has at most, where a model could take more. */
+/** Maximum tokens of a validated sequence, if the model could take more. */
 const CONTEXT_MAX = 64
-/** Rows of a packed pass. */
 const ROWS = 128
 
-/** A transformer and its weights, with those of its adapter where it has one. */
+/** A transformer with its weights, and its adapter's if there is one. */
 export interface ValidatedTransformer {
   readonly model: TransformerModel
   readonly weights: Float32Array
@@ -25,9 +24,9 @@ export interface ValidatedTransformer {
 }
 
 /**
- * A transformer as `LogprobValidator` takes it, over copies of its weights. `nextLogprobs` decodes over a cache of keys and
- * values; with tolerance 0 the validator asks for the same bits as the packed pass has.
- * @throws InputError for weights of another length, or that are not finite.
+ * A transformer for `LogprobValidator`, over copies of its weights. `nextLogprobs` decodes with a cache of keys and
+ * values; with tolerance 0 the validator requires the bits of the packed pass.
+ * @throws InputError for weights that are of another length or not finite.
  */
 export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
   checkGiven('model of transformerLogprobs', given, ['model', 'weights'])
@@ -35,7 +34,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
   checkWeights(model, weights)
   const context = Math.min(model.shape.contextLength, CONTEXT_MAX)
   const { vocabularySize } = model.shape
-  // What dropout leaves out differs from pass to pass, and finite differences are of one function.
+  // Dropout differs between passes, but finite differences need one function.
   const lora = adapter === null ? null : { ...adapter.lora, settings: { ...adapter.lora.settings, dropout: 0 } }
   const ofVocabulary = () => column('f32', vocabularySize)
   const { arena, columns } = takeArena({
@@ -62,7 +61,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
   const decoder = new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random, adapted)
   const views = packed.view(columns.gradient)
 
-  /** Packs as many of the sequences as have room, calls `use` with their number of rows, and goes on with the others. */
+  /** Packs as many sequences as fit, calls `use` with their number of rows, and repeats with the rest. */
   const inParts = (sequences: readonly (readonly number[])[], use: (rows: number, lengths: number[]) => void): void => {
     for (let from = 0, to = 0; from < sequences.length; from = to) {
       let rows = 0
@@ -121,7 +120,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
     },
   }
   const norm = model.parameters.find(({ name }) => name === 'model.norm.weight')!
-  /** Logits are linear in the weights of the last norm, which are put back. */
+  /** Logits are linear in the weights of the last norm, which are restored afterwards. */
   const whileScaled = <T>(factor: number, use: () => T): T => {
     const weight = columns.weights.subarray(norm.offset, norm.offset + norm.shape[0]!)
     const before = weight.slice()

@@ -1,7 +1,4 @@
-/**
- * What a policy would return, told from episodes that another one has played: nothing is played. Rows of an episode count by how much likelier
- * the policy's actions are under it than under the one that chose them.
- */
+/** Off-policy evaluation: estimates a policy's return from another's episodes, by ratios of action probabilities. */
 import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
@@ -15,60 +12,59 @@ import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
 import { fieldsOf, refuseOtherEnvironment } from '../recorded/recorded-rollouts.ts'
 import { digestOf, type EvaluateOptions } from './evaluate.ts'
 
-/** Whose policy is judged, by which episodes. */
+/** Which policy to evaluate, on which episodes. */
 export interface EvaluateOfflineOptions
   extends Pick<EvaluateOptions, 'environment' | 'policy' | 'weights' | 'kernels'> {
   /** Whole episodes: of `recordEpisodes`, of `colonnade export`, or of `readEpisodes`. */
   table: Table | ArrowTable
-  /** Discount factor. Default 1: returns as they are. */
+  /** Discount factor; default 1. */
   gamma?: number
-  /** Keys how episodes are drawn for the interval. Default 0. */
+  /** Keys the bootstrap samples of the interval; default 0. */
   seed?: number
 }
 
-/** What episodes say of a policy that did not play them. */
+/** The result of `evaluateOffline`. */
 export interface OfflineEvaluation {
   readonly environment: string
   readonly policy: DefinitionRecord
   readonly episodes: number
   readonly rows: number
   readonly gamma: number
-  /** Mean discounted return of the episodes as they were played. */
+  /** Mean discounted return of the recorded episodes. */
   readonly recordedReturn: number
-  /**
-   * What the policy would return, sampling its actions; null where nobody knows how likely the recorded ones were. `low` and `high`
-   * hold 95 of 100 such figures of episodes drawn anew from these.
-   */
+  /** The policy's estimated return and its 95 % bootstrap interval; null if recorded probabilities are unknown. */
   readonly episodeReturn: { readonly mean: number; readonly low: number; readonly high: number } | null
-  /** The same by weights of whole episodes, which vary more. */
+  /** The same with weights of whole episodes, which has more variance. */
   readonly episodeReturnByWhole: number | null
-  /** How many episodes of the policy's own these are worth, (Σ w)² / Σ w²; few mean that the figures above say little. */
+  /** Effective number of the policy's own episodes, (Σ w)² / Σ w²; if small, the estimates are unreliable. */
   readonly effectiveEpisodes: number | null
   /** Mean of −log π of the recorded actions, in nats. */
   readonly negativeLogLikelihood: number
-  /** Part of the rows in which the policy's most probable action is the recorded one; null for actions that are numbers. */
+  /** Fraction of rows whose recorded action is the policy's most probable; null for continuous actions. */
   readonly agreement: number | null
-  /** Mean squared distance of the policy's most probable action from the recorded one, by number; null for choices. */
+  /** Mean squared difference of the policy's most probable action and the recorded one; null for choices. */
   readonly actionError: number | null
 }
 
-/** Figures for the interval, of episodes drawn anew. */
+/** Bootstrap samples for the interval. */
 const DRAWS = 400
 
-/** One episode: what it paid, and the logarithm of the weight of each of its rows. */
+/** One episode: its rewards, and the log weight of each row. */
 interface Weighed {
   readonly rewards: readonly number[]
   readonly logWeights: readonly number[]
 }
 
 /**
- * Judges a policy by recorded episodes. The return is estimated by weighted importance sampling, decision by decision (Precup, Sutton, Singh,
- * "Eligibility traces for off-policy policy evaluation", 2000; weights of episodes that are over stay as they were, as in Thomas, "Safe
- * reinforcement learning", 2015): Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ with wᵢₜ the product of π / μ up to step t.
+ * Evaluates a policy on recorded episodes. The return is estimated by weighted per-decision importance sampling
+ * (Precup, Sutton, Singh, "Eligibility traces for off-policy policy evaluation", 2000; ended episodes keep their last
+ * weight, as in Thomas, "Safe reinforcement learning", 2015): Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ with wᵢₜ the product of π / μ
+ * up to step t.
  *
- * @throws InputError for a table of another environment or without whole episodes, weights that do not fit, a policy with a memory, and
- * a policy that values actions, under which actions have no probabilities; for rows that no environment and policy give (`checkRecordedRows`),
- * and, where it is the policy that has played (by the metadata `weights`), log-probabilities that are not its own.
+ * @throws InputError for a table of another environment or without whole episodes, weights that do not fit, a policy
+ * with a memory, and a policy of action values, which has no probabilities; for rows that no environment and policy
+ * produce (`checkRecordedRows`); and, if this policy recorded the episodes (metadata `weights`), for log-probabilities
+ * that are not its own.
  */
 export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<OfflineEvaluation> {
   checkGiven('options of evaluateOffline', options, ['environment', 'policy', 'weights', 'table'])
@@ -110,23 +106,20 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
   }
 }
 
-/**
- * How far a recorded log-probability may be from that of the policy that recorded it, in nats and in parts of itself: builds of
- * kernels and processors differ by less than a hundredth of that.
- */
+/** Tolerance of the policy's own recorded log-probabilities (kernel builds differ by a hundredth of it). */
 const OWN_SLACK = 1e-3
 
-/** @throws InputError where the policy that has played a table finds an action more or less likely than the table says. */
+/** @throws InputError if a table's log-probabilities differ from those of the policy that recorded it. */
 function checkOwn({ fields }: Table, logprob: Float64Array): void {
   const { column: recorded } = fields.find(({ name }) => name === 'logprob')!
   for (const [row, own] of logprob.entries()) {
     if (Math.abs(recorded[row]! - own) <= OWN_SLACK * (1 + Math.abs(own))) continue
-    const expected = `${Math.fround(own)}, as the policy has it that played the episodes (metadata weights)`
+    const expected = `${Math.fround(own)}, as under the policy that recorded the episodes (metadata weights)`
     throw new InputError(`logprob of row ${row}`, String(recorded[row]), expected)
   }
 }
 
-/** How likely the policy finds each row's action, in nats, and how far its own are from them. */
+/** The log-probability of each row's action under the policy, and the distance of the policy's own actions from it. */
 async function rowsUnder(
   table: Table,
   { environment, policy, weights, kernels }: Omit<EvaluateOfflineOptions, 'table'>,
@@ -150,7 +143,7 @@ async function rowsUnder(
     if (model.memoryWidth)
       throw new InputError(`policy ${policy.id}`, 'one with a memory', 'one without: a table does not keep it')
     if (model.actionValues !== undefined) {
-      throw new InputError(`policy ${policy.id}`, 'one of values of actions', 'one of probabilities, like mlp')
+      throw new InputError(`policy ${policy.id}`, 'a policy of action values', 'a policy of probabilities, like mlp')
     }
     world.reserve(draft, { numSteps: 1, learner: {} })
     const cohort = world.cohort()
@@ -169,7 +162,7 @@ async function rowsUnder(
     for (let from = 0; from < table.numRows; from += BLOCK_ROWS) {
       const count = Math.min(BLOCK_ROWS, table.numRows - from)
       for (const [name, target] of [
-        ['observation', rollout.observation], // Of one step: what is in it is what the lanes see.
+        ['observation', rollout.observation], // Of one step: lanes observe its content.
         ['action', rollout.action],
         ['actionMask', rollout.actionMask],
       ] as const) {
@@ -203,7 +196,7 @@ async function rowsUnder(
   }
 }
 
-/** The episodes of a table, with the logarithms of their weights. */
+/** The episodes of a table, with their log weights. */
 function weigh(table: Table, logprob: Float64Array): Weighed[] {
   const column = (name: string) => table.fields.find((field) => field.name === name)!.column
   const [rewards, recorded, terminated, truncated] = ['reward', 'logprob', 'terminated', 'truncated'].map(column)
@@ -219,7 +212,7 @@ function weigh(table: Table, logprob: Float64Array): Weighed[] {
   return episodes
 }
 
-/** Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ over the episodes at these places. */
+/** Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ over the episodes at these indices. */
 function perDecision(episodes: readonly Weighed[], places: readonly number[], gamma: number): number {
   const longest = places.reduce((most, i) => Math.max(most, episodes[i]!.rewards.length), 0)
   let total = 0
@@ -228,7 +221,7 @@ function perDecision(episodes: readonly Weighed[], places: readonly number[], ga
     const greatest = places.reduce((most, i) => Math.max(most, weightOf(episodes[i]!)), Number.NEGATIVE_INFINITY)
     let [paid, sum] = [0, 0]
     for (const i of places) {
-      const weight = Math.exp(weightOf(episodes[i]!) - greatest) // No weight overflows: only their ratios count.
+      const weight = Math.exp(weightOf(episodes[i]!) - greatest) // Scaled by the largest weight: only ratios count, and nothing overflows.
       sum += weight
       paid += weight * (episodes[i]!.rewards[t] ?? 0)
     }
@@ -237,7 +230,7 @@ function perDecision(episodes: readonly Weighed[], places: readonly number[], ga
   return total
 }
 
-/** What lies around 95 of 100 figures of as many episodes, drawn anew from these. */
+/** The 95 % bootstrap interval. */
 function interval(episodes: readonly Weighed[], gamma: number, seed: number): { low: number; high: number } {
   const random = new Random(seed)
   const figures = Array.from({ length: DRAWS }, (_, draw) => {

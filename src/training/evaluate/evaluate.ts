@@ -1,4 +1,4 @@
-/** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+/** Plays episodes with fixed weights, to evaluate a policy or to record episodes. */
 import { createHash } from 'node:crypto'
 import { checkCount, checkGiven, InputError, unknownWord } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
@@ -16,35 +16,35 @@ import type { SystemDefinition } from '../../world/system.ts'
 import { createWorld, type World } from '../../world/world.ts'
 import { meanAndStd } from '../loop/metrics.ts'
 
-/** What is played, with which weights, how often. */
+/** What to play, with which weights, and how often. */
 export interface EvaluateOptions {
   environment: EnvironmentDefinition
   policy: PolicyDefinition
   /** The policy's weights, numParameters long. */
   weights: Float32Array
-  /** How many episodes, each from its own starting state. Default 100. */
+  /** Number of episodes, each from its own starting state; default 100. */
   episodes?: number
-  /** Keys starting states, and actions where they are sampled. Default 0. */
+  /** Keys starting states and sampled actions; default 0. */
   seed?: number
-  /** Sample actions; by default the most probable one is taken. */
+  /** Sample actions; default false: take the most probable. */
   explore?: boolean
   kernels?: KernelBuild | 'best'
-  /** What works beside the four systems, as in training. Default none. What they do after a rollout they do not do here. */
+  /** Systems besides the four, as in training; default none. Their work after rollouts is not done. */
   systems?: readonly SystemDefinition[]
-  /** Their columns of the whole cohort, which stay as they are given. Default: zeros. */
+  /** Their columns of the whole cohort, which are not changed; default zeros. */
   shared?: SharedColumns
-  /** Called when the episodes have begun, and after each step: lanes whose first episode is over still show how it ended. */
+  /** Called before the first and after each step. Lanes whose first episode has ended still show its end. */
   watch?: (cohort: EpisodeCohort) => void
-  /** Number of the weights, for the table's version column. Default 0. */
+  /** Version of the weights, for the table's version column; default 0. */
   version?: number
-  /** Where the weights were read, for the table's metadata. Default null: nowhere. */
+  /** Where the weights were read, for the table's metadata; default null. */
   checkpoint?: string | null
 }
 
-/** Columns of the whole cohort, by system and by name. */
+/** Columns of the whole cohort, by system and name. */
 export type SharedColumns = Readonly<Record<string, Readonly<Record<string, Column>>>>
 
-/** What episodes returned, and how long they were in steps. */
+/** Statistics of the returns, and lengths in steps. */
 export interface Evaluation {
   readonly environment: string
   readonly episodes: number
@@ -55,7 +55,8 @@ export interface Evaluation {
 }
 
 /**
- * Plays `episodes` whole episodes, one a lane so that short ones are not favored, and says what they returned.
+ * Plays `episodes` whole episodes, one per lane so that short ones are not favored, and returns statistics of their
+ * returns.
  * @throws InputError if the environment has no time limit, an option is wrong, or the weights do not fit the policy.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
@@ -79,32 +80,29 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   }
 }
 
-/**
- * Plays episodes like `evaluate` (sampling actions unless told otherwise) and gives their rows as a table: lane by lane,
- * step by step, as its metadata say (`layout`: episodes). Advantage and return, which belong to an algorithm, are not in it.
- */
+/** Plays episodes like `evaluate`, by default sampling, and returns rows by lane and step, without advantages. */
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   checkGiven('options of recordEpisodes', options, ['environment', 'policy', 'weights'])
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
   const { checkpoint = null, weights } = options
   const table = rolloutTable(cohort, { seed: world.seed, checkpoint })
   const { lane } = cohort.rollout
-  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]!) // Those of a lane stay in their order.
+  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]!) // A lane's rows stay in order.
   const fields = table.fields
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))
-  const { numSteps, ...metadata } = table.metadata // Episodes have lengths of their own.
+  const { numSteps, ...metadata } = table.metadata // Episodes differ in length.
   return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES, weights: digestOf(weights) } }
 }
 
-/** SHA-256 of weights, in hexadecimal digits: by it a table says exactly which policy has played. */
+/** SHA-256 of weights, in hexadecimal. In a table it identifies the policy. */
 export function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
   return createHash('sha256')
     .update(new Uint8Array(buffer, byteOffset, byteLength))
     .digest('hex')
 }
 
-/** Steps after which every episode has ended. @throws InputError if nothing says how many. */
+/** Steps after which every episode has ended. @throws InputError without a time limit. */
 export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition): number {
   if (maxEpisodeSteps !== null) return maxEpisodeSteps
   throw new InputError(`environment ${id}`, 'no time limit', 'one, so that every episode ends')
@@ -151,7 +149,7 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
   }
 }
 
-/** What a cohort's systems keep of the whole of it: their own columns, not copies. */
+/** The systems' own columns of a whole cohort, not copies. */
 export function sharedColumns({ systems }: EpisodeCohort): SharedColumns {
   return Object.fromEntries(
     systems.map(({ definition, rollout }) => [definition.id, rollout.shared as Readonly<Record<string, Column>>]),
@@ -208,5 +206,5 @@ function summarize(values: readonly number[]) {
   const { mean, std } = meanAndStd(Float64Array.from(values), values.length)
   const least = (a: number, b: number) => Math.min(a, b)
   const most = (a: number, b: number) => Math.max(a, b)
-  return { mean, std, min: values.reduce(least), max: values.reduce(most) } // A spread would end at 100,000 arguments.
+  return { mean, std, min: values.reduce(least), max: values.reduce(most) } // A spread fails above 100,000 arguments.
 }

@@ -1,14 +1,13 @@
 /**
- * How a run is judged while it trains: the weights as they stand play episodes (or have conversations) that the training never sees.
- * What came of them is in the metrics lines, so a run that is resumed knows it too. The best is kept as a checkpoint, and may be a
- * reason to stop. The training itself takes no notice: it has the same bits with and without.
+ * Evaluates a run while it trains: the current weights play episodes (or have conversations) on seeds that the training
+ * never uses. Results are written to the metrics lines, so that resumed runs know them. The best weights are kept as a
+ * checkpoint, and results may stop the training. The training's bits do not depend on evaluations.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type Metrics, metric } from '../../base/metrics.ts'
 import { integer, optionalNumber, type Settings, type SettingValues } from '../../base/settings.ts'
 import type { CurvePoint } from '../../telemetry/curves.ts'
 
-/** How a run is judged while it trains. */
 export const judgeSettings = {
   evaluateEvery: integer(
     0,
@@ -25,18 +24,17 @@ export const judgeSettings = {
   }),
 } satisfies Settings
 
-/** The values of `judgeSettings`. */
 export type JudgeSettings = SettingValues<typeof judgeSettings>
 
-/** What the metrics lines of a run that is judged say besides, where an evaluation is due. */
+/** Additional metrics of a run with evaluations, when one is due. */
 export const judgeMetrics = {
   evaluation: metric(
-    'returns (of conversations: known rewards) under the weights as they stand: mean, std, min, max, episodes',
+    'returns (for conversations: known rewards) under the current weights: mean, std, min, max, episodes',
     'last',
   ),
 } as const satisfies Metrics
 
-/** What an evaluation came to: of returns, or of the rewards that are known. Null where none is. */
+/** Statistics of an evaluation's returns, or known rewards. Null without any. */
 export interface Judgment {
   readonly mean: number | null
   readonly std: number | null
@@ -45,38 +43,34 @@ export interface Judgment {
   readonly episodes: number
 }
 
-/** The best evaluation so far. */
 export interface BestJudgment extends Judgment {
-  /** The number of the checkpoint that has its weights. */
   readonly checkpoint: number
 }
 
-/** Seeds from here on, by the update, are those of evaluations. */
+/** Evaluations use seeds from here on, by update. */
 const FIRST_SEED = 1_000_000
 
-/** The seed of the evaluation after an update: another one each time, the same for all runs but one whose own seed it would be. */
+/** The seed of the evaluation after an update. It differs each time and from the run's seed. */
 export function judgeSeed(update: number, runSeed: number): number {
   const seed = FIRST_SEED + update
   return seed === runSeed ? FIRST_SEED - update : seed
 }
 
-/** @throws InputError for a reason to stop that nothing would give. */
+/** @throws InputError for a stop condition without evaluations. */
 export function checkJudging({ evaluateEvery, stopAt, patience }: JudgeSettings): void {
   if (evaluateEvery > 0) return
-  const expected = (value: string) => `${value}, where evaluateEvery is 0: nothing is evaluated`
+  const expected = (value: string) => `${value} with evaluateEvery 0: no evaluations`
   if (stopAt !== null) throw new InputError('stopAt', show(stopAt), expected('null'))
   if (patience > 0) throw new InputError('patience', show(patience), expected('0'))
 }
 
-/** Remembers how a run was judged. */
 export class Judge {
   readonly #settings: JudgeSettings
   #best: BestJudgment | null = null
   #last: Judgment | null = null
-  /** Evaluations since the best. */
   #since = 0
 
-  /** `lines`: the metrics lines of the run so far; `key`: under which they have the number of a checkpoint. */
+  /** `lines`: the run's metrics lines so far; `key`: their field with the checkpoint number. */
   constructor(settings: JudgeSettings, lines: readonly Readonly<Record<string, unknown>>[], key: string) {
     this.#settings = settings
     for (const { evaluation, [key]: number } of lines) {
@@ -84,13 +78,13 @@ export class Judge {
     }
   }
 
-  /** Whether an evaluation is due after an update; after the last one in any case. */
+  /** Whether an evaluation is due after an update; always after the last. */
   isDue(update: number, isLast: boolean): boolean {
     const { evaluateEvery } = this.#settings
     return evaluateEvery > 0 && (isLast || update % evaluateEvery === 0)
   }
 
-  /** Takes an evaluation in; `checkpoint`: the number that a checkpoint has now. True if none before was as good. */
+  /** Adds an evaluation; `checkpoint` is the number of one written now. Returns true for the best so far. */
   add(checkpoint: number, judgment: Judgment): boolean {
     this.#last = judgment
     const { mean } = judgment
@@ -100,7 +94,7 @@ export class Judge {
     return isBest
   }
 
-  /** The best evaluation, the first of those that are equal; null before there is one. */
+  /** The best evaluation, the first of equals; null without any. */
   get best(): BestJudgment | null {
     return this.#best
   }
@@ -110,7 +104,7 @@ export class Judge {
     return this.#last
   }
 
-  /** Why the training is over; null where it is not. */
+  /** Why the training should stop; null if it should not. */
   get ended(): 'solved' | 'plateau' | null {
     const { evaluateEvery, stopAt, patience } = this.#settings
     if (evaluateEvery === 0 || this.#last === null) return null
@@ -119,7 +113,7 @@ export class Judge {
   }
 }
 
-/** The means of the evaluations that metrics lines tell, over one of their other figures. */
+/** The means of the evaluations in metrics lines, over another of their fields. */
 export function evaluationPoints(
   lines: readonly { readonly evaluation?: Judgment; readonly [name: string]: unknown }[],
   over: string,

@@ -1,4 +1,4 @@
-/** How fast an environment steps, is played and trains, measured on the spot: by lanes and threads, with where the time goes. */
+/** Measures how fast an environment steps, is played and trains, by lanes and threads, and where time goes. */
 import { ppo } from '../../algorithms/on-policy/ppo.ts'
 import { Work, type WorkName } from '../../base/clock.ts'
 import { checkGiven, checkOptions, InputError, show } from '../../base/errors.ts'
@@ -9,39 +9,39 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { createWorld } from '../../world/world.ts'
 import { createTrainer, type Trainer } from '../loop/trainer.ts'
 
-/** Rows of a rollout, at least: few lanes make more steps of each. */
+/** Minimum rows of a rollout: few lanes take more steps each. */
 const ROWS = 4096
 const STEPS_MIN = 8
-/** More lanes are worth it if they are faster by more than this share of the fastest. */
+/** More lanes pay off if they are faster by more than this fraction of the fastest. */
 const TOLERANCE = 0.1
 
-/** What is measured. */
+/** Options of `measureEnvironment`. */
 export interface MeasureOptions {
-  /** How many lanes, each in a world of its own; rounded up to whole games. Default 16, 64, 256, 1024 and 4096. */
+  /** Numbers of lanes, each in its own world, in whole games. Default 16, 64, 256, 1024 and 4096. */
   readonly numLanes?: readonly number[]
-  /** How many threads, each with every number of lanes. Default 1. */
+  /** Numbers of threads, each measured with every number of lanes; default 1. */
   readonly threads?: readonly number[]
-  /** What acts, and learns by PPO. Default: `mlp()`. */
+  /** The policy, which learns by PPO; default `mlp()`. */
   readonly policy?: PolicyDefinition
-  /** Seconds of each measurement, at least. Default 0.5. */
+  /** Minimum seconds per measurement; default 0.5. */
   readonly seconds?: number
 }
 
-/** What a number of lanes and threads came to. Steps are those of all lanes. */
+/** The speed with a number of lanes and threads. Steps are those of all lanes. */
 export interface EnvironmentSpeed {
   readonly numLanes: number
   readonly threads: number
-  /** Steps a second of the environment alone, its resets and what is checked of it included. */
+  /** Steps per second of the environment alone, with resets and checks. */
   readonly environmentStepsPerSecond: number
-  /** Steps a second of rollouts: with the policy that chooses. */
+  /** Steps per second of rollouts, which include the policy. */
   readonly rolloutStepsPerSecond: number
-  /** Steps a second of training: rollouts, and learning from them. */
+  /** Steps per second of training, which includes rollouts and learning. */
   readonly trainingStepsPerSecond: number
-  /** The share of the whole time that the caller's thread spent on each kind of work. */
+  /** Fractions of the total time that the caller's thread spent on each kind of work. */
   readonly shares: Readonly<Record<WorkName, number>>
 }
 
-/** What was measured of an environment. */
+/** The result of `measureEnvironment`. */
 export interface EnvironmentMeasurement {
   readonly environment: string
   readonly measured: readonly EnvironmentSpeed[]
@@ -49,10 +49,7 @@ export interface EnvironmentMeasurement {
   readonly recommendedNumLanes: number
 }
 
-/**
- * Trains on an environment for some time with each number of lanes and threads, and says how fast that went.
- * @throws InputError for options that are wrong, and where threads cannot make the environment again.
- */
+/** Measures training with all numbers of lanes and threads. @throws InputError for wrong options. */
 export async function measureEnvironment(
   environment: EnvironmentDefinition,
   options: MeasureOptions = {},
@@ -85,7 +82,7 @@ async function measure(
   const world = await createWorld({ environment, policy, numLanes })
   const numSteps = Math.max(STEPS_MIN, Math.ceil(ROWS / numLanes))
   const spent = new Map<string, number>()
-  /** Seconds that each update spent on steps of the environment, on its rollout, and in all. */
+  /** Seconds of each update: environment steps, rollout, and total. */
   const updates: [stepping: number, rollout: number, whole: number][] = []
   let whole = 0
   let trainer: Trainer<EpisodeCohort> | undefined
@@ -94,7 +91,7 @@ async function measure(
     for await (const { update, rolloutSeconds, updateSeconds, phaseSeconds } of trainer.updates({
       totalSteps: Number.MAX_SAFE_INTEGER,
     })) {
-      if (update === 1) continue // The compiler's own work is in it.
+      if (update === 1) continue // It includes the compiler's work.
       const { reset, step, store } = phaseSeconds
       updates.push([reset + step + store, rolloutSeconds, rolloutSeconds + updateSeconds])
       for (const [work, s] of Object.entries(phaseSeconds)) spent.set(work, (spent.get(work) ?? 0) + s)
@@ -105,7 +102,7 @@ async function measure(
     trainer?.close()
     world.close()
   }
-  /** The median of the updates: other programs on the machine make some of them slower. */
+  /** The median over updates, since other programs may slow some down. */
   const rate = (k: 0 | 1 | 2) => {
     const sorted = updates.map((update) => update[k]).sort((x, y) => x - y)
     return (numSteps * numLanes) / sorted[Math.floor(sorted.length / 2)]!
@@ -115,7 +112,7 @@ async function measure(
   return {
     numLanes,
     threads,
-    // All threads step at the same time: the seconds of the caller's are those of all.
+    // All threads step at the same time, so the caller's seconds are those of all.
     environmentStepsPerSecond: rate(0),
     rolloutStepsPerSecond: rate(1),
     trainingStepsPerSecond: rate(2),
@@ -123,10 +120,7 @@ async function measure(
   }
 }
 
-/**
- * How many lanes an environment should have here: the fewest whose rollouts are within a tenth of the fastest. Measured on the spot, in some
- * seconds, with `mlp()` and one thread unless told otherwise.
- */
+/** The fewest lanes whose rollouts are within a tenth of the fastest. Takes seconds; default `mlp()`, one thread. */
 export async function recommendedNumLanes(
   environment: EnvironmentDefinition,
   options: MeasureOptions = {},

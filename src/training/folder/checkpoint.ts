@@ -1,8 +1,8 @@
 /**
- * Checkpoints: folders `checkpoints/<update>/` with the saved columns of a world (`columns.safetensors`) and a
- * `manifest.json` that says what they are, and holds their checksum and its own. A checkpoint is written under a temporary
- * name, forced to disk and renamed, so whatever interrupts the writing, every earlier checkpoint is whole and this one is
- * whole or not there. What a training backend keeps in files of its own, `checkpoints/<update>.<cohort>`, is written before.
+ * Checkpoints: folders `checkpoints/<update>/` with a world's saved columns (`columns.safetensors`) and a
+ * `manifest.json`, which describes them and has their checksum and its own. A checkpoint is written under a temporary
+ * name, synced to disk and renamed, so an interruption leaves every earlier checkpoint whole, and this one whole or
+ * absent. Files of a training backend, `checkpoints/<update>.<cohort>`, are written before.
  */
 import { createHash } from 'node:crypto'
 import { basename, join } from 'node:path'
@@ -34,13 +34,12 @@ const CHECKPOINTS = 'checkpoints'
 const COLUMNS_FILE = 'columns.safetensors'
 const MANIFEST_FILE = 'manifest.json'
 
-/** What a checkpoint says of one cohort. */
 export type CohortRecord = EpisodeRecord | ConversationRecord
 
-/** What a checkpoint says of a cohort of episodes. */
+/** A cohort of episodes in a checkpoint. */
 export interface EpisodeRecord {
   readonly kind: 'episodes'
-  /** Updates and environment steps done, by all cohorts of episodes, and the seconds that they took. */
+  /** Updates and environment steps of all cohorts of episodes, and their seconds. */
   readonly update: number
   readonly steps: number
   readonly seconds: number
@@ -48,27 +47,24 @@ export interface EpisodeRecord {
   readonly policy: DefinitionRecord
   readonly algorithm: DefinitionRecord
   readonly numLanes: number
-  /** Number of the first lane in the whole run. */
   readonly firstLane: number
-  /** Keys its random numbers; absent where the world's does. */
+  /** Keys its random numbers; absent if the world's seed does. */
   readonly seed?: number
   readonly autoreset: string
   readonly explore: boolean
-  /** Systems of one's own; absent where there are none. */
+  /** The user's systems; absent if there are none. */
   readonly systems?: readonly DefinitionRecord[]
-  /** Number of the weights. */
   readonly version: number
-  /** Episodes finished so far. */
   readonly episodes: number
   readonly solvedAtStep: number | null
   readonly solvedAtSeconds: number | null
-  /** How lanes play against earlier selves; absent where they do not. */
+  /** Self-play against earlier weights; absent without it. */
   readonly selfPlay?: SelfPlayOptions
-  /** The same of each further set of weights that learns; absent where there is none. */
+  /** The same for each further set of trained weights; absent without any. */
   readonly learningSets?: readonly Pick<EpisodeRecord, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>[]
 }
 
-/** What a checkpoint says of a cohort of conversations. */
+/** A cohort of conversations in a checkpoint. */
 export interface ConversationRecord extends Omit<SavedCollector, 'admission'> {
   readonly kind: 'conversations'
   readonly seconds: number
@@ -77,57 +73,53 @@ export interface ConversationRecord extends Omit<SavedCollector, 'admission'> {
   readonly sft: DefinitionRecord | null
   readonly rl: DefinitionRecord | null
   readonly numLanes: number
-  /** What a conversation's reward is of its turns'. */
+  /** How a conversation's reward is computed from its turns'. */
   readonly rewardReduction: string
   readonly sftSteps: number
   readonly rlUpdates: number
-  /** Number of the weights. */
   readonly version: number
-  /** The groups between those who sample and those who learn; null where nothing is sampled. */
+  /** The groups between sampling and training; null if nothing is sampled. */
   readonly admission: SavedAdmission | null
-  /** What was said in each lane before the model's turn. */
+  /** The messages in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
-  /** Of each lane, how turns were drawn that are not as the cohort's, with their numbers. Not in older ones. */
+  /** For each lane, turns that were not sampled as the cohort's, with their numbers. Absent in older checkpoints. */
   readonly drawings?: readonly (readonly (readonly [turn: number, drawing: TurnDrawing])[])[]
-  /** The lanes that leave when their conversations are over; absent where none does. */
+  /** The lanes that leave when their conversations end; absent if none does. */
   readonly leaving?: readonly number[]
-  /** From which tokens those said in each lane were drawn, where a filter had left some out. */
+  /** The candidate sets of each lane's tokens, if a filter excluded some. */
   readonly candidates: readonly (readonly number[])[]
-  /** The last reply to each lane whose conversation is over and waits for room in the log; null for others. Not in older ones. */
+  /** The last reply to each lane that waits for room in the log, or null. Absent in older checkpoints. */
   readonly replies?: readonly (object | null)[]
-  /** What its trajectories are from. */
   readonly source: string
-  /** The conversations of this update that are over, without their tokens, which are tensors. */
+  /** This update's finished conversations, without their tokens, which are tensors. */
   readonly trajectories: readonly object[]
-  /** Likewise, the segments before the one that it is in of each lane's conversation. */
+  /** Likewise the finished segments of each lane's running conversation. */
   readonly segments: readonly object[]
 }
 
-/** Where a backend has kept what is in no column. */
+/** Where a backend keeps state outside of columns. */
 export interface BackendRecord {
   readonly id: string
-  /** The name by which the backend finds it; null for the checkpoint's own path and the cohort's name behind it. */
+  /** The backend's name for it; null for the checkpoint's path plus the cohort's name. */
   readonly name: string | null
 }
 
-/** What a checkpoint says of the whole. */
 export interface Manifest {
   readonly format: string
   readonly colonnade: string
   readonly node: string
-  /** The kernel build, on which the bits of a run depend. */
+  /** The kernel build, on which a run's bits depend. */
   readonly kernels: string
-  /** Of native kernels their level and where they come from; null of others, absent where nobody recorded it. */
+  /** Level and origin of native kernels; null for others, absent if not recorded. */
   readonly native?: string | null
   readonly seed: number
-  /** The checkpoint's number: updates done, and of conversations ticks too. */
+  /** The checkpoint's number: updates done, and for conversations ticks too. */
   readonly update: number
-  /** Environment steps done, and ticks of conversations. */
+  /** Environment steps, and ticks of conversations. */
   readonly steps: number
-  /** Seconds of training. */
   readonly seconds: number
   readonly cohorts: Readonly<Record<string, CohortRecord>>
-  /** Of the cohorts whose backend keeps anything outside the columns; absent where there are none. */
+  /** Cohorts whose backend keeps state outside of columns; absent without any. */
   readonly backends?: Readonly<Record<string, BackendRecord>>
   /** SHA-256 of each file, in hexadecimal. */
   readonly files: Readonly<Record<string, string>>
@@ -135,9 +127,9 @@ export interface Manifest {
   readonly checksum: string
 }
 
-/** Which of a run's checkpoints is loaded, and which of its modules may be run. */
+/** Which checkpoint to load, and which modules may run. */
 export interface LoadOptions extends ModuleTrust {
-  /** The number of the checkpoint; the newest where it is not given. */
+  /** The checkpoint's number; default the newest. */
   readonly from?: number | undefined
 }
 
@@ -147,12 +139,11 @@ export interface Checkpoint {
   readonly tensors: ReadonlyMap<string, Tensor>
 }
 
-/** The folder in which a run keeps its checkpoints. */
 export function checkpointsFolder(run: string): string {
   return join(run, CHECKPOINTS)
 }
 
-/** The updates of which a run folder holds a checkpoint, rising. @throws InputError if it cannot be read. */
+/** The updates with a checkpoint in a run folder, ascending. @throws InputError if it cannot be read. */
 export async function listCheckpoints(run: string): Promise<number[]> {
   return (await listFolder(await within(run, CHECKPOINTS)))
     .filter((name) => /^\d+$/.test(name))
@@ -161,9 +152,9 @@ export async function listCheckpoints(run: string): Promise<number[]> {
 }
 
 /**
- * Writes a checkpoint of the run and returns its path. Writing the same state again does nothing. `keepBackends` is given the path
- * and lets backends keep their part beside it, before the checkpoint is there.
- * @throws InputError if the folder cannot be written, or holds another state under this number.
+ * Writes a checkpoint of the run and returns its path. Writing the same state again does nothing. `keepBackends` gets
+ * the path and saves the backends' state beside it, before the checkpoint appears.
+ * @throws InputError if the folder cannot be written, or has another state under this number.
  */
 export async function writeCheckpoint(
   run: string,
@@ -203,20 +194,19 @@ export async function writeCheckpoint(
   })
 }
 
-/** The manifest with its own checksum: that of its JSON without it. */
+/** Adds a manifest's own checksum: that of its JSON without it. */
 export function sealManifest(manifest: Omit<Manifest, 'checksum'> & { readonly checksum?: string }): Manifest {
   const { checksum: _, ...rest } = manifest
   return { ...rest, checksum: sha256([Buffer.from(JSON.stringify(rest))]) }
 }
 
-/** Removes all but the newest `kept` checkpoints, and the one that is spared. */
+/** Removes all but the newest `kept` checkpoints and the spared one. */
 export async function pruneCheckpoints(run: string, kept: number, spared?: number): Promise<void> {
   const updates = await listCheckpoints(run)
   const oldest = updates.slice(0, Math.max(0, updates.length - kept))
   await removeCheckpoints(run, (update) => update !== spared && oldest.includes(update))
 }
 
-/** Removes the checkpoints of the updates that are meant. */
 export async function removeCheckpoints(run: string, isMeant: (update: number) => boolean): Promise<void> {
   const meant = (await listCheckpoints(run)).filter(isMeant)
   if (meant.length === 0) return
@@ -224,7 +214,7 @@ export async function removeCheckpoints(run: string, isMeant: (update: number) =
     try {
       for (const update of meant) {
         const path = checkpointPath(run, update)
-        const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Gone from the list at once, and whole till then.
+        const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Renaming removes it from the list at once, and whole.
         await disk.rename(path, doomed)
         await disk.remove(doomed)
         for (const name of await listFolder(checkpointsFolder(run))) {
@@ -238,9 +228,9 @@ export async function removeCheckpoints(run: string, isMeant: (update: number) =
 }
 
 /**
- * Reads and checks a checkpoint: the newest, or that of the given update.
- * @throws InputError if there is none, or it is not whole, or not of this format. Where the newest is damaged it names the next
- * older one that is whole.
+ * Reads and checks a checkpoint: the newest, or the one of the given update.
+ * @throws InputError if there is none, or it is damaged or of another format. If the newest is damaged, the error names
+ * the newest whole one before it.
  */
 export async function readCheckpoint(run: string, update?: number): Promise<Checkpoint> {
   const updates = await listCheckpoints(run)
@@ -256,21 +246,18 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
     for (const older of updates.slice(0, -1).reverse()) {
       const isWhole = await readOne(run, older).then(
         () => true,
-        () => false, // Named is one that can be taken.
+        () => false, // Only a whole one is suggested.
       )
       if (!isWhole) continue
       const { subject, got, expected } = cause
-      const hint = `${expected}; whole is the checkpoint of ${older}, taken with from=${older}`
+      const hint = `${expected}; from=${older} is the newest whole checkpoint`
       throw new InputError(subject, got, hint, { cause })
     }
     throw cause
   }
 }
 
-/**
- * Reads what the checkpoint of an update says of itself, and leaves its columns alone.
- * @throws InputError if there is no such manifest, or it is damaged.
- */
+/** Reads a checkpoint's manifest without its columns. @throws InputError for a missing or damaged manifest. */
 export async function readManifest(run: string, update: number): Promise<Omit<Checkpoint, 'tensors'>> {
   const path = checkpointPath(run, update)
   const manifest = parseManifest(path, await readPart(run, update, MANIFEST_FILE))
@@ -320,7 +307,7 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
   return manifest
 }
 
-/** What a field of a manifest may be, in words and as a check. */
+/** The valid values of a manifest's field, as text and as a check. */
 type Field = readonly [expected: string, accepts: (value: unknown) => boolean]
 
 const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0

@@ -1,15 +1,12 @@
-/**
- * Which folder a training gets where the one that was asked for holds a training already: a numbered one beside it, the same one to
- * go on in, the same one emptied, or none. One rule for trainers of programs, runs and groups of runs.
- */
+/** What happens if a training's folder already has one: a numbered folder, resuming, deleting, or an error. */
 import { basename, resolve } from 'node:path'
 import { InputError, unknownWord } from '../../base/errors.ts'
 import { choice } from '../../base/settings.ts'
 
-/** A folder that a training cannot have, because of another training. */
+/** A folder that is taken by another training. */
 export class TakenError extends InputError {
   declare readonly folder: string
-  /** What follows the folder's name: `holds a run`. */
+  /** A phrase that follows the folder's name: `holds a run`. */
   declare readonly why: string
 
   constructor(subject: string, folder: string, why: string, expected = 'a new folder') {
@@ -18,15 +15,12 @@ export class TakenError extends InputError {
   }
 }
 
-/**
- * What a training does where its folder holds one. `number`: it takes the first free of `<folder>-2`, `<folder>-3`, …. `resume`: it
- * goes on from there, or is refused if it is another one. `replace`: it removes the former one. `refuse`: it ends with an error.
- */
+/** `number`: use the first free `<folder>-2`, `-3` …; `resume` the same training; `replace` it; `refuse`: throw. */
 export type IfExists = 'number' | 'resume' | 'replace' | 'refuse'
 
 export const IF_EXISTS = ['number', 'resume', 'replace', 'refuse'] as const satisfies readonly IfExists[]
 
-/** The key of commands that begin runs. */
+/** The setting of commands that start runs. */
 export const ifExistsSetting = choice(
   'number',
   IF_EXISTS,
@@ -38,24 +32,21 @@ export function checkIfExists(value: unknown): asserts value is IfExists {
   if (!IF_EXISTS.includes(value as IfExists)) throw unknownWord('ifExists', value, IF_EXISTS)
 }
 
-/** A folder that was free, and where it is numbered why the one that was asked for was not. */
+/** A free folder; if it is numbered, also why the requested one was not free. */
 export interface FreeFolder<T> {
   readonly path: string
   readonly found: T
   readonly taken: TakenError | null
 }
 
-/** The n-th folder for a training, from 1 on: the one that is asked for, then those with a number behind its name. */
+/** Names the n-th folder to try, from 1: the requested one, then numbered ones. */
 export function numbered(folder: string): (number: number) => string {
   const isNamed = !['', '.', '..'].includes(basename(folder))
   const base = isNamed ? folder.replace(/[/\\]+$/, '') : resolve(folder)
   return (number) => (number === 1 ? folder : `${base}-${number}`)
 }
 
-/**
- * Tries one folder after another until `attempt` finds one that is free.
- * @throws what `attempt` throws but a TakenError; that too where `ifExists` is not `number`.
- */
+/** Tries folders until `attempt` finds a free one. @throws its errors, except TakenErrors with `ifExists` `number`. */
 export async function firstFree<T>(
   folderOf: (number: number) => string,
   ifExists: IfExists,
@@ -73,12 +64,12 @@ export async function firstFree<T>(
   }
 }
 
-/** What a user is told of a training that goes to a numbered folder; null of others. `option` is ifExists as the user writes it. */
+/** The message for a numbered folder, otherwise null. `option` formats ifExists for the user. */
 export function tellNumbered(
   { path, taken }: Pick<FreeFolder<unknown>, 'path' | 'taken'>,
   option: (value: IfExists) => string,
 ): string | null {
   if (taken === null) return null
-  const others = `${option('resume')} goes on there, ${option('replace')} starts over`
+  const others = `${option('resume')} continues it, ${option('replace')} starts over`
   return `${taken.folder} ${taken.why}, so this training goes to ${path} (${others})`
 }

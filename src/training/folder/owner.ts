@@ -1,11 +1,11 @@
 /**
- * Who may write in a run folder: one process at a time. Whoever writes puts up a claim, a folder `.owner-<token>` with who it
- * is, and looks for the claims of others. A claim lasts as long as its process, however that ends: in it lies a socket, which
- * the system closes with the process that listens, and which any other process of this machine can try, in whatever container
- * it is. Where a file system has no sockets, the number and start of the process decide; on another machine, a heartbeat.
- * Readers need no claim.
+ * Ensures that one process at a time writes in a run folder. A writer creates a claim, a folder `.owner-<token>` with
+ * its identity, and looks for other claims. A claim lasts as long as its process: it contains a listening socket, which
+ * the system closes with the process, and which any process of this machine can try, even from another container.
+ * Without socket support, the process's number and start time decide; on another machine, a heartbeat. Readers need no
+ * claim.
  *
- * Only the owner sweeps away what interrupted writing left.
+ * Only the owner removes the remains of interrupted writes.
  */
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync, rmSync } from 'node:fs'
@@ -18,7 +18,7 @@ import { InputError } from '../../base/errors.ts'
 import { cannotWrite, disk, isThere, listFolder, makeFolder, RECORD_BYTES, within } from '../../base/files/files.ts'
 import { TakenError } from './if-exists.ts'
 
-/** What a run writes at the top of its folder, and the folders in which it keeps more. */
+/** The files of a run at the top of its folder, and its subfolders. */
 export const RUN_FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']
 export const RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
@@ -27,56 +27,53 @@ const RECORD_FILE = 'owner.json'
 const HELD_FOLDER = 'held'
 const SOCKET = 'socket'
 
-/** Seconds between two beats of the heart of a claim. */
+/** Seconds between a claim's heartbeats. */
 const BEAT_SECONDS = 5
-/** So many beats without one, and the owner on another machine is gone. */
+/** Missed heartbeats after which an owner on another machine counts as gone. */
 const BEATS_MISSED = 6
-/** For so long a claim may lack its record before its process counts as gone: it writes it at once. */
+/** Milliseconds that a claim may lack its record before its process counts as gone. The record is written at once. */
 const UNWRITTEN_MS = 1000
-/** Between two looks at who else wants the folder. */
+/** Milliseconds between checks for other claims. */
 const LOOK_MS = 20
-/** The longest path that a socket can have everywhere. */
+/** Maximum length of a socket's path on all systems. */
 const SOCKET_PATH_BYTES = 100
 
-/** Who put up a claim. */
 interface OwnerRecord {
   readonly pid: number
   readonly host: string
-  /** Names the machine since its last start; null where the system does not tell. */
+  /** Identifies the machine since its last boot; null if unknown. */
   readonly boot: string | null
-  /** Names the machine whenever it was started. */
+  /** Identifies the machine across boots. */
   readonly machine: string | null
-  /** The space in which `pid` is a number: containers have their own. */
+  /** The namespace of `pid`: containers have their own. */
   readonly pidSpace: string | null
-  /** When the process started, in the system's own count: another process of the same number has another. */
+  /** When the process started, in the system's units, which tells apart processes with the same number. */
   readonly started: string | null
   readonly hasSocket: boolean
   readonly beatSeconds: number
-  /** When the claim was put up, for people. */
+  /** When the claim was created, for people. */
   readonly since: string
 }
 
-/** What is known of a claim that another process put up. */
 interface Claim {
   readonly path: string
-  /** Null where it is not written yet, or was never finished. */
+  /** Null if it is not written yet, or never was completely. */
   readonly record: OwnerRecord | null
-  /** The folder is its owner's; else it is still looking for others. */
+  /** True: it owns the folder. False: it is still looking for others. */
   readonly isHeld: boolean
 }
 
-/** True for what owners put into a folder. */
 export function isClaim(name: string): boolean {
   return name.startsWith(PREFIX)
 }
 
-/** What this process owns, by real path. It goes with the process where that ends by itself. */
+/** This process's claims, by real path. They end with the process. */
 const owned = new Map<string, Ownership>()
 let isExitHeard = false
 
 /** The claim of this process on a folder. */
 export class Ownership {
-  /** Whether somebody in this process works in the folder; else whoever asks next in this process takes it over. */
+  /** Whether the folder is in use in this process; otherwise the next user in this process takes it over. */
   isBusy = false
   readonly #folder: string
   readonly #real: string
@@ -90,22 +87,19 @@ export class Ownership {
     this.#real = real
     this.#claim = claim
     this.#server = server
-    // Whether the claim is still there is checked before each writing.
+    // Before each write, the claim's existence is checked.
     const beat = () => void utimes(claim, new Date(), new Date()).catch(() => undefined)
     this.#beat = setInterval(beat, 1000 * BEAT_SECONDS).unref()
   }
 
-  /**
-   * Takes a folder that is there, if nobody has it, and sweeps away what an interrupted writing left. Of several processes that
-   * begin at the same moment one gets it.
-   * @throws InputError that says who has it, or that it cannot be written.
-   */
+  /** Takes a free folder (one of several processes gets it) and cleans it. @throws InputError that names the owner. */
   static async take(folder: string): Promise<Ownership> {
     const real = await realpath(folder).catch((cause) => {
       throw new InputError('run', (cause as Error).message, 'a run folder', { cause })
     })
     const before = owned.get(real)
-    if (before?.isBusy) throw new TakenError('folder', folder, 'is in use by this process', 'one that nobody trains in')
+    if (before?.isBusy)
+      throw new TakenError('folder', folder, 'is in use by this process', 'a folder without a running training')
     await before?.release()
     const token = randomBytes(8).toString('hex')
     const claim = join(folder, PREFIX + token)
@@ -124,7 +118,6 @@ export class Ownership {
     return ownership
   }
 
-  /** Whether this process has the folder. */
   static async isHere(folder: string): Promise<boolean> {
     return owned.has(await realpath(folder))
   }
@@ -133,30 +126,27 @@ export class Ownership {
     return this.#isReleased
   }
 
-  /**
-   * Makes sure that the folder is still this process's.
-   * @throws InputError if another machine took it, because this process had shown no life for long.
-   */
+  /** Checks that this process still has the folder. @throws InputError if another machine took it. */
   async check(): Promise<void> {
     if (await isThere(this.#claim)) return
     const [other] = await claimsIn(this.#folder)
-    const got = other === undefined ? 'a claim that somebody removed' : `a folder that was taken by ${describe(other)}`
+    const got = other === undefined ? 'a claim that was removed' : `a folder that was taken by ${describe(other)}`
     const expected = 'the claim of this process, which showed no sign of life for a long time'
     throw new InputError(`run ${this.#folder}`, got, expected)
   }
 
-  /** Somebody else may have the folder from now on. */
+  /** Lets others take the folder. */
   async release(): Promise<void> {
     if (this.#isReleased) return
     this.#isReleased = true
     clearInterval(this.#beat)
     this.#server?.close()
     if (owned.get(this.#real) === this) owned.delete(this.#real)
-    // If it stays it is that of a process that does not listen, and the next one removes it.
+    // A remaining claim has no listening process, and the next owner removes it.
     await disk.remove(this.#claim).catch(() => undefined)
   }
 
-  /** For the end of the process, which waits for nothing. */
+  /** For the end of the process, which cannot wait. */
   drop(): void {
     rmSync(this.#claim, { recursive: true, force: true })
   }
@@ -166,10 +156,7 @@ function removeClaims(): void {
   for (const ownership of owned.values()) ownership.drop()
 }
 
-/**
- * Does something in a folder as its owner: as the one that this process is, or as one for so long.
- * @throws InputError that says who else has it, or that it cannot be written.
- */
+/** Runs an action with the process's claim, or a temporary one. @throws InputError that names another owner. */
 export async function asOwner<T>(folder: string, action: () => Promise<T>): Promise<T> {
   await makeFolder(folder).catch((cause) => {
     throw cannotWrite(folder, cause)
@@ -184,10 +171,7 @@ export async function asOwner<T>(folder: string, action: () => Promise<T>): Prom
   return action().finally(() => ownership.release())
 }
 
-/**
- * Takes away what an interrupted writing left: only the owner may, for another's may still become a file.
- * @throws InputError where a link or a special file stands in the place of something of the run.
- */
+/** Removes the remains of interrupted writes, as the owner. @throws InputError for links and special files. */
 async function sweep(folder: string): Promise<void> {
   for (const name of await listFolder(folder)) {
     if (isTemporary(name)) await disk.remove(join(folder, name))
@@ -200,12 +184,12 @@ async function sweep(folder: string): Promise<void> {
   }
 }
 
-/** True for what an interrupted writing leaves of a file at the top of a run's folder. */
+/** Whether it is a temporary file at the top of a run's folder. */
 export function isTemporary(name: string): boolean {
   return RUN_FILES.some((file) => name.startsWith(`${file}.`) && /\.\d+\.tmp$/.test(name))
 }
 
-/** Puts up this process's claim. Returns what listens in it, null where the file system or the system has no sockets. */
+/** Creates this process's claim. Returns its listening socket; null if sockets are not supported. */
 async function putUp(path: string): Promise<Server | null> {
   let server: Server | null = null
   try {
@@ -227,16 +211,16 @@ async function putUp(path: string): Promise<Server | null> {
 }
 
 /**
- * Looks at the claims of others until there are none but those of the dead, which go. Each process puts its claim up before
- * it looks, so of two at least one sees the other: it gives way to who holds the folder and to a lower token, and waits for a
- * higher one, which has not seen it or will give way.
+ * Checks other claims until only dead ones are left, which it removes. Each process creates its claim before it looks,
+ * so of two at least one sees the other. It yields to the folder's holder and to a lower token, and waits for a higher
+ * one, which has not seen it or will yield.
  */
 async function contend(folder: string, token: string): Promise<void> {
   const unwritten = new Map<string, number>()
   for (;;) {
     let mustWait = false
     const claims = await claimsIn(folder)
-    // Together: each may take half a minute, and a folder may have any number of them.
+    // In parallel: each may take half a minute, and there may be many.
     const gone = await Promise.all(
       claims.map(({ path, record }) => record !== null && !path.endsWith(token) && isGone(path, record)),
     )
@@ -250,7 +234,7 @@ async function contend(folder: string, token: string): Promise<void> {
         else await disk.remove(claim.path)
       } else if (gone[i]) await disk.remove(claim.path)
       else if (claim.isHeld || otherToken < token) {
-        const expected = `a folder that nobody trains in (if that process is gone: remove ${claim.path})`
+        const expected = `a folder without a running training (if that process is gone: remove ${claim.path})`
         throw new TakenError('folder', folder, `is in use by ${describe(claim)}`, expected)
       } else mustWait = true
     }
@@ -269,7 +253,7 @@ async function claimsIn(folder: string): Promise<Claim[]> {
   return claims
 }
 
-/** Null where there is none, or only a part: its process writes it, or ended while it did. */
+/** Null if missing or incomplete: its process is writing it, or died while it did. */
 async function readRecord(path: string): Promise<OwnerRecord | null> {
   try {
     return JSON.parse(Buffer.from(await disk.read(join(path, RECORD_FILE), RECORD_BYTES)).toString()) as OwnerRecord
@@ -284,7 +268,7 @@ function describe({ record }: Claim): string {
   return `process ${record.pid} on ${record.host} since ${record.since}`
 }
 
-/** Whether the process that put up a claim has ended. */
+/** Whether the process of a claim has ended. */
 async function isGone(path: string, record: OwnerRecord): Promise<boolean> {
   const here = thisProcess()
   if (record.boot !== null && record.boot === here.boot) {
@@ -293,18 +277,18 @@ async function isGone(path: string, record: OwnerRecord): Promise<boolean> {
       if (isHeard !== null) return !isHeard
     }
     if (record.pidSpace === here.pidSpace) {
-      // A process of another user cannot be looked at, but is there.
+      // Another user's process cannot be inspected, but exists.
       return record.started === null ? !isAlive(record.pid) : startOf(record.pid) !== record.started
     }
   } else if (record.machine !== null && record.machine === here.machine && record.host === here.host) {
-    return true // The machine was started anew since.
+    return true // The machine has rebooted.
   }
   return !(await beats(path, record.beatSeconds))
 }
 
-/** Whether the heart of a claim beats: its file changes while we look. No clock is compared with that of another machine. */
+/** Whether a claim's heartbeat file changes while we watch. Clocks of different machines are not compared. */
 async function beats(path: string, beatSeconds: number): Promise<boolean> {
-  const beatMs = 1000 * Math.min(BEAT_SECONDS, Number(beatSeconds) || BEAT_SECONDS) // What a claim says may be anything.
+  const beatMs = 1000 * Math.min(BEAT_SECONDS, Number(beatSeconds) || BEAT_SECONDS) // A claim may contain anything.
   const last = async () => (await stat(path).catch(() => undefined))?.mtimeMs
   const first = await last()
   for (let beat = 0; beat < 4 * BEATS_MISSED; beat++) {
@@ -324,18 +308,18 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Listens at a path; null where that cannot be. What listens does not keep the process. */
+/** Listens at a path; null if that fails. The socket does not keep the process alive. */
 async function listen(path: string): Promise<Server | null> {
   return throughShortPath(path, (short) => {
     const server = createServer((socket) => socket.destroy())
     return new Promise<Server | null>((resolve) => {
-      server.on('error', () => resolve(null)) // Later ones are of others who connect.
+      server.on('error', () => resolve(null)) // Later errors are of connecting clients.
       server.listen({ path: short, readableAll: true, writableAll: true }, () => resolve(server.unref()))
     })
   })
 }
 
-/** True if a process listens at a path, false if none does or it is a link, null where that cannot be told. */
+/** True if a process listens at a path, false if none does or it is a link, null if unknown. */
 async function answers(path: string): Promise<boolean | null> {
   if (await isLink(path)) return false
   return throughShortPath(path, (short) => {
@@ -344,7 +328,7 @@ async function answers(path: string): Promise<boolean | null> {
       socket.once('connect', () => resolve(true))
       socket.once('error', ({ code }: NodeJS.ErrnoException) => {
         if (code === 'EAGAIN')
-          resolve(true) // So many have asked that there is no room for one more.
+          resolve(true) // The listener's queue is full.
         else resolve(code === 'ECONNREFUSED' || code === 'ENOENT' || code === 'ENOTSOCK' ? false : null)
       })
     }).finally(() => socket.destroy())
@@ -357,7 +341,7 @@ const isLink = (path: string): Promise<boolean> =>
     () => false,
   )
 
-/** Does something with a path that is not too long for a socket; null where there is none. */
+/** Runs an action with a path short enough for a socket; null if there is none. */
 async function throughShortPath<T>(path: string, action: (path: string) => Promise<T | null>): Promise<T | null> {
   if (process.platform === 'win32') return null
   if (Buffer.byteLength(path) <= SOCKET_PATH_BYTES) return action(path)
@@ -371,7 +355,7 @@ async function throughShortPath<T>(path: string, action: (path: string) => Promi
   }
 }
 
-/** What tells this process from all others, as far as the system says. */
+/** Identifies this process, as far as the system allows. */
 function thisProcess() {
   const { pid } = process
   return {
@@ -389,17 +373,17 @@ function pidSpace(): string | null {
   try {
     return readlinkSync('/proc/self/ns/pid')
   } catch {
-    return null // Where the system has no such spaces.
+    return null // The system has no such namespaces.
   }
 }
 
-/** When a process started; null where there is none, or the system does not tell. */
+/** When a process started; null if it does not exist or the system does not tell. */
 function startOf(pid: number): string | null {
-  // The name, in parentheses, may have spaces; what follows has not. The start is field 22 of all.
+  // The name, in parentheses, may contain spaces; the rest does not. The start is field 22.
   return told(`/proc/${pid}/stat`)?.split(') ').at(-1)?.split(' ')[19] ?? null
 }
 
-/** What a file of the system says; null where there is none. */
+/** The content of a system file; null if there is none. */
 function told(path: string): string | null {
   try {
     return readFileSync(path, 'utf8').trim() || null

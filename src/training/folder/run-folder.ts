@@ -1,9 +1,9 @@
 /**
- * What every kind of run does with its folder: takes one as its owner, keeps its lines and its log, and on resuming drops what
- * is younger than the checkpoint that it goes on from.
+ * A run's folder, for all kinds of run: takes it as its owner, writes its metrics lines and log, and on resuming drops
+ * what is younger than the checkpoint.
  *
- * `owner.ts` says who may write, and `if-exists.ts` what happens where the folder holds a run already. `run.log` has what nobody
- * was there to be told.
+ * `owner.ts` decides who may write, and `if-exists.ts` what happens if the folder has a run. `run.log` keeps messages
+ * for unattended runs.
  */
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -31,14 +31,14 @@ import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoi
 import { type FreeFolder, firstFree, type IfExists, TakenError } from './if-exists.ts'
 import { isClaim, isTemporary, Ownership, RUN_FILES, RUN_FOLDERS } from './owner.ts'
 
-/** What is written beside a run's files by the run and by loggers that are not told where. */
+/** Files of the run and of loggers with default paths. */
 const LOGS = ['run.log', 'tensorboard', 'log.jsonl', 'metrics.csv']
-/** Folders in which runs are looked for, to name one in an error. */
+/** Maximum folders searched for runs to suggest in an error. */
 const FOLDERS_MAX = 64
-/** What is made when a run has come to its end. */
+/** Files that a run writes at its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
 
-/** @throws InputError if the folder holds anything, but for what a start left that was cut off before there was a run. */
+/** @throws InputError if the folder has files, other than remains of an interrupted start. */
 export async function refuseOccupied(folder: string): Promise<void> {
   if (folder === '') throw new InputError('out', 'an empty name', 'a folder')
   const present = await listFolder(folder).catch((cause: InputError) => {
@@ -46,7 +46,7 @@ export async function refuseOccupied(folder: string): Promise<void> {
   })
   const isRun = present.includes('config.json') && (present.includes('metrics.jsonl') || (await holdsRun(folder)))
   if (isRun) {
-    const expected = `a new folder (to go on with it: colonnade resume ${folder})`
+    const expected = `a new folder (to continue it: colonnade resume ${folder})`
     throw new TakenError('out', folder, 'holds a run', expected)
   }
   const others = present.filter((name) => !isClaim(name) && !isTemporary(name))
@@ -60,12 +60,12 @@ export async function holdsRun(folder: string): Promise<boolean> {
   return (await readText(join(folder, 'config.json'), RECORD_BYTES)).includes('"colonnade"')
 }
 
-/** Removes what a training and its loggers have written into a folder, and leaves everything else there. */
+/** Removes the files of a training and its loggers from a folder; other files stay. */
 export async function emptyRun(folder: string): Promise<void> {
   for (const name of [...RUN_FILES, ...RUN_FOLDERS, ...LOGS]) await removeWhole(join(folder, name))
 }
 
-/** What a `config.json` says of the training that it began, without modules; what it does not say is undefined. */
+/** The training in a `config.json`, without modules; missing parts are undefined. */
 export interface RunRecord {
   readonly seed: unknown
   readonly numLanes: unknown
@@ -73,13 +73,12 @@ export interface RunRecord {
   readonly policy: DefinitionRecord
   /** Undefined in runs of language models. */
   readonly algorithm: DefinitionRecord
-  /** Null where it was left out; undefined in runs without a language model, like the two below. */
+  /** Null if absent; undefined in runs without a language model, like the next two. */
   readonly sft: DefinitionRecord | null
   readonly rl: DefinitionRecord | null
   readonly rewardReduction: unknown
 }
 
-/** What a `config.json` says of the training, without modules. */
 export function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecord {
   const part = (key: string) => {
     const value = config[key]
@@ -90,7 +89,7 @@ export function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecor
   return { ...(Object.fromEntries(records) as RunRecord), seed, numLanes, rewardReduction }
 }
 
-/** A run's folder, of which this process is the owner until `release`. */
+/** A run's folder, owned by this process until `release`. */
 export class RunFolder {
   readonly path: string
   readonly #ownership: Ownership
@@ -100,11 +99,7 @@ export class RunFolder {
     this.#ownership = ownership
   }
 
-  /**
-   * Takes a folder for a new run: the first of those that may be numbered, or what `ifExists` says where that holds a run. Of several
-   * runs that begin at once each gets one of its own.
-   * @throws InputError if the folder holds something other than a run, is another's, or cannot be written.
-   */
+  /** Claims a folder for a new run, by number or as `ifExists` says. @throws InputError for other files or owners. */
   static claim(folderOf: (number: number) => string, ifExists: IfExists): Promise<FreeFolder<RunFolder>> {
     const isReplaced = ifExists === 'replace'
     return firstFree(folderOf, ifExists, async (path) => {
@@ -115,32 +110,29 @@ export class RunFolder {
       const taken = await RunFolder.take(path)
       return taken.unlessFails(async () => {
         if (isReplaced && (await holdsRun(path))) await emptyRun(path)
-        await refuseOccupied(path) // Somebody may have been faster.
+        await refuseOccupied(path) // Another process may have been faster.
         await removeWhole(join(path, 'checkpoints'))
         return taken
       })
     })
   }
 
-  /**
-   * Takes the folder of a run that is there. A run of this process that is not training gives it up.
-   * @throws InputError that says who has it, or that it cannot be written.
-   */
+  /** Takes an existing run's folder, also from an idle run of this process. @throws InputError that names the owner. */
   static async take(path: string): Promise<RunFolder> {
     return new RunFolder(path, await Ownership.take(path))
   }
 
-  /** Where something of the run lies. */
+  /** The path of a file of the run. */
   file(...names: readonly string[]): string {
     return join(this.path, ...names)
   }
 
-  /** Somebody else may have it from now on. */
+  /** Lets others take the folder. */
   release(): Promise<void> {
     return this.#ownership.release()
   }
 
-  /** Does something with the folder, and gives it up if that fails. */
+  /** Runs an action, and releases the folder if it fails. */
   async unlessFails<T>(action: () => Promise<T>): Promise<T> {
     try {
       return await action()
@@ -150,14 +142,11 @@ export class RunFolder {
     }
   }
 
-  /**
-   * Trains, and gives the folder up at the end. An error that ends the training stands in the log.
-   * @throws InputError if the folder was given up before.
-   */
+  /** Trains, logs an error, and releases the folder. @throws InputError if it was released before. */
   async during<T>(training: () => Promise<T>): Promise<T> {
     const { isBusy, isReleased } = this.#ownership
     if (isBusy || isReleased) {
-      const got = isReleased ? 'one that has ended, or that was taken up again since' : 'one that is training'
+      const got = isReleased ? 'a run that has ended, or was resumed since' : 'a run that is training'
       throw new InputError(`run ${this.path}`, got, 'a run of resumeRun')
     }
     this.#ownership.isBusy = true
@@ -171,25 +160,21 @@ export class RunFolder {
     }
   }
 
-  /** Adds a line to `run.log`, for whoever looks in the morning. */
   log(line: string): void {
     try {
       appendText(this.file('run.log'), `${new Date().toISOString()} process ${process.pid}: ${line}\n`)
     } catch {
-      // Nobody is left to tell: what it says was told elsewhere, and a full disk must not end the training here.
+      // The message was already shown, and a full disk must not end the training here.
     }
   }
 
-  /** Says something on standard error and in the log. */
+  /** Writes a message to standard error and the log. */
   tell(message: string): void {
     process.stderr.write(`colonnade: warning: ${message}\n`)
     this.log(message)
   }
 
-  /**
-   * Watches the threads of a training. A call that is stuck is told on standard error and in the log; where the run is to stop
-   * then, or was told to end, the training is given up for that reason, which is `stall`.
-   */
+  /** Reports stuck calls. If the run has to stop, or was asked to, abandons the training with the error `stall`. */
   async watch(
     training: Pick<Watched, 'beats' | 'who' | 'calls'> & { giveUp(reason: Error): void },
     { stallSeconds, onStall }: { readonly stallSeconds: number; readonly onStall: string },
@@ -205,7 +190,7 @@ export class RunFolder {
     const watched = { beats, who, calls, seconds: stallSeconds, log: this.file('run.log'), onStall: giveUp }
     const watchdog = await Watchdog.start(watched, onStall === 'stop')
     const hurry = () => watchdog.hurry()
-    // Who waits for a promise alone has nothing that keeps Node from ending.
+    // A pending promise alone does not keep Node alive.
     const alive = setInterval(() => {}, 2 ** 30)
     signal?.addEventListener('abort', hurry)
     state.close = () => {
@@ -216,44 +201,44 @@ export class RunFolder {
     return state
   }
 
-  /** Writes `config.json`, which makes the folder that of a run. */
+  /** Writes `config.json`, which marks the folder as a run's. */
   async writeConfig(config: object): Promise<void> {
     await writeWhole(this.file('config.json'), [`${JSON.stringify(config, null, 2)}\n`])
   }
 
-  /** Adds a line to `metrics.jsonl`; NaN, which JSON lacks, is null. */
+  /** Adds a line to `metrics.jsonl`. NaN becomes null, since JSON lacks it. */
   note(line: object): void {
     appendText(this.file('metrics.jsonl'), `${JSON.stringify(line)}\n`)
   }
 
   /** Lets `save` write a checkpoint, and removes all but the newest and the best. */
   async checkpoint(save: () => Promise<unknown>, kept: number, best?: number): Promise<void> {
-    await syncFile(this.file('metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
+    await syncFile(this.file('metrics.jsonl')) // A checkpoint's metrics lines must survive a power failure with it.
     await save()
     await this.prune(kept, best)
   }
 
-  /** Removes all but the newest checkpoints, and the best. */
+  /** Removes all but the newest checkpoints and the best. */
   async prune(kept: number, best?: number): Promise<void> {
     await pruneCheckpoints(this.path, kept, best)
   }
 
-  /** Removes all from one of the run's folders but what has this name. */
+  /** Removes everything except this name from one of the run's folders. */
   async keepOnly(folder: string, name: string): Promise<void> {
     for (const other of await listFolder(await within(this.path, folder)))
       if (other !== name) await removeWhole(this.file(folder, other))
   }
 
-  /** The lines of `metrics.jsonl`. @throws InputError for one that is no JSON object. */
+  /** The lines of `metrics.jsonl`. @throws InputError for one that is not a JSON object. */
   lines(): Promise<Record<string, unknown>[]> {
     return readMetrics(this.path)
   }
 
   /**
-   * Drops all that came after a checkpoint: younger checkpoints, lines whose number under `key` is higher than `last`, files in
-   * the folder `tables` of later updates, and what a run has at its end. Of the lines until then `count` should be there, each
-   * with a higher number than the one before; what is damaged goes too. Returns what a user should be told of that.
-   * @throws InputError if something cannot be read, before anything is dropped, or cannot be written.
+   * Drops everything after a checkpoint: younger checkpoints, lines whose number under `key` is above `last`, files in
+   * the folder `tables` of later updates, and files of a run's end. Until then there should be `count` lines with
+   * ascending numbers; damaged ones are dropped too. Returns warnings for the user.
+   * @throws InputError if something cannot be read (before anything is dropped) or written.
    */
   async dropYounger(at: {
     readonly checkpoint: number
@@ -265,7 +250,7 @@ export class RunFolder {
   }): Promise<string[]> {
     const path = this.file('metrics.jsonl')
     const texts = await readLines(path)
-    const tables = await listFolder(await within(this.path, at.tables)) // All is read before anything is dropped.
+    const tables = await listFolder(await within(this.path, at.tables)) // Everything is read before anything is dropped.
     const { kept, damaged } = keptLines(texts, at.key, at.last)
     await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
     await removeCheckpoints(this.path, (number) => number > at.checkpoint)
@@ -278,7 +263,7 @@ export class RunFolder {
     const lacking = at.count - kept.length
     const parts = [
       damaged.length === 0 ? '' : `${damaged.length} damaged lines left out (the first is line ${damaged[0]})`,
-      lacking <= 0 ? '' : `${lacking} lines of ${at.count} are lost`,
+      lacking <= 0 ? '' : `${lacking} lines of ${at.count} are missing`,
     ]
     const warning = `metrics.jsonl: ${parts.filter(Boolean).join('; ')}`
     this.log(warning)
@@ -286,15 +271,15 @@ export class RunFolder {
   }
 }
 
-/** How a run is resumed. */
+/** How to resume a run. */
 export interface ResumeOptions extends ModuleTrust {
-  /** The number of the checkpoint to go on from; the newest where it is not given. What is younger than it goes. */
+  /** The number of the checkpoint to continue from; default the newest. Younger ones are removed. */
   readonly from?: number | undefined
-  /** Settings to be given anew, as texts of a command line: `{ totalSteps: '2e6' }`. */
+  /** Changed settings, as texts of a command line: `{ totalSteps: '2e6' }`. */
   readonly settings?: Readonly<Record<string, string>> | undefined
 }
 
-/** What `config.json` says. @throws InputError if there is none, it cannot be read, or it is no object. */
+/** The content of `config.json`. @throws InputError if it is missing, unreadable or not an object. */
 export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
   checkGiven('folder', folder, 'a text')
   const path = join(folder, 'config.json')
@@ -314,10 +299,10 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }
 
-/** What may be the id of a model, `owner/name`, and is no folder of runs. */
+/** Names that may be a model's id, `owner/name`, and not a folder of runs. */
 const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
 
-/** A `config.json` by today's names of settings. */
+/** A `config.json` with former setting names replaced. */
 function todaysConfig(config: object): Readonly<Record<string, unknown>> {
   const today = Object.entries(config).map(([name, part]) => {
     if (typeof part !== 'object' || part === null) return [name, part]
@@ -329,7 +314,7 @@ function todaysConfig(config: object): Readonly<Record<string, unknown>> {
   return Object.fromEntries(today)
 }
 
-/** As `readConfig`, but null where there is none. @throws InputError where no folder is there either, and its name is no model's. */
+/** As `readConfig`, but null without the file. @throws InputError for a missing folder that cannot be a model's id. */
 export async function peekConfig(folder: string): Promise<Readonly<Record<string, unknown>> | null> {
   checkGiven('folder', folder, 'a text')
   if ((await disk.kind(join(folder, 'config.json'))) !== null) return readConfig(folder)
@@ -337,7 +322,7 @@ export async function peekConfig(folder: string): Promise<Readonly<Record<string
   return null
 }
 
-/** What to say of a folder that was named as a run and is none: up to three runs below it or, where it is not there, beside it. */
+/** The error for a folder that is not a run: suggests up to three runs in it or beside it. */
 async function noRun(folder: string): Promise<InputError> {
   const isFolder = await disk.isFolder(folder).catch(() => null)
   const got = isFolder === null ? 'no such folder' : isFolder ? 'a folder without a config.json' : 'a file'
@@ -350,7 +335,7 @@ async function noRun(folder: string): Promise<InputError> {
   return new InputError(folder, got, 'a run folder, as colonnade train makes one')
 }
 
-/** The runs in a folder, or else those in its folders; none where nothing can be seen. */
+/** The runs in a folder, or else in its subfolders; none if it cannot be read. */
 async function runsIn(folder: string): Promise<string[]> {
   const below = async (place: string) =>
     (await disk.list(place).catch(() => [])).sort().map((name) => join(place, name))
@@ -363,7 +348,7 @@ async function runsIn(folder: string): Promise<string[]> {
   return runs.length > 0 ? runs : runsOf((await Promise.all(inner.slice(0, FOLDERS_MAX).map(below))).flat())
 }
 
-/** The lines of a run's `metrics.jsonl`; none where it has no such file. @throws InputError that names a line that is no object. */
+/** The lines of a run's `metrics.jsonl`; none without the file. @throws InputError for a line that is not an object. */
 export async function readMetrics(folder: string): Promise<Record<string, unknown>[]> {
   const path = join(folder, 'metrics.jsonl')
   return (await readLines(path)).map((text, i) => {
@@ -373,7 +358,7 @@ export async function readMetrics(folder: string): Promise<Record<string, unknow
   })
 }
 
-/** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
+/** The complete lines: a crash may cut off the last one. */
 async function readLines(path: string): Promise<string[]> {
   const text = await readText(path)
   return text
@@ -382,7 +367,7 @@ async function readLines(path: string): Promise<string[]> {
     .filter(Boolean)
 }
 
-/** The lines up to the last number, rising; and the numbers, from 1, of those that are damaged. */
+/** The lines up to the last number, ascending; and the numbers (from 1) of damaged lines. */
 function keptLines(texts: readonly string[], key: string, last: number): { kept: string[]; damaged: number[] } {
   const kept: string[] = []
   const damaged: number[] = []
@@ -399,8 +384,9 @@ function keptLines(texts: readonly string[], key: string, last: number): { kept:
 }
 
 /**
- * A definition's record as it stands in `config.json`. Where module and run lie under the working directory both, as in a
- * project, the module (or that of a part) is named by its way from the run folder, so that the project can be moved; else by its URL.
+ * A definition's record for `config.json`. If module and run are both under the working directory, as in a project, the
+ * module (and a part's) is named by its path relative to the run folder, so that the project can be moved; otherwise by
+ * its URL.
  */
 export function recordIn(folder: string, record: DefinitionRecord): DefinitionRecord {
   return mapModules(record, (module) => {
@@ -414,7 +400,7 @@ export function recordIn(folder: string, record: DefinitionRecord): DefinitionRe
   })
 }
 
-/** The record again, with its modules as URLs. @throws InputError for a module that is no text. */
+/** The record with its modules as URLs. @throws InputError for a module that is not a text. */
 export function recordFrom(folder: string, record: DefinitionRecord): DefinitionRecord {
   const { modules = {} } = record
   if (typeof modules !== 'object' || modules === null || Array.isArray(modules)) {
@@ -422,12 +408,11 @@ export function recordFrom(folder: string, record: DefinitionRecord): Definition
   }
   return mapModules(record, (module) => {
     if (typeof module !== 'string') throw new InputError(`module of ${folder}`, show(module), 'the path of a module')
-    const isUrl = /^[a-z][a-z0-9+.-]+:/i.test(module) // One letter and a colon would be a drive.
+    const isUrl = /^[a-z][a-z0-9+.-]+:/i.test(module) // A single letter before the colon is a drive.
     return isUrl ? module : pathToFileURL(resolve(folder, module)).href
   })
 }
 
-/** A record with other names for its module and for those of its parts. */
 function mapModules(record: DefinitionRecord, nameOf: (module: string) => string): DefinitionRecord {
   const { module, modules, wrappers } = record
   return {

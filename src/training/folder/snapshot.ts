@@ -1,4 +1,4 @@
-/** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
+/** Converts a world's saved columns to tensors and back. Weights have their parameters' names. */
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Tensor, TensorType } from '../../base/files/safetensors.ts'
@@ -17,7 +17,7 @@ const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
   u8: 'U8',
 }
 
-/** Every saved column, or the one that is kept in its place: views, live until the next tick. */
+/** Every saved column, or its replacement in `instead`: views, valid until the next tick. */
 export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> = new Map()): Tensor[] {
   const tensors: Tensor[] = []
   for (const { planned, column: own } of world.columns()) {
@@ -40,10 +40,7 @@ export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> 
   return tensors
 }
 
-/**
- * Fills saved columns from tensors.
- * @throws InputError if one is missing or of another type or shape, before anything is written.
- */
+/** Fills saved columns from tensors. @throws InputError for a missing or wrong one, before writing. */
 export function restoreTensors(subject: string, world: World, tensors: ReadonlyMap<string, Tensor>): void {
   const targets = savedTensors(world)
   for (const { name, type, shape } of targets) {
@@ -57,16 +54,15 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
 }
 
-/** What a checkpoint has of a trainer. */
 export interface SavedState {
   readonly tensors: readonly Tensor[]
   readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
 }
 
 /**
- * The parts of a state that are each cohort's, as the state of a trainer that has no other: in a world of its seed, under the name of
+ * Splits a state by cohort: each part is the state of a trainer with one cohort, in a world with its seed, named after
  * its policy, with an equal share of the seconds.
- * @throws InputError for cohorts of conversations, and cohorts that take different numbers of steps in an update.
+ * @throws InputError for cohorts of conversations, and cohorts with different numbers of steps per update.
  */
 export function splitState({ tensors, manifest }: SavedState, world: World): Map<string, SavedState> {
   const records = Object.entries(manifest.cohorts) as [string, EpisodeRecord][]
@@ -98,10 +94,7 @@ export function splitState({ tensors, manifest }: SavedState, world: World): Map
   )
 }
 
-/**
- * Compares what a checkpoint says with what there is.
- * @throws InputError that names the first parameter in which they differ.
- */
+/** Compares a checkpoint's record with the current one. @throws InputError that names the first difference. */
 export function compare(subject: string, what: string, got: unknown, expected: unknown): void {
   if (JSON.stringify(got) === JSON.stringify(expected)) return
   const pair = [got, expected].map((value) => (value as DefinitionRecord | null)?.parameters)
@@ -118,10 +111,7 @@ export function compare(subject: string, what: string, got: unknown, expected: u
   throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
 }
 
-/**
- * Compares two definitions but for one number, up to which the training goes. Returns a warning where it is another one.
- * @throws InputError that names the first other parameter in which they differ.
- */
+/** Compares definitions; returns a warning for another `number`. @throws InputError for any other difference. */
 export function compareUpTo(
   subject: string,
   what: string,
@@ -137,15 +127,10 @@ export function compareUpTo(
   const now = expected.parameters[number]
   compare(subject, what, got, { ...expected, parameters: { ...expected.parameters, [number]: then } })
   if (then === now) return []
-  return [
-    `${what}.${number} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
-  ]
+  return [`${what}.${number} was ${then} and is ${now}: schedules use the new number from now on`]
 }
 
-/**
- * The folder that a trainer's method was given, or else the trainer's own.
- * @throws InputError where there is neither, or it is no path.
- */
+/** The given folder, or else the trainer's. @throws InputError without one, or if it is not a path. */
 export function folderOf(action: string, given: string | undefined, own?: string): string {
   const folder = given ?? own
   if (typeof folder === 'string' && folder !== '') return folder
@@ -153,13 +138,11 @@ export function folderOf(action: string, given: string | undefined, own?: string
   throw new InputError(action, got, 'the path of a folder, here or as the option folder of the trainer')
 }
 
-/** What a resumed run differs in that decides its bits, in words. */
+/** The changes of a resumed run that affect its bits, as texts. */
 export function differences(manifest: Manifest, world: World): string[] {
   const pairs = [
     ...(haveSameBits(manifest.kernels, world.kernelBuild) ? [] : [['kernels', manifest.kernels, world.kernelBuild]]),
     ...(manifest.colonnade === VERSION ? [] : [['version of Colonnade', manifest.colonnade, VERSION]]),
   ]
-  return pairs.map(
-    ([what, then, now]) => `${what} was ${then} and is ${now}: the run goes on, but not with the same bits`,
-  )
+  return pairs.map(([what, then, now]) => `${what} was ${then} and is ${now}: the run continues, but with other bits`)
 }

@@ -1,4 +1,4 @@
-/** Where a trainer of a program keeps its checkpoints. */
+/** The folder in which a program's trainer keeps its checkpoints. */
 import { InputError } from '../../base/errors.ts'
 import { cannotWrite, makeFolder } from '../../base/files/files.ts'
 import { listCheckpoints, type Manifest, readManifest } from './checkpoint.ts'
@@ -6,19 +6,19 @@ import { firstFree, type IfExists, numbered, TakenError, tellNumbered } from './
 import { Ownership } from './owner.ts'
 import { emptyRun, holdsRun, type RunRecord, readConfig, runRecordOf } from './run-folder.ts'
 
-/** A trainer as its folder sees it. Each comparison throws an InputError that names the first difference. */
+/** The folder's view of a trainer. Each comparison throws an InputError that names the first difference. */
 export interface FolderUser {
-  /** The number that a checkpoint would have now. */
+  /** The number of a checkpoint written now. */
   readonly number: number
   compareCheckpoint(subject: string, manifest: Manifest): void
   compareRun(subject: string, run: RunRecord): void
-  /** Takes up the newest checkpoint of a folder; undefined where it is too late for that. */
+  /** Restores the newest checkpoint of a folder; undefined if it is too late for that. */
   readonly restore: ((folder: string) => Promise<unknown>) | undefined
 }
 
-/** The folder of a trainer of a program, which is this process's from the first update or checkpoint until the trainer is closed. */
+/** The folder of a program's trainer, owned from the first update or checkpoint until it is closed. */
 export class TrainerFolder {
-  /** The folder that was asked for, until another one is taken. */
+  /** The requested folder, until another one is taken. */
   path: string
   readonly #given: string
   readonly #ifExists: IfExists
@@ -31,9 +31,9 @@ export class TrainerFolder {
   }
 
   /**
-   * Makes sure that the folder will take the trainer's checkpoints, or takes another one and says so on standard error.
-   * @throws InputError if it cannot be written. Where folders are not numbered also if the folder is in use, or holds another
-   * training or a checkpoint that this training has yet to come to.
+   * Checks that the folder can take the trainer's checkpoints, or takes another one and reports it on standard error.
+   * @throws InputError if it cannot be written; and, unless folders are numbered, if it is in use, or has another
+   * training or a later checkpoint of this one.
    */
   async settle(user: FolderUser): Promise<void> {
     const folderOf = numbered(this.#given)
@@ -65,7 +65,7 @@ export class TrainerFolder {
     }
   }
 
-  /** Looks at what the folder holds, as its owner; `isBegun` where this training may have written it. */
+  /** Checks the folder's content as its owner; `isBegun`: this training may have written it. */
   async #look(path: string, user: FolderUser, isBegun: boolean): Promise<void> {
     const newest = (await listCheckpoints(path)).at(-1)
     const isRun = await holdsRun(path)
@@ -88,11 +88,11 @@ export class TrainerFolder {
     if (this.#ifExists === 'replace') return emptyRun(path)
     if (this.#ifExists === 'resume' && !isBegun && user.restore) return void (await user.restore(path))
     const why = `holds the checkpoint ${newest} of this training, which stands at ${user.number}`
-    const expected = "a trainer that goes on from there (trainer.restore(), or ifExists: 'resume'), or a new folder"
+    const expected = "a trainer that continues from there (trainer.restore(), or ifExists: 'resume'), or a new folder"
     throw new TakenError('folder', path, why, expected)
   }
 
-  /** Somebody else may have the folder from now on. */
+  /** Lets others take the folder. */
   release(): void {
     void this.#ownership?.release()
     this.#ownership = undefined

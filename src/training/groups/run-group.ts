@@ -1,7 +1,4 @@
-/**
- * Runs that differ in nothing but their seed, in one folder: `seed-1`, `seed-2` … are runs like any other, and beside them stand
- * `group.json` (what they were all told), `summary.json` and `learning-curve.svg` of all of them.
- */
+/** Runs that differ in their seed: `seed-1` …, with `group.json`, `summary.json` and `learning-curve.svg` of all. */
 import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isModulePath } from '../../base/definition.ts'
@@ -28,19 +25,19 @@ import type { SharedSummary } from '../run/kind.ts'
 import { reachOf } from '../run/reach.ts'
 import { configureRun, curveOfRun, type Run, type RunSummary, resumeRun, startRun } from '../run/run.ts'
 
-/** What a figure came to over the seeds that have it; `std` with n in the denominator. */
+/** Statistics of a figure over the seeds that have it; `std` with n in the denominator. */
 export interface Spread {
   readonly mean: number
   readonly std: number
   readonly min: number
   readonly max: number
-  /** How many seeds have it. */
+  /** Number of seeds that have it. */
   readonly count: number
 }
 
-/** What runs of several seeds came to. */
+/** The results of runs with several seeds. */
 export interface RunGroupSummary {
-  /** `interrupted` where a run was: the same call goes on. */
+  /** `interrupted` if a run was; the same call continues. */
   readonly status: 'complete' | 'interrupted'
   readonly folder: string
   readonly environment: string
@@ -50,7 +47,7 @@ export interface RunGroupSummary {
     readonly seed: number
     readonly folder: string
     readonly status: SharedSummary['status']
-    /** What it came to, by name; null where it has no such figure. */
+    /** By name; null if the run lacks the figure. */
     readonly figures: Readonly<Record<string, number | null>>
   }[]
   /** Of each figure that a run has. */
@@ -58,16 +55,13 @@ export interface RunGroupSummary {
   readonly files: Readonly<Record<string, string>>
 }
 
-/** How runs of several seeds are trained. */
+/** Options of `trainSeeds`. */
 export interface RunGroupOptions extends GroupPlace {
-  /** Trains a run to its end; by default without telling anybody. */
+  /** Trains a run to its end; default silently. */
   readonly train?: (run: Run) => Promise<RunSummary>
 }
 
-/**
- * Seeds as they are written: `1..5`, `3,7`, `1..3,10`.
- * @throws InputError for what is no seed, a range that falls, and a seed twice.
- */
+/** Parses seeds: `1..5`, `3,7`, `1..3,10`. @throws InputError for an invalid or repeated one, or a bad range. */
 export function parseSeeds(text: string): number[] {
   checkGiven('text of parseSeeds', text, 'a text')
   const seeds = text.split(',').flatMap((part) => {
@@ -82,9 +76,9 @@ export function parseSeeds(text: string): number[] {
 }
 
 /**
- * Trains a run for each seed, one after the other, and puts together what came of them. Called again with the same words and folder it
- * goes on: runs that have ended stay, one that was interrupted is resumed, and those that lack are begun.
- * @throws InputError as `configureRun`, `startRun` and `resumeRun` do, and for a folder that holds anything else.
+ * Trains a run for each seed, one after another, and combines the results. Called again with the same settings and
+ * folder, it keeps finished runs, resumes an interrupted one, and starts the missing ones.
+ * @throws InputError as `configureRun`, `startRun` and `resumeRun` do, and for a folder with anything else.
  */
 export async function trainSeeds(
   environment: string,
@@ -97,7 +91,7 @@ export async function trainSeeds(
   checkGiven('seeds of trainSeeds', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (given.seed !== undefined) throw new InputError('seed', show(given.seed), 'seeds alone, or seed alone')
-  const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.
+  const definitions: RunDefinition[] = [] // Configure all before training the first, to find errors early.
   for (const seed of seeds) definitions.push(await configureRun(environment, { ...given, seed: String(seed) }))
   const trust = await trustOf([environment, ...Object.values(given)])
   const folder = await claimGroup(environment, given, definitions[0]!, place)
@@ -111,12 +105,11 @@ export async function trainSeeds(
   return summarize(folder, definitions, summaries)
 }
 
-/** What the run of a seed is called in the folder of its group. */
 export function runFolderOf(seed: number): string {
   return `seed-${seed}`
 }
 
-/** The folder of a group with what its runs are told: a new one, or that of the same. */
+/** The folder of a group with its runs' settings: a new one, or that of the same group. */
 export function claimGroup(
   environment: string,
   given: Readonly<Record<string, string>>,
@@ -127,20 +120,19 @@ export function claimGroup(
   return claim('group.json', { environment, given }, folder, place)
 }
 
-/** Where a group of runs goes. */
 export interface GroupPlace {
-  /** Their folder; `runs/<environment>-seeds-<n>` (of a sweep: `-sweep-<n>`) with the lowest free number if none is given. */
+  /** Their folder; default `runs/<environment>-seeds-<n>` (sweeps: `-sweep-<n>`) with the lowest free number. */
   readonly out?: string | undefined
-  /** What is done where that folder holds runs that were told other things. With runs of the same words it goes on. */
+  /** What to do if the folder has runs with other settings. Runs with the same settings continue. */
   readonly ifExists?: IfExists
-  /** Told where the runs go if that is not where they were asked to go. */
+  /** Reports the folder if it is not the requested one. */
   readonly tell?: (line: string) => void
 }
 
 /**
- * A folder with a file of what its runs are told: a new one, or that of the same. Where none is given, the usual one with the lowest
- * free number. Of several processes that begin at once each gets one of its own, unless they name the same one.
- * @throws InputError for a folder that holds anything else.
+ * Claims a folder with a file of its runs' settings: a new one, or that of the same settings. Default: the usual name
+ * with the lowest free number. Processes that start at once get different folders, unless they name the same one.
+ * @throws InputError for a folder with anything else.
  */
 export async function claim(
   file: string,
@@ -162,21 +154,25 @@ export async function claim(
     if (isSame && out !== undefined && ifExists !== 'replace') return
     if (!present.includes(file)) {
       if (out === undefined) throw new TakenError('out', folder, 'is not empty')
-      throw new InputError('out', `${folder}, which is not empty`, 'a new folder, or one with runs of the same words')
+      throw new InputError(
+        'out',
+        `${folder}, which is not empty`,
+        'a new folder, or one with runs of the same settings',
+      )
     }
     if (ifExists === 'replace') {
       for (const name of present) await removeWhole(join(folder, name))
       return writeWhole(path, [record])
     }
-    const expected = 'a new folder, or one with runs of the same words'
-    throw new TakenError('out', folder, 'holds runs that were told other things', expected)
+    const expected = 'a new folder, or one with runs of the same settings'
+    throw new TakenError('out', folder, 'holds runs with other settings', expected)
   })
   const line = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
   if (line !== null) tell(line)
   return free.path
 }
 
-/** The same with keys in their order, at all depths. */
+/** The value with keys sorted, at all depths. */
 function sorted(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   return Object.entries(value)
@@ -184,7 +180,7 @@ function sorted(value: unknown): unknown {
     .map(([key, inner]) => [key, sorted(inner)])
 }
 
-/** The summary of a run that has ended; null of one that has not, or is not there. */
+/** The summary of a finished run; null if it is unfinished or missing. */
 async function endOf(folder: string): Promise<RunSummary | null> {
   const summary = parseObject(await readText(join(folder, 'summary.json'), RECORD_BYTES)) as RunSummary | null
   return summary === null || summary.status === 'interrupted' ? null : summary
@@ -197,14 +193,14 @@ async function openOrStart(folder: string, definition: RunDefinition, trust: Mod
     : startRun(definition, folder, undefined, 'refuse')
 }
 
-/** A run may go on with the modules that these words name: their definitions have just been made of them. */
+/** Trusts the modules that these settings name: their definitions were just made from them. */
 async function trustOf(words: readonly string[]): Promise<ModuleTrust> {
   const named = words.flatMap((word) => word.split(/[,|]/)).filter(isModulePath)
   const paths = await Promise.all(named.map((path) => realpath(path)))
   return { allowModule: ({ path }) => paths.includes(path) }
 }
 
-/** What is compared between seeds, as far as a run of its kind has it. */
+/** The figures compared between seeds, as far as a run has them. */
 function figuresOf(summary: RunSummary): Record<string, number | null> {
   const { evaluation, seconds } = summary
   const judged = { evaluation: evaluation?.last.mean ?? null, bestEvaluation: evaluation?.best?.mean ?? null }
@@ -246,7 +242,7 @@ async function summarize(
   return whole
 }
 
-/** The mean curves of the runs of several seeds, with how far they are apart, and what their axes show. */
+/** The mean curves over seeds with their spread, and the axis labels. */
 export async function curveOfGroup(
   definitions: readonly RunDefinition[],
   runs: readonly { readonly folder: string }[],
@@ -266,7 +262,6 @@ export async function curveOfGroup(
   return { training, evaluations, labels, threshold }
 }
 
-/** Of each figure that some seeds have. */
 function spreads(figures: readonly Readonly<Record<string, number | null>>[]): Record<string, Spread> {
   const found: Record<string, Spread> = {}
   for (const name of Object.keys(figures[0] ?? {})) {
@@ -278,7 +273,7 @@ function spreads(figures: readonly Readonly<Record<string, number | null>>[]): R
   return found
 }
 
-/** The mean of the curves of several seeds where all of them are, and how far they are apart. */
+/** The mean curve over the common range of several seeds, with its spread. */
 function band(curves: readonly (readonly CurvePoint[])[], smoothing: number) {
   const { x, y, low, high } = together(
     curves.map((points) => ({

@@ -1,7 +1,4 @@
-/**
- * Runs of episodes that learn side by side, as the cohorts of one world. Each has a folder of its own, with the bits that the run alone
- * would leave there. What a run does beside learning, like evaluations, it does alone: `whyApart` says so.
- */
+/** Trains runs of episodes as cohorts of one world, with the bits they have alone. `whyApart` says which cannot. */
 import { writeArrow } from '../../tables/arrow.ts'
 import { createWorld } from '../../world/world.ts'
 import { writeCheckpoint } from '../folder/checkpoint.ts'
@@ -12,21 +9,20 @@ import type { EpisodeRunDefinition, RunDefinition } from '../run/definition.ts'
 import { actorsOf, modelOf, threadsOf } from '../run/episode-run.ts'
 import { configOf } from '../run/run.ts'
 
-/** A run that has not begun, and the new folder that it takes. */
+/** A run that has not begun, and its new folder. */
 export interface ComingRun<D extends RunDefinition = RunDefinition> {
   readonly definition: D
   readonly folder: string
 }
 
-/** Who watches, and who may stop the training. */
 export interface SideBySideOptions {
-  /** Called after each update, with what it did to each of the runs, in their order, and how many steps each is to take. */
+  /** Called after each update with the metrics of each run, in order, and each run's total steps. */
   readonly onUpdate?: ((lines: readonly UpdateMetrics[], totalSteps: number) => void) | undefined
   /** When aborted, the training ends after the update, with a checkpoint of each run. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** Why a run cannot learn beside others; null where it can. */
+/** Why a run cannot be trained with others; null if it can. */
 export function whyApart(definition: RunDefinition): string | null {
   if (definition.kind === 'conversations') return 'it trains a language model'
   const { environment, settings, recorded } = definition
@@ -36,10 +32,10 @@ export function whyApart(definition: RunDefinition): string | null {
     [settings.weights !== '', 'it begins with the weights of a file (weights)'],
     [settings.opponents > 0, 'it plays against earlier selves (opponents)'],
     [actorsOf(definition) > 0, 'its rollouts are collected ahead (maxStaleness)'],
-    [settings.evaluateEvery > 0, 'it is judged while it trains (evaluateEvery)'],
+    [settings.evaluateEvery > 0, 'it is evaluated while it trains (evaluateEvery)'],
     [settings.stopWhenSolved, 'it may end before the others (stopWhenSolved)'],
     [settings.loggers.length > 0, 'it has loggers'],
-    [settings.profile, 'its profile is of its own time (profile)'],
+    [settings.profile, 'its profile measures its own time (profile)'],
     [settings.rollouts === 'all', 'it keeps all rollouts (rollouts)'],
     [environment.population === true, `lanes of ${environment.id} are born and die`],
     [answersLater || staysInThread, `policy ${definition.policy.id} is computed by a device`],
@@ -47,14 +43,14 @@ export function whyApart(definition: RunDefinition): string | null {
   return reasons.find(([holds]) => holds)?.[1] ?? null
 }
 
-/** Those that can learn beside one another: a list for each world. Runs that have to learn alone are in none. */
+/** Groups runs that can be trained together: a list per world. Runs that must be trained alone are in none. */
 export function shareWorlds(runs: readonly ComingRun[]): ComingRun<EpisodeRunDefinition>[][] {
   const worlds = new Map<string, ComingRun<EpisodeRunDefinition>[]>()
   for (const run of runs) {
     if (whyApart(run.definition) !== null) continue
     const { algorithm, settings } = run.definition as EpisodeRunDefinition
     const { numLanes, totalSteps, kernels, threads, checkpointEvery, checkpointsKept, stallSeconds, onStall } = settings
-    // What all cohorts of a world have in common: updates of as many steps, as many of them, threads and checkpoints.
+    // A world's cohorts share the steps per update, number of updates, threads and checkpoints.
     const key = [algorithm.numSteps, numLanes, totalSteps, kernels, threads, checkpointEvery, checkpointsKept]
     const shared = JSON.stringify([...key, stallSeconds, onStall])
     worlds.set(shared, [...(worlds.get(shared) ?? []), run as ComingRun<EpisodeRunDefinition>])
@@ -63,9 +59,9 @@ export function shareWorlds(runs: readonly ComingRun[]): ComingRun<EpisodeRunDef
 }
 
 /**
- * Trains runs to their end in one world, or until they are told to stop, and leaves in each folder what `resumeRun` takes up: of those
- * that are at their end it makes the summary. They are runs of one list of `shareWorlds`.
- * @throws InputError as `createWorld` and `createTrainer` do, and for a folder that holds anything.
+ * Trains runs in one world to their end, or until aborted, and leaves in each folder what `resumeRun` continues;
+ * finished runs get their summary. The runs must be one list of `shareWorlds`.
+ * @throws InputError as `createWorld` and `createTrainer` do, and for a folder that is not empty.
  */
 export async function trainSideBySide(
   runs: readonly ComingRun<EpisodeRunDefinition>[],
@@ -82,7 +78,7 @@ export async function trainSideBySide(
     })),
   })
   const algorithms = Object.fromEntries(runs.map(({ definition }, i) => [names[i]!, definition.algorithm]))
-  const most = Math.min(...runs.map(({ definition }) => threadsOf(definition).threads)) // What all of them can have.
+  const most = Math.min(...runs.map(({ definition }) => threadsOf(definition).threads)) // The number that all of them allow.
   const threads = settings.threads === 0 ? most : settings.threads
   const trainer = createTrainer(world, algorithms, { threads, stallSeconds: 0 })
   const folders: RunFolder[] = []
@@ -130,7 +126,7 @@ export async function trainSideBySide(
   }
 }
 
-/** What an update did to one of `count` cohorts that take as many steps; of the time it has an equal share. */
+/** The metrics of one of `count` cohorts with the same number of steps. Time is divided equally. */
 function lineOf(metrics: UpdateMetrics, name: string, count: number): UpdateMetrics {
   const { cohorts, steps, seconds, stepsPerSecond, rolloutSeconds, updateSeconds, phaseSeconds } = metrics
   const phases = Object.entries(phaseSeconds).map(([phase, value]) => [phase, value / count])

@@ -1,7 +1,7 @@
 /**
- * Sweeps: runs of several settings, each with several seeds. Those of one setting are a group of runs (`run-group.ts`), in a folder of
- * the sweep's; beside the groups stand `sweep.json` (what it was told), `summary.json` and `learning-curves.svg`. Runs that can learn
- * side by side do so in one world (`side-by-side.ts`), with the bits that each has alone.
+ * Sweeps: runs with several settings, each with several seeds. The runs of a setting are a group (`run-group.ts`) in a
+ * subfolder; beside the groups are `sweep.json` (the settings), `summary.json` and `learning-curves.svg`. Runs that can
+ * be trained side by side share a world (`side-by-side.ts`), with the same bits as alone.
  */
 import { join } from 'node:path'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
@@ -23,51 +23,48 @@ import {
 } from './run-group.ts'
 import { type ComingRun, type SideBySideOptions, shareWorlds, trainSideBySide, whyApart } from './side-by-side.ts'
 
-/** One setting of a sweep, and what its runs came to. */
+/** One setting of a sweep, and its runs' results. */
 export interface SweepSetting {
-  /** The keys that the sweep varies, with the values that they have here. */
+  /** The varied keys, with this setting's values. */
   readonly varied: Readonly<Record<string, string>>
   readonly folder: string
   readonly status: RunGroupSummary['status']
   /** Over its seeds, by name. */
   readonly figures: Readonly<Record<string, Spread>>
-  /** Why its runs were trained one after another; null where they learned side by side with others. */
+  /** Why its runs were trained one after another; null if they were trained together. */
   readonly apart: string | null
 }
 
-/** What a sweep came to. */
+/** The results of a sweep. */
 export interface SweepSummary {
-  /** `interrupted` where a run was: the same call goes on. */
+  /** `interrupted` if a run was; the same call continues. */
   readonly status: 'complete' | 'interrupted'
   readonly folder: string
   readonly environment: string
   readonly seeds: readonly number[]
-  /** In the order of their values, the last key's first. Where it was interrupted, those that are done. */
+  /** In the order of their values, the last key varying fastest. If interrupted, the finished ones. */
   readonly settings: readonly SweepSetting[]
-  /** The figure by which settings are compared, and the setting whose mean is the highest; null while there is none. */
+  /** The figure that compares settings, and the setting with the highest mean; null while there is none. */
   readonly best: { readonly figure: string; readonly setting: number } | null
   readonly files: Readonly<Record<string, string>>
 }
 
-/** How a sweep is trained. `onUpdate` is told of runs that learn side by side, and `signal` ends them; the same call goes on. */
+/** Options of a sweep. `onUpdate` observes runs trained together; `signal` stops them, and the same call continues. */
 export interface SweepOptions extends SideBySideOptions, GroupPlace {
-  /** Trains a run that learns alone to its end; by default without telling anybody. */
+  /** Trains a run that must be trained alone; default silently. */
   readonly train?: (run: Run) => Promise<RunSummary>
 }
 
-/** Keys of which a sweep has one value: they say nothing of how a run learns, or name files whose names may have commas. */
+/** Keys that cannot be varied: they do not affect learning, or name files whose names may have commas. */
 const NOT_VARIED = ['out', 'from', 'weights', 'loggers']
 
-/** Keys that say which further keys there are, and what stands between their values. */
+/** Keys that determine further keys, and the separator of their values. */
 const PARTS = { policy: /[,|]/, algorithm: /[,|]/, systems: '|', wrappers: '|' } as const
 
-/** The figures by which settings are compared, of which the first that all have is taken. */
+/** Figures to compare settings by; the first that all have is used. */
 const COMPARED = ['evaluation', 'heldOut', 'episodeReturn', 'reward']
 
-/**
- * The values of each key as they are written: `0.9,0.99`; of a key whose value is a list, like `mlp.hidden`, behind bars: `64,64|128`.
- * @throws InputError for an unknown environment, a value twice, or an empty one, and where no key has several.
- */
+/** Parses each key's values: `0.9,0.99`, or lists with bars `64,64|128`. @throws InputError for a wrong text. */
 async function valuesOf(
   environment: string,
   texts: Readonly<Record<string, string>>,
@@ -83,7 +80,7 @@ async function valuesOf(
     const separator = text.includes('|') || isList ? '|' : ','
     const list = NOT_VARIED.includes(key) ? [text] : text.split(separator)
     if (list.length > 1 && list.some((value) => value === '')) {
-      const expected = `values between ${separator === '|' ? 'bars' : 'commas'}, none of them empty`
+      const expected = `values between ${separator === '|' ? 'bars' : 'commas'}, none empty`
       throw new InputError(key, show(text), expected)
     }
     if (new Set(list).size < list.length) throw new InputError(key, show(text), 'each value once')
@@ -94,7 +91,8 @@ async function valuesOf(
 }
 
 /**
- * What `resolveRunKeys` says of every run of a sweep; of keys that the sweep varies their values, and of keys that differ otherwise nothing.
+ * `resolveRunKeys` for all runs of a sweep. Varied keys keep their lists of values, and keys that differ for other
+ * reasons are left out.
  * @throws InputError as `trainSweep` does for its texts.
  */
 export async function resolveSweepKeys(
@@ -112,11 +110,11 @@ export async function resolveSweepKeys(
     if (isVaried) resolved.set(key, found)
     else if (different.length === 1) resolved.set(key, found[0]!)
   }
-  resolved.delete('seed') // Of which a sweep has several.
+  resolved.delete('seed') // A sweep has several.
   return resolved
 }
 
-/** Every choice of one value of each key; the last key's values follow one another. */
+/** Every combination of one value per key; the last key varies fastest. */
 function choicesOf(values: ReadonlyMap<string, readonly string[]>): Record<string, string>[] {
   let choices: Record<string, string>[] = [{}]
   for (const [key, list] of values) {
@@ -125,26 +123,26 @@ function choicesOf(values: ReadonlyMap<string, readonly string[]>): Record<strin
   return choices
 }
 
-/** What a setting is called, also as a folder. */
+/** A setting's label, also its folder's name. */
 function labelOf(varied: Readonly<Record<string, string>>): string {
   const words = Object.entries(varied).map(([key, value]) => `${key}=${value}`)
   return words.join(' ')
 }
 
-/** One setting of a sweep, before it is trained. */
+/** A setting that is not trained yet. */
 interface Planned {
   readonly varied: Readonly<Record<string, string>>
   readonly given: Readonly<Record<string, string>>
   readonly folder: string
-  /** Of each seed. */
+  /** One per seed. */
   readonly definitions: readonly RunDefinition[]
 }
 
 /**
- * Trains a run for each of several settings and each of several seeds, side by side where they can be, and puts together what came
- * of them. `texts` has several values of a key between commas (`valuesOf`). Called again with the same words and folder it goes on:
- * runs that have ended stay, those that were interrupted are resumed, one after another, and those that lack are begun.
- * @throws InputError as `trainSeeds` does, where no key has several values, and for a folder that holds anything else.
+ * Trains a run for each setting and each seed, side by side if possible, and combines the results. In `texts`, a key's
+ * values are separated by commas (`valuesOf`). Called again with the same settings and folder, it keeps finished runs,
+ * resumes interrupted ones one after another, and starts the missing ones.
+ * @throws InputError as `trainSeeds` does, if no key has several values, and for a folder with anything else.
  */
 export async function trainSweep(
   environment: string,
@@ -154,11 +152,11 @@ export async function trainSweep(
 ): Promise<SweepSummary> {
   checkGiven('seeds of trainSweep', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
-  if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, of which a sweep has several')
+  if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, since a sweep has several')
   const values = await valuesOf(environment, texts)
   const choices = choicesOf(values)
   const several = [...values.keys()].filter((key) => values.get(key)!.length > 1)
-  const configured: Omit<Planned, 'folder'>[] = [] // All before the first is trained: what is wrong is told at once.
+  const configured: Omit<Planned, 'folder'>[] = [] // Configure all before training the first, to find errors early.
   for (const given of choices) {
     const varied = Object.fromEntries(several.map((key) => [key, given[key]!]))
     const definitions: RunDefinition[] = []
@@ -189,7 +187,7 @@ export async function trainSweep(
   return summarize({ folder, environment: id, seeds, settings }, planned)
 }
 
-/** Trains those runs that have not begun and can share worlds, one world after another. */
+/** Trains the runs that have not begun and can share worlds, one world after another. */
 async function trainTogether(
   environment: string,
   planned: readonly Planned[],
@@ -230,7 +228,7 @@ async function summarize(
   return whole
 }
 
-/** The setting with the highest mean, by the first of the compared figures that all have. */
+/** The setting with the highest mean of the first compared figure that all have. */
 function bestOf(settings: readonly SweepSetting[]): SweepSummary['best'] {
   const figure = COMPARED.find((name) => settings.length > 0 && settings.every(({ figures }) => name in figures))
   if (figure === undefined) return null
@@ -238,7 +236,7 @@ function bestOf(settings: readonly SweepSetting[]): SweepSummary['best'] {
   return { figure, setting: means.indexOf(Math.max(...means)) }
 }
 
-/** A curve of each setting: the mean over its seeds, and how far they are apart. */
+/** A curve per setting: the mean over its seeds, and its spread. */
 async function picture(
   { environment, seeds }: Pick<SweepSummary, 'environment' | 'seeds'>,
   settings: readonly SweepSetting[],

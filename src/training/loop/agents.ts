@@ -1,7 +1,4 @@
-/**
- * Who learns in a training of episodes: of each cohort each set of weights that does, with its learners, and with what became of the
- * episodes in which it acted.
- */
+/** The learners of a training of episodes: each cohort's trained sets of weights, with their episodes' statistics. */
 import type { AlgorithmDefinition, Learner, LearnerShape } from '../../algorithms/algorithm.ts'
 import { InputError } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
@@ -18,47 +15,45 @@ import { growMoments, inputMomentsPlan } from './input-moments.ts'
 import { meanAndStd, type selfPlayMetrics } from './metrics.ts'
 import { proximalPlan, StaleRollout } from './stale-rollout.ts'
 
-/** Episodes over which returns are averaged, as is usual in the field. */
+/** Episodes over which returns are averaged, as is common. */
 const RECENT_EPISODES = 100
 
-/** What became of a cohort's episodes so far. */
+/** Statistics of a cohort's episodes so far. */
 export interface EpisodeProgress {
   readonly episodes: number
-  /** Mean and deviation of the last 100 returns (of all, while they are fewer); NaN before the first. */
+  /** Mean and deviation of the last 100 returns, or of all if fewer; NaN before the first. */
   readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
-  /** Environment steps after which the mean of the last 100 returns first reached the environment's threshold, or null. */
+  /** Environment steps when the mean of the last 100 returns first reached the environment's threshold, or null. */
   readonly solvedAtStep: number | null
-  /** Seconds of training at the end of the rollout in which it did, or null. */
+  /** Seconds of training at the end of that rollout, or null. */
   readonly solvedAtSeconds: number | null
   /** Numbers of present lanes, births and deaths. */
   readonly population: PopulationProgress
 }
 
-/** Who came to a cohort and went from it so far. */
+/** The lanes that joined and left a cohort so far. */
 export interface PopulationProgress {
-  /** Present lanes. */
   readonly present: number
-  /** Births and deaths in the environment. */
   readonly born: number
   readonly died: number
   /** Births for which there was no room. */
   readonly refused: number
 }
 
-/** A cohort that learns: one of its sets of weights, where several do. */
+/** A trained set of a cohort's weights. */
 export interface Agent {
-  /** The cohort's name, for its first set; `<cohort>.set1` and so on for further sets. */
+  /** The cohort's name for its first set; `<cohort>.set1` and so on for further sets. */
   readonly name: string
   readonly cohort: EpisodeCohort
-  /** Which of the cohort's sets of weights it is. */
+  /** Index of the cohort's set of weights. */
   readonly set: number
   readonly algorithm: AlgorithmDefinition
-  /** One for each buffer of rows that it learns from by turns. */
+  /** One per buffer of rows that it trains on in turn. */
   readonly learners: readonly Learner[]
-  /** What is done about rows of older weights; null where all threads collect, then all learn. */
+  /** Handles rows of older weights; null if all threads collect, then all learn. */
   readonly stale: StaleRollout | null
   readonly accounts: Columns<ReturnType<typeof accountsPlan>>
-  /** Takes in what was seen in the rollout; undefined where the policy takes observations as they are. */
+  /** Adds the rollout's observations to the running moments; undefined if the policy does not normalize. */
   readonly growMoments: (() => void) | undefined
   episodes: number
   solvedAtStep: number | null
@@ -75,12 +70,12 @@ function accountsPlan() {
   } satisfies Plan
 }
 
-/** What a set of weights that learns needs. */
+/** The columns of a trained set of weights. */
 function learnerPlan(algorithm: AlgorithmDefinition, shape: LearnerShape) {
   return { algorithm: algorithm.plan(shape), accounts: accountsPlan(), inputs: inputMomentsPlan(shape.model) }
 }
 
-/** What the sets of weights that learn beside the first need, and where the advantages of all are kept. */
+/** The columns of further trained sets of weights, and of the advantages of all. */
 function furtherSetsPlan(learningSets: number, numRows: number, learner: () => ReturnType<typeof learnerPlan>) {
   const further = Array.from({ length: learningSets - 1 }, (_, i) => [`set${i + 1}`, learner()])
   const keptRows = learningSets > 1 ? numRows : 0
@@ -91,7 +86,7 @@ function furtherSetsPlan(learningSets: number, numRows: number, learner: () => R
   } satisfies Plan
 }
 
-/** The columns of a cohort's agents: of the first as they are, of further sets of weights below `sets`. */
+/** The columns of a cohort's agents: the first set's at the top, further sets' below `sets`. */
 export function agentsPlan(world: World, draft: EpisodeDraft, algorithm: AlgorithmDefinition): Plan {
   const { numLanes, learningSets = 1 } = draft.options
   const shape = shapeOf(world, draft)
@@ -104,7 +99,7 @@ export function agentsPlan(world: World, draft: EpisodeDraft, algorithm: Algorit
   }
 }
 
-/** @throws InputError where the cohort is none of episodes. */
+/** @throws InputError if the cohort does not have episodes. */
 export function draftOf(world: World, name: string): EpisodeDraft {
   const draft = world.draft(name)
   if (draft.kind === 'episodes') return draft
@@ -134,7 +129,7 @@ function learnerColumns(cohort: EpisodeCohort) {
   }>
 }
 
-/** A cohort's agents: one for each of its sets of weights that learn. */
+/** A cohort's agents, one per trained set of weights. */
 export function createAgents(world: World, name: string, algorithm: AlgorithmDefinition): Agent[] {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
   const { rollout, league } = cohort
@@ -181,7 +176,7 @@ export function createAgents(world: World, name: string, algorithm: AlgorithmDef
   })
 }
 
-/** What became of an agent's episodes so far. */
+/** Statistics of an agent's episodes so far. */
 export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtSeconds }: Agent): EpisodeProgress {
   return {
     episodes,
@@ -192,7 +187,6 @@ export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtS
   }
 }
 
-/** What an update tells of an agent's episodes. */
 export function episodeMetricsOf({ episodes, accounts }: Agent) {
   const recent = Math.min(episodes, RECENT_EPISODES)
   return {
@@ -207,10 +201,7 @@ function populationOf({ population }: EpisodeCohort): PopulationProgress {
   return { present: present[0]!, born: totals[Lives.born]!, died: totals[Lives.died]!, refused: totals[Lives.refused]! }
 }
 
-/**
- * Counts the episodes that ended in the rollout, and notes when the environment was solved. `learning` are the cohorts of all agents;
- * they took so many steps before it, and `seconds` have gone by with it.
- */
+/** Counts finished episodes, and records when the environment was solved, `steps` before and `seconds` after. */
 export function accountEpisodes(
   agent: Agent,
   learning: readonly EpisodeCohort[],
@@ -236,14 +227,14 @@ export function accountEpisodes(
   agent.episodes += accounts.totals[0]!
   if (solvedRow >= 0 && agent.solvedAtStep === null) {
     const ticks = Math.floor(solvedRow / numLanes) + 1
-    // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
+    // The lanes of all learners have taken the same number of steps until then, up to the length of their rollouts.
     const since = learning.reduce((sum, cohort) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
     agent.solvedAtStep = steps + since
     agent.solvedAtSeconds = seconds
   }
 }
 
-/** Rates a cohort's policy by the games of its rollout, where it plays against earlier selves: what the update tells of that. */
+/** Rates a cohort's policy by the rollout's games against earlier selves, and returns the metrics. */
 export function playedOf({
   selfPlay,
   league,
@@ -261,10 +252,7 @@ export function playedOf({
   }
 }
 
-/**
- * A learner writes advantages of its own rows, and 0 elsewhere: where several sets of weights learn, those of each are kept until
- * the last has learned, and then stand in the rollout.
- */
+/** Collects advantages of several sets of weights until the last has learned, then copies them to the rollout. */
 export function keepAdvantages({ cohort, set }: Agent): void {
   const { rollout, league } = cohort
   if (league === null || league.learned.length === 1) return

@@ -1,8 +1,8 @@
 /**
- * The contract of collectors: when there is enough to learn from. A collector lets conversations begin and go on until the groups
- * of an update are whole and admitted, replaces those that are dropped, and says which rows are learned from and in which order.
- * How old a group may be is its own as well: a synchronous collector takes none that other weights have had a part in, others
- * let conversations go on while weights change.
+ * The contract of collectors, which decide when there is enough to train on. A collector starts and continues
+ * conversations until the groups of an update are complete and admitted, replaces dropped ones, and selects and orders
+ * the training rows. It also limits their age: a synchronous collector takes no group that other weights contributed
+ * to; others continue conversations while weights change.
  */
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -10,37 +10,36 @@ import type { Delivery, SavedAdmission } from '../../fleet/admission.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { World } from '../../world/world.ts'
 
-/** Seconds from a group's beginning until the update took it, of its groups. */
+/** Seconds from the start of groups until their update. */
 export interface AgeSpread {
   readonly mean: number
   readonly max: number
-  /** How many took less than 1 s, and from there less than 2, 4, 8 … s each, as far as there are any. */
+  /** Histogram: below 1 s, then below 2, 4, 8 … s, as far as needed. */
   readonly counts: readonly number[]
 }
 
-/** What became of the groups of an update. */
 export interface CollectorProgress {
   /** Ticks so far, of all updates. */
   readonly ticks: number
-  /** Groups that were dropped since the update before, by reason. */
+  /** Groups dropped since the last update, by reason. */
   readonly drops: Readonly<Record<string, number>>
   readonly rolloutAgeSeconds: AgeSpread
-  /** Groups that were whole when the update took its own, and wait for a later one. */
+  /** Complete groups that wait for a later update. */
   readonly queueDepth: number
-  /** Seconds since the last update in which a lane had no conversation, mean of all lanes. */
+  /** Seconds since the last update in which a lane had no conversation, mean over lanes. */
   readonly lanesIdleSeconds: number
 }
 
-/** What a checkpoint has of a collector: plain JSON. */
+/** A collector's state in a checkpoint: plain JSON. */
 export interface SavedCollector {
   readonly ticks: number
   readonly isBetweenUpdates: boolean
-  /** Conversations that may begin, of all that ever did. */
+  /** Total number of conversations that may begin. */
   readonly released: number
   readonly admission: SavedAdmission
-  /** What the last update was made of, or the one under way is made of; null before the first. */
+  /** The groups of the last or current update; null before the first. */
   readonly delivery: Delivery | null
-  /** Seconds since each of the groups began that are neither learned from nor dropped, by number. */
+  /** Seconds since the start of each group that is neither learned from nor dropped, by number. */
   readonly ages: readonly (readonly [group: number, seconds: number])[]
 }
 
@@ -50,26 +49,15 @@ export interface Collector {
   readonly isMidway: boolean
   /** Whether the conversations of the last update have all been learned from. */
   readonly isBetweenUpdates: boolean
-  /**
-   * Collects the groups of the next update, and continues where it was stopped; false if the signal stops it.
-   * @throws RolloutStarvedError where more groups are dropped than may be.
-   */
+  /** Collects an update's groups; false if the signal stops it. @throws RolloutStarvedError if too many are dropped. */
   collect(signal: AbortSignal | undefined): Promise<boolean>
-  /**
-   * Does work of a learner, while conversations go on as far as they may: those of an engine that generates by itself. An engine
-   * that computes in the ticks of this thread has the learner's weights, and waits until the work is done.
-   * @throws RolloutStarvedError where more groups are dropped than may be.
-   */
+  /** Does a learner's work, during which conversations continue if the engine allows. @throws RolloutStarvedError */
   beside<T>(work: () => Promise<T>): Promise<T>
   /** The rows of the cohort's trajectories to train on, in an order that does not depend on which finished first. */
   rows(): number[]
-  /**
-   * Holds the engine to the weights that it was given, before it is given others: what was collected and may be of other ones is
-   * dropped. `collect` has done so with what is learned from.
-   * @throws InputError as `Engine.prove` does.
-   */
+  /** Verifies the engine's weights, dropping groups that others may have made. @throws InputError as `Engine.prove`. */
   prove(): Promise<void>
-  /** Tells that an update was made of them: the next call of `collect` begins another. */
+  /** Marks the collected groups as learned: the next `collect` begins another update. */
   learned(): void
   /** Drops pending replies of environments: running conversations ask again when they continue. */
   close(): void
@@ -77,10 +65,10 @@ export interface Collector {
   restore(saved: SavedCollector): void
 }
 
-/** A collector before it is made: what `createTrainer` takes for its `rl` phase. */
+/** A collector's definition, which `createTrainer` takes for its `rl` phase. */
 export type CollectorDefinition = (world: World, cohort: ConversationCohort, rl: RlDefinition) => Collector
 
-/** @throws InputError for what is no collector, and where no cohort, or more than one, could have it. */
+/** @throws InputError for an invalid collector, and unless there is exactly one cohort for it. */
 export function checkCollector(collector: CollectorDefinition | undefined, numConversations: number): void {
   if (collector === undefined) return
   if (typeof collector !== 'function') {

@@ -1,9 +1,9 @@
 /**
- * The training of a cohort of conversations: a collector, which says when there is enough to learn from, a backend, which learns, and
- * a list of phases, which say what of what: supervised steps on the environment's own answers, then updates from sampled
- * conversations. It can be stopped after any tick and resumed to the same bits.
+ * Trains a cohort of conversations with a collector, a backend and a list of phases: supervised steps on the
+ * environment's answers, then updates from sampled conversations. It can be stopped after any tick and resumed with the
+ * same bits.
  *
- * Caches of keys and values are not in a checkpoint: prefill makes them again to the bit.
+ * Caches of keys and values are not in checkpoints: prefill recreates them bit for bit.
  */
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
@@ -48,30 +48,24 @@ import type { Collector, CollectorDefinition, SavedCollector } from './collector
 import type { Phases } from './given-algorithms.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
 
-/** What became of a cohort of conversations so far. */
+/** Statistics of a cohort of conversations so far. */
 export interface ConversationProgress {
-  /** Supervised steps done. */
   readonly sftSteps: number
-  /** Updates of reinforcement learning done. */
   readonly rlUpdates: number
-  /** Examples that are longer than the context, and are passed over or cut. */
+  /** Examples longer than the context that were skipped or cut. */
   readonly tooLong: { readonly skipped: number; readonly cut: number }
 }
 
-/** How a cohort of conversations is trained. */
 export interface ConversationTrainingOptions {
-  /** Keep what each worker does when. */
+  /** Record every interval of work. */
   readonly profile: boolean
-  /** Who learns; default this process. */
+  /** The training backend; default this process. */
   readonly backend?: BackendDefinition | undefined
-  /** Who collects for reinforcement learning; default the cohort's lanes. */
+  /** The collector for reinforcement learning; default the cohort's lanes. */
   readonly collector?: CollectorDefinition | undefined
 }
 
-/**
- * Gives a cohort of conversations a backend that learns. The returned function binds it, when all columns are planned.
- * @throws InputError if the world's memory is taken already, or the algorithms do not fit the cohort or one another.
- */
+/** Reserves a backend; the result binds it. @throws InputError if the memory is taken, or the phases do not fit. */
 export function reserveConversations(
   world: World,
   name: string,
@@ -100,30 +94,27 @@ export function reserveConversations(
   return () => new ConversationTraining(world, name, phases, { profile, backend, collector, sampledWhileLearning })
 }
 
-/** Conversations of the cohort's environment, in its lanes. */
+/** Collects conversations of the cohort's environment in its lanes. */
 const laneCollector: CollectorDefinition = (world, cohort, rl) => new GroupCollector(world, cohort, rl)
 
-/** Trains one cohort of conversations. */
 export class ConversationTraining implements Training<TextMetrics> {
   readonly world: World
   readonly phases: Phases
-  /** What each worker did when, if it is kept. */
   readonly traces: readonly Float64Array[]
   readonly #cohort: ConversationCohort
   readonly #tokenTexts: TokenTexts
   readonly #parts: PhaseParts
-  /** In the order in which they are gone through. */
+  /** In the order of training. */
   readonly #sft: SftPhase | null
   readonly #rl: RlPhase | null
   readonly #collector: Collector | null
   #seconds = 0
-  /** Null where there is one thread. */
+  /** Null with one thread. */
   readonly #team: TextTeam | null
-  /** The phase that is at work. */
   #advancing: Phase | null = null
   /** It was stopped before its end. */
   #isUnderWay = false
-  /** What the next update waits for. */
+  /** The next update waits for it. */
   #waiting: Promise<unknown> = Promise.resolve()
 
   /** Use `reserveConversations`. */
@@ -196,7 +187,6 @@ export class ConversationTraining implements Training<TextMetrics> {
     return this.#seconds
   }
 
-  /** The cohort that learns. */
   get cohort(): ConversationCohort {
     return this.#cohort
   }
@@ -205,15 +195,15 @@ export class ConversationTraining implements Training<TextMetrics> {
     return signal?.aborted === true || this.#next(phase) === undefined
   }
 
-  /** The phase that has something to do, if there is one. */
+  /** The next unfinished phase, if there is one. */
   #next(only: Goal['phase']): Phase | undefined {
     const phases = [only !== 'rl' ? this.#sft : null, only !== 'sft' ? this.#rl : null]
     return phases.find((phase) => phase !== null && phase.done < phase.total) ?? undefined
   }
 
-  /** A supervised step, or an update with its conversations in `trajectories`. */
+  /** Does a supervised step, or an update with its conversations in `trajectories`. */
   async advance({ phase: only, signal }: Goal): Promise<TextMetrics | undefined> {
-    if (this.#advancing !== null) throw new InputError('trainer', 'a call in the middle of another', 'one after it')
+    if (this.#advancing !== null) throw new InputError('trainer', 'a call during another', 'a call after it')
     const { engine, version } = this.#cohort
     const phase = this.#next(only)!
     this.#advancing = phase
@@ -253,13 +243,10 @@ export class ConversationTraining implements Training<TextMetrics> {
   checkBetween(action: string): void {
     const isLearningElsewhere = this.#advancing !== null && this.#parts.backend.takeUpColumns === undefined
     if (this.#advancing?.isMidway !== true && !isLearningElsewhere) return
-    throw new InputError(action, 'a call in the middle of a tick or an update', 'one between two')
+    throw new InputError(action, 'a call during a tick or an update', 'a call between two')
   }
 
-  /**
-   * Writes the conversations of the newest update, sorted by group and member, as an Arrow file; while another is being collected,
-   * those that are over.
-   */
+  /** Writes the newest update's conversations (while collecting: the finished ones) as Arrow, by group and member. */
   async writeTrajectories(path: string): Promise<void> {
     const { environment, policyDefinition, tokenizer, trajectories } = this.#cohort
     const origin: TextOrigin = {
@@ -309,12 +296,12 @@ export class ConversationTraining implements Training<TextMetrics> {
     return { tensors: [...over.tensors, ...open.tensors], cohorts: { [name]: record } }
   }
 
-  /** Has the next update wait until this is settled, where the backend's state is not copied when a checkpoint is written. */
+  /** Makes the next update wait for a checkpoint, if the backend's state is not copied for it. */
   waitFor(saving: Promise<unknown>): void {
     if (this.#parts.backend.takeUpColumns === undefined) this.#waiting = saving.catch(() => {})
   }
 
-  /** Lets the backend keep what is in no column beside the checkpoint of this path. Undefined where there is nothing. */
+  /** Lets the backend save its outside state beside the checkpoint of this path; undefined if there is none. */
   async keepBackend(path: string): Promise<BackendRecord | undefined> {
     const { backend } = this.#parts
     if (backend.takeUpColumns !== undefined) return undefined
@@ -323,7 +310,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     return { id: backend.id, name: kept === name ? null : kept }
   }
 
-  /** Lets the backend take up what it has kept. @throws InputError where it cannot. */
+  /** Lets the backend load its saved state. @throws InputError if it cannot. */
   async loadBackend(path: string, { backends }: Manifest): Promise<void> {
     const record = backends?.[this.#cohort.name]
     if (record !== undefined) {
@@ -368,7 +355,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const warnings = this.compareRun(subject, { ...said, seed })
     const { sft } = this.phases
     if ((rlUpdates > 0 || !isBetweenUpdates) && sft !== undefined) {
-      compare(subject, 'sft, updates, after which those of rl came', sftSteps, sft.settings.updates)
+      compare(subject, 'sft, updates, followed by those of rl', sftSteps, sft.settings.updates)
     }
     return warnings
   }
@@ -388,12 +375,12 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 }
 
-/** What a checkpoint records of a part, by today's names. */
+/** A definition's record with former setting names replaced. */
 function todays<R extends DefinitionRecord | null>(record: R): R {
   return record && { ...record, parameters: withTodaysNames(record.id, record.parameters) }
 }
 
-/** Refuses to learn from another distribution than the one sampled from without a correction. */
+/** Refuses to train on another distribution than the sampled one without a correction. */
 function checkSampled({ settings, loss }: RlDefinition, { name, options }: ConversationDraft): void {
   const { groupSize = 1, explore = true } = options
   const sampling = checkSampling(options.sampling ?? {})
@@ -409,17 +396,16 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
   }
 }
 
-/** Whether conversations are under way while an update is made. */
+/** Whether conversations run during updates. */
 function runsAhead({ settings: { maxStaleness, overSampling } }: RlDefinition): boolean {
   return maxStaleness > 0 || overSampling > 1
 }
 
-/** Where a backend of files keeps its part of the checkpoint of this path. */
+/** The path of a file backend's part of a checkpoint. */
 function backendPath(path: string, cohort: string): string {
   return `${path}.${encodeURIComponent(cohort)}`
 }
 
-/** What the backend of a cohort is made of. */
 function backendContext(
   world: World,
   cohort: ConversationCohort,
@@ -435,7 +421,7 @@ function backendContext(
   return { ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock, team }
 }
 
-/** What a checkpoint says of a training that collects nothing. */
+/** The record of a training that collects nothing. */
 const NOTHING_COLLECTED: Omit<SavedCollector, 'admission'> & { readonly admission: null } = {
   ...{ ticks: 0, isBetweenUpdates: true, released: 0 },
   ...{ admission: null, delivery: null, ages: [] },

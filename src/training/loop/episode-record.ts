@@ -1,4 +1,4 @@
-/** What a checkpoint says of the cohorts of a training of episodes beside their columns, and whether a training is the same. */
+/** A checkpoint's record of cohorts of episodes besides their columns, and its comparison with a training. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { stalenessSettings } from '../../algorithms/tokens/staleness.ts'
 import { type DefinitionRecord, withoutModule } from '../../base/definition.ts'
@@ -8,7 +8,7 @@ import type { RunRecord } from '../folder/run-folder.ts'
 import { compare } from '../folder/snapshot.ts'
 import type { Agent } from './agents.ts'
 
-/** The record of a cohort's learners, the first of which has the first set of weights; `counts` are those of the training. */
+/** The record of a cohort's learners, the first of which has the first set of weights; `counts` are the training's. */
 export function recordOfAgents(
   agents: readonly Agent[],
   worldSeed: number,
@@ -31,13 +31,11 @@ export function recordOfAgents(
   }
 }
 
-/** Gives an agent what a record kept of its episodes. */
 export function takeUpRecord(agent: Agent, record: EpisodeRecord): void {
   agent.cohort.version = record.version
   Object.assign(agent, keptOf(agent.set === 0 ? record : record.learningSets![agent.set - 1]!))
 }
 
-/** What a checkpoint keeps of an agent's episodes, beside the columns. */
 function keptOf({
   episodes,
   solvedAtStep,
@@ -46,7 +44,7 @@ function keptOf({
   return { episodes, solvedAtStep, solvedAtSeconds }
 }
 
-/** @throws InputError that names the first part in which a cohort is not that of a record; `seed` is that of the record's world. */
+/** @throws InputError with the first difference between a cohort and a record, whose world has `seed`. */
 export function compareRecord(subject: string, agent: Agent, record: EpisodeRecord, seed: number): void {
   const { cohort } = agent
   compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
@@ -61,7 +59,7 @@ export function compareRecord(subject: string, agent: Agent, record: EpisodeReco
   compare(subject, 'learningSets', 1 + learningSets.length, cohort.league?.learned.length ?? 1)
 }
 
-/** @throws InputError that names the first part in which a cohort learns otherwise than a record says. */
+/** @throws InputError that names the first difference between a cohort's algorithm and its record. */
 export function compareCohort(
   subject: string,
   record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
@@ -73,10 +71,7 @@ export function compareCohort(
   compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
 }
 
-/**
- * The record of an algorithm with the settings of staleness, as their defaults, where it is older than these and the algorithm has
- * them: such a training had no actors.
- */
+/** Adds default staleness settings to an older algorithm's record: its training had no actors. */
 function withStaleness(record: DefinitionRecord, { staleness }: AlgorithmDefinition): DefinitionRecord {
   if (staleness === undefined || 'maxStaleness' in record.parameters) return record
   const defaults = Object.entries(stalenessSettings()).map(([name, setting]) => [name, setting.default])

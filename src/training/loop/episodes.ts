@@ -1,10 +1,10 @@
 /**
- * The training of all cohorts of episodes: it lets their lanes fill rollouts and learners learn from them, update by update, and
- * counts what happened. All threads run its `program`.
+ * Trains all cohorts of episodes: their lanes fill rollouts and their learners train on them, update by update. All
+ * threads run its `program`.
  *
- * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; at each `yield` threads
- * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
- * alone. Where there are actors, they collect, and the program is only the learning.
+ * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; threads meet at each
+ * `yield`. Thread 0 alone does the small ordered work: advantages, the epoch's permutation, summing slots, the
+ * optimizer. With actors, these collect, and the program only learns.
  */
 import type { AlgorithmDefinition, EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
@@ -43,22 +43,18 @@ import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './ep
 import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
 
-/** How a training of episodes goes about its work. */
 export interface EpisodeTrainingOptions {
-  /** Keep every interval of work. */
+  /** Record every interval of work. */
   readonly profile: boolean
-  /** Shows each thread's progress: one mark of its clock at a time. */
+  /** Each thread's progress: one mark of its clock at a time. */
   readonly beats: Int32Array
-  /** How many rollouts have columns; undefined where all threads collect, then all learn. */
+  /** Number of rollouts with columns; undefined if all threads collect, then all learn. */
   readonly numBuffers: number | undefined
-  /** Seconds after which an actor that makes no progress is given up, while its rollout is awaited; 0: never. */
+  /** Seconds without progress after which an awaited actor is given up; 0: never. */
   readonly stallSeconds: number
 }
 
-/**
- * Gives the world's cohorts recorders and learners. The returned function binds them, when all columns are planned.
- * @throws InputError if the world's memory is taken already, or an algorithm does not fit its cohort.
- */
+/** Reserves recorders and learners; the result binds them. @throws InputError for an algorithm that does not fit. */
 export function reserveEpisodes(
   world: World,
   algorithms: Readonly<Record<string, AlgorithmDefinition>>,
@@ -76,30 +72,28 @@ export function reserveEpisodes(
   return () => new EpisodeTraining(world, algorithms, options)
 }
 
-/** Trains the cohorts of episodes that have an algorithm. */
 export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly world: World
   readonly #agents: readonly Agent[]
-  /** The cohorts of these. */
   readonly #learning: readonly EpisodeCohort[]
-  /** Those whose lanes move in its rollouts. */
+  /** The cohorts whose lanes step in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  /** The command for the workers at the start of an update: `program` reads it first. */
+  /** The workers' command for an update: `program` reads it first. */
   readonly #command = new Float64Array(new SharedArrayBuffer(40))
   readonly #watched = new WatchedRollouts()
-  /** Each thread's intervals of work, if they are kept. */
+  /** Each thread's intervals of work, if recorded. */
   readonly #traces: readonly Float64Array[]
-  /** The rollout of a table that is learned from, with its advantages; only in thread 0. */
+  /** A table's rollout with its advantages, when training on one; only in thread 0. */
   #recorded:
     | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
     | undefined
   #team: Team | undefined
-  /** The threads that collect while others learn; undefined where all do both, and in a worker. */
+  /** The threads that collect while others learn; undefined if all do both, and in a worker. */
   readonly #actors: Actors | undefined
   /** The part of it that other threads get. */
   readonly #ordered: OrderedTraining
   #failure: unknown
-  /** Rejects the promise that `advance` waits beside. */
+  /** Rejects the promise that `advance` races with. */
   #abandon: (reason: Error) => void = () => {}
   #isUpdating = false
   /** Whether `close` was called since the update began. */
@@ -130,7 +124,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#ordered = { world, algorithms, actors: this.#actors, command, numBuffers, traces, beats }
   }
 
-  /** Updates done. */
   get update(): number {
     return this.#update
   }
@@ -140,12 +133,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#steps
   }
 
-  /** Seconds spent in rollouts and updates. */
+  /** Seconds of rollouts and updates. */
   get seconds(): number {
     return this.#seconds
   }
 
-  /** The names of those that learn: cohorts, and further sets of weights of theirs. */
+  /** The names of the learners: cohorts, and their further sets of weights. */
   get learners(): readonly string[] {
     return this.#agents.map(({ name }) => name)
   }
@@ -160,19 +153,17 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     )
   }
 
-  /** Updates. */
   get checkpointNumber(): number {
     return this.#update
   }
 
-  /** What became of a cohort's episodes, or of those of one of its sets of weights; of the first learner's where no name is given. */
+  /** Statistics of the episodes of a cohort or one of its sets of weights; default the first learner. */
   progress(name?: string): EpisodeProgress {
     const agent = name === undefined ? this.#agents[0] : this.#agents.find((each) => each.name === name)
     if (agent === undefined) throw unknownWord('cohort', String(name), this.learners)
     return progressOf(agent)
   }
 
-  /** Updates until so many steps are done. */
   #numUpdates({ totalSteps }: Goal): number {
     if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
@@ -182,7 +173,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
   }
 
-  /** Steps of all learners' rollouts, with so many lanes each. */
   #stepsOf(lanes: (cohort: EpisodeCohort) => number): number {
     return this.#learning.reduce((sum, cohort) => sum + lanes(cohort) * cohort.numSteps, 0)
   }
@@ -207,13 +197,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#actors?.close()
   }
 
-  /** Like `close`; when it settles, no thread writes the lanes' columns any more. */
+  /** Like `close`. When it settles, no thread writes the lanes' columns any more. */
   async halt(): Promise<void> {
     this.close()
     await this.#actors?.halt()
   }
 
-  /** One rollout and what the learners make of it, by all threads. */
+  /** One rollout and the learning from it, by all threads. */
   async advance(goal: Goal): Promise<UpdateMetrics> {
     this.checkBetween('trainer.updates()')
     settle(this.#cohorts)
@@ -225,10 +215,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#runUpdate(this.#numUpdates(goal))
   }
 
-  /**
-   * What the only learner makes of rollout `i` of a table, by all threads. `left` updates are to come with this one: schedules go
-   * by all that were and will be.
-   */
+  /** Trains the only learner on a table's rollout `i`; `left` updates remain, including this one, for schedules. */
   async learnFrom(
     rollouts: RecordedRollouts,
     i: number,
@@ -244,7 +231,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
   }
 
-  /** The only learner's cohort and algorithm. @throws InputError where there are several. */
+  /** The only learner's cohort and algorithm. @throws InputError if there are several. */
   sole(action: string): { readonly cohort: EpisodeCohort; readonly algorithm: AlgorithmDefinition } {
     const [agent, ...others] = this.#agents
     if (others.length === 0) return agent!
@@ -272,7 +259,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         endWhenDropped(this, await this.#actors.start(this.#update, orders, shareOf(this.world)))
       }
       team = this.#team
-      if (this.#isClosed) this.close() // While the workers were on their way.
+      if (this.#isClosed) this.close() // While the workers were starting.
       const isRecorded = this.#recorded !== undefined
       const watch = isRecorded ? 0 : this.#watched.next(this.#learning)
       this.#command.set([this.#update, numUpdates, this.#seconds, isRecorded ? 1 : 0, watch])
@@ -289,8 +276,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         }
         if (value !== undefined) {
           if (this.#actors === undefined) this.world.clock.await(this.#awaited())
-          else this.world.clock.rest() // An actor that is stuck says so itself.
-          await Promise.race([value, abandoned]) // An answer of a policy that answers later, or a rollout.
+          else this.world.clock.rest() // A stuck actor reports itself.
+          await Promise.race([value, abandoned]) // An answer of an asynchronous policy, or a rollout.
         } else if (team) {
           this.world.clock.rest()
           await team.meet()
@@ -298,7 +285,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         }
       }
     } catch (error) {
-      // The threads are at different places of an update that cannot be finished.
+      // The threads are at different points of an update that cannot be finished.
       this.#failure = error instanceof Aborted ? team!.failure : error
       this.close()
       this.world.close()
@@ -309,19 +296,19 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
   }
 
-  /** What an update failed with, after which there is no other. */
+  /** The error of a failed update, after which there is no other. */
   get failure(): unknown {
     return this.#failure
   }
 
-  /** Gives up the update under way, in which other threads or a promise are stuck: its own is rejected with the reason. */
+  /** Abandons a running update that is stuck: its promise is rejected with the reason. */
   giveUp(reason: Error): void {
     this.#abandon(reason)
     this.#team?.fail(reason)
     this.#actors?.fail(reason)
   }
 
-  /** What an update may wait for, in words: an answer to each cohort, and what policies and learners promise besides. */
+  /** The promises that an update may await, as texts: a reply for each cohort, and those of policies and learners. */
   get promises(): string[] {
     return [
       ...this.#cohorts.map(({ name, kind }) =>
@@ -331,7 +318,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     ]
   }
 
-  /** Which of its `promises` the update waits for: that of the first cohort to which an answer is owed. */
+  /** Index of the awaited one of `promises`: that of the first cohort with a pending reply. */
   #awaited(): number {
     const owed = this.#cohorts.findIndex((cohort) =>
       cohort.kind === 'episodes' ? cohort.answer !== null : cohort.pending.some((reply) => reply !== null),
@@ -339,17 +326,17 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return owed < 0 ? this.#cohorts.length : owed
   }
 
-  /** Throws in the middle of an update, or after a failed one: training cannot continue from these columns. */
+  /** Throws during an update or after a failed one, when training cannot continue from these columns. */
   checkBetween(action: string): void {
     if (this.#failure !== undefined) throw this.#failure
-    if (this.#isUpdating) throw new InputError(action, 'a call in the middle of an update', 'one between two updates')
+    if (this.#isUpdating) throw new InputError(action, 'a call during an update', 'a call between two updates')
   }
 
   /**
-   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
-   * what is yielded by the only thread of a policy that answers later is awaited.
-   * Thread 0 also accounts for episodes and returns the metrics of each cohort. The command is the update's number, how many there will
-   * be, the seconds so far, 1 if a table is learned from, and the number by which environments are watched.
+   * One update of one thread: its lanes' rollout, and its share of the learning. All threads meet at each `yield`; with
+   * one thread, promises of an asynchronous policy are yielded and awaited. Thread 0 also counts episodes and returns
+   * each cohort's metrics. The command has the update's number, the total number of updates, the seconds so far, 1 if a
+   * table is learned from, and the number of watched environments.
    */
   *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
@@ -358,7 +345,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     clock.start()
     const start = performance.now()
     for (const cohort of this.#learning) {
-      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      closeRollout(cohort) // The next tick begins one, with the lanes' observations and memory carried over.
       for (const policy of cohort.league?.policies ?? [cohort.policy]) policy.refresh?.()
       cohort.version = update
     }
@@ -368,7 +355,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     for (const cohort of this.#learning) openBuffer(cohort, update)
     yield // All lanes' rows are complete.
     concludeRollouts(this.world, this.#cohorts)
-    settle(this.#cohorts) // Learners read the rollout, which stays as it is.
+    settle(this.#cohorts) // Learners read the rollout, which must not change.
     const collected = performance.now()
     const waitSeconds = (collected - start) / 1000
     const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
@@ -406,7 +393,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
 
-  /** Has thread 0 write a table's rollout where the lanes would have written theirs, which are over. */
+  /** Lets thread 0 write a table's rollout in the place of the lanes'. */
   *#loadRecorded(): Generator<void | Promise<void>, void> {
     yield // All lanes' last rows are kept.
     if (this.#recorded === undefined) return
@@ -416,7 +403,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.world.clock.mark(Work.forward)
   }
 
-  /** Counts an update that is done. Rows of a table are no steps of the environment. */
+  /** Counts an update. Rows of a table are not environment steps. */
   #report({ cohorts, rolloutSeconds, waitSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
     this.#actors?.conclude()
@@ -442,7 +429,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     } as UpdateMetrics
   }
 
-  /** What each worker did when, if it is kept. */
+  /** Each worker's intervals of work, if recorded. */
   get traces(): readonly Float64Array[] {
     return this.#traces
   }

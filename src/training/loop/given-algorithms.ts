@@ -1,4 +1,4 @@
-/** What the caller of a trainer gives each cohort to learn by: an algorithm of episodes, or phases of conversations. */
+/** Checks the algorithms that users give each cohort: an algorithm of episodes, or phases of conversations. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import type { SftDefinition } from '../../algorithms/tokens/sft.ts'
@@ -14,7 +14,7 @@ function isPhase(value: object | undefined): value is SftDefinition | RlDefiniti
   return (id === 'sft' || id === 'rl') && typeof loss === 'object' && typeof settings === 'object'
 }
 
-/** @throws InputError for what are no phases, one given twice, or in another order than sft and rl. */
+/** @throws InputError for invalid phases, a repeated one, or another order than sft, rl. */
 export function phasesOf(name: string, algorithms: Algorithms): Phases {
   const list = Array.isArray(algorithms) ? (algorithms as readonly object[]) : [algorithms]
   const ids = list.map((each) => (isPhase(each) ? each.id : show(each)))
@@ -28,23 +28,22 @@ export function phasesOf(name: string, algorithms: Algorithms): Phases {
   return Object.fromEntries(list.map((each, i) => [ids[i], each]))
 }
 
-/** @throws InputError where other threads could not make the algorithm. */
+/** @throws InputError if other threads could not make the algorithm. */
 export function checkThreads(name: string, algorithm: AlgorithmDefinition, threads: number): AlgorithmDefinition {
   if (threads === 1 || algorithm.module !== undefined) return algorithm
   const got = `no module, and ${threads} threads`
   throw new InputError(`algorithm ${algorithm.id} of ${name}`, got, 'a definition with a module, or threads: 1')
 }
 
-/** True for an algorithm that learns from episodes. */
 export function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
   return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
 }
 
-/** What a training of conversations does, in this order; what is not given is left out. */
+/** The phases of a training of conversations, in this order; missing ones are skipped. */
 export interface Phases {
   readonly sft?: SftDefinition
   readonly rl?: RlDefinition
 }
 
-/** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
+/** A cohort's algorithm, or the phases of its training in order. */
 export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | readonly (SftDefinition | RlDefinition)[]

@@ -1,15 +1,16 @@
 /**
- * Running moments of what policies see, for those that put it at mean 0 and deviation 1 (`PolicyModel.normalizedInputs`). They grow
- * by each rollout once it is learned from, so that a rollout is learned from with the moments by which its actions were chosen.
+ * Running moments of observations, for policies that normalize them to mean 0 and deviation 1
+ * (`PolicyModel.normalizedInputs`). They are updated after training on a rollout, so that training uses the moments by
+ * which the actions were chosen.
  */
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { PolicyModel } from '../../policies/policy.ts'
 
-/** What is added to the variance, as in Gymnasium and Stable-Baselines3. */
+/** Added to the variance, as in Gymnasium and Stable-Baselines3. */
 const EPSILON = 1e-8
 
-/** The moments of a set of weights; nothing where its policy takes observations as they are. */
+/** The moments of a set of weights; empty if its policy does not normalize. */
 export function inputMomentsPlan({ normalizedInputs: width = 0 }: PolicyModel): Plan {
   if (width === 0) return {}
   return {
@@ -21,7 +22,7 @@ export function inputMomentsPlan({ normalizedInputs: width = 0 }: PolicyModel): 
 
 type Moments = Readonly<Record<'mean' | 'squares' | 'count', Float64Array>>
 
-/** Adds the valid rows of a rollout to the moments, and writes what the policy takes of them at the end of its weights. */
+/** Adds a rollout's valid rows to the moments, and writes the policy's normalization at the end of its weights. */
 export function growMoments(
   columns: Columns<Plan>,
   weights: Float32Array,

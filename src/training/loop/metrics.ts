@@ -4,7 +4,6 @@ import type { WorkName } from '../../base/clock.ts'
 import { InputError } from '../../base/errors.ts'
 import { checkMetrics, type Metrics, type MetricValues } from '../../base/metrics.ts'
 
-/** What a trainer tells of each update. */
 export const updateMetrics = {
   update: { unit: null, description: 'updates done, this one included', reduction: 'last' },
   steps: { unit: null, description: 'environment steps done, of all recorded lanes', reduction: 'last' },
@@ -16,7 +15,6 @@ export const updateMetrics = {
   },
 } as const satisfies Metrics
 
-/** What a trainer tells of a cohort's episodes. */
 export const episodeMetrics = {
   episodes: { unit: null, description: 'episodes finished so far', reduction: 'last' },
   episodeReturn: {
@@ -27,7 +25,6 @@ export const episodeMetrics = {
   episodeLength: { unit: 'steps', description: 'their mean length; NaN before the first', reduction: 'last' },
 } as const satisfies Metrics
 
-/** Where an update's time went. */
 export const timeMetrics = {
   rolloutSeconds: { unit: 's', description: "of this update's rollout", reduction: 'last' },
   updateSeconds: { unit: 's', description: "of this update's learning", reduction: 'last' },
@@ -38,7 +35,7 @@ export const timeMetrics = {
   },
 } as const satisfies Metrics
 
-/** What a trainer tells besides where rollouts are collected while others are learned from. */
+/** Additional metrics if rollouts are collected while others are learned from. */
 export const stalenessMetrics = {
   staleness: {
     unit: 'updates',
@@ -68,7 +65,7 @@ export const stalenessMetrics = {
   learnerWaitSeconds: { unit: 's', description: 'that those who learn waited for the rollout', reduction: 'last' },
 } as const satisfies Metrics
 
-/** What a trainer tells besides of a cohort that plays against earlier selves. */
+/** Additional metrics of a cohort with self-play. */
 export const selfPlayMetrics = {
   eloRating: {
     unit: null,
@@ -84,7 +81,7 @@ export const selfPlayMetrics = {
   },
 } as const satisfies Metrics
 
-/** The rows of a rollout by their staleness: how many are 0, 1 … `maxStaleness` updates stale, by the names of these metrics. */
+/** Counts a rollout's rows by staleness: how many are 0, 1 … `maxStaleness` updates stale, by metric name. */
 export function staleRowMetrics(maxStaleness: number): Metrics {
   const ages = Array.from({ length: maxStaleness + 1 }, (_, age) => age)
   return Object.fromEntries(
@@ -95,18 +92,14 @@ export function staleRowMetrics(maxStaleness: number): Metrics {
   )
 }
 
-/** The name of the metric that counts rows of this staleness. */
 export function staleRowsName(age: number): string {
   return `staleRows${age}`
 }
 
-/** What an update did to one cohort: its episodes, and what its algorithm declares, which is read by name. */
+/** The metrics of one cohort in an update: its episodes, and what its algorithm declares. */
 export type CohortMetrics = MetricValues<typeof episodeMetrics> & LearnerMetrics
 
-/**
- * What an update did: `updateMetrics`, `timeMetrics`, and the figures of the cohort where there is one learner. With several
- * these are NaN, and found in `cohorts`.
- */
+/** The metrics of an update. With several learners, the cohort metrics at the top are NaN. */
 export type UpdateMetrics = MetricValues<typeof updateMetrics> &
   MetricValues<Omit<typeof timeMetrics, 'phaseSeconds'>> &
   CohortMetrics & {
@@ -115,20 +108,14 @@ export type UpdateMetrics = MetricValues<typeof updateMetrics> &
     readonly cohorts: Readonly<Record<string, CohortMetrics>>
   }
 
-/**
- * All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order; where `maxStaleness` is above
- * 0 rollouts are collected while others are learned from, and there is more to say, as there is of self-play.
- */
+/** All metrics in a line of `metrics.jsonl`, in order, for an algorithm, with `maxStaleness`, and with self-play. */
 export function metricsOfRun(algorithm: Metrics, maxStaleness = 0, isSelfPlay = false): Metrics {
   const stale = maxStaleness > 0 ? { ...stalenessMetrics, ...staleRowMetrics(maxStaleness) } : {}
   const played = isSelfPlay ? selfPlayMetrics : {}
   return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...stale, ...played, ...timeMetrics }
 }
 
-/**
- * Refuses metrics of an algorithm that are none, or that have a name of the trainer's own.
- * @throws InputError that names the metric.
- */
+/** Checks an algorithm's metrics. @throws InputError for an invalid one, or a name that the trainer uses. */
 export function checkAlgorithmMetrics({ id, metrics }: { readonly id: string; readonly metrics: Metrics }): void {
   checkMetrics(`${id} metrics`, metrics)
   const taken = ['cohorts', ...Object.keys(metricsOfRun({}, MAX_STALENESS, true))]
@@ -145,13 +132,13 @@ export function noMetrics(algorithms: Iterable<{ readonly metrics: Metrics }>): 
   return Object.fromEntries(names.map((name) => [name, Number.NaN])) as CohortMetrics
 }
 
-/** What a line of `metrics.jsonl` says: a single cohort stands at the top alone. */
+/** An update as a line of `metrics.jsonl`: a single cohort's metrics are only at the top level. */
 export function metricsLine(metrics: UpdateMetrics): object {
   const { cohorts, ...top } = metrics
   return Object.keys(cohorts).length > 1 ? metrics : top
 }
 
-/** Mean and standard deviation (n in the denominator) of the first `count` elements; NaN of none. */
+/** Mean and standard deviation (n in the denominator) of the first `count` elements; NaN without any. */
 export function meanAndStd(values: Float64Array, count: number): { mean: number; std: number } {
   let sum = 0
   for (let i = 0; i < count; i++) sum += values[i]!
@@ -161,11 +148,11 @@ export function meanAndStd(values: Float64Array, count: number): { mean: number;
   return { mean, std: Math.sqrt(squares / count) }
 }
 
-/** What thread 0 measured in an update. */
+/** Thread 0's measurements of an update. */
 export interface Measured {
   readonly cohorts: Readonly<Record<string, CohortMetrics>>
   readonly rolloutSeconds: number
-  /** Until the rollout was there: as many, or fewer where actors collect while others learn. */
+  /** Until the rollout was there: equal, or less if actors collect while others learn. */
   readonly waitSeconds: number
   readonly updateSeconds: number
 }

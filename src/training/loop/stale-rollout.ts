@@ -1,8 +1,4 @@
-/**
- * What is done about a rollout whose rows older weights have chosen: the weights that are to learn say anew what each row is worth
- * and how likely they would have chosen the same. The rollout stays as it was recorded; who learns from it reads these columns in
- * place of the recorded ones.
- */
+/** Recomputes values and action probabilities of rollouts that older weights chose, beside the recorded ones. */
 import type { EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import type { Staleness } from '../../algorithms/tokens/staleness.ts'
 import { Work } from '../../base/clock.ts'
@@ -15,26 +11,26 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
 import { type stalenessMetrics, staleRowsName } from './metrics.ts'
 
-/** Plans what the weights that learn say of the rows of a rollout. */
+/** The columns of recomputed values and probabilities. */
 export function proximalPlan(numRows: number) {
   return {
     logprob: column('f32', numRows),
     value: column('f32', numRows),
     nextValue: column('f32', numRows),
-    /** Of what came after rows that no later row shows: values of one thread's list at a time. */
+    /** The value after rows without a next row, one thread's list at a time. */
     finalValue: column('f32', numRows),
-    /** Truncated importance weights, and what they add up to: see `ImportanceSum`. */
+    /** Truncated importance weights, and their sums: see `ImportanceSum`. */
     weight: column('f32', numRows),
     sums: column('f64', 4),
   } satisfies Plan
 }
 
-/** How stale the rows of a rollout are, and how likely they are now. */
+/** The staleness and importance metrics of a rollout. */
 type StalenessOfRows = MetricValues<
   Pick<typeof stalenessMetrics, 'staleness' | 'stalenessMax' | `importanceWeight${'' | 'Max' | 'Truncated'}`>
 >
 
-/** Evaluates a cohort's rollouts anew, in a thread that learns. */
+/** Recomputes a cohort's rollouts, in a learning thread. */
 export class StaleRollout {
   readonly #world: World
   readonly #cohort: EpisodeCohort
@@ -60,19 +56,18 @@ export class StaleRollout {
     this.#nextValues = blocks(columns.nextValue)
   }
 
-  /** Whether rows are evaluated anew. */
   get isCorrected(): boolean {
     return this.#staleness.maxStaleness > 0 && this.#staleness.correction !== 'none'
   }
 
-  /** The rollout in the form that learners read. */
+  /** The rollout as learners read it. */
   seen(rollout: RolloutColumns): RolloutColumns {
     if (!this.isCorrected) return rollout
     const { logprob, value, nextValue } = this.#columns
     return { ...rollout, logprob, value, nextValue }
   }
 
-  /** Evaluates the rows of the open buffer, shared by the threads that learn, which meet at a `yield`. */
+  /** Recomputes the rows of the open buffer, shared by the learning threads, which meet at a `yield`. */
   *evaluate(): Generator<void, void> {
     if (!this.isCorrected) return
     const { threads, clock } = this.#world
@@ -95,7 +90,7 @@ export class StaleRollout {
     clock.mark(Work.bootstrap)
   }
 
-  /** Values what rows led to: the next row, or what the lane saw there where no later row shows it. */
+  /** Values each row's next state: the next row, or the final observation if no later row shows it. */
   #valueNext(): void {
     const { kernels } = this.#world
     const { policy, finals, windows, numSteps, numLanes } = this.#cohort
@@ -111,7 +106,7 @@ export class StaleRollout {
     }
   }
 
-  /** Makes advantages of the rollout as `seen`; undefined where the algorithm's own are left as they are. */
+  /** Computes advantages of the rollout as `seen`; undefined if the algorithm's own are kept. */
   get estimate(): EstimateAdvantages | undefined {
     if (!this.isCorrected) return undefined
     const { correction, rhoMax, cMax } = this.#staleness
@@ -127,7 +122,7 @@ export class StaleRollout {
     }
   }
 
-  /** Rows of the open buffer by how stale they are for the update with this number: `staleRows0` … */
+  /** Counts the open buffer's rows by staleness for the update with this number: `staleRows0` … */
   countRows(update: number): Readonly<Record<string, number>> {
     const { version, valid } = this.#cohort.rollout
     const counts = new Array<number>(this.#staleness.maxStaleness + 1).fill(0)
@@ -138,7 +133,7 @@ export class StaleRollout {
     return Object.fromEntries(counts.map((rows, age) => [staleRowsName(age), rows]))
   }
 
-  /** Measures the open buffer for the update with this number, and weighs its rows; when all are evaluated. */
+  /** Measures the open buffer for the update with this number and weights its rows, after all are evaluated. */
   measure(update: number): StalenessOfRows {
     const { rollout, numSteps, numLanes } = this.#cohort
     const { version, valid } = rollout

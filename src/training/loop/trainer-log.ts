@@ -1,4 +1,4 @@
-/** What a trainer of a program tells its loggers. A run's are the run's own (`run.ts`). */
+/** Sends metrics of a program's trainer to its loggers. Runs have their own (`run.ts`). */
 import { basename, resolve } from 'node:path'
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
@@ -13,10 +13,10 @@ import { EntropyWatch } from '../watch/entropy-watch.ts'
 import type { Phases } from './given-algorithms.ts'
 import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
 
-/** The algorithms of a trainer's cohorts by name: of episodes one, of conversations phases. */
+/** The algorithms of a trainer's cohorts by name: one for episodes, phases for conversations. */
 type AlgorithmsByName = Readonly<Record<string, AlgorithmDefinition | Phases>>
 
-/** @throws InputError for what are no loggers. */
+/** @throws InputError for invalid loggers. */
 export function checkLoggers(loggers: readonly LoggerDefinition[]): readonly LoggerDefinition[] {
   if (!Array.isArray(loggers)) throw new InputError('loggers', show(loggers), 'a list, like [tensorboard()]')
   for (const logger of loggers) {
@@ -30,7 +30,7 @@ function partsOf(algorithm: AlgorithmDefinition | Phases): (DefinitionRecord & {
   return 'bind' in algorithm ? [algorithm] : Object.values(algorithm)
 }
 
-/** All that the metrics of updates by these algorithms tell, by name; with those of self-play, where a cohort has it. */
+/** All metrics of these algorithms' updates, by name; with self-play's if a cohort has it. */
 export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: boolean): Metrics {
   const declared = Object.values(algorithms).map((algorithm) =>
     'bind' in algorithm
@@ -40,15 +40,15 @@ export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: bo
   return Object.assign({}, ...declared)
 }
 
-/** The loggers of a trainer, which are opened when there is something to tell. */
+/** A trainer's loggers, opened at the first update. */
 export class TrainerLog {
   readonly #definitions: readonly LoggerDefinition[]
   readonly #open: (done: number) => Loggers
   readonly #entropy: EntropyWatch
   #loggers: Loggers | undefined
-  /** Where loggers that are not told otherwise write, and what the training is called by; undefined where it has no folder. */
+  /** The default folder of loggers and name of the training; undefined without a folder. */
   folder: string | undefined
-  /** Whether all is done that the trainer was told to do. */
+  /** Whether the training has reached its goal. */
   isDone = false
 
   constructor(
@@ -70,7 +70,7 @@ export class TrainerLog {
     }
   }
 
-  /** Tells of an update; `cohort` names the one that it is of, where others have updates of their own. */
+  /** Logs an update; `cohort` names its cohort if others have updates of their own. */
   log(update: number, metrics: UpdateMetrics | TextMetrics, cohort = ''): void {
     if (!isText(metrics)) for (const line of this.#entropy.look(metrics)) tell(line)
     if (this.#definitions.length === 0) return
@@ -79,12 +79,12 @@ export class TrainerLog {
     this.#loggers.log(entryOf(update, isText(metrics) ? textLine(metrics) : metricsLine(metrics), cohort))
   }
 
-  /** Settles when all that was told so far is written, or has failed. */
+  /** Settles when everything so far is written, or has failed. */
   async settled(): Promise<void> {
     await this.#loggers?.settled()
   }
 
-  /** Lets the loggers write what is left, and end. */
+  /** Lets the loggers write the rest, and end. */
   async close(): Promise<void> {
     const loggers = this.#loggers
     this.#loggers = undefined

@@ -1,4 +1,3 @@
-/** What a trainer can be told. */
 import { checkOptions, InputError, show } from '../../base/errors.ts'
 import type { LoggerDefinition } from '../../telemetry/loggers/logger.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
@@ -6,45 +5,33 @@ import { checkIfExists, type IfExists } from '../folder/if-exists.ts'
 import { folderOf } from '../folder/snapshot.ts'
 import type { CollectorDefinition } from './collector.ts'
 
-/** How a trainer goes about its work. */
+/** Options of `createTrainer`. */
 export interface TrainerOptions {
-  /**
-   * How many threads share the lanes and the minibatches: this one and workers beside it. Default 1, with an actor 2. The results
-   * are the same bits for any number; what can be shared of a minibatch are its blocks of 256 rows, or its micro-batches of tokens.
-   */
+  /** Threads that share lanes and minibatches (by 256 rows); default 1, with an actor 2. Bits do not depend on it. */
   readonly threads?: number
-  /**
-   * How many of the threads only collect rollouts, while the others learn from those before; the others then share the minibatches.
-   * Default 1 where an algorithm has a `maxStaleness` above 0, which needs one; else 0: all threads collect, then all learn.
-   */
+  /** Threads that only collect, while others learn; default 1 if an algorithm has `maxStaleness` above 0, else 0. */
   readonly actors?: number
-  /**
-   * Seconds after which an actor that makes no progress is given up, while others wait for its rollout: the update fails, and the error
-   * names the actor's lanes and the call that has not returned. Default 300; 0: never. A run is watched apart, by a setting of this name.
-   */
+  /** Seconds without progress after which an awaited actor fails the update. Default 300; 0: never. */
   readonly stallSeconds?: number
-  /** Keep every interval of work, for `trainer.trace()`. Default false. */
+  /** Record every interval of work, for `trainer.trace()`; default false. */
   readonly profile?: boolean
-  /** Default folder of checkpoints for `save()` and `restore()`. `trainer.folder` is the folder that is finally used. */
+  /** Default folder of checkpoints for `save()` and `restore()`; `trainer.folder` is the one finally used. */
   readonly folder?: string
   /**
-   * What is done where the folder holds a training that was not restored, at the first update or checkpoint. Default `number`: this
-   * training goes to `<folder>-2`, or the first number that is free, and says so. `resume`: it goes on from there, and is refused
-   * where it is another one. `replace`: the former one is removed. `refuse`: an InputError.
+   * What to do at the first update or checkpoint if the folder has a training that was not restored. Default `number`:
+   * use `<folder>-2`, or the first free number, and report it. `resume`: continue it, or throw if it is another
+   * training. `replace`: delete it. `refuse`: throw an InputError.
    */
   readonly ifExists?: IfExists
-  /**
-   * Who learns, of cohorts of conversations: default this process. What a backend elsewhere keeps of itself lies beside the
-   * trainer's checkpoints, or where the backend says.
-   */
+  /** The training backend of conversations; default this process. Outside state is saved beside checkpoints. */
   readonly backend?: BackendDefinition
-  /** Loggers that get each update (`colonnade/loggers`). A logger that fails is reported on standard error, and does not stop the training. */
+  /** Loggers of each update (`colonnade/loggers`). A failing one is reported, and the training continues. */
   readonly loggers?: readonly LoggerDefinition[]
-  /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
+  /** The collector for `rl` of the world's only cohort of conversations; default its lanes. */
   readonly collector?: CollectorDefinition
 }
 
-/** The options with their defaults; those of the threads are looked at elsewhere. @throws InputError for an unknown one, and for bad values. */
+/** The options with defaults; those of threads are checked elsewhere. @throws InputError for an unknown one. */
 export function checkTrainerOptions(options: TrainerOptions) {
   const known = [
     'threads',

@@ -1,7 +1,4 @@
-/**
- * The trainer: it lets a world collect and its cohorts learn, update by update, each cohort by its own algorithm and with a horizon
- * of its own, and saves and restores the whole of it.
- */
+/** The trainer: a world collects, its cohorts learn with their algorithms, and everything is saved and restored. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import {
   BEAT_WORDS,
@@ -48,17 +45,18 @@ import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
 import { checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
-/** What an update tells, by the kind of the cohort. */
+/** An update's metrics, by the kind of cohort. */
 export type MetricsOf<C extends Cohort> = C extends ConversationCohort ? TextMetrics : UpdateMetrics
-/** What became of a cohort so far, by its kind. */
+/** A cohort's statistics so far, by its kind. */
 export type ProgressOf<C extends Cohort> = C extends ConversationCohort ? ConversationProgress : EpisodeProgress
 
 /**
- * Gives the world's cohorts learners. One algorithm, or one list of phases, serves a world of one cohort; for several, name the
- * cohort of each. Cohorts of episodes without an algorithm act beside the others, and are not recorded.
+ * Gives the world's cohorts learners. One algorithm, or one list of phases, serves a world with one cohort; for
+ * several, name the cohort of each. Cohorts of episodes without an algorithm act beside the others, and are not
+ * recorded.
  *
  * @throws InputError if the world's memory is taken already, a cohort is unknown, an algorithm does not fit it, several
- * threads are asked for and a definition has no module from which they could make it, or a worker's import calls this.
+ * threads are requested and a definition has no module from which they could make it, or a worker's import calls this.
  * @example
  * const trainer = createTrainer(world, ppo({ numSteps: 128 }))
  * const trainer = createTrainer(world, [sft(), rl({ loss: 'grpo' })])
@@ -85,7 +83,7 @@ function soleCohort(world: World): string {
   )
 }
 
-/** Milliseconds between two looks at the memory, at least. */
+/** Minimum milliseconds between two samples of the process's memory. */
 const MEMORY_SAMPLE_MS = 100
 
 /** Trains the cohorts of a world that have an algorithm. `C` is their kinds. */
@@ -97,17 +95,17 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #conversations: ReadonlyMap<string, ConversationTraining>
   readonly #trainings: readonly Training<UpdateMetrics | TextMetrics>[]
   readonly #folder: TrainerFolder | undefined
-  /** Shows each thread's progress: one mark of its clock at a time. */
+  /** Each thread's progress: one mark of its clock at a time. */
   readonly beats: Int32Array
-  /** What the caller's thread did when, and what the process took of the memory; where a profile is kept. */
+  /** The caller's thread's intervals of work, and the process's memory; with a profile. */
   readonly #trace: Float64Array | undefined
   readonly #memory: MemorySample[] = []
-  /** What the trainer was between the last two updates, and a checkpoint of it; kept where `keepsState`. */
+  /** The trainer's state between the last two updates, with its checkpoint; kept if `keepsState`. */
   #settled: SavedState | undefined
-  /** What an update's metrics tell, by name, of all algorithms. */
+  /** The metrics of all algorithms' updates, by name. */
   readonly metrics: Metrics
   readonly #log: TrainerLog
-  /** Whether an update that is given up still leaves a state to save: that before it. Costs a copy of the state an update. */
+  /** Whether an abandoned update leaves the state before it for saving. Costs a copy of the state per update. */
   keepsState = false
 
   /** Use `createTrainer`. */
@@ -142,7 +140,7 @@ export class Trainer<C extends Cohort = Cohort> {
     world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
     this.#trace = profile ? traceBuffer() : undefined
     world.clock.trace = this.#trace
-    // First all say what columns they need; then the first that is bound takes the memory.
+    // First all declare their columns; then the first that is bound takes the memory.
     const numBuffers = actors > 0 ? maxStaleness + 1 : undefined
     const bindEpisodes = hasEpisodes
       ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds })
@@ -155,10 +153,7 @@ export class Trainer<C extends Cohort = Cohort> {
     this.#trainings = [...(this.#episodes === undefined ? [] : [this.#episodes]), ...this.#conversations.values()]
   }
 
-  /**
-   * The folder in which it keeps its checkpoints; undefined where it was given none. It may be a numbered one beside the one that was
-   * given, from the first update or checkpoint on.
-   */
+  /** The folder of checkpoints, if any; from the first update on it may be a numbered one. */
   get folder(): string | undefined {
     return this.#folder?.path
   }
@@ -178,7 +173,7 @@ export class Trainer<C extends Cohort = Cohort> {
     return this.#sum('seconds')
   }
 
-  /** The number of a checkpoint that is saved now: all done after which there can be one. */
+  /** The number of a checkpoint saved now. */
   get checkpointNumber(): number {
     return this.#sum('checkpointNumber')
   }
@@ -187,10 +182,7 @@ export class Trainer<C extends Cohort = Cohort> {
     return this.#trainings.reduce((sum, training) => sum + training[figure], 0)
   }
 
-  /**
-   * The rollout of the only learner: its columns as they stand, live until the next update.
-   * @throws InputError if there are several, then it is `rollouts[name]`; or it is one of conversations.
-   */
+  /** The only learner's rollout, live until the next update. @throws InputError for several, or conversations. */
   get rollout(): { readonly table: Table } {
     const [only, ...others] = Object.values(this.rollouts)
     if (only !== undefined && others.length === 0) return only
@@ -208,8 +200,8 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * What became of a cohort so far, or of one of its sets of weights (`<cohort>.set1`); of the only learner where no name is given.
-   * @throws InputError for a cohort that does not learn, and where there are several and none is named.
+   * Statistics of a cohort or set of weights (`<cohort>.set1`); default the only one.
+   * @throws InputError for others.
    */
   progress(name?: string): ProgressOf<C> {
     const found = name ?? (this.#names.length === 1 ? this.#names[0]! : undefined)
@@ -220,17 +212,17 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * Trains, yielding what each update did: cohorts of episodes until `totalSteps` environment steps are done (in whole updates),
-   * those of conversations through their phases. All cohorts of episodes have their updates together; where there are others,
-   * they take turns. Break out of the loop to stop; call it again to continue.
+   * Trains, yielding the metrics of each update: cohorts of episodes until `totalSteps` environment steps are done (in
+   * whole updates), cohorts of conversations through their phases. All cohorts of episodes update together; others take
+   * turns. Break out of the loop to stop; call it again to continue.
    *
-   * @throws InputError if totalSteps is not a number ≥ 1 and there are episodes, an option is unknown, or something is wrong in a
-   * tick; before the first one, if the trainer's `folder` holds another training, or checkpoints that this one has yet to come to.
+   * @throws InputError if totalSteps is not a number ≥ 1 and there are episodes, an option is unknown, or a tick fails;
+   * before the first update, if the trainer's `folder` has another training, or later checkpoints of this one.
    */
   async *updates(goal: Goal = {}): AsyncGenerator<MetricsOf<C>, void, undefined> {
     checkGoal(goal)
     const isDone = (training: Training<unknown>) => training.isDone(goal)
-    this.#trainings.every(isDone) // Looks at the goal.
+    this.#trainings.every(isDone) // Checks the goal.
     await this.#settleFolder((folder) => this.restore(folder))
     while (!this.#trainings.every(isDone)) {
       for (const training of this.#trainings) {
@@ -248,7 +240,7 @@ export class Trainer<C extends Cohort = Cohort> {
     await this.#log.settled()
   }
 
-  /** Makes sure that the folder will take this training's checkpoints, or takes a numbered one. */
+  /** Checks that the folder can take this training's checkpoints, or takes a numbered one. */
   async #settleFolder(restore?: (folder: string) => Promise<unknown>): Promise<void> {
     await this.#folder?.settle({
       number: this.checkpointNumber,
@@ -259,22 +251,22 @@ export class Trainer<C extends Cohort = Cohort> {
     this.#log.folder = this.folder
   }
 
-  /** The name of the cohort that a training of conversations is of, where there are other trainings. */
+  /** The cohort's name of a training of conversations, if there are other trainings. */
   #nameOf(training: Training<unknown>): string | undefined {
     if (this.#trainings.length === 1) return undefined
     return [...this.#conversations].find(([, each]) => each === training)?.[0]
   }
 
   /**
-   * Learns from rollouts in a table, like those that `writeArrow` has written and `readArrow` reads back (several files of one run
-   * as one table), in place of collecting: an update for each, `epochs` times over. Whole episodes, as `recordEpisodes` gives them,
-   * are laid side by side as rollouts. What rows are worth and how likely their
-   * actions are is worked out anew with the weights as they are. Steps are not counted, lanes go on where they stand, and
-   * `trainer.rollout` is the table's last one. Schedules go by the updates done and those of this call. A training that was restored
-   * goes on behind the updates that it has `done` of these passes.
+   * Trains on a table's rollouts instead of collecting, as written by `writeArrow` and read by `readArrow` (several
+   * files of one run as one table): one update per rollout, `epochs` times. Whole episodes, as from `recordEpisodes`,
+   * are laid side by side as rollouts. Values and action probabilities are recomputed with the current weights. Steps
+   * are not counted, lanes stay where they are, and `trainer.rollout` is the table's last rollout. Schedules count past
+   * updates and those of this call. A restored training skips the updates that it has `done` of these passes.
    *
-   * @throws InputError if not one cohort of episodes learns, the table does not fit it (the error names the column), an option is
-   * unknown or out of range, or the algorithm takes no advantages from elsewhere, and a correction is asked for.
+   * @throws InputError unless exactly one cohort of episodes learns; if the table does not fit it (the error names the
+   * column), an option is unknown or out of range, or a correction is requested and the algorithm does not take outside
+   * advantages.
    * @example
    * for await (const { update, policyLoss } of trainer.learn(await readArrow('rollout.arrow'), { correction: 'vtrace' }))
    *   console.log(update, policyLoss)
@@ -282,7 +274,7 @@ export class Trainer<C extends Cohort = Cohort> {
   async *learn(table: Table | ArrowTable, options: LearnOptions = {}): AsyncGenerator<MetricsOf<C>, void, undefined> {
     const { epochs, done: begun, signal, ...correction } = learnOptions(options)
     if (typeof table !== 'object' || table === null || !('numRows' in table)) {
-      throw new InputError('trainer.learn(table)', show(table), 'a table, like those that readArrow gives')
+      throw new InputError('trainer.learn(table)', show(table), 'a table, such as from readArrow')
     }
     const episodes = this.#episodes
     if (episodes === undefined || this.#trainings.length > 1) {
@@ -313,10 +305,7 @@ export class Trainer<C extends Cohort = Cohort> {
     await this.#log.settled()
   }
 
-  /**
-   * Sends the workers home, and gives back what policies hold of devices; a later update takes both again. Loggers write what is left
-   * and end.
-   */
+  /** Ends workers, frees devices (a later update takes both again), and closes loggers. */
   close(): void {
     void this.#log.close()
     for (const training of this.#trainings) training.close()
@@ -324,26 +313,26 @@ export class Trainer<C extends Cohort = Cohort> {
     this.world.close()
   }
 
-  /** Gives up the update under way, in which other threads are stuck: its promise is rejected with the reason. */
+  /** Abandons the running update, in which other threads are stuck: its promise is rejected with the reason. */
   giveUp(reason: Error): void {
     this.#episodes?.giveUp(reason)
   }
 
-  /** The lanes of each thread that could be stuck in an environment or a policy, in words. */
+  /** The lanes of each thread that could be stuck in an environment or a policy, as texts. */
   get shares(): string[] {
     if (this.#episodes === undefined) return [this.#names.join(', ')]
     return Array.from({ length: this.world.threads.count }, (_, i) => shareOf(this.world)(i))
   }
 
-  /** The calls in which a thread can be, by the last word of its beat + 1. */
+  /** The calls in which a thread can be, indexed by the last word of its beat + 1. */
   get calls(): string[] {
     return callsOf(this.#episodes?.promises ?? [])
   }
 
   /**
-   * What each thread did when, and what the process took of the memory after updates and now, for Chrome's tracing view and
-   * Perfetto (ui.perfetto.dev): a JSON document. Each thread keeps its first 200,000 intervals. Workers of cohorts of episodes
-   * come first.
+   * The intervals of work of each thread, and the process's memory after updates and now, as a JSON document for
+   * Chrome's tracing view and Perfetto (ui.perfetto.dev). Each thread keeps its first 200,000 intervals. Workers of
+   * cohorts of episodes come first.
    * @throws InputError if the trainer was not made with `profile: true`.
    */
   trace(): string {
@@ -352,17 +341,13 @@ export class Trainer<C extends Cohort = Cohort> {
     return chromeTrace(traces, [...this.#memory, sampleMemory()])
   }
 
-  /** On a busy machine the process may wait for the answer, so not after each of many short updates. */
+  /** Asking may block on a busy machine, so not after each of many short updates. */
   #sampleMemory(): void {
     const { time } = this.#memory.at(-1) ?? { time: 0 }
     if (performance.timeOrigin + performance.now() - time >= MEMORY_SAMPLE_MS) this.#memory.push(sampleMemory())
   }
 
-  /**
-   * Writes the conversations of a cohort's newest update, of the only one that learns where no name is given, sorted by group and
-   * member, as an Arrow file.
-   * @throws InputError if there is no such cohort, or the file cannot be written.
-   */
+  /** Writes a cohort's newest conversations, by group and member, as Arrow. @throws InputError if it cannot. */
   async writeTrajectories(path: string, name?: string): Promise<void> {
     const names = [...this.#conversations.keys()]
     const found = this.#conversations.get(name ?? (names.length === 1 ? names[0]! : ''))
@@ -371,37 +356,34 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * Writes a checkpoint to `<folder>/checkpoints/<number>` and returns its path: everything that training needs to go on
-   * exactly as if it had not stopped. The folder is the trainer's where none is given.
+   * Writes a checkpoint to `<folder>/checkpoints/<number>` and returns its path. Training continues from it exactly as
+   * if it had not stopped. Default: the trainer's folder.
    *
-   * @throws InputError if there is no folder, it cannot be written, or in the middle of a tick or an update; after an update that
-   * failed, its error.
+   * @throws InputError if there is no folder, it cannot be written, or during a tick or an update; after a failed
+   * update, its error.
    */
   async save(folder?: string): Promise<string> {
     folderOf('trainer.save(folder)', folder, this.folder)
     const settled = this.#episodes?.failure === undefined ? undefined : this.#settled
     if (settled === undefined) for (const training of this.#trainings) training.checkBetween('trainer.save()')
-    // Copied before anything is waited for: a caller need not wait for the writing before the next update.
+    // Copy before any await: the caller need not wait for the write before the next update.
     const { tensors, manifest } = settled ?? this.#state()
     const settling = folder === undefined ? this.#settleFolder() : Promise.resolve()
     const saving = Promise.all([import('../folder/checkpoint.ts'), settling]).then(([{ writeCheckpoint }]) =>
       writeCheckpoint(folder ?? this.folder!, tensors, manifest, (path) => this.#keepBackends(path)),
     )
-    // What a backend keeps is not copied: it goes on when that is written.
+    // A backend's state is not copied: training waits until it is written.
     for (const training of this.#conversations.values()) training.waitFor(saving)
     return saving
   }
 
-  /**
-   * A copy of what each cohort would save had it learned alone, by name: see `splitState` of `snapshot.ts`.
-   * @throws InputError as that does, and in the middle of a tick or an update.
-   */
+  /** A copy of what each cohort would save had it trained alone. @throws InputError as `splitState` does. */
   splitState(): ReadonlyMap<string, SavedState> {
     for (const training of this.#trainings) training.checkBetween('trainer.splitState()')
     return splitState(this.#state(), this.world)
   }
 
-  /** Lets backends keep what is in no column, under names that begin with the checkpoint's; returns what it says of them. */
+  /** Saves backends' outside state under the checkpoint's name. Returns the manifest's entry. */
   async #keepBackends(path: string): Promise<Manifest['backends']> {
     const kept: Record<string, BackendRecord> = {}
     for (const [name, training] of this.#conversations) {
@@ -411,7 +393,7 @@ export class Trainer<C extends Cohort = Cohort> {
     return Object.keys(kept).length === 0 ? undefined : kept
   }
 
-  /** A copy of all that is saved, in the memory of a former one if there is one. */
+  /** A copy of the saved state, reusing the memory of a former one. */
   #state(former?: SavedState): SavedState {
     const { world } = this
     const parts = this.#trainings.map((training) => training.saved())
@@ -436,11 +418,10 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * Takes up the newest checkpoint of the folder, or that of the given number. Returns what a user should be warned of. How many
-   * steps and updates there are to be need not be what it was: a training that was complete then goes on. The folder is the
-   * trainer's where none is given.
+   * Restores the folder's newest checkpoint, or that of the given number. Returns warnings for the user. The goals of
+   * steps and updates may differ, so that a finished training can continue. Default: the trainer's folder.
    *
-   * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
+   * @throws InputError if there is none, it is corrupt, or it is of another training; nothing is changed then.
    */
   async restore(folder?: string, number?: number): Promise<{ readonly warnings: readonly string[] }> {
     const source = folderOf('trainer.restore(folder)', folder, this.folder)
@@ -449,7 +430,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const { path, manifest, tensors } = await readCheckpoint(source, number)
     const subject = `checkpoint ${path}`
     const warnings = this.#compareCheckpoint(subject, manifest)
-    // First what may not be there: of a backend elsewhere.
+    // First what may be missing: the state of an outside backend.
     for (const training of this.#conversations.values()) await training.loadBackend(path, manifest)
     for (const training of this.#trainings) await training.halt?.()
     restoreTensors(subject, this.world, tensors)
@@ -457,14 +438,14 @@ export class Trainer<C extends Cohort = Cohort> {
     return { warnings: [...warnings, ...differences(manifest, this.world)] }
   }
 
-  /** Returns what to warn of. @throws InputError that names the first part in which a checkpoint is of another training. */
+  /** Returns warnings. @throws InputError that names the first difference between a checkpoint and this training. */
   #compareCheckpoint(subject: string, manifest: Manifest): string[] {
     compare(subject, 'seed', manifest.seed, this.world.seed)
     compare(subject, 'cohorts', Object.keys(manifest.cohorts), this.#names)
     return this.#trainings.flatMap((training) => training.compareCheckpoint(subject, manifest))
   }
 
-  /** The same of a run, which has one cohort. */
+  /** The same for a run, which has one cohort. */
   #compareRun(subject: string, run: RunRecord): string[] {
     compare(subject, 'seed', run.seed, this.world.seed)
     compare(subject, 'number of cohorts', 1, this.world.drafts.length)

@@ -1,4 +1,4 @@
-/** How a trainer learns from a table: the options of `trainer.learn`. */
+/** The options of `trainer.learn`, which trains on a table. */
 import { corrections, vtraceSettings } from '../../algorithms/tokens/staleness.ts'
 import { choice, integer, resolveSettings, type SettingValues } from '../../base/settings.ts'
 import { checkSignal } from '../loop/training.ts'
@@ -12,11 +12,11 @@ export const learnSettings = {
 
 /** How a trainer learns from a table. */
 export interface LearnOptions extends Partial<SettingValues<typeof learnSettings>> {
-  /** Once it is aborted no further update is made. */
+  /** When aborted, no further update is made. */
   readonly signal?: AbortSignal
 }
 
-/** The options, with defaults for those that are not given. @throws InputError for one that is unknown or out of its range. */
+/** The options with defaults. @throws InputError for an unknown or invalid one. */
 export function learnOptions({ signal, ...options }: LearnOptions) {
   checkSignal(signal)
   return { signal, ...resolveSettings('trainer.learn', learnSettings, options) }

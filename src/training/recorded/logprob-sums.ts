@@ -1,30 +1,33 @@
 /**
- * Whether log-probabilities of choices can be those with which the choices were drawn, of which only the chosen one's is known.
+ * Tests whether log-probabilities can be those with which actions were drawn, if only the drawn action's is known.
  *
- * Where a policy draws action a with probability p(a), 1/p(a) has the mean Σₐ p(a) / p(a) = n, the number of actions; and any g
- * that looks at the drawn probability alone has the mean of g(p)/p equal to Σₐ g(p(a)). Three sums follow, each with a bound that
- * right log-probabilities break less than once in a million tables, whatever the policy is and however rows depend on one another
- * (each row's mean holds given the rows before it: Freedman's inequality for martingales, Markov's for single rows):
+ * If a policy draws action a with probability p(a), 1/p(a) has the mean Σₐ p(a) / p(a) = n, the number of actions; and
+ * g(p)/p has the mean Σₐ g(p(a)) for any function g of the drawn probability. Three sums follow. Right
+ * log-probabilities exceed their bounds less than once in a million tables, for any policy and any dependence between
+ * rows (each row's mean holds given the rows before it: Freedman's inequality for martingales, Markov's for single
+ * rows):
  *
- * - Too low: for each τ = 2⁻ᵏ, 1/p of rows with p > τ sums to at most the number of actions of all rows. A term is below 1/τ, and
- *   its second moment is at most n/τ. For single rows that are all but impossible: the mean of 1/p exceeds 10⁶ n once in 10⁶.
- * - Too high: where p > ½ the action is its row's most probable one, and others are drawn with probability 1 − p. So (1 − p)/p of
- *   such rows sums to no more than the number of rows with p ≤ ½.
- * - Too high, where next to no action has more than ½: the mean of 1/p is below n/2, as it is not if each action has at least a
- *   tenth of an equal share, 1/(10 n). Policies that never take half of the actions do that too: this one is a guess.
+ * - Too low: for each τ = 2⁻ᵏ, 1/p of rows with p > τ sums to at most the number of actions of all rows. A term is
+ *   below 1/τ, and its second moment is at most n/τ. For single rows of tiny probability: the mean of 1/p exceeds 10⁶ n
+ *   once in 10⁶.
+ * - Too high: if p > ½ the action is its row's most probable one, and others are drawn with probability 1 − p. So (1 −
+ *   p)/p of such rows sums to no more than the number of rows with p ≤ ½.
+ * - Too high, if few actions have more than ½: the mean of 1/p is below n/2. This cannot be if each action has at least
+ *   a tenth of an equal share, 1/(10 n). Policies that never take half of the actions do it too, so this is only a
+ *   guess.
  */
 
 /** Powers of ½ down to which probabilities are sorted. */
 const BUCKETS = 48
-/** −log of how often a bound may be broken by chance: once in a million tables, shared among the sums. */
+/** −log of the false alarm rate: once in a million tables, divided among the sums. */
 const SURPRISE = Math.log(1e6 * (BUCKETS + 2))
-/** Rows from which the mean says something where it is too low: exp(−rows/80) is then below 10⁻⁶. */
+/** Minimum rows to test whether the mean is too low: exp(−rows/80) is then below 10⁻⁶. */
 const ROWS_MIN = 1100
 
-/** Part of the rows that may have an action with p > ½ where the mean is still asked whether it is too low. */
+/** Maximum fraction of rows with p > ½ for that test. */
 const DECIDED_MAX = 0.05
 
-/** Sums over rows of choices, and what they say. */
+/** Sums over rows of choices, and their verdict. */
 export class LogprobSums {
   readonly #inverse = new Float64Array(BUCKETS + 1)
   #rows = 0
@@ -33,7 +36,7 @@ export class LogprobSums {
   #others = 0
   #squares = 0
 
-  /** Adds a row: the log-probability of its action in nats, and how many actions were legal. */
+  /** Adds a row: the log-probability of its action in nats, and the number of legal actions. */
   add(logprob: number, numActions: number): void {
     const inverse = Math.exp(-logprob)
     const bucket = Math.min(BUCKETS, Math.max(0, Math.floor(-logprob * Math.LOG2E)))
@@ -51,7 +54,7 @@ export class LogprobSums {
     }
   }
 
-  /** What to tell of the rows; null where they are as they may be. */
+  /** The warning about the rows; null if they are plausible. */
   verdict(): string | null {
     const rows = this.#rows
     const mean = this.#inverse.reduce((sum, each) => sum + each, 0) / rows
@@ -74,7 +77,7 @@ export class LogprobSums {
     )
   }
 
-  /** Whether 1/p of the rows above some τ sums to more than all actions, and chance. */
+  /** Whether 1/p of the rows above some τ sums to more than all actions, beyond chance. */
   #exceeds(): boolean {
     let sum = 0
     for (let k = 0; k < BUCKETS; k++) {

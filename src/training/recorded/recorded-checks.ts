@@ -1,6 +1,7 @@
 /**
- * Whether rows of a table can have come from an environment: what trains from files is checked as what trains live. One pass over
- * each column. What cannot be is refused, by row and column; what may be meant is told, in one line each.
+ * Checks whether rows of a table can come from an environment, so that training from files has the same checks as live
+ * training. One pass per column. Impossible values are errors with row and column; suspicious ones are warnings of one
+ * line.
  */
 import { InputError } from '../../base/errors.ts'
 import { type BoxSpace, choiceSizes } from '../../base/space.ts'
@@ -13,16 +14,16 @@ import { LOGPROB_MAX } from '../../tables/trajectories/trajectory.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { LogprobSums } from './logprob-sums.ts'
 
-/** Columns that are checked, where the table has them. `finalObservation` is there for some rows only. */
+/** The checked columns, if the table has them. `finalObservation` exists for some rows only. */
 type Fields = ReadonlyMap<string, Field>
 
 /**
- * Checks the rows of a table, but those in which nobody acted.
+ * Checks the rows of a table in which somebody acted.
  *
- * @returns what may be meant and should be told, a sentence each.
- * @throws InputError that names the row and the column of a number that is not finite or not within its space, of a reward beyond
- * ±2^50, of a flag that is neither 0 nor 1, of an action that was not legal, of a log-probability of choices above 0, and of a row
- * that is no next step of the one before.
+ * @returns warnings, one sentence each.
+ * @throws InputError, with row and column, for a number that is not finite or outside its space, a reward beyond ±2^50,
+ * a flag that is neither 0 nor 1, an illegal action, a log-probability of choices above 0, and a row that is not the
+ * next step of the one before.
  */
 export function checkRecordedRows(table: Table, given: Fields, cohort: EpisodeCohort): string[] {
   const final = table.fields.find(({ name }) => name === 'finalObservation')
@@ -39,19 +40,19 @@ export function checkRecordedRows(table: Table, given: Fields, cohort: EpisodeCo
 
 const told = new WeakSet<object>()
 
-/** What there is to tell of a table: `notes` the first time that it is asked, and nothing later. */
+/** The warnings about a table: `notes` at the first call, nothing later. */
 export function untold(table: object, notes: readonly string[]): readonly string[] {
   if (told.has(table)) return []
   told.add(table)
   return notes.map((note) => `table: ${note}`)
 }
 
-/** Tells of a table on standard error, once. */
+/** Writes a table's warnings to standard error, once. */
 export function tellOnce(table: object, notes: readonly string[]): void {
   for (const note of untold(table, notes)) process.stderr.write(`colonnade: warning: ${note}\n`)
 }
 
-/** Which rows somebody acted in. @throws InputError for a flag that is neither 0 nor 1. */
+/** The rows in which somebody acted. @throws InputError for a flag that is neither 0 nor 1. */
 function checkFlags(fields: Fields, numRows: number): Column {
   const valid = fields.get('valid')!.column
   for (const name of ['valid', 'terminated', 'truncated']) {
@@ -74,7 +75,7 @@ function checkObservations({ name, column, width, rows }: Field, valid: Column, 
       const value = column[i * width + k]!
       if (value >= low[k]! && value <= high[k]!) continue
       const { low: lowest, high: highest } = cohort.environment.observationSpace as BoxSpace
-      const expected = `a finite number from ${lowest[k]} to ${highest[k]}, as the observation space has it`
+      const expected = `a finite number from ${lowest[k]} to ${highest[k]}, as in the observation space`
       throw refuse(name, row, at(value, k, width), expected)
     }
   }
@@ -93,7 +94,7 @@ function checkWithin({ name, column, width }: Field, valid: Column, limit: numbe
   }
 }
 
-/** Actions are choices that there are and that were legal, or numbers; what the environment was given of these is in its box. */
+/** Checks that actions are existing legal choices, or numbers whose applied values are in the action space. */
 function checkActions(fields: Fields, valid: Column, { environment, bounds }: EpisodeCohort): string | null {
   const action = fields.get('action')!
   const { column, width } = action
@@ -152,7 +153,7 @@ function checkMask(mask: Field, action: Field, valid: Column, sizes: readonly nu
   }
 }
 
-/** Rows of a lane follow one another: a row behind an end begins an episode, and any other is the next step. */
+/** Checks that a lane's rows follow one another: after an end an episode begins, otherwise the next step follows. */
 function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeCohort): string | null {
   const [terminated, truncated] = ['terminated', 'truncated'].map((name) => fields.get(name)!.column) as [
     Column,
@@ -195,7 +196,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
       const got = `${step[row]}, behind step ${step[last]} with ${said}`
       throw refuse('step', row, got, isBegun ? '0: an end begins a new episode' : `${step[last]! + 1}: the next step`)
     }
-    // Recorded episodes are numbered by their lane.
+    // Recorded episodes are numbered per lane.
     const isSame = episode?.[row] === episode?.[last] && (!hasEpisodes || lane?.[row] === lane?.[last])
     if (episode !== undefined && isSame === isBegun) {
       const ofLane = hasEpisodes && lane !== undefined ? [` of lane ${lane[row]}`, ` of lane ${lane[last]}`] : ['', '']
@@ -212,13 +213,13 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
   return `terminated and truncated: each of ${acted} rows ends an episode${unless}; nothing is learned of what comes later`
 }
 
-/** Steps of a rollout as it was recorded, where the table says it; else those of the cohort. */
+/** Steps of a rollout as recorded, if the table says it; otherwise the cohort's. */
 function stepsOf({ metadata, numRows }: Table, { numLanes, numSteps }: EpisodeCohort): number {
   const own = Number(metadata.numSteps)
   return Number.isSafeInteger(own) && own >= 1 && numRows % (own * numLanes) === 0 ? own : numSteps
 }
 
-/** The logarithm of the largest density of one number: of deviations as small as f32 has them. */
+/** The largest possible log density of one number, with the smallest deviations of f32. */
 const DENSITY_MAX = 104
 
 function checkLogprobs(table: Table, fields: Fields, valid: Column, { environment }: EpisodeCohort): string | null {
@@ -255,7 +256,7 @@ function checkLogprobs(table: Table, fields: Fields, valid: Column, { environmen
   return sums.verdict()
 }
 
-/** How many actions the mask of a row leaves. */
+/** The number of actions that a row's mask allows. */
 function numLegal({ column, width }: Field, row: number, sizes: readonly number[]): number {
   let [product, first] = [1, row * width]
   for (const size of sizes) {

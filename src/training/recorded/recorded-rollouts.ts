@@ -1,8 +1,4 @@
-/**
- * Rollouts that lie in a table, as `writeArrow` keeps them, or whole episodes, to be learned from in place of those that the lanes
- * would collect. Whatever policy has chosen their actions: the one that learns says anew what each row is worth, and how likely it
- * would have chosen the same.
- */
+/** Trains on a table's rollouts or episodes from any policy; the learning one recomputes values and probabilities. */
 import type { EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import type { Staleness } from '../../algorithms/tokens/staleness.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -17,38 +13,32 @@ import type { Field, Table } from '../../tables/table.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { checkRecordedRows, tellOnce } from './recorded-checks.ts'
 
-/** What is done about rows that another policy has chosen, as about stale ones. */
+/** The correction of rows chosen by another policy, as for stale rows. */
 export type RecordedCorrection = Pick<Staleness, 'correction' | 'rhoMax' | 'cMax'>
 
-/** Columns that every table needs. */
 const REQUIRED = ['observation', 'action', 'reward', 'terminated', 'truncated', 'valid', 'logprob'] as const
-/** Those that are kept where the table has them: where the rows come from. */
+/** Columns kept if the table has them, about the rows' origin. */
 const KEPT = ['appliedAction', 'step', 'lane', 'episode', 'episodeReturn', 'version'] as const
 const FINAL = 'finalObservation'
 
 type Name = (typeof REQUIRED)[number] | (typeof KEPT)[number] | 'actionMask'
 
-/** The rollouts of a table, one after another, as a cohort would have collected them; whole episodes are laid side by side. */
+/** The rollouts of a table in order, as a cohort would have collected them. Whole episodes are laid side by side. */
 export class RecordedRollouts {
-  /** How many there are. */
   readonly count: number
-  /** What may be meant and should be told, a sentence each. */
+  /** Warnings, one sentence each. */
   readonly notes: readonly string[]
   readonly #cohort: EpisodeCohort
   readonly #rows: number
   readonly #fields: ReadonlyMap<Name, Field>
-  /** What came after rows that no later row shows. */
+  /** The final observations of rows without a next row. */
   readonly #final: { readonly rows: Uint32Array; readonly column: Float32Array }
-  /** Where in that list the row of the table is. */
+  /** Index in that list by row of the table. */
   readonly #finalOf: ReadonlyMap<number, number>
-  /** Log-probabilities under the weights as they are. */
+  /** Log-probabilities under the current weights. */
   readonly #logprob: Float32Array
 
-  /**
-   * @throws InputError where the table is of another environment, a column is missing or is not as the cohort has it, the rows
-   * are no whole rollouts or not in their order, or what a row holds is nothing that the environment could have given
-   * (`checkRecordedRows`).
-   */
+  /** @throws InputError for another environment, wrong columns, partial rollouts, or impossible rows. */
   constructor(given: Table, cohort: EpisodeCohort) {
     const { rollout, numLanes, numSteps, model, present, environmentLanes, name } = cohort
     if (model.memoryWidth) {
@@ -63,7 +53,7 @@ export class RecordedRollouts {
     const hasEpisodes = isOfEpisodes(given)
     const lanes = given.metadata.numLanes
     if (!hasEpisodes && lanes !== undefined && lanes !== String(numLanes)) {
-      throw new InputError('lanes of the table', lanes, `${numLanes}, as the cohort ${name} has`)
+      throw new InputError('lanes of the table', lanes, `${numLanes}, as in the cohort ${name}`)
     }
     if (given.numRows === 0 || (!hasEpisodes && given.numRows % this.#rows !== 0)) {
       const expected = `whole rollouts of ${numSteps} steps × ${numLanes} lanes: a multiple of ${this.#rows}`
@@ -86,7 +76,7 @@ export class RecordedRollouts {
     return this.#fields.get(name)!.column
   }
 
-  /** @throws InputError for a row of which it is not known what came after it. */
+  /** @throws InputError for a row whose next observation is unknown. */
   #checkNext(numRows: number): void {
     const [terminated, truncated, valid] = (['terminated', 'truncated', 'valid'] as const).map((name) =>
       this.#column(name),
@@ -96,14 +86,11 @@ export class RecordedRollouts {
       const next = row + this.#cohort.numLanes
       const isShown = truncated[row] === 0 && next < numRows && valid[next] !== 0
       if (terminated[row] !== 0 || isShown || this.#finalOf.has(row)) continue
-      throw new InputError(`${FINAL} of row ${row}`, 'null', 'the final observation: no later row has it')
+      throw new InputError(`${FINAL} of row ${row}`, 'null', 'the final observation, since no later row has it')
     }
   }
 
-  /**
-   * @throws InputError where rows are not in the order of a rollout: all lanes' first steps, then all their second ones; or where
-   * a lane does not go on where the row before has left it, as of rollouts that do not follow one another.
-   */
+  /** @throws InputError if rows are not in a rollout's order, or a lane does not continue from its last row. */
   #checkOrder(numRows: number): void {
     const { numLanes } = this.#cohort
     const lane = this.#fields.get('lane')?.column
@@ -118,7 +105,7 @@ export class RecordedRollouts {
         const before = isFirst ? lane[row - 1]! : lane[row - numLanes]!
         const isInOrder = isFirst ? row % numLanes === 0 || before < lane[row]! : before === lane[row]
         if (!isInOrder) {
-          const expected = `rows of ${numLanes} lanes side by side, step after step, as a run keeps its rollouts`
+          const expected = `rows of ${numLanes} lanes side by side, step after step, as in a run's rollouts`
           throw new InputError(`lane of row ${row}`, `${lane[row]} after ${before}`, expected)
         }
       }
@@ -128,17 +115,17 @@ export class RecordedRollouts {
       if (place === undefined || isLast || valid[row] === 0 || terminated[row] !== 0 || truncated[row] !== 0) continue
       for (let k = 0; k < width; k++) {
         if (this.#final.column[place * width + k] === observation[next * width + k]) continue
-        const expected = `what row ${row} led to: a rollout of its own, of as many steps as the algorithm's numSteps`
+        const expected = `the next observation of row ${row}: a rollout of its own has as many steps as the algorithm's numSteps`
         throw new InputError(`observation of row ${next}`, 'that of another rollout', expected)
       }
     }
   }
 
-  /** Writes rollout `i` where the cohort keeps the one that it has collected. */
+  /** Writes rollout `i` in the place of a collected one. */
   load(i: number): void {
     const { rollout, finals, observation, league } = this.#cohort
     const from = i * this.#rows
-    league?.acted.fill(0) // Whoever chose them, the first set of weights learns from all rows.
+    league?.acted.fill(0) // The first set of weights learns from all rows, whoever chose them.
     for (const [name, { column, width }] of this.#fields) {
       rollout[name].set(column.subarray(from * width, (from + this.#rows) * width) as never)
     }
@@ -149,21 +136,18 @@ export class RecordedRollouts {
     let list = 0
     for (const [k, place] of rows.entries()) {
       if (place < from || place >= from + this.#rows) continue
-      // Each thread's list has room for the rows of its lanes alone: where one is full, the next is taken.
+      // Each thread's list only has room for its lanes' rows; when one is full, the next is used.
       while (finals[list]!.count[0] === finals[list]!.row.length) list++
       const { row, observation: seen, actionMask, count } = finals[list]!
       const maskWidth = actionMask.length / row.length
-      actionMask.fill(0, count[0]! * maskWidth, (count[0]! + 1) * maskWidth) // A table does not say what was legal there.
+      actionMask.fill(0, count[0]! * maskWidth, (count[0]! + 1) * maskWidth) // A table does not have the legal actions there.
       row[count[0]!] = place - from
       seen.set(column.subarray(k * width, (k + 1) * width), count[0]! * width)
       count[0] = count[0]! + 1
     }
   }
 
-  /**
-   * Values the rows of rollout `i`, which is loaded, and what they led to, under the weights as they are. Yields what has to be
-   * awaited of a policy that answers later.
-   */
+  /** Values rollout `i` and its next states under current weights. Yields an asynchronous policy's promises. */
   *evaluate(i: number): Generator<void | Promise<void>, void> {
     const { rollout, policy, model } = this.#cohort
     const rows = { ...rollout, continues: new Uint8Array(0) }
@@ -181,7 +165,7 @@ export class RecordedRollouts {
     yield* this.#valueNext(i)
   }
 
-  /** As the lanes' own rollouts have it: 0 after a terminal state, else the value of what came next. */
+  /** As in live rollouts: 0 after a terminal state, otherwise the value of the next state. */
   *#valueNext(i: number): Generator<void | Promise<void>, void> {
     const { rollout, numLanes, bootstrap, policy } = this.#cohort
     const { value, nextValue, terminated, truncated, valid } = rollout
@@ -216,7 +200,7 @@ export class RecordedRollouts {
     if (length > 0) yield* valueListed()
   }
 
-  /** Makes advantages with the correction; undefined where there is none. The loss's old policy is then the one that learns. */
+  /** Computes advantages with the correction; undefined without one. The loss's old policy is then the learning one. */
   estimate({ correction, rhoMax, cMax }: RecordedCorrection): EstimateAdvantages | undefined {
     if (correction === 'none') return undefined
     const plain = createKernels({ buffer: this.#logprob.buffer }, 'plain') // Columns lie in two memories.
@@ -235,7 +219,7 @@ export class RecordedRollouts {
   }
 }
 
-/** The rollouts of a table from which an algorithm learns. @throws InputError as `refuseUnknownLogprob` and `RecordedRollouts` do. */
+/** The rollouts of a table for an algorithm. @throws InputError as `refuseUnknownLogprob` and `RecordedRollouts` do. */
 export async function rolloutsFor(
   cohort: EpisodeCohort,
   algorithm: { readonly id: string; readonly needsTable?: boolean },
@@ -244,8 +228,8 @@ export async function rolloutsFor(
 ): Promise<RecordedRollouts> {
   const working = cohort.systems.find(({ definition }) => definition.afterRollout !== undefined)
   if (working !== undefined) {
-    const got = `system ${working.definition.id}, which works on rollouts that lanes have filled`
-    throw new InputError('trainer.learn(table)', got, 'a cohort without it')
+    const got = `system ${working.definition.id}, which works on rollouts of lanes`
+    throw new InputError('trainer.learn(table)', got, 'a cohort without that system')
   }
   const { fromArrow } = await import('../../tables/arrow.ts')
   const own = 'fields' in table ? table : fromArrow(table)
@@ -255,10 +239,7 @@ export async function rolloutsFor(
   return rollouts
 }
 
-/**
- * @throws InputError for a table without the log-probabilities of its actions (`readEpisodes`) where they are needed: for an
- * algorithm that does more than imitate, and for a correction.
- */
+/** @throws InputError for a table without log-probabilities that the algorithm or correction needs. */
 export function refuseUnknownLogprob(
   { metadata }: Pick<Table, 'metadata'>,
   { id, needsTable = false }: { readonly id: string; readonly needsTable?: boolean },
@@ -270,7 +251,7 @@ export function refuseUnknownLogprob(
   throw new InputError('table', got, needsTable ? 'the correction none' : 'an algorithm that imitates, like bc')
 }
 
-/** @throws InputError where the table's metadata name another environment, or one with other spaces. */
+/** @throws InputError if the table's metadata name another environment or other spaces. */
 export function refuseOtherEnvironment({ metadata }: Table, { environment, name }: EpisodeCohort): void {
   const { id, observationSpace, actionSpace } = environment
   const own: Readonly<Record<string, string>> = {
@@ -281,11 +262,11 @@ export function refuseOtherEnvironment({ metadata }: Table, { environment, name 
   for (const [key, expected] of Object.entries(own)) {
     const got = metadata[key]
     if (got === undefined || got === expected) continue
-    throw new InputError(`${key} of the table`, show(got), `${show(expected)}, as the cohort ${name} has`)
+    throw new InputError(`${key} of the table`, show(got), `${show(expected)}, as in the cohort ${name}`)
   }
 }
 
-/** The columns of a table by name. @throws InputError that names the first one that is missing or does not fit. */
+/** The columns of a table by name. @throws InputError that names the first missing or wrong one. */
 export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
   const find = (name: string) => {
     const [first, second] = table.fields.filter((field) => field.name === name)
@@ -311,14 +292,14 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
   const { column, width } = { column: rollout.observation, width: rollout.observation.length / rows }
   if (final?.width !== width || final.column.constructor !== column.constructor) {
     const got = final === undefined ? (table.unread?.get(FINAL) ?? 'none') : describe(final, table.numRows)
-    const expected = `${describe({ name: FINAL, column, width })}, null but where no later row shows what came next`
+    const expected = `${describe({ name: FINAL, column, width })}, null except where no later row shows the next observation`
     throw new InputError(`column ${FINAL} of the table`, got, expected)
   }
   const { rows: held } = final
   const isWhole = final.column.length === (held?.length ?? table.numRows) * width
   if (!isWhole || held?.some((row, i) => row >= table.numRows || (i > 0 && row <= held[i - 1]!))) {
     const got = `${final.column.length} numbers for the rows ${show(Array.from(held ?? []))}`
-    const expected = `${width} for each row, the rows rising below ${table.numRows}`
+    const expected = `${width} for each row, with rows ascending below ${table.numRows}`
     throw new InputError(`column ${FINAL} of the table`, got, expected)
   }
   return fields

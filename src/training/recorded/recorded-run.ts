@@ -1,7 +1,4 @@
-/**
- * Runs that learn from a file of rollouts (`from=FILE`) in place of what their lanes collect: what such a run may be told, and the
- * file, which has to be the same one when the run is resumed.
- */
+/** Runs that learn from a file of rollouts (`from=FILE`), which must be unchanged when they are resumed. */
 import { createHash } from 'node:crypto'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
@@ -13,13 +10,10 @@ import type { Table } from '../../tables/table.ts'
 import type { EpisodeRunDefinition, EpisodeRunSettings, RecordedFile } from '../run/definition.ts'
 import { type RecordedCorrection, refuseUnknownLogprob } from './recorded-rollouts.ts'
 
-/** Settings that say how lanes collect, and what becomes of what they have collected. */
+/** Settings of collecting and of collected rollouts. */
 export const OF_COLLECTING = ['totalSteps', 'stopWhenSolved', 'rollouts', 'actors'] as const
 
-/**
- * Compares what a run is told with where it learns from. `given` are the keys that its user has given.
- * @throws InputError for an algorithm that learns from tables where no file is named, and for settings that do nothing.
- */
+/** Checks the user's keys against the data source. @throws InputError for a missing file, or keys without effect. */
 export function checkRecorded(
   algorithm: AlgorithmDefinition,
   { from, epochs }: EpisodeRunSettings,
@@ -29,7 +23,7 @@ export function checkRecorded(
 ): void {
   const { id, needsTable, staleness } = algorithm
   const file =
-    'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it, episodes in JSON Lines, or a dataset of Minari'
+    'from=FILE: an Arrow file of rollouts or episodes from colonnade export, episodes in JSON Lines, or a dataset of Minari'
   if (from === '') {
     if (needsTable) throw new InputError('algorithm', `${id}, which learns from tables`, file)
     if (given.has('epochs')) throw new InputError('epochs', String(epochs), file)
@@ -37,7 +31,7 @@ export function checkRecorded(
   }
   const unused = OF_COLLECTING.find((key) => given.has(key))
   if (unused !== undefined) {
-    const expected = 'no such key: nothing is collected, and epochs says how long the training is'
+    const expected = 'no such key: nothing is collected, and epochs sets the length of the training'
     throw new InputError(unused, `${show(given.get(unused))}, with from=${from}`, expected)
   }
   if (numSystems > 0) {
@@ -52,11 +46,7 @@ export function checkRecorded(
   }
 }
 
-/**
- * Reads a file of rollouts, or what others have recorded in an environment of these spaces (`readEpisodes`); where a record of it is
- * given, the file that it is of.
- * @throws InputError for a file that cannot be read or is damaged, and for another one than was recorded.
- */
+/** Reads rollouts or episodes for these spaces, matching `record`. @throws InputError for a bad or changed file. */
 export async function readRecorded(path: string, spaces: EpisodeSpaces, record?: RecordedFile): Promise<RecordedFile> {
   if (record !== undefined && record.table !== null) return record
   const table = (await isOfOthers(path)) ? await readEpisodes(path, spaces) : fromArrow(await readArrow(path))
@@ -69,22 +59,22 @@ export async function readRecorded(path: string, spaces: EpisodeSpaces, record?:
   }
   const sha256 = hash.digest('hex')
   if (record !== undefined && record.sha256 !== sha256) {
-    const expected = `the ${record.rows} rows with which the run began, with SHA-256 ${record.sha256}`
+    const expected = `the ${record.rows} rows with which the run started, with SHA-256 ${record.sha256}`
     throw new InputError(path, `${table.numRows} rows with SHA-256 ${sha256}`, expected)
   }
   return { sha256, rows: table.numRows, table }
 }
 
-/** How many lanes have collected the rows; undefined for whole episodes. @throws InputError where the file does not say. */
+/** How many lanes collected the rows; undefined for whole episodes. @throws InputError if the file does not say. */
 export function lanesOf({ table }: RecordedFile, path: string): number | undefined {
   if (table !== null && isOfEpisodes(table)) return undefined
   const lanes = countIn(table, 'numLanes')
   if (lanes !== undefined) return lanes
   const got = show(table?.metadata.numLanes)
-  throw new InputError(`numLanes in the metadata of ${path}`, got, 'a number, or numLanes=N beside from=FILE')
+  throw new InputError(`numLanes in the metadata of ${path}`, got, 'a number, or numLanes=N together with from=FILE')
 }
 
-/** How long an algorithm's rollouts are, where the file says it and the user does not. */
+/** The length of an algorithm's rollouts, if the file says it and the user does not. */
 export function lengthOf(
   { table }: RecordedFile,
   { id, settings }: AlgorithmFactory,
@@ -100,12 +90,12 @@ function countIn(table: Table | null, name: 'numLanes' | 'numSteps'): number | u
   return /^[1-9]\d*$/.test(text) ? Number(text) : undefined
 }
 
-/** The file in a run's `config.json`. */
+/** The file's record in a run's `config.json`. */
 export function recordOfFile({ sha256, rows }: RecordedFile): DefinitionRecord {
   return { id: 'rollouts', parameters: { sha256, rows } }
 }
 
-/** The file again, to be read; null for a run whose lanes collect. @throws InputError where the record is none. */
+/** The recorded file, to be read again; null for a run that collects. @throws InputError for an invalid record. */
 export function fileOfRecord(config: string, record: DefinitionRecord | null | undefined): RecordedFile | null {
   if (record === undefined || record === null) return null
   const { sha256, rows } = (record.parameters ?? {}) as Partial<RecordedFile>
@@ -113,14 +103,14 @@ export function fileOfRecord(config: string, record: DefinitionRecord | null | u
   throw new InputError(`recorded of ${config}`, show(record), 'the SHA-256 and the number of rows of the file')
 }
 
-/** What the algorithm's settings say is done about rows that another policy has chosen; nothing, of one that has none. */
+/** The algorithm's correction of rows chosen by another policy; empty without one. */
 export function correctionOf({ staleness }: AlgorithmDefinition): Partial<RecordedCorrection> {
   if (staleness === undefined) return {}
   const { correction, rhoMax, cMax } = staleness
   return { correction, rhoMax, cMax }
 }
 
-/** How many updates a run makes of the file of rollouts that it learns from: one for each rollout, in each of its epochs. */
+/** The number of updates of a run from its file: one per rollout and epoch. */
 export function recordedUpdates(given: EpisodeRunDefinition): number {
   checkGiven('definition of recordedUpdates', given, ['settings', 'algorithm', 'recorded'])
   const { recorded, algorithm, settings } = given

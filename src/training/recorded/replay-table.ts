@@ -1,16 +1,16 @@
-/** What a replay holds, as a table. */
+/** A replay as a table. */
 import { type ReplayColumns, ReplayCount } from '../../algorithms/off-policy/replay.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Table } from '../../tables/table.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 
 /**
- * The table of the replay of a cohort that learns from one, without a copy but of `finalObservation`: what came after a row
- * whose episode was truncated there, null elsewhere; `actionMask` and `finalActionMask` say what was legal, where masks do. Rows lie as in the ring, so the oldest follow the newest; `oldestRow` in the
- * metadata says where they begin, and a lane's next row is `numLanes` further. The table is live: write it, or copy it, before the
- * next update.
+ * The replay of a cohort as a table, without copies except `finalObservation`: the next observation of rows whose
+ * episode was truncated there, null elsewhere. `actionMask` and `finalActionMask` are the legal actions, if there are
+ * masks. Rows are in the ring's order, so the oldest follow the newest; `oldestRow` in the metadata is the first, and a
+ * lane's next row is `numLanes` further. The table is live: write or copy it before the next update.
  *
- * @throws InputError where the cohort learns from no replay.
+ * @throws InputError if the cohort has no replay.
  * @example
  * const world = await createWorld({ environment: cartPole(), policy: qNetwork(), numLanes: 8 })
  * const trainer = createTrainer(world, dqn())

@@ -1,4 +1,4 @@
-/** Runs of language models: their settings, their parts, and the files that they leave. */
+/** Runs of language models: their settings, parts and files. */
 import { join, resolve } from 'node:path'
 import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss.ts'
 import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
@@ -37,36 +37,33 @@ import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { SHARED_RESUMED } from './settings.ts'
 
-/** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
+/** The `summary.json` of a run. `algorithm` is the loss of reinforcement learning, or sft. */
 export interface ConversationRunSummary extends SharedSummary {
   readonly numParameters: number
-  /** Of the adapter, where there is one; else all. */
+  /** Parameters of the adapter, or all without one. */
   readonly numTrained: number
   readonly sftSteps: number
-  /** Conversations sampled; turns of them that were cut off, replies that were not appended for it, and rows more than one each. */
+  /** Conversations sampled; turns that were cut off; replies dropped because of that; and rows beyond one each. */
   readonly trajectories: number
   readonly cutTurns: number
   readonly droppedReplies: number
   readonly rewrites: number
-  /** Examples that are longer than the context, and were passed over or cut. */
+  /** Examples longer than the context that were skipped or cut. */
   readonly tooLong: { readonly skipped: number; readonly cut: number }
-  /** Tokens sampled a second while sampling, and tokens trained on a second while learning, over all updates. */
+  /** Tokens sampled and trained on per second of sampling and learning, over all updates. */
   readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
-  /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
+  /** Mean reward of the first and last 100 groups; null without reinforcement learning. */
   readonly reward: { readonly first: number; readonly last: number } | null
-  /** How the model does by its most probable tokens on questions that it was never asked; null where none were held out, and where the run was interrupted. */
+  /** The result on held-out questions with the most probable tokens; null without any, or if interrupted. */
   readonly heldOut: HeldOutResult | null
 }
 
-/** What `config.json` has of it. */
+/** Its entries in `config.json`. */
 type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
   Readonly<Record<'sft' | 'rl', DefinitionRecord | null>> &
   Pick<ConversationRunDefinition, 'settings'>
 
-/**
- * The factory of a built-in text environment by its id, or of your own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
+/** A text environment's factory by id or module path. @throws InputError with the nearest id, or the module's fault. */
 export const findTextEnvironment = finderOf<TextEnvironmentFactory>('text environment', builtIn)
 
 /** The ids of the text environments that a run finds: the tasks, and the one for your own prompts. */
@@ -78,7 +75,6 @@ function builtIn(id: string): TextEnvironmentFactory {
   return byId('text environment', builtIns, id)
 }
 
-/** What is found here by its id, with the modules of its parts. */
 function remakeBuiltIn(record: DefinitionRecord, origin: ModuleOrigin): Promise<TextEnvironmentDefinition> {
   const factory = builtIn(record.id)
   return remake(factory, factory.settings, record, origin)
@@ -100,10 +96,7 @@ function keysOf(
   ])
 }
 
-/**
- * A run's definition. Settings of the loss that are not given are its preset's. Parts that are named by the path of a module
- * are imported from it.
- */
+/** A run's definition. The loss's defaults are its preset's. Parts named by a module's path are imported. */
 async function configure(
   factory: TextEnvironmentFactory,
   overrides: Readonly<Record<string, string>>,
@@ -141,13 +134,12 @@ async function configure(
 
 type Mode = (typeof conversationRunSettings)['mode']['default']
 
-/** Whether a key is of a phase that the mode leaves out. */
+/** Whether a key belongs to a phase that the mode skips. */
 function isUnused(mode: Mode, key: string): boolean {
   const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
   return prefixes.some((prefix) => key.startsWith(prefix))
 }
 
-/** Refuses keys of a phase that the mode leaves out. */
 function refuseUnused(mode: Mode, given: readonly string[]): void {
   const unused = given.find((key) => isUnused(mode, key))
   if (unused === undefined) return
@@ -155,14 +147,14 @@ function refuseUnused(mode: Mode, given: readonly string[]): void {
   throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
 }
 
-/** Where an adapter's model is, if it is anywhere: a folder wherever one looks from, or an id of the hub. */
+/** The folder or hub id of an adapter's model, if it is valid from any working directory. */
 async function baseOf({ parameters }: LanguageModelDefinition): Promise<string | null> {
   const folder = parameters.folder as string
   if (folder === '') return null
   return (await isThere(folder)) ? resolve(folder) : folder
 }
 
-/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+/** Settings that may change on resuming, since the run so far does not depend on them. */
 const RESUMED = [
   ...SHARED_RESUMED,
   ...([
@@ -176,7 +168,6 @@ const RESUMED = [
   ] as const),
 ] as const
 
-/** The settings that a run of this definition may be given anew. */
 function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
   const keys = new Map<string, Setting>(RESUMED.map((key) => [key, (conversationRunSettings as Settings)[key]!]))
   if (supervised !== null) keys.set('sft.updates', sftSettings.updates)
@@ -184,7 +175,7 @@ function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinit
   return keys
 }
 
-/** The definition with settings given anew. Modules that the folder names were admitted when it was opened. */
+/** The definition with changed settings. The folder's modules were admitted when it was opened. */
 async function overridden(
   definition: ConversationRunDefinition,
   given: ReadonlyMap<string, SettingValue>,
@@ -204,10 +195,7 @@ async function overridden(
   }
 }
 
-/**
- * The definition of the run of a language model in a folder. What module it may name is as with `openRun`.
- * @throws InputError if there is none, or it was made with an environment that cannot be found or may not be run.
- */
+/** The definition of a folder's language model run. @throws InputError if there is none, or it is not trusted. */
 export async function openConversationRun(folder: string, trust: ModuleTrust = {}): Promise<ConversationRunDefinition> {
   return open(folder, await readConfig(folder), trust)
 }
@@ -221,7 +209,7 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
   for (const key of ['sft', 'rl'] as const) {
     if (config[key] === null || typeof config[key]?.parameters === 'object') continue
-    throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
+    throw new InputError(path, `${key} ${show(config[key])}`, 'the settings of its training, or null')
   }
   const { policy } = config
   const settings = resolveSettings('run', conversationRunSettings, config.settings)
@@ -243,15 +231,13 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
 }
 
-/** The rewards of an update's few conversations differ much from one update to the next. */
+/** The rewards of an update's few conversations vary much. */
 const SMOOTHING = 0.8
 
-/** What a run learns by, in this order. */
 function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
   return [sft, rl].filter((phase) => phase !== null)
 }
 
-/** Runs of language models. */
 export const conversationRun: RunKind<
   ConversationRunDefinition,
   ConversationCohort,
@@ -281,7 +267,7 @@ export const conversationRun: RunKind<
   open,
   resumedKeys,
   override: overridden,
-  /** Plans the run, and then makes its trainer. */
+  /** Plans the run, then makes its trainer. */
   async createTrainer(given, _, onPlan) {
     const plan = await planTextRun(given)
     onPlan(plan)
@@ -315,11 +301,11 @@ export const conversationRun: RunKind<
   line: (metrics, trainer) => ({ checkpoint: trainer.checkpointNumber, ...metricsLine(metrics) }),
   tables: 'trajectories',
   keeps: ({ settings }) => settings.trajectories,
-  isTableFleeting: true, // The next update's conversations take their place.
+  isTableFleeting: true, // The next update's conversations replace them.
   tableOf: ({ phase, step }) => (phase === 'rl' ? step : null),
   tableNumber: (trainer) => trainer.progress().rlUpdates,
   writeTable: (trainer, path) => trainer.writeTrajectories(path),
-  /** The files that another policy can load during the run. */
+  /** Writes files that other programs can load during the run. */
   async writeBeside(folder, { policy }, trainer) {
     const { adapter } = trainer.world.cohort()
     if (adapter !== null) await saveLora(join(folder, 'adapter'), adapter.lora, adapter.weights, await baseOf(policy))

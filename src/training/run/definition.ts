@@ -1,4 +1,4 @@
-/** What a run of either kind is made of: its definitions and its settings. */
+/** The definitions and settings of both kinds of run. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import type { SftDefinition } from '../../algorithms/tokens/sft.ts'
@@ -19,16 +19,16 @@ import { backendRunSettings } from '../backends/find-backend.ts'
 import { learnSettings } from '../recorded/learn-options.ts'
 import { sharedRunSettings } from './settings.ts'
 
-/** A file of rollouts, or of whole episodes. */
+/** A file of rollouts or whole episodes. */
 export interface RecordedFile {
-  /** SHA-256 of its columns, in hexadecimal digits. */
+  /** SHA-256 of its columns, in hexadecimal. */
   readonly sha256: string
   readonly rows: number
-  /** Its contents; null before it is read, for example in a run that is opened without training. */
+  /** Its content; null before it is read, for example in a run that is opened without training. */
   readonly table: Table | null
 }
 
-/** The settings of a run beside its environment, policy and algorithm. */
+/** Settings of a run besides its environment, policy and algorithm. */
 export const episodeRunSettings = {
   ...sharedRunSettings,
   weights: text('', 'safetensors file with the initial weights; empty: random, by the seed'),
@@ -57,25 +57,23 @@ export const episodeRunSettings = {
   }),
 } satisfies Settings
 
-/** The values of `episodeRunSettings`. */
 export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>
 
-/** Everything such a run is made of. */
+/** A run of episodes: its definitions and settings. */
 export interface EpisodeRunDefinition {
   readonly kind: 'episodes'
   readonly environment: EnvironmentDefinition
   readonly policy: PolicyDefinition
   readonly algorithm: AlgorithmDefinition
-  /** What works beside the four systems, in order. */
+  /** Systems besides the four, in order. */
   readonly systems: readonly SystemDefinition[]
   readonly settings: EpisodeRunSettings
-  /** The file of rollouts that it learns from; null where its lanes collect. */
+  /** The file of rollouts to learn from; null if lanes collect. */
   readonly recorded: RecordedFile | null
-  /** The loggers that the settings name. */
   readonly loggers: readonly LoggerDefinition[]
 }
 
-/** The settings of a run of a language model beside its environment, model and algorithms. */
+/** Settings of a language model's run besides its environment, model and algorithms. */
 export const conversationRunSettings = {
   ...sharedRunSettings,
   mode: choice(
@@ -123,7 +121,7 @@ export const conversationRunSettings = {
   }),
 } satisfies Settings
 
-/** Everything a run of a language model is made of. */
+/** The definition of a language model's run. */
 export interface ConversationRunDefinition {
   readonly kind: 'conversations'
   readonly environment: TextEnvironmentDefinition
@@ -131,13 +129,11 @@ export interface ConversationRunDefinition {
   readonly sft: SftDefinition | null
   readonly rl: RlDefinition | null
   readonly settings: SettingValues<typeof conversationRunSettings>
-  /** Who chooses tokens, as the settings say; null is this process. */
+  /** The engine of the settings; null for this process. */
   readonly engine: EngineDefinition | null
-  /** Who learns. */
   readonly backend: BackendDefinition
-  /** The loggers that the settings name. */
   readonly loggers: readonly LoggerDefinition[]
 }
 
-/** Everything a run is made of. */
+/** A run of episodes or of a language model. */
 export type RunDefinition = EpisodeRunDefinition | ConversationRunDefinition

@@ -1,17 +1,17 @@
-/** The learning curves of runs of environments whose lanes step. */
+/** Learning curves of runs of episodes. */
 import { evaluationPoints, type Judgment } from '../evaluate/judge.ts'
 
-/** A line of `metrics.jsonl`, as far as the learning curve reads it. */
+/** The fields of a line of `metrics.jsonl` that learning curves read. */
 export interface EpisodeLine {
   readonly update: number
   readonly steps: number
   readonly episodeReturn: number | null
   readonly evaluation?: Judgment
-  /** What else it says, by the metric's name. */
+  /** Further metrics, by name. */
   readonly [metric: string]: unknown
 }
 
-/** What episodes have returned, by the steps done. */
+/** Mean return by steps. */
 export function returnCurve({ id, lines }: { readonly id: string; readonly lines: readonly EpisodeLine[] }) {
   const points = lines.flatMap(({ steps, episodeReturn }) =>
     episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
@@ -23,7 +23,7 @@ export function returnCurve({ id, lines }: { readonly id: string; readonly lines
   }
 }
 
-/** The first metric that the algorithm tells, by the updates done: where no episodes are played. */
+/** The algorithm's first metric by updates, for runs that play no episodes. */
 export function lossCurve({ id, lines }: { readonly id: string; readonly lines: readonly EpisodeLine[] }, metric = '') {
   const points = lines.flatMap(({ update, [metric]: y }) => (typeof y === 'number' ? [{ x: update, y }] : []))
   return { points, evaluations: [], labels: { x: `${id}: updates`, y: metric } }

@@ -1,4 +1,4 @@
-/** Runs of environments whose lanes step: their settings, their parts, and the files that they leave. */
+/** Runs of episodes: their settings, parts and files. */
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import { algorithms } from '../../algorithms/registry.ts'
@@ -52,11 +52,10 @@ import { partsGiven } from './parts.ts'
 import { reachedByPreset } from './presets.ts'
 import { SHARED_RESUMED } from './settings.ts'
 
-/** Its `summary.json`. */
+/** The `summary.json` of a run of episodes. */
 export interface EpisodeRunSummary extends SharedSummary {
-  /** The file of rollouts that it learned from, whose rows are not counted as its steps; null if its lanes collected. */
+  /** The file of rollouts it learned from, whose rows are not its steps; null if lanes collected. */
   readonly from: string | null
-  /** Environment steps done. */
   readonly totalSteps: number
   readonly episodes: number
   readonly stepsPerSecond: number
@@ -65,11 +64,7 @@ export interface EpisodeRunSummary extends SharedSummary {
   readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
 }
 
-/**
- * Every key that a run of this environment takes, with its default. Those of the policy and of the algorithm are of the given
- * ones, or of the environment's usual ones.
- * @throws InputError where two of them would have the same keys.
- */
+/** Every key of an environment's run, with defaults. @throws InputError if two parts have the same keys. */
 function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<string, Setting> {
   const { preset, policy, algorithm, systems, wrappers } = usualParts(factory, named)
   const further = [...systems, ...wrappers] as readonly (SystemFactory | WrapperFactory)[]
@@ -98,7 +93,7 @@ async function configure(
   const values = readTexts(keys, texts)
   const own = withoutParts(valuesOf('', keys, values))
   const settings = resolveSettings('run', episodeRunSettings, own as never)
-  const from = settings.from === '' ? '' : resolve(settings.from) // Wherever the run is resumed from.
+  const from = settings.from === '' ? '' : resolve(settings.from) // Valid in any working directory.
   const inside = factory(valuesOf('environment.', keys, values) as never)
   const environment = wrap(
     inside,
@@ -125,24 +120,24 @@ async function configure(
   }
 }
 
-/** @throws InputError for opponents of lanes that play alone, and for how they are exchanged where there are none. */
+/** @throws InputError for opponents in single-player environments, and for their settings without opponents. */
 function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: EnvironmentDefinition): void {
   const { opponents } = settings
   if (opponents > 0 && numAgents === 1) {
     throw new InputError(
       'opponents',
-      `${opponents} in ${id}, whose lanes play alone`,
+      `${opponents} in ${id}, a single-player environment`,
       '0, or a game of several players',
     )
   }
   if (opponents > 0) return
   for (const name of ['opponentsEvery', 'opponentsFraction'] as const) {
     const usual = episodeRunSettings[name].default
-    if (settings[name] !== usual) throw new InputError(name, show(settings[name]), `${usual}, where opponents is 0`)
+    if (settings[name] !== usual) throw new InputError(name, show(settings[name]), `${usual}, since opponents is 0`)
   }
 }
 
-/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+/** Settings that may change on resuming, since the run so far does not depend on them. */
 const RESUMED = [...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
@@ -170,29 +165,23 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
   }
 }
 
-/**
- * The definition of a run of an environment whose lanes step.
- * @throws InputError as `openRun` does, and where the run is of a language model.
- */
+/** The definition of a run of episodes. @throws InputError as `openRun` does, and for the run of a language model. */
 async function openEpisodeRun(folder: string, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
   const config = await readConfig(folder)
   if (Object.hasOwn(config, 'sft')) {
-    throw new InputError('run', `${folder}, a run of a language model`, 'one of an environment whose lanes step')
+    throw new InputError('run', `${folder}, a run of a language model`, 'a run of episodes')
   }
   return open(folder, config, trust)
 }
 
-/**
- * The weights of a run's newest checkpoint, or of the one with this number (its path, and after how many updates), and what they belong to: what
- * `evaluate` and `recordEpisodes` take.
- */
+/** The policy of a run's checkpoint (default: the newest), for `evaluate` and `recordEpisodes`. */
 export async function loadPolicy(
   folder: string,
   { from, ...trust }: LoadOptions = {},
 ): Promise<
   EpisodeRunDefinition & {
     readonly weights: Float32Array
-    /** What its systems have kept of the whole cohort. */
+    /** The systems' columns of the whole cohort. */
     readonly shared: SharedColumns
     readonly update: number
     readonly checkpoint: string
@@ -218,13 +207,13 @@ export function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyMo
   return policy.build(environment.observationSpace, environment.actionSpace)
 }
 
-/** The kept rollout files of a run, in the order of their updates. */
+/** A run's rollout files, in the order of updates. */
 export async function listRollouts(folder: string): Promise<string[]> {
   const names = (await listFolder(await within(folder, 'rollouts'))).filter((name) => /^\d+\.arrow$/.test(name))
   return Promise.all(names.sort().map((name) => within(folder, 'rollouts', name)))
 }
 
-/** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
+/** The trainer of a run with random weights, whatever its initial weights are. */
 async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, systems, settings } = definition
   const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsFraction } = settings
@@ -238,24 +227,23 @@ async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): 
     threads,
     actors,
     profile,
-    stallSeconds: 0, // A run is watched as a whole, and its user says what becomes of it.
+    stallSeconds: 0, // Runs are watched as a whole, with their own setting.
   })
 }
 
-/** How many threads only collect. */
 export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number {
   return (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
 }
 
-/** How many threads a run has that leaves it open; 1 where others could not be made. */
+/** The default number of threads; 1 if other threads could not recreate the definitions. */
 export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { policy, algorithm, settings } = definition
   for (const [noun, { id, module }] of [...madeInThreads(definition), ['algorithm', algorithm] as const]) {
     if (module === undefined)
-      return { threads: 1, reason: `the ${noun} ${id} has no module from which others could make it` }
+      return { threads: 1, reason: `the ${noun} ${id} has no module for other threads to import` }
   }
   const { numParameters, staysInThread, blockRows = BLOCK_ROWS } = modelOf(definition)
-  if (staysInThread) return { threads: 1, reason: `the device of ${policy.id} serves no other` }
+  if (staysInThread) return { threads: 1, reason: `the device of ${policy.id} serves one thread only` }
   const { numSteps, numMinibatches = 1 } = algorithm
   const { numLanes } = settings
   const actors = actorsOf(definition)
@@ -269,7 +257,6 @@ const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems, ..
   typeof portable
 >[1]
 
-/** Runs of environments whose lanes step. */
 export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRunSummary, never> = {
   async keys(factory, given) {
     return keysOf(factory as EnvironmentFactory, await partsOf(given))
@@ -313,7 +300,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const trainer = await drawnTrainer(definition, threads)
     const { weights: own, league } = trainer.world.cohort()
     if (initial) for (const each of league?.weights ?? [own]) each.set(initial)
-    // Refuses what does not fit, before the run has a folder.
+    // Refuses misfits before the run has a folder.
     const { notes } = recorded === null ? { notes: [] } : new RecordedRollouts(recorded.table!, trainer.world.cohort())
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
     return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices }

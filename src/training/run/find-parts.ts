@@ -1,4 +1,4 @@
-/** The definitions that a run is made of: by an id or the path of a module, as its keys name them, and from its `config.json`. */
+/** Finds the definitions of a run: by id or module path from its keys, and from its `config.json`. */
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../../algorithms/registry.ts'
@@ -24,12 +24,12 @@ import type { SystemDefinition, SystemFactory } from '../../world/system.ts'
 import { recordFrom } from '../folder/run-folder.ts'
 import { presetOf } from './presets.ts'
 
-/** The keys that say which policy, which algorithm, which systems and which wrappers; their own keys hang on these. */
+/** Keys that name the policy, algorithm, systems and wrappers. These have further keys. */
 const [POLICY, ALGORITHM, SYSTEMS, WRAPPERS] = ['policy', 'algorithm', 'systems', 'wrappers'] as const
 
 const systemsSetting = strings(
   [],
-  `further systems beside the four, in this order:  ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+  `further systems besides the four, in this order:  ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
 )
 
 const wrappersSetting = strings(
@@ -37,7 +37,7 @@ const wrappersSetting = strings(
   `wrappers around the environment, innermost first:  ${wrappers.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
 )
 
-/** Which policy and which algorithm a run has, the environment's usual ones where none is given; which systems and which wrappers. */
+/** A run's parts. Default policy and algorithm: the environment's. */
 export interface NamedParts {
   readonly policy?: PolicyFactory
   readonly algorithm?: AlgorithmFactory
@@ -45,7 +45,7 @@ export interface NamedParts {
   readonly wrappers?: readonly WrapperFactory[]
 }
 
-/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
+/** The parts of a run with defaults, and their tuned settings. */
 export function usualParts(
   factory: EnvironmentFactory,
   { policy, algorithm, systems = [], wrappers = [] }: NamedParts,
@@ -75,7 +75,7 @@ function partSetting({ id }: { id: string }, known: readonly { id: string }[]): 
   return { ...text(id, `${words.join(', ')}, or the path of a module that exports one`), words }
 }
 
-/** The parts that texts name, as of a command line. */
+/** Finds the named parts, like those of a command line. */
 export async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
   const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
   const namesOf = (key: typeof SYSTEMS | typeof WRAPPERS, setting: Setting) =>
@@ -88,16 +88,13 @@ export async function partsOf(given: Readonly<Record<string, string>>): Promise<
   }
 }
 
-/** The keys that do not say which parts a run has. */
+/** The keys that do not name parts. */
 export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<string, V> {
   const parts: readonly string[] = [POLICY, ALGORITHM, SYSTEMS, WRAPPERS]
   return Object.fromEntries(Object.entries(given).filter(([key]) => !parts.includes(key)))
 }
 
-/**
- * Finds factories of a kind: built-in ones by their id, your own by the path of the module that exports it. What it returns throws
- * an InputError that names the nearest id, or says what is wrong with the module.
- */
+/** Finds factories by built-in id or module path; throws an InputError with the nearest id, or the module's fault. */
 export function finderOf<F extends { readonly id: string }>(
   noun: string,
   builtIn: (id: string, otherwise: string) => F,
@@ -112,7 +109,7 @@ const findPolicy = finderOf<PolicyFactory>('policy', policyFactory)
 const findAlgorithm = finderOf<AlgorithmFactory>('algorithm', algorithmFactory)
 const findSystem = finderOf<SystemFactory>('system', systemFactory)
 const findWrapper = finderOf<WrapperFactory>('wrapper', wrapperFactory)
-/** The factory of a built-in environment by its id, or of your own by the path of the module that exports it. */
+/** A built-in environment's factory by id, or your own by the path of its module. */
 export const findEnvironment = finderOf<EnvironmentFactory>('environment', environmentFactory)
 
 /** The records of a run's `config.json`. */
@@ -123,10 +120,7 @@ interface RecordedParts {
   readonly systems: readonly DefinitionRecord[]
 }
 
-/**
- * The definitions of the records in a folder.
- * @throws InputError for an id that no built-in one has, and for a module that may not be run.
- */
+/** The definitions of the records in a folder. @throws InputError for an unknown id or an untrusted module. */
 export async function reviveParts(
   { environment, policy, algorithm, systems }: RecordedParts,
   folder: string,

@@ -1,13 +1,12 @@
-/** The keys of a run, like `ppo.gamma`: those of several declarations, each behind its prefix. */
+/** The keys of a run, like `ppo.gamma`: several declarations, each with a prefix. */
 import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
 import { unknownKey } from '../../base/errors.ts'
 import { keysOfToday } from '../../base/former-names.ts'
 import { parseSetting, type Setting, type Settings, type SettingValue } from '../../base/settings.ts'
 
-/** A declaration behind a prefix, `''` for the run's own; with what is known to work in place of its defaults. */
+/** Settings with a prefix (`''` for the run's own), and tuned values that replace defaults. */
 export type KeyPart = readonly [prefix: string, settings: Settings, tuned?: Readonly<Record<string, SettingValue>>]
 
-/** Every key with its declaration. */
 export function joinKeys(parts: readonly KeyPart[]): Map<string, Setting> {
   const keys = new Map<string, Setting>()
   for (const [prefix, settings, tuned = {}] of parts) {
@@ -18,10 +17,7 @@ export function joinKeys(parts: readonly KeyPart[]): Map<string, Setting> {
   return keys
 }
 
-/**
- * The values that texts give to keys. A setting of a part has a key behind the part's (`rl.filter.threshold`), and joins the
- * list of them (`rl.filterSettings`). @throws InputError for a key that is not among them, and for a bad value.
- */
+/** Reads texts; a part's setting joins the part's list. @throws InputError for an unknown key or a bad value. */
 export function readTexts(
   keys: ReadonlyMap<string, Setting>,
   texts: Readonly<Record<string, string>>,
@@ -42,7 +38,7 @@ export function readTexts(
   return given
 }
 
-/** The values of the declaration behind a prefix: those given, and the defaults of the others. */
+/** The values of a prefix's settings, with defaults. */
 export function valuesOf(
   prefix: string,
   keys: ReadonlyMap<string, Setting>,
@@ -52,16 +48,12 @@ export function valuesOf(
   return givenOf(prefix, new Map([...defaults, ...given]))
 }
 
-/** Those of the given values that are of the declaration behind a prefix. */
 export function givenOf(prefix: string, given: ReadonlyMap<string, SettingValue>): Record<string, SettingValue> {
   const own = [...given].filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
   return Object.fromEntries(own.map(([key, value]) => [key.slice(prefix.length), value]))
 }
 
-/**
- * A definition's record for `config.json`. Built-ins are found by their id wherever Colonnade is installed, so their module is
- * left out; by module too, since somebody's own environment may be called as a built-in one is.
- */
+/** A definition's record for `config.json`, without the module of a built-in (with the same id and module). */
 export function portable(
   definition: DefinitionRecord,
   builtIns: readonly { readonly id: string; (): DefinitionRecord }[],
@@ -73,7 +65,7 @@ export function portable(
   return isBuiltIn || module === undefined ? record : { ...record, module }
 }
 
-/** The record of a definition that is always ours, without its module. */
+/** The record of a built-in definition, without its module. */
 export function bare(definition: DefinitionRecord): DefinitionRecord {
   const { module: _, ...record } = recordOf(definition)
   return record

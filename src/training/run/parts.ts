@@ -1,12 +1,9 @@
-/** Parts that a run's keys name by the path of a module, like `environment.reward=./my-reward.mjs`. */
+/** Parts that a run's keys name by module path, like `environment.reward=./my-reward.mjs`. */
 import { pathToFileURL } from 'node:url'
 import { findPart, isModulePath, type Part, type Parts } from '../../base/definition.ts'
 import type { Settings } from '../../base/settings.ts'
 
-/**
- * The parts that `key=value` texts name by the path of a module; `prefix` stands before the settings' keys.
- * @throws InputError for a module that cannot be imported, or does not export exactly one.
- */
+/** Imports parts named by module path; keys have `prefix`. @throws InputError unless a module exports exactly one. */
 export async function partsGiven(
   prefix: string,
   settings: Settings,

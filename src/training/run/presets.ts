@@ -1,7 +1,4 @@
-/**
- * What a run uses where the user says nothing: the presets that an environment declares, and those of text environments, which stand
- * here. `tests/learning` and `bench/learning` hold the returns they reach.
- */
+/** A run's defaults: presets of environments, and of text environments, which are here. Tests check their returns. */
 import { algorithms } from '../../algorithms/registry.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import type { Settings } from '../../base/settings.ts'
@@ -11,13 +8,13 @@ import { languageModel } from '../../language/language-model.ts'
 import { policies } from '../../policies/registry.ts'
 import type { ConversationRunDefinition, EpisodeRunDefinition } from './definition.ts'
 
-/** Of so many seeds, those that reached what was wanted ("What presets reach" in the log of the repository). */
+/** How many of the tested seeds reached the result ("What presets reach" in the repository's log). */
 export type Reached = Wanted & { readonly reached: number; readonly seeds: number }
 
-/** A mean return of a policy over fresh episodes, or a mean reward of the last 100 groups of a training. */
+/** A mean return over fresh episodes, or a mean reward of the last 100 groups of a training. */
 type Wanted = { readonly episodeReturn: number } | { readonly groupReward: number }
 
-/** Of an environment's presets the first with the named policy and algorithm; nothing tuned, where there is none. */
+/** An environment's first preset with this policy and algorithm; an empty one without. */
 export function presetOf(
   known: readonly EnvironmentPreset[],
   named: { policy?: string; algorithm?: string } = {},
@@ -36,10 +33,10 @@ export function presetOf(
   )
 }
 
-/** The policies of algorithms that learn others than those of probabilities. */
+/** The default policies of algorithms that need special ones. */
 const usualPolicies: Readonly<Record<string, string>> = { dqn: 'qNetwork', sac: 'sacNetwork' }
 
-/** What a run differs in from its preset decides how often it succeeds: of a run that follows it, how often that was. */
+/** How often a run that follows its preset succeeds; changed settings would change that. */
 export function reachedByPreset(
   definition: Pick<EpisodeRunDefinition, 'environment' | 'policy' | 'algorithm' | 'systems' | 'settings'>,
 ): Reached | null {
@@ -55,7 +52,7 @@ export function reachedByPreset(
   return follows ? (preset.reached ?? null) : null
 }
 
-/** Whether a part has the settings that a preset tunes, and the defaults of all others; these are known of parts that come with Colonnade. */
+/** Whether a part has its preset's settings and otherwise defaults. Only built-in parts are known. */
 function isOfPreset(
   { id, parameters }: DefinitionRecord,
   tuned: TunedSettings = {},
@@ -70,7 +67,6 @@ function isSame(tuned: TunedSettings, given: Readonly<Record<string, unknown>>):
   return Object.entries(tuned).every(([key, value]) => JSON.stringify(given[key]) === JSON.stringify(value))
 }
 
-/** What is known to work for a text environment. */
 export interface TextPreset {
   readonly run: TunedSettings
   readonly sft: TunedSettings
@@ -78,16 +74,12 @@ export interface TextPreset {
   readonly loss: TunedSettings
   readonly model: TunedSettings
   readonly environment: TunedSettings
-  /** As of `EnvironmentPreset`. */
   readonly reached?: Reached
 }
 
 const untunedText: TextPreset = { run: {}, sft: {}, rl: {}, loss: {}, model: {}, environment: {} }
 
-/**
- * Supervised steps bring a model to where some answers are right; groups this large, and some entropy, keep it from settling
- * on the first that are. No reference holds it back.
- */
+/** Supervised steps make some answers right; large groups and entropy avoid settling on the first. No reference. */
 const warm: Partial<TextPreset> = {
   run: { numLanes: 128 },
   rl: { updates: 500, groupsPerUpdate: 64, groupSize: 16 },
@@ -97,13 +89,13 @@ const warm: Partial<TextPreset> = {
 const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { updates: 35 } }
 
 const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
-  // One had settled on answers that are nearly right: 0.90.
+  // One settled on nearly right answers: 0.90.
   'text/reverse': { ...letters, reached: { groupReward: 0.95, reached: 4, seeds: 5 } },
   'text/copy': letters,
   'text/sort': { ...letters, sft: { updates: 25 } },
   'text/arithmetic-1': { ...warm, sft: { updates: 20 }, rl: { ...warm.rl, updates: 300 } },
   'text/arithmetic-2': { ...warm, sft: { updates: 600 }, rl: { ...warm.rl, updates: 400 } },
-  // With a constant rate one of three seeds left the best guesses again, and came to 0.73.
+  // With a constant rate one of three seeds unlearned the best guesses, and reached 0.73.
   'text/guess-number': {
     run: { numLanes: 128, heldOutFraction: 0.2 },
     sft: { updates: 300 },
@@ -111,7 +103,7 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
     loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.01 },
     model: { width: 32, layers: 2 },
   },
-  // With one digit there are 200 questions: a model learned those that it was asked by heart, and was worth 0.39 on the others.
+  // With one digit there are 200 questions: a model memorized those in training, and scored 0.39 on others.
   'text/math-multi-turn': {
     ...warm,
     run: { ...warm.run, heldOutFraction: 0.2 },
@@ -130,13 +122,13 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
   'text/countdown': { ...warm, sft: { updates: 2000 }, rl: { ...warm.rl, updates: 250 } },
 }
 
-/** They were tuned, and are tested, with Adam's ε of openai/baselines. */
+/** Adam's ε of openai/baselines, with which they were tuned and tested. */
 const EPSILON = 1e-5
 
 /**
- * What a run uses where the user says nothing, who has given these keys: for a new model what is known to work for the text
- * environment, if anything is. A model that was loaded can talk already, so it takes no supervised steps unless their keys
- * are given, and as many lanes as fit; the rest are the settings' own defaults, which are the field's.
+ * A run's defaults, given the user's keys: for a new model the text environment's tuned settings. A loaded model can
+ * already talk, so it takes no supervised steps unless their keys are given, and as many lanes as fit; the rest are
+ * standard defaults.
  */
 export function textPresetOf(environment: string, given: Readonly<Record<string, string>> = {}): TextPreset {
   const known = Object.hasOwn(textPresets, environment) ? { ...untunedText, ...textPresets[environment] } : untunedText
@@ -148,7 +140,7 @@ export function textPresetOf(environment: string, given: Readonly<Record<string,
   return { ...known, sft: { ...known.sft, epsilon: EPSILON }, rl: { ...known.rl, epsilon: EPSILON } }
 }
 
-/** Of a run of a new language model that follows its preset, by GRPO: how often that succeeds, where not always. */
+/** How often a new language model's run by its GRPO preset succeeds, if not always. */
 export function reachedByTextPreset(definition: ConversationRunDefinition): Reached | null {
   const { environment, policy, sft, rl, settings } = definition
   if (sft === null || rl === null || rl.settings.loss !== 'grpo' || rl.filter !== null) return null

@@ -1,16 +1,16 @@
-/** What every key of a run is in the end: what was given, what its parts have made of it, and defaults. */
+/** The final value of every key of a run: given values, values of its parts, and defaults. */
 import type { DefinitionRecord } from '../../base/definition.ts'
 import type { Setting, SettingValue } from '../../base/settings.ts'
 import type { RunDefinition } from './definition.ts'
 import { readTexts } from './keys.ts'
 
-/** What a kind of run knows of its keys. */
+/** A kind of run's knowledge of its keys. */
 interface Kind {
   records(definition: RunDefinition): Readonly<Record<string, DefinitionRecord | readonly DefinitionRecord[] | null>>
   refuses(definition: RunDefinition, key: string): boolean
 }
 
-/** The values of a definition's keys, those left out that it refuses; `given` are the texts that it was configured with. */
+/** The values of a definition's keys, without those that it refuses; `given` are its original texts. */
 export function resolveKeys(
   kind: Kind,
   definition: RunDefinition,
@@ -26,7 +26,7 @@ export function resolveKeys(
   for (const part of [...wrappers, ...Object.values(others).flat()]) if (part !== null) add(part.id, part.parameters)
   add('environment', parameters)
   if (definition.kind === 'conversations') add('loss', definition.rl?.loss.settings ?? {})
-  const told = readTexts(keys, given) // A module as its path; a record has its id.
+  const told = readTexts(keys, given) // A module is given by path; a record has its id.
   const resolved = new Map<string, SettingValue>()
   for (const [key, setting] of keys) {
     if (kind.refuses(definition, key)) continue

@@ -1,7 +1,7 @@
 /**
- * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (a line an update), `checkpoints/`, `rollouts/` or
- * `trajectories/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`; that of a
- * language model has the model too.
+ * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (one line per update), `checkpoints/`,
+ * `rollouts/` or `trajectories/` (Arrow files, never changed once written), and at the end `summary.json` and
+ * `learning-curve.svg`; for a language model also the model.
  */
 import { basename, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -53,18 +53,17 @@ import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummar
 import { reachOf, refuseReach } from './reach.ts'
 import { resolveKeys } from './resolved-keys.ts'
 
-/** `summary.json`. */
+/** The `summary.json` of a run. */
 export type RunSummary = EpisodeRunSummary | ConversationRunSummary
 /** The cohort that a run trains. */
 export type CohortOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
   ? ConversationCohort
   : EpisodeCohort
-/** The result of a run. */
+/** The summary of a kind of run. */
 export type SummaryOfRun<D extends RunDefinition> = D extends ConversationRunDefinition
   ? ConversationRunSummary
   : EpisodeRunSummary
 
-/** A kind with the draft or cohort that belongs to it. */
 type AnyKind = RunKind<RunDefinition, Cohort, RunSummary, TextRunPlan>
 const kinds = { episodes: episodeRun, conversations: conversationRun } as unknown as Readonly<
   Record<RunDefinition['kind'], AnyKind>
@@ -77,7 +76,7 @@ function kindOf(definition: Pick<RunDefinition, 'kind' | 'settings'>): AnyKind {
 
 type AnyFactory = EnvironmentFactory | TextEnvironmentFactory
 
-/** The environment of that id, or that the module at this path exports; and the kind of its runs. */
+/** The environment with this id or module path, and its kind of run. */
 async function findRun(name: string): Promise<{ kind: RunDefinition['kind']; factory: AnyFactory }> {
   checkGiven('environment', name, 'a text')
   if (isModulePath(name)) {
@@ -89,33 +88,25 @@ async function findRun(name: string): Promise<{ kind: RunDefinition['kind']; fac
 }
 
 /**
- * Every key that a run of an environment takes, with its default for a user who has given these `key=value` texts: `seed`,
- * `policy`, `algorithm`, `ppo.gamma`, `mlp.hidden`, `environment.…`; of a text environment `sft.…`, `rl.…`, `loss.…` and
- * `languageModel.…`.
- * @throws InputError for an unknown environment, policy or algorithm, which names the nearest.
+ * Every key of a run, with its default given these `key=value` texts: `seed`, `policy`, `algorithm`, `ppo.gamma`,
+ * `mlp.hidden`, `environment.…`; for text environments `sft.…`, `rl.…`, `loss.…` and `languageModel.…`.
+ * @throws InputError for an unknown environment, policy or algorithm; names the nearest.
  */
 export async function runKeys(environment: string, given: Texts = {}): Promise<ReadonlyMap<string, Setting>> {
   const { kind, factory } = await findRun(environment)
   return kinds[kind].keys(factory, given)
 }
 
-/**
- * Everything that the lines of a run's `metrics.jsonl` say, by name: what the trainer and the algorithm declare; of a language model
- * what its phases do, of which a supervised step tells less than an update.
- */
+/** All metrics in a run's `metrics.jsonl`, by name. Lines of supervised steps have fewer than updates. */
 export async function runMetrics(environment: string, given: Readonly<Record<string, string>> = {}): Promise<Metrics> {
   const { kind, factory } = await findRun(environment)
   return kinds[kind].metrics(factory, given)
 }
 
 type Texts = Readonly<Record<string, string>>
-/** Where somebody's own environment is. */
 type ModulePath = `${string}.${'mjs' | 'js' | 'ts'}`
 
-/**
- * A run's definition from an environment's id (or the path of a module that exports one) and `key=value` texts.
- * @throws InputError for an unknown environment, policy, algorithm or key, which names the nearest, and for a bad value.
- */
+/** A run's definition from an environment and `key=value` texts. @throws InputError with the nearest name. */
 export function configureRun(
   environment: EnvironmentId,
   given?: Readonly<Record<string, string>>,
@@ -136,25 +127,22 @@ export async function configureRun(
   return kinds[kind].configure(factory, given)
 }
 
-/**
- * The value of every key of the run that `configureRun` defines with these texts: given as texts again, all of them define the same run.
- * @throws InputError as `configureRun` does.
- */
+/** The value of every key of a run, which as texts define the same run. @throws InputError as `configureRun` does. */
 export async function resolveRunKeys(environment: string, given: Texts = {}): Promise<Map<string, SettingValue>> {
   const { kind, factory } = await findRun(environment)
   const definition = await kinds[kind].configure(factory, given)
   return resolveKeys(kinds[kind], definition, await kinds[kind].keys(factory, given), given)
 }
 
-/** A training with its folder, which is this process's until the training has ended. */
+/** A training with its folder, which this process owns until the training ends. */
 export class Run<D extends RunDefinition = RunDefinition> {
   readonly definition: D
   readonly trainer: Trainer<CohortOfRun<D>>
-  /** What a user should be told: what of a model's files was left out, and where a resumed run differs in what decides its bits. */
+  /** Warnings for the user: tensors left out, and changes on resuming that affect bits. */
   readonly warnings: readonly string[]
-  /** What was chosen where the settings leave it open, and why: how many threads. */
+  /** Automatic choices, with reasons, such as the number of threads. */
   readonly choices: readonly string[]
-  /** Why it is not in the folder that was asked for, in words; null where it is. */
+  /** Why it is not in the requested folder; null if it is. */
   readonly moved: string | null
   readonly #files: RunFolder
   readonly #kind: AnyKind
@@ -181,20 +169,17 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return this.#files.path
   }
 
-  /** How it has ended; null where there is more to do. */
+  /** How it ended; null if there is more to do. */
   get ended(): RunEnd | null {
     return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>) ?? this.#judge.ended
   }
 
-  /** Adds a line to the run's `run.log`, with the time. */
+  /** Adds a line with the time to `run.log`. */
   log(line: string): void {
     this.#files.log(line)
   }
 
-  /**
-   * Trains to the end of the run, or until it is stopped. Call it once: to continue, resume the run.
-   * @throws InputError if something cannot be written; what was saved before stays.
-   */
+  /** Trains until the run ends or is stopped; call it once. @throws InputError for a failed write; saved data stays. */
   train(listeners: RunListeners<CohortOfRun<D>> = {}): Promise<SummaryOfRun<D>> {
     return this.#files.during(() =>
       this.#train(listeners as RunListeners<Cohort>).finally(() => this.trainer.close()),
@@ -209,7 +194,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       await this.#files.prune(settings.checkpointsKept, this.#judge.best?.checkpoint)
       return this.#finish(before)
     }
-    trainer.keepsState = true // An update in which a thread is stuck can be given up.
+    trainer.keepsState = true // Allows abandoning an update with a stuck thread.
     const stop = new AbortController()
     const signal = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
     const giveUp = (reason: Error): void => {
@@ -227,7 +212,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const unwatch = this.#kind.watch(trainer, onLate, tell)
     const loggers = this.#openLoggers(tell)
     let end: LoggedEnd = 'failed'
-    let newest: number | null = null // The table of the update that is done; null before the first.
+    let newest: number | null = null // The finished update's table; null before the first.
     try {
       for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
         const evaluated = await this.#evaluate()
@@ -236,7 +221,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
         loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
-        const isLast = this.ended !== null // Then what is written last comes first, below.
+        const isLast = this.ended !== null // The end writes it below, before the checkpoint.
         const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
         if (isKept && !isLast) await this.#checkpoint()
         onUpdate?.(metrics, trainer.progress())
@@ -244,8 +229,8 @@ export class Run<D extends RunDefinition = RunDefinition> {
       }
       end = this.ended === null ? 'interrupted' : 'complete'
     } catch (error) {
-      if (error !== watch.stall) throw error // Only an update that was given up has a state before it.
-      await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
+      if (error !== watch.stall) throw error // Only an abandoned update has a state before it.
+      await this.#checkpoint() // As before the abandoned update; its rollout is gone.
       if (!asked?.aborted) throw error
       end = 'interrupted'
       return await this.#finish('interrupted', loggers.places)
@@ -254,7 +239,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       unwatch()
       await loggers.close(end)
     }
-    // The table first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
+    // The table first: if the write fails, the run has not ended, and a resumed one makes it again.
     const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
     if (newest !== null && isLeft) await this.#writeTable(newest)
     await this.#checkpoint()
@@ -263,7 +248,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return this.#finish(ended ?? 'interrupted', loggers.places)
   }
 
-  /** Evaluates the weights if that is due: what the metrics line says of it, and whether none was as good before. */
+  /** Evaluates the weights if due. Returns figures for the metrics line, and whether they are the best so far. */
   async #evaluate(): Promise<{ readonly figures: object; readonly isBest: boolean }> {
     const trainer = this.trainer as Trainer<Cohort>
     const isLast = this.#kind.ended(this.definition, trainer) !== null
@@ -276,7 +261,6 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return { figures: { evaluation }, isBest: this.#judge.add(trainer.checkpointNumber, evaluation) }
   }
 
-  /** Opens the loggers that the settings name. */
   #openLoggers(tell: (message: string) => void): Loggers {
     const { definition, folder, trainer } = this
     const training = {
@@ -297,14 +281,14 @@ export class Run<D extends RunDefinition = RunDefinition> {
     await this.#files.checkpoint(save, this.definition.settings.checkpointsKept, this.#judge.best?.checkpoint)
   }
 
-  /** Writes what an update leaves, if it is kept and cannot be written later. */
+  /** Writes an update's table, if it is kept and cannot be written later. */
   async #leaveTable(number: number | null): Promise<void> {
     const kept = this.#kind.keeps(this.definition)
     const isDue = kept === 'all' || (kept === 'last' && this.#kind.isTableFleeting)
     if (number !== null && isDue) await this.#writeTable(number)
   }
 
-  /** Writes the newest table; where only the last is kept, older ones go. */
+  /** Writes the newest table; if only the last is kept, removes older ones. */
   async #writeTable(number: number): Promise<void> {
     const { tables } = this.#kind
     const name = `${String(number).padStart(8, '0')}.arrow`
@@ -353,11 +337,11 @@ export class Run<D extends RunDefinition = RunDefinition> {
 }
 
 /**
- * Begins a run in a folder; `runs/<environment>-<n>` with the lowest free number if none is given. Where the folder that is given
- * holds a run, `ifExists` says what is done. What the settings of a language model's leave open is chosen as `planTextRun` says, and
- * told to `onPlan` before any weight is read.
- * @throws InputError if the settings do not fit, the folder holds anything but a run, or it cannot be written; where `ifExists` is
- * `resume` for the run of other settings, and where it is `refuse` for any run.
+ * Starts a run in a folder; default `runs/<environment>-<n>` with the lowest free number. `ifExists` decides if the
+ * folder has a run. `planTextRun` resolves a language model's open settings, reported to `onPlan` before weights are
+ * read.
+ * @throws InputError if the settings do not fit, or the folder has other files or cannot be written; with `ifExists`
+ * `resume` for a run with other settings, and with `refuse` for any run.
  */
 export async function startRun<D extends RunDefinition>(
   given: D,
@@ -380,7 +364,7 @@ export async function startRun<D extends RunDefinition>(
   const free = await RunFolder.claim(out === undefined ? usual : numbered(out), out === undefined ? 'number' : ifExists)
   const files = free.found
   return files.unlessFails(async () => {
-    // Before config.json makes it a run: one that is resumed need not find the file of weights again.
+    // Before config.json marks it as a run: a resumed run then does not need the file of weights.
     if (kind.keepsBeginning(definition)) await trainer.save(files.path)
     await files.writeConfig(configOf(files.path, definition))
     const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
@@ -388,7 +372,7 @@ export async function startRun<D extends RunDefinition>(
   })
 }
 
-/** Takes up the run in a folder, if it is the one that is asked for. What may be given anew is. */
+/** Resumes a folder's run if it is the requested one, with the changeable settings. */
 async function goOn<D extends RunDefinition>(
   given: D,
   folder: string,
@@ -397,16 +381,15 @@ async function goOn<D extends RunDefinition>(
   const asked = JSON.parse(JSON.stringify(configOf(folder, given))) as Record<string, unknown>
   const anew = [...kindOf(given).resumedKeys(given).keys()]
   const settings = { ...reachOf(given.settings), ...settingsAnew(folder, await readConfig(folder), asked, anew) }
-  // Its modules are those of the definition, which the caller has made.
+  // Its modules are the definition's, which the caller made.
   return resumeRun<D>(folder, { settings, allowModule: () => true }, onPlan)
 }
 
-/** The learning curve of a run, by its metrics lines. */
+/** A run's learning curve, from its metrics lines. */
 export function curveOfRun(definition: RunDefinition, lines: readonly Record<string, unknown>[]): RunCurve {
   return kindOf(definition).curve(definition, lines)
 }
 
-/** `config.json`. */
 export function configOf(folder: string, definition: RunDefinition): object {
   const records = Object.entries(kindOf(definition).records(definition))
   const place = (record: DefinitionRecord) => recordIn(folder, record)
@@ -418,11 +401,11 @@ export function configOf(folder: string, definition: RunDefinition): object {
 }
 
 /**
- * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
- * that are given anew, like `totalSteps` or `rl.updates`, with which a complete run goes on, are written to its `config.json`.
- * It continues with the kernels of the checkpoint, unless others are given.
- * @throws InputError if the folder holds no run, another process trains in it, its checkpoint is corrupt or of another
- * training, this runtime does not have its kernels and none are given, or a setting cannot be given anew.
+ * Resumes a run at its newest checkpoint (or at its start), after dropping younger files. Changed settings, like
+ * `totalSteps` or `rl.updates`, which let a complete run continue, are written to its `config.json`. Kernels are the
+ * checkpoint's unless given.
+ * @throws InputError if the folder has no run, another process trains in it, its checkpoint is corrupt or of another
+ * training, this runtime lacks its kernels and none are given, or a setting cannot change.
  */
 export async function resumeRun<D extends RunDefinition = RunDefinition>(
   folder: string,
@@ -450,9 +433,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
         ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
       )
       if (then === now) continue
-      warnings.push(
-        `${length} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
-      )
+      warnings.push(`${length} was ${then} and is ${now}: schedules use the new number from now on`)
     }
     if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
     const { checkpointNumber, update } = trainer
@@ -465,35 +446,27 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
 }
 
 /**
- * The definition of the run in a folder. The modules that it names are programs: they are run where they lie under the
- * working directory and outside the folder, where the user has put them into the list of trusted ones, or where
- * `allowModule` says so.
- * @throws InputError if the folder holds no run, or was made with an environment, policy or algorithm that cannot be found
- * or may not be run.
+ * The definition of the run in a folder. Its modules are programs. They run only if they are under the working
+ * directory and outside the folder, are in the user's list of trusted ones, or `allowModule` admits them.
+ * @throws InputError if the folder has no run, or its environment, policy or algorithm is not found or not trusted.
  */
 export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
   const config = await readConfig(folder)
   return kinds[kindOfConfig(config)].open(folder, config, trust)
 }
 
-/**
- * Of which kind the run in a folder is; null where the folder holds none, but a model, or nothing.
- * @throws InputError where its `config.json` cannot be read, and where nothing is there and the folder's name is no model's.
- */
+/** The kind of a folder's run; null for a model or nothing. @throws InputError for a missing or bad folder. */
 export async function kindOfRun(folder: string): Promise<RunDefinition['kind'] | null> {
   const config = await peekConfig(folder)
   return config !== null && Object.hasOwn(config, 'colonnade') ? kindOfConfig(config) : null
 }
 
-/** Phases are of conversations alone. */
+/** Only conversations have phases. */
 function kindOfConfig(config: object): RunDefinition['kind'] {
   return Object.hasOwn(config, 'sft') ? 'conversations' : 'episodes'
 }
 
-/**
- * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
- * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
- */
+/** The trainer of a run, without its folder. @throws InputError if settings or initial weights do not fit. */
 export async function runTrainer<D extends RunDefinition>(definition: D): Promise<Trainer<CohortOfRun<D>>> {
   const { trainer } = await kindOf(definition).createTrainer(definition, false, () => {})
   return trainer as unknown as Trainer<CohortOfRun<D>>

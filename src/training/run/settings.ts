@@ -1,9 +1,8 @@
-/** The settings that runs of both kinds have. */
+/** The settings of both kinds of run. */
 import { boolean, choice, integer, type Settings, strings } from '../../base/settings.ts'
 import { judgeSettings } from '../evaluate/judge.ts'
 import { watchSettings } from '../watch/watchdog.ts'
 
-/** The settings of runs of both kinds, beside their environment, policy and algorithms. */
 export const sharedRunSettings = {
   seed: integer(1, 'seed of all random numbers', { min: 0 }),
   checkpointEvery: integer(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
@@ -25,10 +24,7 @@ export const sharedRunSettings = {
   ...watchSettings,
 } satisfies Settings
 
-/**
- * What a run of either kind may be given anew when it is resumed: what it did so far does not depend on it. What it does from
- * there on depends on the kernels alone, which is told.
- */
+/** Settings that may change on resuming, since the run so far does not depend on them (only bits on `kernels`). */
 export const SHARED_RESUMED = [
   'checkpointEvery',
   'checkpointsKept',

@@ -1,17 +1,17 @@
 /**
- * Actors: threads that collect rollouts while others learn (IMPALA, Espeholt et al. 2018). Each has lanes of its own, infers there,
- * and collects rollout after rollout as far as it is permitted; then it sleeps.
+ * Actors: threads that collect rollouts while others learn (IMPALA, Espeholt et al. 2018). Each has its own lanes and
+ * inference, collects as many rollouts as permitted, and then sleeps.
  *
- * A rollout of all lanes is a group of `Admission`, and what an actor collects of it is a member: an update learns from whole
- * rollouts, in their order, each once. A rollout is permitted at most `maxStaleness` updates before the one that learns from it, so
- * no rollout is thrown away, and its columns are those of the one that was learned from last (`world/episodes/ahead.ts`).
+ * A rollout of all lanes is a group of `Admission`, and an actor's part is a member: updates learn from whole rollouts,
+ * in order, each once. A rollout is permitted at most `maxStaleness` updates before the one that learns from it, so
+ * none is thrown away, and it reuses the columns of the rollout learned from last (`world/episodes/ahead.ts`).
  *
- * A rollout is chosen by the newest weights that are published when an actor begins it, but by none that came of the rollout
- * before it: with `maxStaleness` 1 the weights of rollout r are therefore version r − 1, however long anything takes, and a
- * training leaves the same bits each time, as with 0.
+ * An actor uses the newest weights published when it begins a rollout, but none learned from the rollout before it. So
+ * with `maxStaleness` 1 the weights of rollout r are always version r − 1, and a training has the same bits each time,
+ * as with 0.
  *
- * A checkpoint between two updates has where lanes stood when the next rollout began, and the published weights: what the actors
- * have collected ahead is collected again after it is taken up.
+ * A checkpoint between two updates has the lanes' state at the start of the next rollout, and the published weights;
+ * rollouts collected ahead are collected again.
  */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { BEAT_WORDS, Work } from '../../base/clock.ts'
@@ -26,10 +26,7 @@ import type { stalenessMetrics } from '../loop/metrics.ts'
 import { collectWatched, WatchedRollouts } from '../watch/watched-rollouts.ts'
 import { type ActorColumns, type LanesOrder, Team, type WorkerProgram } from './team.ts'
 
-/**
- * How many threads there are, how many of them are actors, and how stale rollouts may be.
- * @throws InputError where stale rollouts are wanted, and nobody is to collect them while others learn.
- */
+/** The number of threads and actors, and the staleness. @throws InputError for staleness without an actor. */
 export function threadsFor(
   algorithms: readonly AlgorithmDefinition[],
   options: { readonly threads?: number; readonly actors?: number },
@@ -48,7 +45,7 @@ export function threadsFor(
   return { threads, actors, maxStaleness }
 }
 
-/** @throws InputError where a world's rollouts cannot be collected while others are learned from. */
+/** @throws InputError if a world's rollouts cannot be collected ahead. */
 export function checkAhead(world: World, algorithms: Readonly<Record<string, AlgorithmDefinition>>): void {
   const [draft, ...others] = world.drafts
   if (others.length > 0 || draft!.kind !== 'episodes') {
@@ -69,28 +66,26 @@ export function checkAhead(world: World, algorithms: Readonly<Record<string, Alg
   }
 }
 
-/** Words that all actors read: the newest version that is published, and how many rollouts may begin. */
+/** Words that all actors read: the newest published version, and the number of permitted rollouts. */
 const Word = { version: 0, permitted: 1, collected: 2 } as const
 
-/** Milliseconds since the epoch, as all threads have them. */
+/** Milliseconds since the epoch, which all threads share. */
 function now(): number {
   return performance.timeOrigin + performance.now()
 }
 
-/** What the actors' delivery of a rollout took. */
 type DeliveryTimes = MetricValues<Pick<typeof stalenessMetrics, 'rolloutAge' | 'rolloutAgeMax' | 'actorWaitSeconds'>>
 
-/** When an actor is given up. */
 interface Patience {
-  /** Where each thread says that it goes on. */
+  /** Each thread's progress marks. */
   readonly beats: Int32Array
-  /** Seconds without a mark after which an actor whose rollout is awaited is given up; 0: never. */
+  /** Seconds without progress after which an awaited actor is given up; 0: never. */
   readonly seconds: number
-  /** Which lanes a thread has, and the call of that number in which it is, in words. */
+  /** A thread's lanes and its current call, as text. */
   describe(thread: number, call: number): string
 }
 
-/** The actors of a training, as the thread has them that they work for. */
+/** The actors of a training, for the thread that they work for. */
 export class Actors {
   readonly #cohort: EpisodeCohort
   readonly #numActors: number
@@ -99,17 +94,17 @@ export class Actors {
   readonly columns: ActorColumns
   #admission: Admission
   #team: Team | undefined
-  /** Settles when the threads of a team before are gone, which may write until then. */
+  /** Settles when the threads of an earlier team are gone; until then they may write. */
   #gone: Promise<unknown> = Promise.resolve()
-  /** Whether lanes are further than where the next rollout begins. */
+  /** Whether lanes have advanced beyond the start of the next rollout. */
   #isAhead = false
-  /** Rollouts that may begin, and that each actor is known to have collected. */
+  /** Permitted rollouts, and those that every actor has collected. */
   #permitted = 0
   readonly #collected: Uint32Array
-  /** Seconds that all actors had waited at the delivery before. */
+  /** Seconds that all actors had waited at the last delivery. */
   #waited = 0
   #times: DeliveryTimes = { rolloutAge: 0, rolloutAgeMax: 0, actorWaitSeconds: 0 }
-  /** Seconds that the actor took which took longest for the rollout that was delivered. */
+  /** Seconds of the slowest actor for the delivered rollout. */
   rolloutSeconds = 0
 
   constructor(cohort: EpisodeCohort, numActors: number, patience: Patience) {
@@ -126,7 +121,7 @@ export class Actors {
     this.#admission = this.#admit(0)
   }
 
-  /** The bookkeeping of groups, with none under way before the update with this number. */
+  /** New bookkeeping of groups, starting at the update with this number. */
   #admit(update: number): Admission {
     const settings = { groupsPerBatch: 1, groupSize: this.#numActors, maxStaleness: this.#maxStaleness }
     const admission = new Admission(settings)
@@ -135,12 +130,10 @@ export class Actors {
     return admission
   }
 
-  /** Whether there are threads at work. */
   get isStarted(): boolean {
     return this.#team !== undefined
   }
 
-  /** Starts the threads, which begin at the rollout of the update with this number. */
   async start(update: number, orders: readonly LanesOrder[], describe: (index: number) => string): Promise<Team> {
     await this.#gone
     for (const [column, kept] of beginningOf(this.#cohort, update)) {
@@ -161,14 +154,11 @@ export class Actors {
       for (let actor = 0; actor < this.#numActors; actor++) Atomics.notify(words, Word.collected + actor)
     }
     this.#team = team
-    await team.meet() // The command is there.
+    await team.meet() // The command has been written.
     return team
   }
 
-  /**
-   * Publishes the weights as they are, permits what rollouts `maxStaleness` then permits of the `numUpdates` that there will be,
-   * and waits for that of this update. Yields what has to be awaited.
-   */
+  /** Publishes weights, permits rollouts ahead, and waits for this update's. Yields promises to await. */
   *deliver(world: World, update: number, numUpdates: number): Generator<Promise<void>, void> {
     const { words, times } = this.columns
     const { published } = this.#cohort.ahead!
@@ -193,17 +183,15 @@ export class Actors {
     this.#waited = waited
   }
 
-  /** What the last delivery took. */
   get times(): DeliveryTimes {
     return this.#times
   }
 
-  /** The update is made that learned from what was delivered. */
+  /** Marks the delivered rollout as learned from. */
   conclude(): void {
     this.#admission.advance()
   }
 
-  /** Lets rollouts begin, as many as are permitted. */
   #permit(numUpdates: number): void {
     const { words } = this.columns
     while (this.#permitted < numUpdates && this.#admission.begin() !== null) {
@@ -214,7 +202,7 @@ export class Actors {
     Atomics.notify(words, Word.permitted)
   }
 
-  /** What the actors have collected goes through the admission; the next rollout, if it is whole. */
+  /** Registers collected rollouts. Returns the next one if it is complete. */
   #take(): ReturnType<Admission['take']> {
     const { words } = this.columns
     const team = this.#team!
@@ -229,10 +217,7 @@ export class Actors {
     return this.#admission.take()
   }
 
-  /**
-   * Resolves when an actor goes on that has not collected its part of this update's rollout, or the threads are gone. They are sent
-   * home where that actor marks no progress in the time that there is.
-   */
+  /** Resolves when an awaited actor progresses or the threads are gone. Ends them if it makes no progress in time. */
   async #arrival(update: number): Promise<void> {
     const actor = this.#collected.findIndex((collected) => collected <= update)
     const { beats, seconds, describe } = this.#patience
@@ -259,12 +244,12 @@ export class Actors {
     }
   }
 
-  /** Columns in place of those in which lanes stand: where the rollout of the update with this number begins. */
+  /** Columns saved in place of the lanes' current ones: the state at the start of this update's rollout. */
   instead(update: number): ReadonlyMap<Column, Column> {
     return this.#isAhead ? beginningOf(this.#cohort, update) : new Map()
   }
 
-  /** As `close`; when it settles nobody writes in the lanes' columns any more, and what stands there is where they go on. */
+  /** As `close`. When it settles nobody writes in the lanes' columns, and lanes continue from there. */
   async halt(): Promise<void> {
     this.close()
     await this.#gone
@@ -276,12 +261,12 @@ export class Actors {
     this.#team?.hold(isHeld)
   }
 
-  /** Sends the threads home for a reason, of which `deliver` tells. */
+  /** Ends the threads with a reason, which `deliver` throws. */
   fail(reason: Error): void {
     this.#team?.fail(reason)
   }
 
-  /** Sends the threads home. What they have collected ahead is collected again if others are started. */
+  /** Ends the threads. Rollouts collected ahead are collected again by the next ones. */
   close(): void {
     this.#team?.end()
     this.#gone = this.#team?.gone ?? this.#gone
@@ -289,7 +274,7 @@ export class Actors {
   }
 }
 
-/** What an actor does at its only command: it collects its lanes' part of rollout after rollout. */
+/** An actor's program for its only command: it collects its lanes' parts of all rollouts. */
 export function actorProgram(world: World, cohort: EpisodeCohort, { words, times }: ActorColumns): WorkerProgram {
   const { count, index, actors } = world.threads
   const actor = index - (count - actors)
@@ -301,7 +286,7 @@ export function actorProgram(world: World, cohort: EpisodeCohort, { words, times
       world.clock.start()
       world.clock.rest()
       times[actor] = times[actor]! + awaitPermission(words, number)
-      // Published are versions from number − maxStaleness on; those after the rollout before are not taken.
+      // Versions from number − maxStaleness on are published; those after the previous rollout are not used.
       const newest = Math.max(0, number - Math.min(1, maxStaleness))
       const version = Math.min(Atomics.load(words, Word.version), newest)
       openBuffer(cohort, number)
@@ -321,7 +306,7 @@ export function actorProgram(world: World, cohort: EpisodeCohort, { words, times
   }
 }
 
-/** Sleeps until the rollout with this number may begin. Returns how many seconds that took. */
+/** Sleeps until the rollout with this number is permitted. Returns the seconds. */
 function awaitPermission(words: Int32Array, number: number): number {
   const start = performance.now()
   for (;;) {

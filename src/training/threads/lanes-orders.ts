@@ -1,4 +1,4 @@
-/** What the threads that share the lanes of a training of episodes are told. */
+/** The orders of the threads that share the lanes of a training of episodes. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { BEAT_WORDS } from '../../base/clock.ts'
 import { recordOf } from '../../base/definition.ts'
@@ -6,23 +6,23 @@ import type { World } from '../../world/world.ts'
 import type { Actors } from './actors.ts'
 import { CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
 
-/** What of a training its threads are told. */
+/** The parts of a training that its threads get. */
 export interface OrderedTraining {
   readonly world: World
   readonly algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** The threads that collect while others learn; undefined where all do both. */
+  /** The threads that collect while others learn; undefined if all do both. */
   readonly actors: Actors | undefined
-  /** What is told at the start of an update. */
+  /** The command at the start of an update. */
   readonly command: Float64Array
-  /** How many rollouts have columns; undefined where one has. */
+  /** How many rollouts have columns; undefined for one. */
   readonly numBuffers: number | undefined
-  /** Each thread's intervals of work, if they are kept. */
+  /** Each thread's intervals of work, if recorded. */
   readonly traces: readonly Float64Array[]
-  /** Where each thread says that it goes on. */
+  /** Each thread's progress marks. */
   readonly beats: Int32Array
 }
 
-/** What the threads from one index to another are told, each of which makes its part of the training from definitions. */
+/** The orders of threads `from` to `to`, each of which builds its part of the training from definitions. */
 export function lanesOrders(training: OrderedTraining, from: number, to: number): LanesOrder[] {
   const { world, algorithms, actors: collectors, command: updates, numBuffers, traces, beats } = training
   const { count, actors } = world.threads

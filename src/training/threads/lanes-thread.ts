@@ -1,6 +1,4 @@
-/**
- * What a worker does for a trainer of lanes: its share of the lanes of a rollout, and of each minibatch's slots; or one of the two.
- */
+/** A worker of a trainer of lanes: its share of a rollout's lanes, of each minibatch's slots, or both. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { Work } from '../../base/clock.ts'
 import { revive } from '../../base/definition.ts'
@@ -14,10 +12,7 @@ import { reserveEpisodes } from '../loop/episodes.ts'
 import { actorProgram } from './actors.ts'
 import type { LanesOrder, WorkerProgram } from './team.ts'
 
-/**
- * The updates of a trainer of lanes, which this thread makes its part of from definitions. The caller's thread has them
- * already: what a folder named was admitted there.
- */
+/** The worker's program, built from definitions, whose modules were already admitted in the caller's thread. */
 export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   const { memory, index, threads, actor, numBuffers, seed, kernels } = order
   const cohorts: EpisodeCohortOptions[] = []
@@ -50,7 +45,7 @@ export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   }
 }
 
-/** A system as this thread has it. One without a module runs in the caller's: here it is nothing but its columns. */
+/** A system in this thread. One without a module runs in the caller's; here it only has columns. */
 async function systemOf(order: SystemOrder): Promise<SystemDefinition> {
   return order.module === undefined ? order : revive<SystemDefinition>('system', order, 'caller')
 }

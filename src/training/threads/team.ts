@@ -1,8 +1,8 @@
 /**
- * A team of threads over shared columns: the caller's thread and its workers. They meet at a barrier in shared memory;
- * no message passes, but for the batches of texts, whose size nobody knows before. A worker waits asleep. The caller
- * never does: it spins for a moment, then lets its event loop run until the others have come, so errors, Ctrl-C and the
- * progress line always arrive.
+ * A team of threads over shared columns: the caller's thread and its workers. They meet at a barrier in shared memory
+ * and send no messages, except batches of texts, whose size is not known before. A worker sleeps while it waits. The
+ * caller never does: it spins briefly, then lets its event loop run until the others arrive, so errors, Ctrl-C and the
+ * progress line get through.
  */
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../../algorithms/tokens/token-thread.ts'
@@ -23,42 +23,42 @@ import { collecting, shareStart } from '../../world/episodes/shares.ts'
 import type { SystemOrder } from '../../world/system.ts'
 import type { World } from '../../world/world.ts'
 
-/** What a worker of any team is told. */
+/** The order of a worker of any team. */
 export interface ThreadOrder {
   readonly memory: WasmMemory
   readonly control: Int32Array
   readonly command: Float64Array
-  /** Which of the world's threads it is. */
+  /** Index among the world's threads. */
   readonly index: number
   /** How many threads meet. */
   readonly count: number
   readonly seed: number
   readonly kernels: KernelBuild
-  /** Room for this thread's trace, if one is kept. */
+  /** Room for this thread's trace, if one is recorded. */
   readonly trace: Float64Array | undefined
 }
 
-/** What a worker makes its part of a trainer of lanes from. */
+/** The order from which a worker builds its part of a trainer of lanes. */
 export interface LanesOrder extends ThreadOrder {
   readonly kind: 'lanes'
-  /** How many threads the world has, and how many of them only collect. */
+  /** The world's number of threads, and how many of them only collect. */
   readonly threads: { readonly count: number; readonly actors: number }
-  /** What an actor and the thread that it works for tell each other; null for a thread that learns. */
+  /** Shared by an actor and the thread it works for; null for a learning thread. */
   readonly actor: ActorColumns | null
-  /** How many rollouts have columns; undefined where all threads collect, then all learn. */
+  /** How many rollouts have columns; undefined if all threads collect, then all learn. */
   readonly numBuffers: number | undefined
-  /** Where this thread says that it goes on. */
+  /** This thread's progress mark. */
   readonly beat: Int32Array
   readonly cohorts: readonly {
     readonly name: string
     readonly environment: DefinitionRecord
-    /** Or the cohort whose policy it is. */
+    /** A policy, or the cohort whose policy it shares. */
     readonly policy: DefinitionRecord | string
     readonly numLanes: number
-    /** How many of them there are, in a cohort whose lanes come and go. */
+    /** The number of lanes, in a cohort with births and deaths. */
     readonly present?: number
     readonly firstLane: number
-    /** Where it is not the world's. */
+    /** If it is not the world's. */
     readonly seed?: number
     readonly autoreset: Autoreset
     readonly explore: boolean
@@ -70,46 +70,44 @@ export interface LanesOrder extends ThreadOrder {
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>
 }
 
-/** What a worker makes its part of a trainer of language models from: no environment, and no file. */
+/** The order from which a worker builds its part of a trainer of language models, without environment or files. */
 export interface TextOrder extends ThreadOrder {
   readonly kind: 'text'
   readonly config: TransformerConfig
   readonly valueHead: boolean
   readonly quantizeActivations: boolean
-  /** How the adapter is made; null where there is none. */
+  /** The adapter's settings; null without one. */
   readonly lora: LoraSettings | null
   readonly context: number
   readonly sampling: Sampling
   readonly explore: boolean
-  /** Views of columns in `memory`: its own, and those that all share. */
+  /** Views of columns in `memory`: its own, and shared ones. */
   readonly columns: TextThreadColumns
 }
 
-/** The columns of a cohort of conversations that a worker works in, or reads. */
+/** The columns of a cohort of conversations that a worker uses. */
 export interface TextThreadColumns {
-  /** Where threads help the engine. */
+  /** If threads help the engine. */
   readonly decoding?: DecodingColumns
   readonly learner?: TokenThreadColumns
   readonly weights: BaseWeights
-  /** No elements where there is no adapter. */
+  /** Empty without an adapter. */
   readonly adapter: Float32Array
 }
 
-/** What a worker makes its part of the team from. */
 export type WorkerOrder = LanesOrder | TextOrder
 
-/** What a worker does at a command; at each `yield` all threads meet. */
+/** A worker's work for a command; at each `yield` all threads meet. */
 export type WorkerProgram = (command: Float64Array) => Generator<void | Promise<void>, unknown>
 
-/** What a worker says when its program throws. */
+/** The message of a worker whose program throws. */
 export interface WorkerFailure {
   readonly message: string
   readonly stack?: string | undefined
-  /** The parts of an `InputError`, which is the caller's mistake in a worker too. */
+  /** The parts of an `InputError`, which stays the caller's mistake. */
   readonly input?: { readonly subject: string; readonly got: string; readonly expected: string }
 }
 
-/** What can be said of anything that was thrown. */
 export function failureOf(error: unknown): WorkerFailure {
   if (!(error instanceof Error)) return { message: show(error) }
   const { message, stack } = error
@@ -118,38 +116,31 @@ export function failureOf(error: unknown): WorkerFailure {
   return { message, stack, input: { subject, got, expected } }
 }
 
-/** Words of the control column. */
 const ARRIVED = 0
 const GENERATION = 1
 const ABORTED = 2
 export const CONTROL_WORDS = 3
 
-/** Looks at the barrier before a thread sleeps; none where threads outnumber cores, for then it would keep one from working. */
+/** Checks of the barrier before sleeping; none if threads outnumber cores, since spinning delays others. */
 const SPINS = 20_000
 
-/** Whether this thread is a worker of a team. */
 let isWorker = false
 
-/** Says that this thread is a worker of a team, before it imports what it works with. */
+/** Marks this thread as a worker of a team, before it imports anything else. */
 export function joinTeam(): void {
   isWorker = true
 }
 
-/**
- * A module that defines an environment, and also trains, would train anew in every worker that imports it, with workers of
- * its own.
- * @throws InputError in a worker of a team.
- */
+/** Refuses a call in a worker, where an imported module would train again. @throws InputError in a team's worker. */
 export function refuseInWorker(action: string): void {
   if (!isWorker) return
-  const expected = 'a module that defines and does nothing else, or does the rest only where it is the main module'
+  const expected = 'a module that only defines things, or does the rest only as the main module'
   throw new InputError(action, 'a call from a module that a worker imports', expected)
 }
 
-/** Thrown out of a meeting that will not take place. */
+/** Thrown out of a meeting that is canceled. */
 export class Aborted extends Error {}
 
-/** The meeting point of `count` threads. */
 export class Barrier {
   readonly #control: Int32Array
   readonly #count: number
@@ -161,7 +152,7 @@ export class Barrier {
     this.#spins = count <= cores ? SPINS : 0
   }
 
-  /** Sleeps until all have come. Only for workers. */
+  /** Sleeps until all have arrived. Only for workers. */
   meetAsleep(): void {
     const generation = this.#arrive()
     this.#check()
@@ -169,22 +160,22 @@ export class Barrier {
     this.#check()
   }
 
-  /** Resolves when all have come, and rejects when they will not; undefined if they have come already. */
+  /** Resolves when all have arrived, and rejects when canceled; undefined if all have arrived already. */
   meet(): Promise<void> | undefined {
     const generation = this.#arrive()
-    this.#check() // Who comes after abort() would wait for nobody.
+    this.#check() // After abort() nobody else would arrive.
     if (generation !== undefined && !this.#isOver(generation)) return this.#wait(generation)
     this.#check()
     return undefined
   }
 
-  /** Tells everyone that no meeting will take place any more. */
+  /** Cancels all further meetings. */
   abort(): void {
     Atomics.store(this.#control, ABORTED, 1)
     this.#open()
   }
 
-  /** Comes to the meeting. The last to come opens it and gets undefined, the others the generation to wait for. */
+  /** Arrives at the meeting. The last one opens it and gets undefined, the others the generation to wait for. */
   #arrive(): number | undefined {
     const generation = Atomics.load(this.#control, GENERATION)
     if (Atomics.add(this.#control, ARRIVED, 1) + 1 < this.#count) return generation
@@ -215,7 +206,7 @@ export class Barrier {
   }
 }
 
-/** Threads of trainers that nobody has any more, and that nobody closed. */
+/** Threads of dropped trainers that were not closed. */
 const unclosed = new FinalizationRegistry<{ end(): boolean }>((threads) => {
   if (!threads.end()) return
   if (!isToldOfUnclosed) {
@@ -228,24 +219,20 @@ const unclosed = new FinalizationRegistry<{ end(): boolean }>((threads) => {
 })
 let isToldOfUnclosed = false
 
-/**
- * Ends threads when the trainer that they work for is dropped; `end` says whether there were any. They must not lead back to
- * the trainer: what live threads lead to is never dropped.
- */
+/** Ends threads when their trainer is garbage collected. They must not reference it, or it never is. */
 export function endWhenDropped(trainer: object, threads: { end(): boolean }): void {
   unclosed.register(trainer, threads)
 }
 
-/** The caller's side of a team. */
 export class Team {
   readonly #workers: readonly Worker[]
   readonly #barrier: Barrier
   #failure: Error | undefined
-  /** Where in its worker it was thrown. */
+  /** The stack in its worker. */
   #stack: string | undefined
   #isOver = false
   #gone: Promise<unknown> = Promise.resolve()
-  /** Called when the workers are sent home, whatever the reason. */
+  /** Called when the workers are ended, for any reason. */
   onEnd: () => void = () => {}
 
   private constructor(
@@ -275,13 +262,13 @@ export class Team {
     }
   }
 
-  /** Starts the workers that have these orders. `describe` says in words which lanes a worker has. */
+  /** Starts workers with these orders. `describe` gives a worker's lanes as text. */
   static async start(orders: readonly WorkerOrder[], describe: (index: number) => string): Promise<Team> {
     const { Worker } = await import('node:worker_threads')
     const { availableParallelism } = await import('node:os')
     const { control, count } = orders[0]!
     const entry = ownFile(new URL('./worker.js', import.meta.url))
-    // Workers inherit the caller's flags, but may not be told that a file is what came on standard input.
+    // Workers inherit the caller's flags, except that of input from standard input.
     const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
     const workers = orders.map((workerData) => {
       const name = `colonnade ${workerData.index}`
@@ -297,20 +284,20 @@ export class Team {
     return team
   }
 
-  /** Meets the workers; undefined if all have come already. Aborted if one will not: then `failure` says why. */
+  /** Meets the workers; undefined if all have arrived already. Throws Aborted if one will not; see `failure`. */
   meet(): Promise<void> | undefined {
     return this.#barrier.meet()
   }
 
-  /** Gives each worker something to take from its port after the next meeting; memory that is shared is not copied. */
+  /** Sends each worker a message to read after the next meeting; shared memory is not copied. */
   post(message: object): void {
     for (const worker of this.#workers) worker.postMessage(message)
   }
 
-  /** Why there will be no meeting any more. A mistake of the caller's names the caller's line beside that in the worker. */
+  /** Why meetings are canceled. A caller's mistake has the caller's stack beside the worker's. */
   get failure(): Error {
     if (this.#failure instanceof InputError) nameCaller(this.#failure, this.#stack)
-    return this.#failure ?? new Error('the trainer was closed in the middle of an update')
+    return this.#failure ?? new Error('the trainer was closed during an update')
   }
 
   /** Whether the workers keep the process alive. */
@@ -318,13 +305,12 @@ export class Team {
     for (const worker of this.#workers) isHeld ? worker.ref() : worker.unref()
   }
 
-  /** Sends the workers home, for this reason. */
   fail(reason: Error): void {
     this.#failure = reason
     this.end()
   }
 
-  /** Sends the workers home. Returns whether they were there. */
+  /** Ends the workers. Returns whether there were any. */
   end(): boolean {
     if (this.#isOver) return false
     this.#isOver = true
@@ -334,23 +320,21 @@ export class Team {
     return true
   }
 
-  /** Whether the workers were sent home. */
   get isOver(): boolean {
     return this.#isOver
   }
 
-  /** Settles when workers that were sent home have gone. */
+  /** Settles when ended workers have exited. */
   get gone(): Promise<unknown> {
     return this.#gone
   }
 }
 
-/** The cohorts whose lanes step. */
 export function laneCohorts(world: World): EpisodeCohort[] {
   return world.cohorts.filter((cohort) => cohort.kind === 'episodes')
 }
 
-/** Says a thread's lanes in words. Leads to the world, and not to its trainer. */
+/** A thread's lanes as text. References the world, not its trainer. */
 export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
@@ -365,10 +349,10 @@ export function shareOf(world: World): (index: number) => string {
   }
 }
 
-/** What actors and the thread that they work for tell each other: memory that both have. */
+/** Memory shared by actors and the thread that they work for. */
 export interface ActorColumns {
-  /** See `Word` of `actors.ts`; behind these, how many rollouts each actor has collected since the training began. */
+  /** See `Word` of `actors.ts`; then each actor's number of collected rollouts. */
   readonly words: Int32Array
-  /** Of each actor: seconds that it waited; then of each buffer when each actor began its rollout, in ms since the epoch. */
+  /** For each actor: seconds waited; then for each buffer: when each actor began its rollout, in ms since the epoch. */
   readonly times: Float64Array
 }

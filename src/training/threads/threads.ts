@@ -1,33 +1,28 @@
-/**
- * How many threads are of use to a training of lanes. Threads meet several times a minibatch, so each of them needs enough to do
- * between two meetings; what that is was measured, and `npm run bench -- training` compares the choice with the
- * others.
- */
+/** How many threads a training of lanes can use: each needs enough work between meetings (measured threshold). */
 import { group } from '../../base/metrics.ts'
 
-/** What the choice goes by. */
 export interface Workload {
   readonly numLanes: number
   readonly numSteps: number
-  /** Minibatches of a pass over the rollout. */
+  /** Minibatches per pass over the rollout. */
   readonly numMinibatches: number
   readonly numParameters: number
-  /** Rows that are differentiated together: what threads take of a minibatch is whole blocks. */
+  /** Rows differentiated together: threads share a minibatch by whole blocks. */
   readonly blockRows: number
-  /** Threads that run at once on this machine. */
+  /** Threads that this machine runs at once. */
   readonly cores: number
 }
 
-/** How many threads, and why not one more. */
+/** The number of threads, and why not one more. */
 export interface ThreadChoice {
   readonly threads: number
   readonly reason: string
 }
 
-/** Rows × parameters of a minibatch for each thread beside the first. */
+/** Rows × parameters of a minibatch per thread beyond the first. */
 export const WORK_PER_THREAD = 4_000_000
 
-/** The number of threads for a workload: of those that the machine has, as many as have a block and work enough. */
+/** The number of threads for a workload: as many as have a block and enough work, up to the machine's. */
 export function chooseThreads(workload: Workload): ThreadChoice {
   const { numLanes, numSteps, numMinibatches, numParameters, blockRows, cores } = workload
   const rows = Math.ceil((numLanes * numSteps) / numMinibatches)

@@ -1,4 +1,4 @@
-/** A worker's whole life: it makes its part of a trainer from what it is told, then runs its program, command by command. */
+/** A worker's main program: it builds its part of a trainer from its order, then runs commands. */
 import { availableParallelism } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { textProgram } from '../text/learn/thread.ts'
@@ -12,7 +12,7 @@ async function work(order: WorkerOrder): Promise<void> {
   const barrier = new Barrier(control, count, availableParallelism())
   barrier.meetAsleep()
   for (;;) {
-    barrier.meetAsleep() // The command is there.
+    barrier.meetAsleep() // The command has been written.
     for (const _ of program(command)) barrier.meetAsleep()
   }
 }

@@ -1,7 +1,4 @@
-/**
- * Tells of a policy that stops to explore all at once: its entropy falls to next to nothing within a few updates, as a learning rate makes it
- * that is too high. A policy that has learned what to do comes there slowly, or with a return that is good.
- */
+/** Warns when a policy's entropy falls to almost 0 within a few updates without a good return. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { choiceSizes } from '../../base/space.ts'
 import type { World } from '../../world/world.ts'
@@ -9,21 +6,21 @@ import type { UpdateMetrics } from '../loop/metrics.ts'
 
 /** Updates within which it falls. */
 const UPDATES = 5
-/** Shares of the most that it can be: from above the first to below the second. */
+/** Fractions of the maximum: from above the first to below the second. */
 const BEFORE = 0.5
 const AFTER = 0.01
 
 interface Watched {
   readonly name: string
   readonly algorithm: AlgorithmDefinition
-  /** The entropy of choices at random, in nats. */
+  /** The entropy of random choices, in nats. */
   readonly most: number
   readonly returnThreshold: number
-  /** Of the last updates, the oldest first; a policy begins with choices next to random. */
+  /** Of the last updates, the oldest first; a policy begins almost random. */
   readonly entropies: number[]
 }
 
-/** Looks at the entropy of each cohort whose actions are choices. */
+/** Watches the entropy of each cohort with discrete actions. */
 export class EntropyWatch {
   #watched: readonly Watched[]
 
@@ -38,12 +35,12 @@ export class EntropyWatch {
     })
   }
 
-  /** What there is to tell after an update, once for each cohort. */
+  /** Returns warnings after an update, once per cohort. */
   look({ update, cohorts }: UpdateMetrics): string[] {
     const told = this.#watched.flatMap((watched) => {
       const { name, algorithm, most, returnThreshold, entropies } = watched
       const { entropy, episodeReturn } = cohorts[name] as unknown as { entropy?: number; episodeReturn: number }
-      if (entropy === undefined || Number.isNaN(entropy)) return [] // NaN where nobody acted.
+      if (entropy === undefined || Number.isNaN(entropy)) return [] // NaN if nobody acted.
       if (update === 1) entropies.push(most)
       entropies.push(entropy)
       if (entropies.length > UPDATES + 1) entropies.shift()
@@ -51,7 +48,7 @@ export class EntropyWatch {
       if (before < BEFORE * most || entropy >= AFTER * most || episodeReturn >= returnThreshold) return []
       const learningRate = String(algorithm.parameters.learningRate)
       const fell = `from ${before.toPrecision(2)} to ${entropy.toPrecision(2)} nats (at random: ${most.toPrecision(2)})`
-      const line = `${algorithm.id} of cohort ${name}: the entropy of its choices fell ${fell} within ${UPDATES} updates, at update ${update}: it explores no more; try a learningRate below ${learningRate}, or more entropyCoef`
+      const line = `${algorithm.id} of cohort ${name}: the entropy of its choices fell ${fell} within ${UPDATES} updates, at update ${update}: it no longer explores; try a learningRate below ${learningRate}, or more entropyCoef`
       return [{ watched, line }]
     })
     this.#watched = this.#watched.filter((each) => !told.some(({ watched }) => watched === each))

@@ -1,18 +1,16 @@
 /**
- * Says which thread of a training is stuck, in which call and since when. A thread that watches looks at what the others have
- * marked with their clocks; it sees a caller's thread that never returns too, which could say nothing itself.
+ * Reports which thread of a training is stuck, in which call, since when. Clocks increment a beat in shared memory at
+ * their marks, and one watching thread per process checks them, so it also reports a caller's thread that never
+ * returns. A policy's promise that never settles counts as a stuck call.
  *
- * A promise of a policy that never settles is such a call too, though the thread is free then.
- *
- * Each thread's clock raises a beat in shared memory at its marks; one thread a process watches the beats. A run keeps a
- * copy of its state between two updates, so that an update in which a worker, or a promise, is stuck can be given up with a checkpoint.
+ * A run keeps a copy of its state between updates, so that an update with a stuck worker or promise can be abandoned
+ * with a checkpoint.
  */
 import type { Worker } from 'node:worker_threads'
 import { BEAT_WORDS } from '../../base/clock.ts'
 import { APPENDING } from '../../base/files/files.ts'
 import { choice, number, type Settings } from '../../base/settings.ts'
 
-/** How every kind of run is watched. */
 export const watchSettings = {
   stallSeconds: number(
     300,
@@ -24,31 +22,28 @@ export const watchSettings = {
   onStall: choice('continue', ['continue', 'stop'], 'reaction of the run; stop: end with a checkpoint'),
 } satisfies Settings
 
-/** Whom to watch. */
 export interface Watched {
-  /** Each thread's beat, one after another. */
+  /** Each thread's beat, in order. */
   readonly beats: Int32Array
-  /** The lanes of each thread, in words. */
+  /** The lanes of each thread, as text. */
   readonly who: readonly string[]
-  /** The calls in which they can be, as `callsOf` numbers them. */
+  /** The calls, as `callsOf` numbers them. */
   readonly calls: readonly string[]
   readonly seconds: number
-  /** Where it is written down. */
   readonly log: string
-  /** Told of a call that is stuck, where the caller's thread is alive. */
+  /** Called for a stuck call, if the caller's thread is alive. */
   onStall(message: string): void
 }
 
-/** Seconds that a caller's thread has to end a run that is to stop, before the process is killed. */
+/** Seconds for a caller's thread to end a stopping run before the process is killed. */
 const GRACE_SECONDS = 10
-/** Seconds without a mark after which a run that was told to end waits no longer. */
+/** Seconds without progress that a run waits once it was told to end. */
 const IMPATIENT_SECONDS = 5
 
 let watching: Promise<Worker> | undefined
 let lastId = 0
 const listeners = new Map<number, (message: string) => void>()
 
-/** Watches a training until `close`. */
 export class Watchdog {
   readonly #id: number
   readonly #worker: Worker
@@ -58,7 +53,7 @@ export class Watchdog {
     this.#worker = worker
   }
 
-  /** `mustStop`: where the caller's thread does not end the run by itself, the process is killed. 0 seconds are for ever. */
+  /** `mustStop`: kill the process if the caller's thread does not end the run. 0 seconds: never. */
   static async start({ beats, who, calls, seconds, log, onStall }: Watched, mustStop: boolean): Promise<Watchdog> {
     const id = ++lastId
     watching ??= startWorker()
@@ -78,7 +73,7 @@ export class Watchdog {
     return new Watchdog(id, worker)
   }
 
-  /** From now on a call that is stuck for seconds is told, and ends the run. */
+  /** From now on a stuck call is reported after a few seconds and ends the run. */
   hurry(): void {
     this.#worker.postMessage({ id: this.#id, hurry: 1000 * IMPATIENT_SECONDS })
   }
@@ -104,10 +99,7 @@ async function startWorker(): Promise<Worker> {
   return worker
 }
 
-/**
- * The watching thread's program. It is a text, for it needs nothing of ours and runs where the sources are not built. A thread
- * rests (−2) while it waits for others; each mark raises the first word of its beat.
- */
+/** The watching thread's program, as text without imports. A waiting thread rests (−2); marks increment its beat. */
 const PROGRAM = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { appendFileSync, writeSync } = require('node:fs')

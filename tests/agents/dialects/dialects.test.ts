@@ -169,8 +169,8 @@ describe('Responses', () => {
     [{ tools: [null] }, 'tools', 'got null, expected tools of type function'],
     [{ tools: [{ type: 'web_search', name: 'web' }] }, 'tools', 'expected tools of type function'],
     [{ stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
-    [{ frequency_penalty: 1 }, 'frequency_penalty', 'it draws tokens by temperature, top_p, top_k, min_p, seed, stop'],
-    [{ grammar: 'x' }, 'grammar', 'expected nothing: this server cannot do that; it draws'],
+    [{ frequency_penalty: 1 }, 'frequency_penalty', 'it supports temperature, top_p, top_k, min_p, seed, stop'],
+    [{ grammar: 'x' }, 'grammar', 'expected nothing: this server cannot do that; it supports'],
     [{ truncation: 'auto' }, 'truncation', 'expected "disabled": this server cannot do that'],
     [{ background: true }, 'background', 'expected false: this server cannot do that'],
     [{ top_logprobs: 2 }, 'top_logprobs', 'expected 0: this server cannot do that'],
@@ -377,9 +377,9 @@ describe('Messages', () => {
     [{ messages: [], system: [{ type: 'image' }] }, 'system', 'expected blocks of type text'],
     [{ messages: [], tools: 'all' }, 'tools', 'got "all", expected a list'],
     [tool(null), 'tools', 'got null, expected one like { "name"'],
-    [tool({ type: 'bash', name: 'bash', input_schema: {} }), 'tools', 'tools of the client alone'],
-    [tool({ name: 3, input_schema: {} }), 'tools', 'tools of the client alone'],
-    [tool({ name: 'add' }), 'tools', 'tools of the client alone'],
+    [tool({ type: 'bash', name: 'bash', input_schema: {} }), 'tools', 'only client tools are supported'],
+    [tool({ name: 3, input_schema: {} }), 'tools', 'only client tools are supported'],
+    [tool({ name: 'add' }), 'tools', 'only client tools are supported'],
     [{ messages: [], tool_choice: { type: 'tool' } }, 'tool_choice', 'expected type auto, any, tool with a name'],
     [{ messages: [], tool_choice: { type: 'all' } }, 'tool_choice', 'expected type auto, any, tool with a name'],
     [{ messages: [], tool_choice: 'auto' }, 'tool_choice', 'got "auto", expected an object'],
@@ -388,7 +388,7 @@ describe('Messages', () => {
     [{ messages: [], context_management: { edits: [] } }, 'context_management', 'this server cannot do that'],
     [{ messages: [], stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
     [{ messages: [], thread: { type: 'create' } }, 'thread', 'expected none: send the whole conversation'],
-    [{ messages: [], presence_penalty: 1 }, 'presence_penalty', 'expected 0: this server cannot do that; it draws'],
+    [{ messages: [], presence_penalty: 1 }, 'presence_penalty', 'expected 0: this server cannot do that; it supports'],
   ])('refuses %j by name', (body, param, words) => expectRefused(anthropic, body, param, words))
 
   const head = { id: expect.stringMatching(/^msg_[0-9a-f]{32}$/), type: 'message', role: 'assistant', model: 'm' }

@@ -110,7 +110,7 @@ describe('a form is refused', () => {
     ] as const) {
       const { status, json } = await chat(body)
       expect([status, json.error.param, json.error.code]).toEqual([400, param, 'unsupported_field'])
-      expect(json.error.message).toContain('engine scripted does not hold answers to a form; the local one does')
+      expect(json.error.message).toContain('engine scripted has no guided decoding; the local one')
     }
     const { text } = await ask('/v1/messages', {
       model: 'x',

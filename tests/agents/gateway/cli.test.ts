@@ -22,7 +22,7 @@ test('colonnade gateway makes sessions, keeps those that end through a kill, and
     started.process.stderr!.on('data', (chunk) => {
       said += chunk
     })
-    await started.printed('with the key of')
+    await started.printed('and the key in')
     const [, url] = /^tiny at (http:\/\/127\.0\.0\.1:\d+);/m.exec(said)!
     const key = await readFile(keyFile, 'utf8')
     expect([(await stat(keyFile)).mode & 0o777, said.includes(key)]).toEqual([0o600, false])

@@ -304,7 +304,7 @@ test('tokens are counted of messages with words alone', async () => {
     const { status, json } = await ask('/v1/messages/count_tokens', { model: 'x', messages })
     expect([status, json.error]).toEqual([
       400,
-      { type: 'invalid_request_error', message: 'messages: expected messages with words' },
+      { type: 'invalid_request_error', message: 'messages: expected messages with text' },
     ])
   }
 })
@@ -548,7 +548,7 @@ test('a gateway that closes keeps the sessions that nobody has ended, and fails 
     if (!isThere) await writeFile(folder, 'no folder')
     const closed = gateway.close()
     if (isThere) await closed
-    else await expect(closed).rejects.toThrow('sessions 1: got rows that are lost: ') // Behind the one that lay there.
+    else await expect(closed).rejects.toThrow('sessions 1: got lost rows: ') // Behind the one that lay there.
     if (!isThere) await rm(folder)
     else {
       const { trajectories } = await readTrajectories(`${folder}/session-000000.arrow`)
@@ -575,7 +575,7 @@ test('a gateway refuses what does not fit', async () => {
   await expect(openGateway({ world, policy })).rejects.toThrow('openGateway: got both, expected world, or policy')
   for (const [option, value] of Object.entries({ sampling: {}, seed: 1, slots: 1, context: 8, weights: 'x' })) {
     await expect(openGateway({ world, [option]: value })).rejects.toThrow(
-      `openGateway, ${option}: got one beside world, expected none: the world has its own`,
+      `openGateway, ${option}: got not together with world, expected none: the world has its own`,
     )
   }
   await expect(openGateway({ policy, operatorKey: 'short' })).rejects.toThrow('operatorKey: got 5 characters')

@@ -25,7 +25,7 @@ describe('a session', () => {
     const whyAt = (seconds: number) => [...sessions.abandoned(1000 * seconds)].map(([, why]) => why)
     return { sessions, session, whyAt }
   }
-  const IDLE = ['abandoned: it asked nothing for 10 s']
+  const IDLE = ['abandoned: idle for 10 s']
   const LATE = ['abandoned: not ended after 100 s']
 
   test('is abandoned when it has asked nothing for as long as it may, to the millisecond', async () => {
@@ -84,7 +84,7 @@ describe('a gateway', () => {
     await pass(2)
     expect(openIn(gateway)).toEqual({ open: 1, ended: 1, abandoned: 1 })
     const { reward, error } = gateway.trajectories.row(0)
-    expect([reward, error]).toEqual([null, 'abandoned: it asked nothing for 30 s'])
+    expect([reward, error]).toEqual([null, 'abandoned: idle for 30 s'])
     expect((await left.ask(CHAT, BODY)).status).toBe(401)
     expect((await left.ask(`/sessions/${left.id}${CHAT}`, BODY)).status).toBe(404)
     expect((await left.end({ reward: 1 })).status).toBe(404)
@@ -177,7 +177,7 @@ describe('a gateway', () => {
     await pass(5) // They are tried again each second.
     expect([gateway.trajectories.count, gateway.counts]).toMatchObject([0, { open: 2, ended: 0, abandoned: 0 }])
     expect(printed.mock.calls.map(String)).toEqual([
-      expect.stringMatching(/^colonnade: session 0 is not written, and is tried again each second: .*sessions/),
+      expect.stringMatching(/^colonnade: session 0 is not written; retrying each second: .*sessions/),
       expect.stringMatching(/^colonnade: session 1 is not written/),
     ])
     await rm(folder)

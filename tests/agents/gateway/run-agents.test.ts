@@ -292,7 +292,7 @@ describe('an agent of a training that', () => {
 
   test('asks nothing ends the training where that was chosen', async () => {
     await expect(trained(silentLast(), 'throw')).rejects.toThrow(
-      'group 1, member 1: got the model was asked nothing, expected an agent that asks the model, or rl.failure keep or drop',
+      'group 1, member 1: got the agent did not ask the model, expected an agent that asks the model, or rl.failure keep or drop',
     )
   })
 
@@ -302,7 +302,7 @@ describe('an agent of a training that', () => {
         for (let i = 0; i < 40; i++) await ask(given, [{ role: 'user', content: `${i}` }], { max_tokens: 10 })
         return 1
       }, 'keep'),
-    ).rejects.toThrow(/got agents whose rows the log has no room for: \d+ tokens stand in it, expected fewer rows/)
+    ).rejects.toThrow(/got agents whose rows do not fit the log, which holds \d+ tokens, expected fewer rows/)
   })
 })
 
@@ -354,9 +354,9 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
     const errors = Array.from({ length: 4 }, (_, i) => [rows.row(i).reward, rows.row(i).error])
     expect(errors).toEqual([
       [null, 'broken'],
-      [null, 'no end within 0.5 s'],
+      [null, 'not finished after 0.5 s'],
       [null, expect.stringContaining('reward: got NaN, expected a finite number')],
-      [null, 'the agent told no reward'],
+      [null, 'the agent gave no reward'],
     ])
     expect(agents.counts).toEqual({ ended: 4, unknown: 4, late: 1, silent: 0 })
     const silent = runAgents({ gateway, tasks, run: () => 1 })
@@ -439,7 +439,7 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
       'console.log(JSON.stringify({ reward: 1 })); console.log("bye")',
     ])
       await runAgents({ gateway: spied, tasks, command: program(words) }).collect()
-    const untold = { reward: null, error: 'the agent told no reward' }
+    const untold = { reward: null, error: 'the agent gave no reward' }
     expect(ends).toEqual([
       { reward: 1, error: `${cwd}!` },
       { reward: 1, error: `${process.cwd()}undefined` },

@@ -245,7 +245,7 @@ describe('weights', () => {
     await saveTransformer(wide, model, new Float32Array(model.numParameters).fill(0.1))
     for (const [path, message] of [
       [damaged, /model\.safetensors: got SHA-256 .*, as delivery\.json says/],
-      [wide, /as the model that is served/],
+      [wide, /as the served model/],
       [`${folder}-none`, /config\.json/],
     ] as const) {
       const { status, json } = await post(`${url}/update_weights_from_disk`, { model_path: path })

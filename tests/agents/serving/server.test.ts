@@ -161,7 +161,7 @@ describe('keys', () => {
     )
     await expect(serveModel({ policy, apiKey, control: true })).rejects.toThrow('expected controlKey too')
     const plain = await served({ host: '0.0.0.0', apiKey })
-    expect(plain.notes).toEqual([expect.stringContaining('give tls, or let a proxy')])
+    expect(plain.notes).toEqual([expect.stringContaining('give tls, or put a TLS proxy')])
     expect((await served({ host: '0.0.0.0', apiKey, tls: certificate })).notes).toEqual([])
   })
 
@@ -197,7 +197,7 @@ test('colonnade serve answers for a folder, and ends at a signal with code 0', a
   expect([status, json.choices[0].token_ids.length > 0]).toEqual([200, true])
   started.process.kill('SIGINT')
   const { code, stdout } = await started.ended
-  expect([code, stdout]).toEqual([130, expect.stringContaining('stops when what it has begun is over')])
+  expect([code, stdout]).toEqual([130, expect.stringContaining('stops after the running answers')])
 })
 
 /** The client of OpenAI's that is asked with. */

@@ -99,9 +99,9 @@ describe('a dataset of the hub', () => {
     expect(await downloadDataset('org/tiny', { ...main, revision: COMMIT })).toEqual(files)
     expect(hub.asked).toEqual([])
     const other = downloadDataset('org/tiny', { ...main, split: 'test', offline: true })
-    await expect(other).rejects.toThrow(/dataset org\/tiny, revision main: got no whole copy.*offline is set/)
+    await expect(other).rejects.toThrow(/dataset org\/tiny, revision main: got no complete copy.*offline is set/)
     rmSync(files[1]!)
-    await expect(downloadDataset('org/tiny', { ...main, offline: true })).rejects.toThrow(/no whole copy/)
+    await expect(downloadDataset('org/tiny', { ...main, offline: true })).rejects.toThrow(/no complete copy/)
   })
 
   test('that is damaged on its way is refused by its checksum', async () => {

@@ -130,14 +130,14 @@ describe('a module with fuel', () => {
     expect(() => withFuel(Uint8Array.from(HEAD))).toThrow(/without section/)
     const strange = module.slice()
     strange[strange.length - 2] = 0xfd // A vector operator.
-    expect(() => withFuel(strange)).toThrow(/not known: 0xfd in function 3/)
+    expect(() => withFuel(strange)).toThrow(/unknown operator: 0xfd in function 3/)
     strange[strange.length - 2] = 0xfc
     strange[strange.length - 1] = 17 // table.fill
     expect(() => withFuel(strange)).not.toThrow()
     strange[strange.length - 1] = 18
-    expect(() => withFuel(strange)).toThrow(/not known: 0xfc 18 in function 3/)
+    expect(() => withFuel(strange)).toThrow(/unknown operator: 0xfc 18 in function 3/)
     strange[strange.length - 1] = 30
-    expect(() => withFuel(strange)).toThrow(/not known: 0xfc 30 in function 3/)
+    expect(() => withFuel(strange)).toThrow(/unknown operator: 0xfc 30 in function 3/)
   })
 
   test('can be the interpreter: it is valid, and exports what it did and the fuel', async () => {

@@ -50,7 +50,7 @@ describe('a judgment', () => {
     async (answer) => {
       const judgment = await judge(() => answer as number, input)
       expect(judgment).toMatchObject({ value: null, failure: 'notANumber' })
-      expect(judgment.error).toMatch(/no finite number/)
+      expect(judgment.error).toMatch(/not a finite number/)
     },
   )
 

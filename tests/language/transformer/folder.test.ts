@@ -146,9 +146,7 @@ describe('a model in a folder', () => {
     expect(plain.notes).toEqual([])
     const read = await loadTransformer(folder)
     expect(read.weights).toEqual(plain.weights)
-    expect(read.notes).toEqual([
-      `${folder}: left out lm_head.weight, which equals model.embed_tokens.weight, to which it is tied`,
-    ])
+    expect(read.notes).toEqual([`${folder}: left out lm_head.weight, which equals the tied model.embed_tokens.weight`])
 
     const others = [...tensors.values()]
     await writeSafetensors(join(folder, 'a.safetensors'), others)
@@ -172,8 +170,8 @@ describe('a model in a folder', () => {
     await rewrite(FILE, (tensor) => tensor, tensorOf('lm_head.weight', head, [numRows, width], 'BF16'))
     const is = weights[3 * width + 2]
     await expect(loadTransformer(folder)).rejects.toThrow(
-      `lm_head.weight: got 7.5 at row 3, column 2, where model.embed_tokens.weight has ${is}, expected the same numbers, ` +
-        'as config.json ties the two; "tie_word_embeddings": false there if they are to differ',
+      `lm_head.weight: got 7.5 at row 3, column 2, where model.embed_tokens.weight has ${is}, expected ` +
+        'the numbers of the tied embedding, or "tie_word_embeddings": false in config.json',
     )
     await writeFile(join(folder, 'config.json'), JSON.stringify({ ...model.config, tie_word_embeddings: false }))
     const untied = await loadTransformer(folder)
@@ -190,7 +188,7 @@ describe('a model in a folder', () => {
     await rewrite(FILE, (tensor) => tensor, ...buffers)
     const { weights, notes } = await loadTransformer(folder)
     expect(weights).toEqual((await loadTransformer(goldenFolder('llama'))).weights)
-    expect(notes).toEqual([`${folder}: left out ${names[0]} and 1 more, which config.json's RoPE stands for`])
+    expect(notes).toEqual([`${folder}: left out ${names[0]} and 1 more, which follow from config.json's RoPE settings`])
     await rewrite(FILE, (tensor) => tensor, tensorOf('model.inv_freq', new Float32Array(3)))
     await expect(loadTransformer(folder)).rejects.toThrow('got tensor model.inv_freq, expected only those of the model')
   })

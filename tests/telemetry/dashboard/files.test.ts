@@ -304,7 +304,7 @@ describe('runs below a folder', () => {
     expect(runs.shown.map(({ id, notes, replayTime }) => [id, notes, replayTime])).toEqual([
       [
         'damaged',
-        [unread, 'metrics.jsonl cannot be read (a folder)', 'replay.gif cannot be read (no plain file)'],
+        [unread, 'metrics.jsonl cannot be read (a folder)', 'replay.gif cannot be read (not a plain file)'],
         null,
       ],
       ['deep', [expect.stringMatching(/^config\.json cannot be shown \(.*call stack/)], null],

@@ -180,13 +180,13 @@ describe('the page', () => {
     await expect(fetch(own.url)).rejects.toThrow()
   })
 
-  test('needs a folder, an address that is free, and options that it knows', async () => {
+  test('needs a folder, a free address, and options that it knows', async () => {
     await expect(openDashboard({ folder: join(folder, 'nowhere') })).rejects.toThrow(
       'nowhere: got no such folder, expected a folder with runs',
     )
     const port = Number(new URL(page.url).port)
     await expect(openDashboard({ folder, port })).rejects.toThrow(
-      /^port: got 127.0.0.1:\d+ \(.*expected an address that is free/,
+      /^port: got 127.0.0.1:\d+ \(.*expected a free address/,
     )
     await expect(openDashboard({ folder, port, ownThread: true })).rejects.toThrow(/^port: got 127.0.0.1:\d+/)
     await expect(openDashboard({ prot: 1 } as never)).rejects.toThrow('option of openDashboard: got "prot"')

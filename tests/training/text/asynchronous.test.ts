@@ -412,7 +412,7 @@ describe('an engine that', () => {
     const { metrics } = await run(training)
     expect(told).toHaveLength(1)
     expect(told[0]).toMatch(
-      /^lane 0 \(group 0, member 0\): engine silent, last heard of at .*Z after 1 tokens of the turn, has given none for 0.05 s$/,
+      /^lane 0 \(group 0, member 0\): engine silent has given no token for 0.05 s; last progress at .*Z after 1 tokens of the turn$/,
     )
     expect(metrics[0]!.rl).toMatchObject({ numUnknown: 1, firstError: 'engine silent: no token within 0.05 s' })
   })

@@ -36,7 +36,7 @@ describe('a run on servers', () => {
     expect(engineOf()).toEqual(servers)
     await a.close({ now: true })
     const anew = { engine: `sglang:${b.url}`, 'rl.updates': '3' }
-    await expect(resumeRun(out, { settings: anew })).rejects.toThrow(/^engineSettings of .*config\.json alone/)
+    await expect(resumeRun(out, { settings: anew })).rejects.toThrow(/^engineSettings of .*config\.json only/)
     const engineSettings = `weights=${given['engine.weights']},retries=0`
     const resumed = await resumeRun(out, { settings: { ...anew, engineSettings } })
     expect((await resumed.train()).updates).toBe(3)

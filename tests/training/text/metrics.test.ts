@@ -60,9 +60,7 @@ describe('the metrics of a language model', () => {
     }
     await expect(updating((metrics) => metrics)).resolves.toBeUndefined()
     const more = updating((metrics) => ({ ...metrics, applause: metric }))
-    await expect(more).rejects.toThrow(
-      'rl metrics applause: got nothing, expected a value, or null where there is none',
-    )
+    await expect(more).rejects.toThrow('rl metrics applause: got nothing, expected a value, or null if there is none')
     const less = updating(({ ratio: _, ...metrics }) => metrics)
     await expect(less).rejects.toThrow(/rl metrics: got "ratio", expected one of \d+, like clipRatio, [^,]+, [^,]+$/)
     expect(() => checkMetricNames('mine', { a: metric }, { a: null })).not.toThrow()

@@ -44,12 +44,12 @@ describe('what a run uses where the user says nothing', () => {
   test('has a word where looking at all examples takes long', async () => {
     const notesOf = async (keys: Record<string, string>) =>
       (await planTextRun(await configureRun('text/sort', keys))).notes
-    const wait = 'that may take minutes'
+    const wait = 'this may take minutes'
     expect(await notesOf({ 'environment.maxLength': '60000' })).toEqual([
-      `20,000 examples with turns of up to 60001 tokens are looked at first: ${wait}`,
+      `checking 20,000 examples with turns of up to 60001 tokens first: ${wait}`,
     ])
     expect(await notesOf({ 'environment.numExamples': '60000000' })).toEqual([
-      `60,000,000 examples with turns of up to 5 tokens are looked at first: ${wait}`,
+      `checking 60,000,000 examples with turns of up to 5 tokens first: ${wait}`,
     ])
     expect(await notesOf({ 'environment.numExamples': '50000000' })).toEqual([])
   })
@@ -63,8 +63,8 @@ describe('what a run uses where the user says nothing', () => {
     expect(definition.rl!.loss.settings.entropyCoef).toBe(0)
     expect(definition.policy.parameters.context).toBe(128)
     expect(notes).toEqual([
-      expect.stringMatching(/^context 128 of the 128 that the model was made for: what fits the [\d.]+ GiB there are$/),
-      'learning rate 0.000001 of updates: as the field trains loaded models',
+      expect.stringMatching(/^context 128 of the model's 128: what fits the [\d.]+ GiB there are$/),
+      'learning rate 0.000001 of updates: as usual for loaded models',
     ])
   })
 
@@ -130,7 +130,7 @@ describe('the plan of a run', () => {
     expect(notes[0]!.includes(` ${definition.settings.numLanes} lanes`)).toBe(definition.settings.numLanes < 64)
     expect(notes[0]).not.toContain('threads')
     expect(bytes).toBeLessThanOrEqual(2 ** 32)
-    expect(notes[0]).toMatch(`context ${context} of the 8192 that the model was made for`)
+    expect(notes[0]).toMatch(`context ${context} of the model's 8192`)
     // 134,515,008 parameters: one column of weights, two of Adam's, two gradient slots; and each lane's cache.
     expect(parts).toMatchObject({
       weights: 4 * 134_515_008,
@@ -147,7 +147,7 @@ describe('the plan of a run', () => {
   test('that does not fit is refused before any weight is read, with the keys that lower it', async () => {
     await writeWithoutWeights(LARGE)
     await expect(planned({})).rejects.toThrow(
-      /memory: got a plan of 1\d\d\.\d\d GiB \(most of it for .*\), expected at most .* GiB.*: less of languageModel.context \(now 16\), numLanes \(1\), threads \(1\), or an adapter in place of all weights \(languageModel.loraRank\)$/,
+      /memory: got a plan of 1\d\d\.\d\d GiB \(most of it for .*\), expected at most .* GiB.*: less of languageModel.context \(now 16\), numLanes \(1\), threads \(1\), or an adapter instead of all weights \(languageModel.loraRank\)$/,
     )
     await expect(planned({ 'languageModel.loraRank': '4', numLanes: '5' })).rejects.toThrow(
       /numLanes \(5\), threads \(1\), or languageModel.quantize=8 or 4$/,

@@ -73,7 +73,7 @@ describe('a run that is resumed', () => {
     const newest = join(short, 'checkpoints', String(numbers.at(-1)).padStart(8, '0'), 'manifest.json')
     writeFileSync(newest, readFileSync(newest, 'utf8').replace('"rlUpdates": 4', '"rlUpdates": 3'))
     await expect(resumeRun<ConversationRunDefinition>(short)).rejects.toThrow(
-      `whole is the checkpoint of ${numbers.at(-2)}, taken with from=`,
+      `from=${numbers.at(-2)} is the newest whole checkpoint`,
     )
     const metrics = join(short, 'metrics.jsonl')
     writeFileSync(metrics, readFileSync(metrics, 'utf8').replace('{', '{{'))
@@ -82,8 +82,8 @@ describe('a run that is resumed', () => {
       settings: { 'rl.updates': '6' },
     })
     expect(run.warnings).toEqual([
-      'rl.updates was 4 and is 6: what is scheduled until the end goes by the new number from now on',
-      'metrics.jsonl: 1 damaged lines left out (the first is line 1); 1 lines of 4 are lost',
+      'rl.updates was 4 and is 6: schedules use the new number from now on',
+      'metrics.jsonl: 1 damaged lines left out (the first is line 1); 1 lines of 4 are missing',
     ])
     expect(await run.train()).toMatchObject({ status: 'complete', updates: 6 })
     const file = (folder: string) => readFileSync(join(folder, 'model', 'model.safetensors'))
@@ -95,7 +95,7 @@ describe('a run that is resumed', () => {
       )
     }
     await expect(resumeRun<ConversationRunDefinition>(short, { settings: { 'sft.updates': '3' } })).rejects.toThrow(
-      'sft, updates, after which those of rl came: got 2, expected 3',
+      'sft, updates, followed by those of rl: got 2, expected 3',
     )
   })
 })

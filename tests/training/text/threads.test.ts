@@ -214,7 +214,7 @@ describe('threads of a language model', () => {
     const steps = trainer.updates({ phase: 'sft' })
     const first = steps.next()
     await expect(trainer.updates({ phase: 'sft' }).next()).rejects.toThrow(InputError)
-    await expect(trainer.save(await temporaryFolder())).rejects.toThrow(/in the middle of a tick or an update/)
+    await expect(trainer.save(await temporaryFolder())).rejects.toThrow(/during a tick or an update/)
     expect((await first).value).toMatchObject({ step: 1 })
     trainer.close()
   })
@@ -262,7 +262,7 @@ describe('a training of a language model in which something goes wrong', () => {
     ]),
   )('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
     const { errors, complete } = await run({ terminate })
-    expect(errors.map(({ message }) => message)).toEqual(['the trainer was closed in the middle of an update'])
+    expect(errors.map(({ message }) => message)).toEqual(['the trainer was closed during an update'])
     expect(complete).toBe((await undisturbed).complete)
   })
 

@@ -126,7 +126,7 @@ describe('a training that is killed', () => {
     expect(killed.progress()).toMatchObject({ sftSteps: 2, rlUpdates: 0 })
     await killed.save(folder)
     await expect((await trainerOf({}, { steps: 3 })).restore(folder)).rejects.toThrow(
-      'sft, updates, after which those of rl came: got 2, expected 3',
+      'sft, updates, followed by those of rl: got 2, expected 3',
     )
     const between = await temporaryFolder()
     await (await supervised(await trainerOf({}, { steps: 2 }))).save(between)

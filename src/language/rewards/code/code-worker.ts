@@ -1,4 +1,4 @@
-/** A worker that runs programs of unknown origin. It is killed where one call takes too long. */
+/** A worker that runs untrusted programs. It is killed if a call takes too long. */
 import { serve } from '../../../base/threads/serve.ts'
 import { type CodeTask, runProgram } from './interpreter.ts'
 

@@ -1,7 +1,7 @@
 /**
- * Rewards for programs in JavaScript: the completion's function is called with the arguments of the example's tests, in
- * an interpreter with limits of steps and memory, which are the same on every machine and under every load. The worker
- * that it runs in is killed at a time that no program of so many steps takes, so only a judge that is at fault meets it.
+ * Rewards for JavaScript programs. The completion's function is called with the arguments of the example's tests, in an
+ * interpreter whose limits of steps and memory do not depend on the machine or its load. The worker is killed only
+ * after a time that no program within the limits takes, so only a faulty judge is killed.
  */
 import { checkGiven, InputError, show } from '../../../base/errors.ts'
 import { ownFile } from '../../../base/files/own-files.ts'
@@ -11,25 +11,22 @@ import type { Example } from '../../../environments/text.ts'
 import { defineReward, type ExcessKind, failed, type Judgment } from '../reward.ts'
 import type { CodeResult, CodeTask } from './interpreter.ts'
 
-/**
- * Nanoseconds for a step after which the worker is killed: at least 20 times what the slowest programs took that were
- * looked for (docs/rewards.md); and a minute, however few the steps.
- */
+/** Nanoseconds per step before the worker is killed, at least 20 times the slowest known program; at least a minute. */
 const NS_PER_STEP = 1000
 const MIN_MS = 60_000
 
-/** MiB of a worker's stack: so much that the interpreter's own limit, which is the same everywhere, is met first. */
+/** MiB of a worker's stack: large enough that the interpreter's own, machine-independent limit is reached first. */
 const STACK_MIB = 32
 
 let pool: WorkerPool | undefined
 
-/** A test of a program: the arguments of the call, and the result. Both are JSON. */
+/** A test of a program: the call's arguments and the expected result, both JSON. */
 export interface CodeTest {
   readonly input: readonly unknown[]
   readonly expected: unknown
 }
 
-/** The last fenced block of code in a completion; all of it where there is none. `export` before a declaration goes. */
+/** The last fenced code block of a completion, or all of it without one. `export` before a declaration is removed. */
 export function extractCode(completion: string): string {
   checkGiven('completion of extractCode', completion, 'a text')
   const fences = completion.split(/^[ \t]*```[^\n]*$/m)
@@ -38,13 +35,12 @@ export function extractCode(completion: string): string {
 }
 
 /**
- * Whether a program passes the tests of its example: 1 for all of them, else 0; with `partial` the share that it
- * passes. The column `tests` holds a list of `{ input, expected }`, with the list of arguments and the result as JSON;
- * the column `functionName` says what is called, else the setting does. A program that throws, or needs more steps or
- * memory than it may, fails that test: this is the program's fault, and no failure of the reward. `reason` says what the
- * first test failed of, and the component `excess` is 1 where a call went beyond its limits. Null where the example has no
- * tests, or the worker died or was killed.
- * @throws InputError if the function's name is none.
+ * Whether a program passes its example's tests: 1 for all of them, otherwise 0; with `partial`, the fraction passed.
+ * The column `tests` has a list of `{ input, expected }`: the list of arguments and the result as JSON. The column
+ * `functionName`, or else the setting, names the function. A program that throws or exceeds its steps or memory fails
+ * that test; the reward itself does not fail. `reason` describes the first failed test, and the component `excess` is 1
+ * if a call exceeded a limit. Null if the example has no tests, or the worker died or was killed.
+ * @throws InputError for an invalid function name.
  */
 export const codeReward = defineReward({
   id: 'code',
@@ -99,7 +95,7 @@ function testsOf({ tests }: Example): readonly CodeTest[] | Judgment {
   const isTest = (test: unknown): boolean =>
     typeof test === 'object' && test !== null && 'expected' in test && 'input' in test && Array.isArray(test.input)
   if (Array.isArray(tests) && tests.length > 0 && tests.every(isTest)) return tests
-  return failed('noReference', `the example's tests are ${show(tests)}, no list of { input: […], expected }`)
+  return failed('noReference', `the example's tests are ${show(tests)}, not a list of { input: […], expected }`)
 }
 
 async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgment> {
@@ -113,7 +109,7 @@ function isList<T>(value: readonly T[] | object): value is readonly T[] {
   return Array.isArray(value)
 }
 
-/** Whether two values are the same JSON; the order of an object's keys does not count. */
+/** Whether two values are the same JSON, ignoring the order of keys. */
 function isSameJson(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b
   if (Array.isArray(a) !== Array.isArray(b)) return false

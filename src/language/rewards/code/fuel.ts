@@ -1,24 +1,23 @@
 /**
- * WebAssembly that runs on fuel. Time depends on the machine and on its load; what a module does depends on neither, so a
- * limit on that is the same limit everywhere. `withFuel` writes into the code of a module that each call of one of its
- * functions and each turn of one of its loops takes one from the exported global `fuel`, and each copy or fill of memory
- * one for 16 bytes; where less than nothing is left, it ends in a trap. Nothing else in WebAssembly can take long.
+ * Meters WebAssembly with fuel. Time depends on the machine and its load; executed code does not, so a fuel limit is
+ * the same everywhere. `withFuel` rewrites a module: each function call and each loop iteration takes one unit from the
+ * exported global `fuel`, and each memory copy or fill takes one per 16 bytes. Below zero the code traps. Nothing else
+ * in WebAssembly can take long.
  *
- * Read here is what compilers of C make: the first version of the format with its later operators on numbers, bulk
- * memory, references and tail calls. Anything else is an error, since code that is not understood cannot be counted.
+ * Supported is what C compilers emit: version 1 of the format with its later numeric operators, bulk memory, references
+ * and tail calls. Anything else is an error, since it could not be counted.
  * (https://webassembly.github.io/spec/core/binary/)
  */
 
-/** Name of the exported global, an i64, in which fuel is put before a call, and from which it is taken. */
+/** The exported i64 global. The caller sets it before a call. */
 export const FUEL = 'fuel'
 
-/** Bytes of a copy that cost as much as a turn of a loop: a power of two. */
+/** Bytes of a copy that cost as much as a loop iteration (log2). */
 const LOG2_BYTES_PER_FUEL = 4
 
 const SECTION = { type: 1, import: 2, function: 3, global: 6, export: 7, code: 10 } as const
 const OP = { loop: 0x03, i32: 0x7f, i64: 0x7e } as const
 
-/** Reads a module's bytes from `at` on. */
 class Reader {
   readonly bytes: Uint8Array
   at: number
@@ -32,7 +31,7 @@ class Reader {
     return this.bytes[this.at++]!
   }
 
-  /** An unsigned whole number below 2³² in LEB128. */
+  /** An unsigned LEB128 integer below 2³². */
   number(): number {
     let value = 0
     for (let scale = 1; ; scale *= 128) {
@@ -42,7 +41,7 @@ class Reader {
     }
   }
 
-  /** A whole number in LEB128 whose value does not matter. */
+  /** Skips a LEB128 integer. */
   skipNumber(): void {
     while (this.byte() >= 128);
   }
@@ -56,7 +55,7 @@ class Reader {
   }
 }
 
-/** A whole number in LEB128. */
+/** Encodes an integer as LEB128. */
 function leb(value: number): number[] {
   const bytes: number[] = []
   for (let rest = value; ; rest = Math.floor(rest / 128)) {
@@ -65,7 +64,6 @@ function leb(value: number): number[] {
   }
 }
 
-/** Bytes that grow. */
 class Writer {
   #bytes = new Uint8Array(256)
   length = 0
@@ -80,7 +78,6 @@ class Writer {
     this.length += bytes.length
   }
 
-  /** What was written. */
   bytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.slice(0, this.length)
   }
@@ -105,11 +102,10 @@ function sectionsOf(bytes: Uint8Array): Section[] {
   return sections
 }
 
-/** The number of parameters of each type of function. */
 function parameterCounts(body: Uint8Array): number[] {
   const reader = new Reader(body)
   return Array.from({ length: reader.number() }, () => {
-    if (reader.byte() !== 0x60) throw new Error('a type that is no function')
+    if (reader.byte() !== 0x60) throw new Error('a type that is not a function')
     const count = reader.number()
     reader.skip(count)
     reader.skip(reader.number())
@@ -117,7 +113,7 @@ function parameterCounts(body: Uint8Array): number[] {
   })
 }
 
-/** Number of globals that are imported: they are counted before those that are defined. */
+/** Number of imported globals, which have the first indices. */
 function importedGlobals(body: Uint8Array): number {
   const reader = new Reader(body)
   let globals = 0
@@ -137,14 +133,12 @@ function importedGlobals(body: Uint8Array): number {
   return globals
 }
 
-/** A vector of items with one more at its end. */
 function appended(body: Uint8Array, item: readonly number[]): Uint8Array {
   const reader = new Reader(body)
   const count = reader.number()
   return Uint8Array.from([...leb(count + 1), ...body.subarray(reader.at), ...item])
 }
 
-/** Passes over what follows an operator. */
 function skipImmediates(reader: Reader, op: number, where: string): void {
   if (op >= 0x45 && op <= 0xc4) return // Arithmetic.
   if (op >= 0x28 && op <= 0x3e) {
@@ -200,26 +194,26 @@ function skipImmediates(reader: Reader, op: number, where: string): void {
       reader.skip(8)
       return
   }
-  throw new Error(`an operator that is not known: 0x${op.toString(16)} ${where}`)
+  throw new Error(`an unknown operator: 0x${op.toString(16)} ${where}`)
 }
 
-/** Passes over what follows the operator 0xfc and its number: saturating conversions, bulk memory, tables. */
+/** Skips the immediates of operator 0xfc: saturating conversions, bulk memory, tables. */
 function skipBulkImmediates(reader: Reader, op: number, where: string): void {
-  if (op > 17) throw new Error(`an operator that is not known: 0xfc ${op} ${where}`)
+  if (op > 17) throw new Error(`an unknown operator: 0xfc ${op} ${where}`)
   if (op > 7) reader.skipNumbers([8, 10, 12, 14].includes(op) ? 2 : 1)
 }
 
-/** Takes fuel: `cost` is code that leaves an i64; `global` is the number of the global. */
+/** Code that takes fuel: `cost` pushes an i64; `global` is the global's index. */
 function taking(global: readonly number[], cost: readonly number[]): number[] {
   const get = [0x23, ...global]
   return [...get, ...cost, 0x7d, 0x24, ...global, ...get, 0x42, 0, 0x53, 0x04, 0x40, 0x00, 0x0b]
 }
 
 const ONE = [0x42, 1]
-/** The largest i64: what there is until somebody says how much. */
+/** The largest i64: the initial fuel. */
 const FULL = [0x42, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0]
 
-/** A function's body that takes fuel. `local` is the number that a further local of it has. */
+/** A function's body with metering. `local` is the index of an added local. */
 function meteredBody(body: Uint8Array, numParameters: number, global: readonly number[], where: string): Uint8Array {
   const reader = new Reader(body)
   const groups = reader.number()
@@ -234,7 +228,7 @@ function meteredBody(body: Uint8Array, numParameters: number, global: readonly n
   const tick = taking(global, ONE)
   code.write(tick)
   let copied = reader.at
-  /** Puts code in behind what was read. */
+  /** Inserts code after what was read. */
   const insert = (inserted: readonly number[]): void => {
     code.write(body.subarray(copied, reader.at))
     code.write(inserted)
@@ -246,7 +240,7 @@ function meteredBody(body: Uint8Array, numParameters: number, global: readonly n
     const op = reader.byte()
     if (op === 0xfc) {
       const bulk = reader.number()
-      // memory.init, copy and fill, table.init, copy, grow and fill: how many bytes or entries is on the stack.
+      // memory.init, copy and fill, table.init, copy, grow and fill: the number of bytes or entries is on the stack.
       if ([8, 10, 11, 12, 14, 15, 17].includes(bulk)) {
         usesLocal = true
         const [length, ahead] = [leb(local), reader.at]
@@ -289,10 +283,7 @@ function codeSection(body: Uint8Array, numParameters: readonly number[], global:
   return code.bytes()
 }
 
-/**
- * The same module, which takes fuel from its exported global `fuel` and traps where there is none left.
- * @throws Error where the module has no code, or code of a kind that is not counted here.
- */
+/** Adds metering: code takes from the exported global `fuel`, and traps below zero. @throws Error if unsupported. */
 export function withFuel(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const sections = sectionsOf(bytes)
   const bodyOf = (id: number): Uint8Array => {

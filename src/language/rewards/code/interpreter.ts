@@ -1,41 +1,34 @@
 /**
- * Runs programs of unknown origin in QuickJS, an interpreter in WebAssembly without files or network. How far a program
- * gets depends on nothing but the program: it has so many steps, which no load of the machine changes, its clock stands
- * at 1970 in UTC, its random numbers are always the same, and each call has an interpreter of its own. It is never told
- * what is expected: a program can falsify nothing but its own results.
+ * Runs untrusted programs in QuickJS, compiled to WebAssembly without files or network. A run depends on the program
+ * only: it has a fixed number of steps, its clock stands at 1970 in UTC, its random numbers are fixed, and each call
+ * has a new interpreter. It never sees the expected result, so it can falsify only its own.
  */
 import { readFile } from 'node:fs/promises'
 import type { QuickJSContext, QuickJSHandle, QuickJSSyncVariant, QuickJSWASMModule } from 'quickjs-emscripten-core'
 import { FUEL, withFuel } from './fuel.ts'
 
-/** A program, the function in it that is called, and the list of its arguments as JSON. */
+/** A program, the function to call, and the list of its arguments as JSON. */
 export interface CodeTask {
   readonly code: string
   readonly functionName: string
   readonly argumentsJson: string
-  /** Calls of the interpreter's own functions and turns of its own loops, from the reading of the program on. */
+  /** Limit of the interpreter's internal function calls and loop iterations, parsing included. */
   readonly maxSteps: number
-  /** Memory of the interpreter with all that is in it, at least MIN_MEMORY_MIB. */
+  /** Memory of the whole interpreter, at least MIN_MEMORY_MIB. */
   readonly memoryLimitMib: number
 }
 
-/** What the interpreter begins with. Its own limit of memory does not count what lies in buffers, so it is not used. */
+/** The interpreter's initial memory. Its own memory limit ignores buffers, so it is not used. */
 export const MIN_MEMORY_MIB = 16
 const PAGES_PER_MIB = 16
 
-/**
- * What a call gave: a result as JSON, or why there is none. `excess` tells that it ran out of steps, or was nested more
- * deeply than the interpreter can follow.
- */
+/** A call's result as JSON, or the error. `excess`: it ran out of steps, or nested deeper than the stack. */
 export type CodeResult = { readonly json: string } | { readonly error: string; readonly excess?: 'steps' | 'nesting' }
 
-/** Bytes of the interpreter's own stack: a program that calls itself for ever throws an error when it is full. */
+/** Bytes of the interpreter's stack: infinite recursion throws when it is full. */
 const STACK_BYTES = 256 * 1024
 
-/**
- * JSON as it was before the program could change it. What JSON has no words for (NaN, infinities, undefined, functions,
- * bigints, symbols) becomes an object that no JSON of a test is equal to.
- */
+/** JSON functions saved from changes. Values without JSON (NaN, functions …) become an object that equals no test's. */
 const PRELUDE = `(() => {
   const { parse, stringify } = JSON
   const { isFinite } = Number
@@ -58,16 +51,15 @@ const variant = ((await import('@jitl/quickjs-wasmfile-release-sync')) as unknow
   .default
 const metered = await WebAssembly.compile(withFuel(await readFile(new URL(import.meta.resolve(`${PACKAGE}/wasm`)))))
 
-/** An interpreter that nobody has used, and the fuel that it runs on. */
 interface Interpreter {
   readonly quickjs: QuickJSWASMModule
   readonly fuel: WebAssembly.Global<'i64'>
 }
 
-/** Names that version 0.32 of the package has for what its module imports: the time of day, and a time in local words. */
+/** Names of two imports of the module in version 0.32 of the package: the time of day, and local time. */
 const CLOCK = 'p'
 const LOCAL_TIME = 'm'
-/** Bytes of C's `struct tm`, but for its last field, which the caller fills. */
+/** Bytes of C's `struct tm`, without its last field, which the caller fills. */
 const TM_BYTES = 40
 
 async function newInterpreter(memoryLimitMib: number): Promise<Interpreter> {
@@ -91,10 +83,10 @@ async function newInterpreter(memoryLimitMib: number): Promise<Interpreter> {
   return { quickjs, fuel: fuel! }
 }
 
-/** Thrown for what the program did wrong. */
+/** Thrown for a fault of the program. */
 class Failed extends Error {}
 
-/** The error that a program threw, in words. */
+/** The text of an error that a program threw. */
 function describe(context: QuickJSContext, handle: QuickJSHandle): string {
   const thrown = context.dump(handle) as unknown
   handle.dispose()
@@ -103,10 +95,7 @@ function describe(context: QuickJSContext, handle: QuickJSHandle): string {
   return `${name}: ${message}`
 }
 
-/**
- * One call of a program's function.
- * @throws Error where there is no interpreter: that is no fault of the program.
- */
+/** Calls a program's function. @throws Error if the interpreter cannot start, which is not the program's fault. */
 export async function runProgram(task: CodeTask): Promise<CodeResult> {
   const { quickjs, fuel } = await newInterpreter(task.memoryLimitMib)
   const runtime = quickjs.newRuntime()
@@ -118,7 +107,7 @@ export async function runProgram(task: CodeTask): Promise<CodeResult> {
   }
   const call = (work: QuickJSHandle, ...list: QuickJSHandle[]): QuickJSHandle =>
     unwrap(context.callFunction(work, context.undefined, ...list))
-  /** The value of a promise, after all that was left to do; anything else as it is. */
+  /** The value of a promise after all pending jobs; other values unchanged. */
   const settled = (handle: QuickJSHandle): QuickJSHandle => {
     if (context.getPromiseState(handle).type === 'pending') {
       const jobs = runtime.executePendingJobs()
@@ -139,7 +128,7 @@ export async function runProgram(task: CodeTask): Promise<CodeResult> {
     const returned = call(callWith, work, context.newString(task.argumentsJson))
     return { json: context.getString(call(write, settled(returned))) }
   } catch (error) {
-    // What follows a trap is an interpreter in pieces. It is left to the collector of garbage, as each one is.
+    // After a trap the interpreter is inconsistent; the garbage collector frees it, as all others.
     if (fuel.value < 0n) return { error: `ran out of its ${task.maxSteps} steps`, excess: 'steps' }
     if (error instanceof Failed) return { error: error.message }
     if (error instanceof RangeError) return { error: `nested too deeply: ${error.message}`, excess: 'nesting' }

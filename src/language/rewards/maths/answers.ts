@@ -1,14 +1,8 @@
-/**
- * Finding the answer in a solution, and writing it in one way. Nothing here can take long: all of it is linear in the
- * text.
- */
+/** Extracts answers from solutions and normalizes them. Everything is linear in the text's length. */
 import { checkGiven } from '../../../base/errors.ts'
 import { over, parseDecimal, plus, type Rational, rational, times } from './rational.ts'
 
-/**
- * What stands in the last `\boxed{…}` or `\fbox{…}` of a text, braces within it included; null if there is none, or if
- * its braces are not closed.
- */
+/** The content of the last `\boxed{…}` or `\fbox{…}`, with inner braces; null without one or its closing brace. */
 export function extractBoxedAnswer(text: string): string | null {
   checkGiven('text of extractBoxedAnswer', text, 'a text')
   const match = [...text.matchAll(/\\(?:boxed|fbox)\s*(?=\{)/g)].at(-1)
@@ -23,20 +17,17 @@ export function extractBoxedAnswer(text: string): string | null {
   return null
 }
 
-/** A number as people write it: sign, currency, separators of thousands, decimals, fraction, percent. */
+/** A written number: sign, currency, thousands separators, decimals, fraction, percent. */
 const NUMBER = /(?:(?<![\w)])-)?\$?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:\s*\/\s*\d+)?(?:\s?\\?%)?/g
 
-/** The last number of a text; null if there is none. */
+/** The last number of a text; null without one. */
 export function extractFinalNumber(text: string): string | null {
   checkGiven('text of extractFinalNumber', text, 'a text')
   const found = text.match(NUMBER)?.at(-1)
   return found === undefined ? null : found.replace('$', '').replace(/\s+/g, '')
 }
 
-/**
- * The answer of a solution: what is boxed; else what follows the last `####` (as in GSM8K's solutions) or the last
- * "answer is"; else the last number. Null if there is none of these.
- */
+/** The answer of a solution: boxed; or after the last `####` (GSM8K) or "answer is"; or the last number; or null. */
 export function extractFinalAnswer(text: string): string | null {
   checkGiven('text of extractFinalAnswer', text, 'a text')
   const boxed = extractBoxedAnswer(text)
@@ -68,10 +59,7 @@ const CHARACTERS: Readonly<Record<string, string>> = {
   '°': '^\\circ ',
 }
 
-/**
- * An answer in one way of writing: without dollar signs, sizes of brackets, spaces of LaTeX and a full stop; fractions
- * as `\frac`; thousands without separators, where no bracket makes a comma separate.
- */
+/** Normalizes an answer: removes dollar signs, bracket sizes, spaces, final periods and thousands separators. */
 export function normalizeMathAnswer(answer: string): string {
   checkGiven('answer of normalizeMathAnswer', answer, 'a text')
   let text = answer
@@ -91,20 +79,18 @@ export function normalizeMathAnswer(answer: string): string {
     .replace(/\{,\}/g, '')
     .replace(/\s+/g, ' ')
     .trim()
-    .replace(/^[A-Za-z] ?\\in(?![a-z]) ?/, '') // x ∈ [1, 2] says no more than [1, 2].
+    .replace(/^[A-Za-z] ?\\in(?![a-z]) ?/, '') // x ∈ [1, 2] means [1, 2].
     .replace(/(?<=[^.])\.$/, '')
     .trim()
   const whole = /^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}$/.exec(text)
   if (whole !== null) text = whole[1]!.trim()
-  if (/^\([A-Za-z]\)$/.test(text)) text = text[1]! // The letter of a choice.
+  if (/^\([A-Za-z]\)$/.test(text)) text = text[1]! // A choice's letter.
   return /[([{]/.test(text.replace(/\\[a-zA-Z]+\s*(?:\{[^{}]*\})+/g, ''))
     ? text
     : text.replace(/(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])/g, (number) => number.replaceAll(',', ''))
 }
 
-/**
- * A quantity without its unit; `unit` is '' where there is none. The degrees of an angle within a function are no unit.
- */
+/** Splits off a unit; '' without one. Degrees of an angle inside a function are not a unit. */
 export function splitUnit(text: string): { quantity: string; unit: string } {
   const match =
     /^(.*[\d})!.])\s*(?:\\(?:text|textrm|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}(\^\{?-?\d\}?)?|\^\s*\{?\s*\\circ\s*\}?([CF]?))$/.exec(
@@ -115,7 +101,7 @@ export function splitUnit(text: string): { quantity: string; unit: string } {
   return { quantity: quantity.trim(), unit: name === undefined ? `degree${scale}` : `${name}${exponent}` }
 }
 
-/** The exact value of a number, fraction, mixed number or percentage, normalized; null for everything else. */
+/** The exact value of a normalized number, fraction, mixed number or percentage; null for everything else. */
 export function parseExactNumber(text: string): Rational | null {
   const match = /^(.*?)(\s*\\%)?$/.exec(text)!
   const value = parseFraction(match[1]!.trim())

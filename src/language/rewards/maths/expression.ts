@@ -1,10 +1,8 @@
 /**
- * Whether two expressions are the same. Expressions come as they were read, without simplification. First
- * they are compared exactly: as rational numbers where they are such, or, where they have variables, as rational
- * numbers at several rational points; two different rational functions agree at them all with negligible probability
- * (Schwartz 1980, Zippel 1979). What has roots, powers or functions is compared in complex arithmetic, to 12 digits, or
- * 9 with variables. Where an expression has no real value at a point, that point counts only if there are no better
- * ones.
+ * Decides whether two parsed expressions are equal. First exactly: as rationals, or with variables as rationals at
+ * several rational points; two different rational functions agree at all of them with negligible probability (Schwartz
+ * 1980, Zippel 1979). Roots, powers and functions are compared in complex arithmetic, to 12 digits, or 9 with
+ * variables. A point at which an expression has no real value counts only if there are no better ones.
  */
 import {
   bitsOf,
@@ -23,21 +21,19 @@ import {
 /** Numbers, symbols, and functions of them: `['Add', { num: '1.5' }, 'x']`. */
 export type Expression = number | string | { readonly num: string } | readonly [string, ...Expression[]]
 
-/** Thrown for an expression that no meaning is known for. */
+/** Thrown for an expression without a known meaning. */
 export class Unreadable extends Error {}
 
 const MAX_FACTORIAL = 5000
 
-/** Values of variables at one point. */
 type Point = ReadonlyMap<string, Rational>
 
-/** The head and the arguments of a function; undefined for numbers and symbols. */
+/** The head and arguments of a function; undefined for numbers and symbols. */
 function applied(expression: Expression): { head: string; args: readonly Expression[] } | undefined {
   if (!Array.isArray(expression)) return undefined
   return { head: expression[0] as string, args: expression.slice(1) as Expression[] }
 }
 
-/** The name of a symbol; undefined for everything else. */
 function symbolOf(expression: Expression): string | undefined {
   return typeof expression === 'string' ? expression : undefined
 }
@@ -54,7 +50,6 @@ const CONSTANTS: Readonly<Record<string, readonly [number, number]>> = {
   PositiveInfinity: [Number.POSITIVE_INFINITY, 0],
 }
 
-/** Names of the variables in an expression. */
 function variablesOf(expression: Expression, found = new Set<string>()): Set<string> {
   const symbol = symbolOf(expression)
   if (symbol !== undefined) {
@@ -63,7 +58,7 @@ function variablesOf(expression: Expression, found = new Set<string>()): Set<str
   return found
 }
 
-/** `1\frac{1}{2}` is read as a product of 1 and 1/2, but means their sum. */
+/** `1\frac{1}{2}` is parsed as a product of 1 and 1/2, but means their sum. */
 function isMixedNumber(args: readonly Expression[]): boolean {
   if (args.length !== 2 || applied(args[1]!)?.head !== 'Divide') return false
   const parts = [args[0]!, ...applied(args[1]!)!.args].map(literalOf)
@@ -87,17 +82,17 @@ function power(base: Rational, exponent: Rational): Rational | null {
   return whole < 0n ? rational(bottom, top) : rational(top, bottom)
 }
 
-/** base^(numerator / index) where the root is rational and positive. */
+/** base^(numerator / index), if the root is rational and positive. */
 function root(base: Rational, index: bigint, numerator = 1n): Rational | null {
   if (base.numerator < 0n || index <= 0n || index > 64n) return null
   const [top, bottom] = [wholeRoot(base.numerator, index), wholeRoot(base.denominator, index)]
   return top === null || bottom === null ? null : power({ numerator: top, denominator: bottom }, rational(numerator)!)
 }
 
-/** The root of a whole number ≥ 0 if it is whole, by Newton's method from above. */
+/** The root of an integer ≥ 0 if it is an integer, by Newton's method from above. */
 function wholeRoot(value: bigint, index: bigint): bigint | null {
   const bits = bitsOf(value)
-  spend(bits + Number(index)) // Some 50 steps, each of products of so many bits.
+  spend(bits + Number(index)) // Some 50 steps, with products of this many bits.
   let root = 1n << (BigInt(bits) / index + 1n)
   for (;;) {
     const next = ((index - 1n) * root + value / root ** (index - 1n)) / index
@@ -122,7 +117,7 @@ function binomial(n: bigint | null, k: bigint | null): Rational | null {
   return rational(all, left * right)
 }
 
-/** The exact value at a point; null where there is none, or where it is not known how to find it. */
+/** The exact value at a point; null if there is none or it cannot be computed. */
 function exactValue(expression: Expression, point: Point): Rational | null {
   spend(1)
   const literal = literalOf(expression)
@@ -192,19 +187,18 @@ function exponential([a, b]: Complex): Complex {
   return b === 0 ? [size, 0] : [size * Math.cos(b), size * Math.sin(b)]
 }
 
-/** The principal logarithm; of a negative number with the angle π, also where its imaginary part came out as −0. */
+/** The principal logarithm; of a negative number with the angle π, even if its imaginary part came out as −0. */
 function logarithm([a, b]: Complex): Complex {
   return [Math.log(Math.hypot(a, b)), b === 0 ? (a >= 0 ? 0 : Math.PI) : Math.atan2(b, a)]
 }
 
-/** a^b: of real numbers real where it can be, else exp(b log a). */
+/** a^b: real for real numbers if possible, otherwise exp(b log a). */
 function raise(a: Complex, b: Complex): Complex {
   if (b[1] === 0 && a[1] === 0 && (a[0] >= 0 || Number.isInteger(b[0]))) return [a[0] ** b[0], 0]
   if (a[0] === 0 && a[1] === 0) return [b[0] > 0 ? 0 : Number.NaN, 0]
   return exponential(multiply(b, logarithm(a)))
 }
 
-/** Functions of one real number. */
 const REAL: Readonly<Record<string, (x: number) => number>> = {
   Sin: Math.sin,
   Cos: Math.cos,
@@ -223,7 +217,7 @@ const REAL: Readonly<Record<string, (x: number) => number>> = {
   Degrees: (x) => (x * Math.PI) / 180,
 }
 
-/** The value at a point in complex arithmetic. `seen.isComplex` tells that a real argument left the real numbers. */
+/** The value at a point in complex arithmetic. Sets `seen.isComplex` if a real argument left the real numbers. */
 function numericValue(expression: Expression, point: Point, seen: { isComplex: boolean }): Complex {
   spend(1)
   const literal = literalOf(expression)
@@ -238,12 +232,11 @@ function numericValue(expression: Expression, point: Point, seen: { isComplex: b
   const { head, args } = applied(expression) ?? { head: JSON.stringify(expression), args: [] }
   const values = args.map((argument) => numericValue(argument, point, seen))
   const result = functionValue(head, args, values, seen)
-  // What is infinite and made of finite numbers has no value (1/0, ln 0), or one that is not known (e to the 1000).
+  // An infinity computed from finite numbers has no value (1/0, ln 0), or an unknown one (e to the 1000).
   const isMade = values.every((value) => value.every(Number.isFinite)) && !result.every(Number.isFinite)
   return isMade ? [Number.NaN, Number.NaN] : result
 }
 
-/** The value of a function of these values. */
 function functionValue(
   head: string,
   args: readonly Expression[],
@@ -251,14 +244,14 @@ function functionValue(
   seen: { isComplex: boolean },
 ): Complex {
   const [a] = values
-  if (a === undefined) throw new Unreadable(`nothing is known of ${head}`)
+  if (a === undefined) throw new Unreadable(`unknown function ${head}`)
   if (Object.hasOwn(REAL, head) && values.length === 1) {
-    if (a[1] !== 0) throw new Unreadable(`${head} of a complex number is not computed`)
+    if (a[1] !== 0) throw new Unreadable(`${head} of a complex number is not supported`)
     return [REAL[head]!(a[0]), 0]
   }
   if (!Object.hasOwn(COMPLEX, head)) {
     const isExactOnly = head === 'Factorial' || head === 'Binomial'
-    throw new Unreadable(isExactOnly ? `${head} of this is not computed` : `nothing is known of ${head}`)
+    throw new Unreadable(isExactOnly ? `${head} of these arguments is not supported` : `unknown function ${head}`)
   }
   const result = COMPLEX[head]!(values as [Complex, Complex], args)
   const isReal = values.every(([, imaginary]) => imaginary === 0)
@@ -303,9 +296,7 @@ function toNumber({ numerator, denominator }: Rational): number {
   return Number(numerator >> shift) / Number(denominator >> shift)
 }
 
-/**
- * Point `index` for these variables: the first four have positive values, the others signs that alternate between them.
- */
+/** Point `index` of these variables: the first four have positive values, the others alternating signs. */
 function pointOf(variables: readonly string[], index: number): Point {
   const point = new Map<string, Rational>()
   for (const [j, name] of variables.entries()) {
@@ -318,9 +309,7 @@ function pointOf(variables: readonly string[], index: number): Point {
 
 const NUM_POINTS = 12
 
-/**
- * How two values at a point compare; null where both have none. `isReal` tells whether the comparison is among reals.
- */
+/** Compares values at a point; null if neither has one. `isReal`: both are real. */
 function compareAt(a: Expression, b: Expression, point: Point): { isEqual: boolean; isReal: boolean } | null {
   const [exactA, exactB] = [exactValue(a, point), exactValue(b, point)]
   if (exactA !== null && exactB !== null) return { isEqual: isSame(exactA, exactB), isReal: true }
@@ -332,16 +321,13 @@ function compareAt(a: Expression, b: Expression, point: Point): { isEqual: boole
   if (hasNone[0] || hasNone[1]) return { isEqual: false, isReal }
   if ([...p, ...q].some((part) => !Number.isFinite(part))) return { isEqual: p[0] === q[0] && p[1] === q[1], isReal }
   const size = Math.max(Math.hypot(...p), Math.hypot(...q))
-  // Beside 0 there is nothing to be relative to: sin π is 1.2e-16.
+  // Relative error is undefined at 0: sin π is 1.2e-16.
   const hasZero = exactA?.numerator === 0n || exactB?.numerator === 0n
   const tolerance = point.size > 0 ? 1e-9 * (size + 1) : 1e-12 * (hasZero ? 1 : size)
   return { isEqual: Math.hypot(p[0] - q[0], p[1] - q[1]) <= tolerance, isReal }
 }
 
-/**
- * Whether two expressions are equal, for all values of their variables; null if they have no values to compare.
- * @throws Unreadable for an expression without a known meaning, TooLarge for a number that is too large to be computed.
- */
+/** Whether expressions are equal for all variables; null without values. @throws Unreadable, TooLarge */
 export function areEqual(a: Expression, b: Expression): boolean | null {
   const variables = [...variablesOf(b, variablesOf(a))].sort()
   if (variables.length === 0) return compareAt(a, b, new Map())?.isEqual ?? null
@@ -350,14 +336,14 @@ export function areEqual(a: Expression, b: Expression): boolean | null {
     const comparison = compareAt(a, b, pointOf(variables, index))
     if (comparison !== null) found.push(comparison)
     const real = found.filter(({ isReal }) => isReal)
-    if (real.length >= 3 && real.some(({ isEqual }) => !isEqual)) return false // No further point can make them equal.
+    if (real.length >= 3 && real.some(({ isEqual }) => !isEqual)) return false // Further points cannot make them equal.
   }
   const real = found.filter(({ isReal }) => isReal)
   const counting = real.length >= 3 ? real : found
   return counting.length === 0 ? null : counting.every(({ isEqual }) => isEqual)
 }
 
-/** Whether a is a constant, other than 0, times b: as `2x - 4` is of `x - 2`. */
+/** Whether a is a nonzero constant times b, like `2x - 4` and `x - 2`. */
 export function areProportional(a: Expression, b: Expression): boolean | null {
   const variables = [...variablesOf(b, variablesOf(a))].sort()
   if (variables.length === 0) return null
@@ -366,7 +352,6 @@ export function areProportional(a: Expression, b: Expression): boolean | null {
   return areEqual(['Multiply', a, atB], ['Multiply', b, atA])
 }
 
-/** The expression with a variable's value in its place. */
 function substitute(expression: Expression, point: Point): Expression {
   const symbol = symbolOf(expression)
   const value = symbol === undefined ? undefined : point.get(symbol)

@@ -1,20 +1,19 @@
 /**
- * Reads mathematical expressions in LaTeX, as they stand in answers. Every character is looked at once, so reading takes
- * time in proportion to the length, whatever the text: libraries that were tried take exponential time over brackets in
- * brackets, which a policy would find.
+ * Parses mathematical expressions in LaTeX. It reads each character once, so any text takes linear time. Existing
+ * libraries take exponential time for nested brackets, which a policy would find.
  *
- * What is written side by side is a product (`2xy`, `x(x-1)`), which binds more tightly than a slash; a function takes the
- * brackets behind it, or else what stands side by side behind it, up to the next function (`\sin 2x \cos x`).
+ * Juxtaposition is a product (`2xy`, `x(x-1)`) and binds more tightly than a slash. A function applies to the brackets
+ * after it, or else to the product after it, up to the next function (`\sin 2x \cos x`).
  */
 import { type Expression, Unreadable } from './expression.ts'
 import { TooLarge } from './rational.ts'
 
-/** Brackets in brackets, of any kind, arguments and exponents included. */
+/** Nesting depth of brackets of any kind, arguments and exponents included. */
 export const MAX_NESTING = 50
-/** Digits of the exponent of ten in 1e99. */
+/** Digits of the exponent in 1e99. */
 const MAX_EXPONENT_DIGITS = 4
 
-/** Commands that are one letter or one constant. */
+/** Commands for a letter or a constant. */
 const SYMBOLS: Readonly<Record<string, string>> = {
   '\\pi': 'Pi',
   '\\infty': 'PositiveInfinity',
@@ -34,23 +33,23 @@ const SYMBOLS: Readonly<Record<string, string>> = {
   ),
 }
 
-/** Functions of one argument, by the names that LaTeX has for them. */
+/** Functions of one argument, by LaTeX name. */
+/** The meaning of `\sin^{-1}` and the like. */
 const FUNCTIONS: Readonly<Record<string, string>> = Object.fromEntries(
   'sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log lg'
     .split(' ')
     .map((name) => [name, name === 'lg' ? 'Log' : `${name[0]!.toUpperCase()}${name.slice(1)}`]),
 )
-/** What `\sin^{-1}` and the like mean. */
 const INVERSES: Readonly<Record<string, string>> = { Sin: 'Arcsin', Cos: 'Arccos', Tan: 'Arctan' }
 
 const MATRICES = ['matrix', 'pmatrix', 'bmatrix', 'vmatrix', 'smallmatrix', 'array']
 const NAMED = ['\\text', '\\textrm', '\\mathrm', '\\mathbf', '\\mathit', '\\mbox', '\\operatorname', '\\mathbb']
 
-/** What a factor can begin with, besides numbers, letters, braces, bars and functions. */
+/** Tokens that begin a factor, besides numbers, letters, braces, bars and functions. */
 const OPENING = ['(', '[', '\\lvert', '\\lfloor', '\\lceil', '\\frac', '\\sqrt', '\\binom', '\\begin', ...NAMED]
 const IS_NUMBER = /^[\d.]/
 
-/** A number, a command, a line end of a matrix, or one character; spaces are left out. */
+/** A number, a command, a matrix row end, or one character; spaces are skipped. */
 const TOKEN = /(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|\\[A-Za-z]+|\\.|[^\s]/gsu
 
 class Parser {
@@ -58,7 +57,7 @@ class Parser {
   readonly #tokens: string[]
   #at = 0
   #depth = 0
-  /** Whether a bar at the place of an operator closes an absolute value. */
+  /** Whether a bar in operator position closes an absolute value. */
   #inBars = false
 
   constructor(text: string) {
@@ -77,7 +76,7 @@ class Parser {
   }
 
   #unreadable(): Unreadable {
-    return new Unreadable(`${this.#text} cannot be read at ${this.#next ?? 'its end'}`)
+    return new Unreadable(`${this.#text} cannot be parsed at ${this.#next ?? 'its end'}`)
   }
 
   #take(token: string): boolean {
@@ -90,7 +89,7 @@ class Parser {
     if (!this.#take(token)) throw this.#unreadable()
   }
 
-  /** What is nested, up to the token that closes it. */
+  /** Nested content, up to the closing token. */
   #nested<T>(read: () => T, close: string): T {
     if (++this.#depth > MAX_NESTING) throw new TooLarge('nesting', `brackets are nested more than ${MAX_NESTING} deep`)
     const outer = this.#inBars
@@ -112,7 +111,7 @@ class Parser {
     }
   }
 
-  /** Whether an odd number of minus signs comes next; signs are passed over. */
+  /** Skips signs; returns whether the number of minus signs is odd. */
   #sign(): boolean {
     let isNegative = false
     while (this.#next === '+' || this.#next === '-')
@@ -120,7 +119,7 @@ class Parser {
     return isNegative
   }
 
-  /** Products with signs of multiplication and division between them, from the left. */
+  /** Products with multiplication and division signs between them, from the left. */
   #term(): Expression {
     const isNegative = this.#sign()
     let result = this.#product()
@@ -135,7 +134,7 @@ class Parser {
     }
   }
 
-  /** What stands side by side; as the argument of a function only up to the next function. */
+  /** Juxtaposed factors; a function's argument ends before the next function. */
   #product(isArgument = false): Expression {
     const factors = [this.#power()]
     while (this.#beginsFactor() && !(isArgument && this.#beginsFunction())) {
@@ -160,7 +159,7 @@ class Parser {
     )
   }
 
-  /** A factor with what stands behind it: exponents, factorials, degrees. */
+  /** A factor with its exponents, factorials and degrees. */
   #power(): Expression {
     let base = this.#atom()
     for (;;) {
@@ -183,7 +182,7 @@ class Parser {
     return ['Power', base, isNegative ? ['Negate', exponent] : exponent]
   }
 
-  /** What TeX takes for an argument: a group in braces, or the next token alone, which of a number is its first digit. */
+  /** TeX's argument: a group in braces, or the next token; of a number, its first digit. */
   #argument(): Expression {
     if (this.#take('{')) return this.#nested(this.#sum, '}')
     const token = this.#next
@@ -238,7 +237,7 @@ class Parser {
     return words
   }
 
-  /** A symbol with its index, which makes it another one. */
+  /** A symbol with its index, which together name another symbol. */
   #indexed(symbol: string): Expression {
     if (!this.#take('_')) return symbol
     const index = this.#words()
@@ -246,7 +245,7 @@ class Parser {
     return `${symbol}_${index}`
   }
 
-  /** A name of several letters, or the name of a function that LaTeX has no command for. */
+  /** A name of several letters, or a function without a LaTeX command. */
   #named(command: string): Expression {
     const name = this.#words()
     if (command !== '\\text' && Object.hasOwn(FUNCTIONS, name)) return this.#applied(FUNCTIONS[name]!)
@@ -255,7 +254,7 @@ class Parser {
     return this.#indexed(isLetter ? name : `${command} ${name}`)
   }
 
-  /** A function's argument, and the exponent and the base that stand before it. */
+  /** A function's argument, with the exponent and the base before it. */
   #applied(name: string): Expression {
     let head = name
     let base: Expression | undefined
@@ -278,7 +277,7 @@ class Parser {
     return exponent === undefined ? applied : ['Power', applied, exponent]
   }
 
-  /** What a function is applied to: the brackets behind it, or else what stands side by side behind it. */
+  /** The operand of a function: the brackets after it, or else the juxtaposed factors. */
   #applicand(): Expression {
     if (++this.#depth > MAX_NESTING) throw new TooLarge('nesting', `functions are nested more than ${MAX_NESTING} deep`)
     const isNegative = this.#sign()
@@ -287,7 +286,7 @@ class Parser {
     return isNegative ? ['Negate', argument] : argument
   }
 
-  /** Rows with `\\` between them, of entries with `&` between them. */
+  /** Rows separated by `\\`, of entries separated by `&`. */
   #matrix(): Expression {
     const name = this.#words()
     if (!MATRICES.includes(name)) throw this.#unreadable()
@@ -305,10 +304,7 @@ class Parser {
   }
 }
 
-/**
- * The expression that LaTeX says, as it says it: nothing is computed.
- * @throws Unreadable where it says none, TooLarge where it is nested too deeply or has too large an exponent of ten.
- */
+/** Parses LaTeX. @throws Unreadable if it is not an expression, TooLarge for deep nesting or a large exponent. */
 export function readLatex(text: string): Expression {
   return new Parser(text).whole()
 }

@@ -1,4 +1,4 @@
-/** A worker that compares mathematical answers. It is killed where one comparison takes too long. */
+/** A worker that compares mathematical answers. It is killed if a comparison takes too long. */
 import { serve } from '../../../base/threads/serve.ts'
 import { compareAnswers, type MathsTask } from '../comparison.ts'
 

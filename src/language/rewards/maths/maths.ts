@@ -1,9 +1,9 @@
 /**
- * Whether a mathematical answer is right. Numbers are compared exactly, as fractions of whole numbers; what is more
- * than a number is read as LaTeX and compared symbolically. An answer may be `9^{9^{9^9}}`: how long it is, how deeply it is
- * nested, how large its numbers are and how many operations the comparison takes is bounded, and what is beyond is wrong.
- * Were it unknown, it would cost nothing, and a policy would learn to write it. The worker that compares is killed at a
- * time that no comparison within the bounds takes, so only a judge that is at fault meets it.
+ * Decides whether a mathematical answer is right. Numbers are compared exactly, as fractions of integers; other answers
+ * are parsed as LaTeX and compared symbolically. An answer may be `9^{9^{9^9}}`: its length, nesting, numbers and
+ * comparison work are limited, and an answer beyond a limit is wrong. If it were unknown, it would cost nothing, and a
+ * policy would learn to write it. The worker is killed only after a time that no comparison within the limits takes, so
+ * only a faulty judge is killed.
  */
 import { checkGiven, InputError, show } from '../../../base/errors.ts'
 import { ownFile } from '../../../base/files/own-files.ts'
@@ -15,33 +15,30 @@ import { defineReward, type ExcessKind, type FailureKind } from '../reward.ts'
 import { extractBoxedAnswer, extractFinalAnswer, normalizeMathAnswer, parseExactNumber } from './answers.ts'
 import { isSame } from './rational.ts'
 
-/** Characters of an answer that is read. */
+/** Maximum characters of an answer. */
 const MAX_LENGTH = 1000
 
-/** A number that is compared at once. */
+/** A number that is compared in this thread. */
 const SHORT_NUMBER = /^[-+\d./ ]{1,40}$/
 
-/** Milliseconds after which a worker is killed: more than 20 times the slowest comparison (docs/rewards.md). */
+/** Milliseconds before a worker is killed: more than 20 times the slowest comparison (docs/rewards.md). */
 const LIMIT_MS = 60_000
 
 let pool: WorkerPool | undefined
 
-/**
- * Whether two answers are the same; `excess` and `reason` say what of an answer went beyond what is compared. Or why that
- * was not found out.
- */
+/** Whether two answers are equal, or why that is unknown; `excess` and `reason` tell which limit an answer exceeded. */
 export type MathEquality =
   | { readonly isEqual: boolean; readonly excess?: ExcessKind; readonly reason?: string }
   | { readonly failure: FailureKind; readonly error: string }
 
 /**
- * Whether an answer is the reference. Both are LaTeX or plain text: numbers (also with separators of thousands, as
+ * Whether an answer equals the reference. Both are LaTeX or plain text: numbers (also with thousands separators, as
  * fractions, mixed numbers or percentages: 50 % is 1/2), expressions, equations and inequalities, lists and sets in any
- * order, tuples and intervals, matrices of numbers. A unit or the name before an equals sign counts only where both
- * have one. Words are compared as words. An answer that cannot be read, or goes beyond what is compared (1,000
- * characters, 50 brackets in brackets, 64 entries, numbers of 65,536 bits, a million units of work) is not the
- * reference; a reference that cannot be read, or goes beyond it, is a failure.
- * @throws InputError if the reference is empty or has more than 1,000 characters.
+ * order, tuples and intervals, matrices of numbers. A unit, or a name before an equals sign, counts only if both have
+ * one. Words are compared as words. An answer that cannot be parsed or exceeds a limit (1,000 characters, 50 nested
+ * brackets, 64 entries, numbers of 65,536 bits, a million units of work) is wrong; for such a reference the comparison
+ * fails.
+ * @throws InputError for a reference that is empty or has more than 1,000 characters.
  */
 export async function mathEqual(
   answer: string,
@@ -69,15 +66,15 @@ export async function mathEqual(
   if ('failure' in outcome) return outcome
   const { verdict, ...why } = outcome.answer
   if (verdict === 'undecided') {
-    return { failure: 'undecided', error: `the reference ${show(reference)} cannot be compared with: ${why.reason}` }
+    return { failure: 'undecided', error: `the reference ${show(reference)} cannot be compared: ${why.reason}` }
   }
   return { isEqual: verdict === 'equal', ...why }
 }
 
 /**
- * 1 where the completion's answer is the example's, else 0; null where that cannot be told. The answer is looked for in
- * what is boxed (`boxed`), or else also after `####` or "answer is" and in the last number (`final`). A completion
- * without an answer is wrong, and so is one whose answer goes beyond what is compared: the component `excess` is 1 then.
+ * 1 if the completion's answer equals the example's, otherwise 0; null if that is unknown. `boxed` accepts boxed
+ * answers only; `final` also an answer after `####` or "answer is", and the last number. A completion without an answer
+ * is wrong, and so is an answer beyond a limit: the component `excess` is 1 then.
  */
 export const mathAccuracyReward = defineReward({
   id: 'mathAccuracy',

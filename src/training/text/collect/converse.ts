@@ -1,4 +1,4 @@
-/** Whole conversations under fixed weights: what evaluation and generation have in common. */
+/** Whole conversations with fixed weights, for evaluation and generation. */
 import { InputError, show } from '../../../base/errors.ts'
 import type { RewardReduction, TextEnvironmentDefinition } from '../../../environments/text.ts'
 import type { KernelBuild } from '../../../kernels/kernels.ts'
@@ -13,42 +13,41 @@ import { completionOf, type Trajectory } from '../../../tables/trajectories/traj
 import { type CutTurn, loadAdapter } from '../../../world/conversations/cohort.ts'
 import { createWorld } from '../../../world/world.ts'
 
-/** Under which weights conversations are had, and how tokens are drawn. */
+/** The weights and sampling of conversations. */
 export interface ConverseOptions {
   readonly policy: LanguageModelDefinition
-  /** In place of the policy's own: those of the model, and of its adapter, which may be the folder of a saved one. */
+  /** Replaces the policy's weights and its adapter's, which may be the folder of a saved one. */
   readonly weights?: Float32Array
   readonly adapter?: Float32Array | string | null
   readonly seed?: number
-  /** Draw tokens instead of taking the most probable. */
+  /** Sample tokens instead of taking the most probable. */
   readonly explore?: boolean
-  /** The distribution that they are drawn from; default the model's own. */
+  /** The sampling distribution; default the model's without filters. */
   readonly sampling?: Partial<Sampling>
-  /** What becomes of examples that are too long, and of turns that are cut off; as in a world. */
+  /** How to treat too long examples, and turns that are cut off; as in a world. */
   readonly tooLong?: TooLong
-  /** Questions that are held out: conversations are about those alone, or about the others; default about all. */
+  /** Held-out questions: use only these, or only the others; default all. */
   readonly heldOut?: HeldOut
   readonly cutTurn?: CutTurn
-  /** What a conversation's reward is of its turns'; default `last`. */
+  /** How a conversation's reward is computed from its turns'; default `last`. */
   readonly rewardReduction?: RewardReduction
-  /** The build of the kernels; default the fastest that there is. */
+  /** The kernel build; default the fastest. */
   readonly kernels?: KernelBuild | 'best'
 }
 
-/** A conversation that is over. */
 export interface Conversed {
-  /** Its rows: one, or several where the chat template rewrote what stood. */
+  /** One row, or several if the chat template rewrote earlier messages. */
   readonly rows: readonly Trajectory[]
-  /** Ids of its first prompt, and all that follow; of later rows, those from where the model's turn begins. */
+  /** The first prompt's ids and all that follow; for later rows, ids from the start of the model's turn. */
   readonly promptIds: readonly number[]
   readonly completionIds: readonly number[]
-  /** What follows in words, without the token that ended it; a line a row. */
+  /** The text after the prompt, without the end token; one line per row. */
   readonly completion: string
 }
 
 const LANES_MAX = 64
 
-/** Has `episodes` conversations; they come in the order in which they were begun, members of a group together. */
+/** Runs `episodes` conversations. They are returned in the order of their start, a group's members together. */
 export async function converse({
   policy,
   environment,
@@ -89,7 +88,7 @@ export async function converse({
     else conversations.at(-1)!.push(row)
   }
   const conversed = conversations.map((rows) => {
-    // Of several turns special tokens are spelled out, as they tell the turns apart.
+    // With several turns, special tokens are spelled out to separate them.
     const skipSpecial = rows.length === 1 && rows[0]!.turns === 1
     const parts = rows.map(({ token, lossMask, version }) => {
       const ids = Array.from(token)
@@ -113,7 +112,7 @@ export async function converse({
 function setAdapter(own: Float32Array, given: Float32Array): void {
   if (!(given instanceof Float32Array)) throw new InputError('adapter', show(given), 'a Float32Array, or a folder')
   if (own.length !== given.length) {
-    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
+    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as in the policy`)
   }
   own.set(given)
 }

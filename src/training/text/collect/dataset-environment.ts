@@ -1,7 +1,4 @@
-/**
- * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
- * knows by its id, or one of a module of one's own.
- */
+/** A text environment with examples from a file or hub dataset, and a reward by registry id or module path. */
 import { InputError, show } from '../../../base/errors.ts'
 import { integer, part, readSettingTexts, type Settings, strings, text } from '../../../base/settings.ts'
 import { defineTextEnvironment, type Reply, type Turn } from '../../../environments/text.ts'
@@ -45,8 +42,8 @@ const settings = {
 } satisfies Settings
 
 /**
- * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason. Rows of
- * whole conversations or of texts have no prompt to answer: supervised fine-tuning learns them.
+ * Examples from a file or hub dataset, answered in one turn. A failed reward is unknown, with its reason. Rows of
+ * conversations or texts have no prompt to answer: supervised fine-tuning learns them.
  * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=mathAccuracy
  * @example colonnade train text/dataset … environment.reward=./my-reward.mjs
  * @example colonnade train text/dataset … environment.reward=remote environment.rewardSettings=url=http://127.0.0.1:8000
@@ -100,7 +97,7 @@ function replyOf({ value, error, components }: Judgment): Reply {
   return { reward: value, components, ...(error === undefined ? {} : { error }) }
 }
 
-/** The factory's reward, with settings as they stand on a command line: `key=value`. */
+/** Makes the reward with `key=value` settings, as on a command line. */
 function rewardOf(factory: RewardFactory, list: readonly string[]): Reward {
   const { id } = factory
   if (typeof factory.settings !== 'object' || factory.settings === null) {

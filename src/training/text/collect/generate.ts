@@ -1,4 +1,4 @@
-/** Text generation: answers of a language model to prompts, with the ids and log-probabilities that they are made of. */
+/** Text generation: a language model's answers to prompts, with ids and log-probabilities. */
 import { checkCount, checkGiven, InputError, show } from '../../../base/errors.ts'
 import {
   defineTextEnvironment,
@@ -10,40 +10,41 @@ import { type LanguageModelDefinition, languageModel } from '../../../language/l
 import { promptIds } from '../../../language/templates/dialogue.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
-/** What `generateTokens` is told. Tokens are drawn; with `explore: false` the most probable are taken. */
+/** Options of `generateTokens`. Tokens are sampled, or with `explore: false` the most probable. */
 export interface GenerateOptions extends ConverseOptions {
-  /** Texts, which the model continues, or lists of messages for its chat template. */
+  /** Texts to continue, or message lists for the chat template. */
   readonly prompts: readonly (string | readonly Message[])[]
-  /** Answers to each prompt; default 1. */
+  /** Answers per prompt; default 1. */
   readonly samples?: number
-  /** Tokens of an answer, at most; default 64. */
+  /** Maximum tokens of an answer; default 64. */
   readonly maxTokens?: number
-  /** Tokens of prompt and answer together, at most; default as many as these take, of a model that was loaded. */
+  /** Maximum tokens of prompt and answer; default as needed, for a loaded model. */
   readonly context?: number
-  /** Texts that end an answer, beside the model's end tokens. */
+  /** Texts that end an answer, besides the model's end tokens. */
   readonly stopStrings?: readonly string[]
-  /** The task that a new model was made for, whose characters its tokenizer knows. */
+  /** The task of a new model, whose characters its tokenizer knows. */
   readonly environment?: TextEnvironmentDefinition
 }
 
-/** An answer. */
+/** An answer of `generateTokens`. */
 export interface Generated {
-  /** Which of the prompts it answers, and its place among that prompt's answers. */
+  /** Index of the prompt, and of the answer among the prompt's. */
   readonly prompt: number
   readonly sample: number
-  /** The answer in words, without the token that ended it. */
+  /** The answer's text, without the end token. */
   readonly completion: string
-  /** As sent, and as said: the token that ended it is among them. */
+  /** The prompt's and the answer's ids, the end token included. */
   readonly promptIds: readonly number[]
   readonly completionIds: readonly number[]
-  /** Of each id of the completion, under the distribution that it was drawn from, in nats. */
+  /** The log-probability of each completion id under the sampled distribution, in nats. */
   readonly logprobs: readonly number[]
   readonly stopReason: StopReason
 }
 
 /**
- * Answers prompts, all at once: a lane that is done takes the next. The answers come prompt by prompt, each prompt's in turn.
- * @throws InputError for no prompt, a prompt that the tokenizer, its template or the context refuses, and numbers out of range.
+ * Answers all prompts, reusing lanes as they become free. Answers are in the prompts' order.
+ * @throws InputError for no prompt, a prompt that the tokenizer, its template or the context refuses, and numbers out
+ * of range.
  * @example const [{ completion }] = await generateTokens({ policy: languageModel({ folder: 'model' }), prompts: ['2+2='] })
  */
 export async function generateTokens(given: GenerateOptions): Promise<Generated[]> {
@@ -68,14 +69,14 @@ export async function generateTokens(given: GenerateOptions): Promise<Generated[
   const sized = size === undefined ? policy : languageModel({ ...policy.parameters, context: size } as never)
   const { conversed } = await converse({ ...options, ...talk, policy: sized })
   const answers = conversed.map(({ rows, ...said }): Generated => {
-    const { logprob, promptId, member, stopReason } = rows[0]! // Of one turn there is one row.
+    const { logprob, promptId, member, stopReason } = rows[0]! // One turn makes one row.
     const logprobs = Array.from(logprob).slice(said.promptIds.length)
     return { prompt: promptId, sample: member, ...said, logprobs, stopReason }
   })
   return answers.sort((a, b) => a.prompt - b.prompt || a.sample - b.sample)
 }
 
-/** The context that the longest prompt and its answer take, of a loaded model that leaves it open. */
+/** The context that the longest prompt and its answer need, for a loaded model without a given one. */
 async function contextOf(
   policy: LanguageModelDefinition,
   environment: TextEnvironmentDefinition,

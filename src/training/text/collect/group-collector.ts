@@ -1,13 +1,13 @@
 /**
- * The collector of groups over an admission: it begins as many conversations as the admission permits, ticks until the groups of an
- * update are whole and admitted, and begins others in place of those that are dropped. With `maxStaleness` 0 no conversation is
- * under way while the weights change, so nothing that it takes is stale; what is, since somebody else gave the engine other
- * weights, is dropped and counted. With more, conversations of later updates are under way meanwhile, and go on.
+ * Collects groups with an admission: it starts as many conversations as permitted, ticks until an update's groups are
+ * complete and admitted, and replaces dropped ones. With `maxStaleness` 0 no conversation runs while the weights
+ * change, so nothing is stale, unless somebody else changed the engine's weights; such groups are dropped and counted.
+ * With more, conversations of later updates keep running.
  *
- * Every wait ends: a reply and a turn have time limits of their own, and who exceeds one is told of by lane.
+ * Every wait ends: replies and turns have time limits, and a late lane is reported.
  *
- * Conversations are numbered in the order in which they begin, and so are the admission's tickets: member m of group g is
- * conversation g · groupSize + m.
+ * Conversations are numbered by start, like the admission's tickets: member m of group g is conversation g · groupSize
+ * + m.
  */
 import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
 import { Work } from '../../../base/clock.ts'
@@ -30,23 +30,23 @@ export class GroupCollector implements Collector {
   readonly #rl: RlDefinition
   readonly #groups: LoggedGroups
   readonly #admission: Admission
-  /** Its own lanes alone move while it collects. */
+  /** Only these lanes move while it collects. */
   readonly #moved: readonly ConversationCohort[]
-  /** Of the conversations that may begin or are under way, by number. */
+  /** Permitted and running conversations, by number. */
   readonly #tickets = new Map<number, Ticket>()
   readonly #turns: TurnLimit
   #ticks = 0
   #isMidway = false
   #isBetweenUpdates = true
-  /** Rows of the log that were taken in. */
+  /** Number of processed rows of the log. */
   #taken = 0
-  /** Something has happened on which it depends who may begin, and whether a batch is there. */
+  /** Whether something changed that may permit starts or complete a batch. */
   #hasNews = true
-  /** A learner reads the log: its rows stay where they are. */
+  /** A learner reads the log: its rows must not move. */
   #isRead = false
-  /** Groups were dropped of which conversations are under way, or begin below this number. */
+  /** Drop running conversations of dropped groups, and those that begin below this number. */
   #abandonBelow = 0
-  /** Seconds in which lanes were idle since the last batch; the part of them that is so since a time in ms. */
+  /** Idle lane-seconds since the last batch; the idle fraction since a time in ms. */
   #idle = { seconds: 0, part: 0, since: 0 }
 
   constructor(world: World, cohort: ConversationCohort, rl: RlDefinition) {
@@ -54,7 +54,7 @@ export class GroupCollector implements Collector {
     this.#world = world
     this.#cohort = cohort
     this.#rl = rl
-    // Where a failure is kept, the admission is not told of it.
+    // Kept failures are not reported to the admission.
     const policy =
       failure === 'drop' ? ({ kind: 'shrink', minMembers: groupSize } as const) : ({ kind: 'throw' } as const)
     this.#groups = new LoggedGroups(cohort, rl, policy)
@@ -98,11 +98,11 @@ export class GroupCollector implements Collector {
     }
   }
 
-  /** Ticks until something is there; false where the signal stops it before. */
+  /** Ticks until the condition holds; false if the signal stops it before. */
   async #tickUntil(signal: AbortSignal | undefined, isThere: (hasNews: boolean) => boolean): Promise<boolean> {
     const { clock } = this.#world
     let rested = clock.lastRead
-    let isTimed = true // What goes by the time is looked at where the clock is read.
+    let isTimed = true // Time-dependent conditions are checked where the clock is read.
     for (;;) {
       const hasNews = this.#hasNews
       this.#hasNews = false
@@ -114,12 +114,12 @@ export class GroupCollector implements Collector {
         return isReady
       }
       this.#isMidway = true
-      if (this.#isRead) clock.endTicks() // A learner's time lies between these ticks.
+      if (this.#isRead) clock.endTicks() // A learner's time is between these ticks.
       isTimed = clock.beginTick()
       clock.wake()
       const moved = runSystems(this.#world, this.#moved)
       if (moved !== undefined) await moved
-      clock.rest() // Replies that are owed have a time limit of their own.
+      clock.rest() // Pending replies have their own time limit.
       this.#takeIn()
       this.#abandon()
       if (isTimed) this.#turns.look()
@@ -132,19 +132,19 @@ export class GroupCollector implements Collector {
         await this.#turns.orLate(signal === undefined ? waiting : orAborted(waiting, signal))
       }
       if (!isTimed || clock.lastRead - rested < 50) continue
-      await nextTurn() // Interrupts and timers come through.
+      await nextTurn() // Lets interrupts and timers through.
       rested = clock.lastRead
     }
   }
 
-  /** Lets as many conversations begin as the admission permits. */
+  /** Starts as many conversations as the admission permits. */
   #release(): void {
     for (let ticket = this.#groups.begin(); ticket !== null; ticket = this.#groups.begin()) {
       this.#tickets.set(this.#cohort.released++, ticket)
     }
   }
 
-  /** Tells the admission of the conversations that are over since it was last told, and judges the groups that are whole. */
+  /** Reports newly finished conversations to the admission, and judges complete groups. */
   #takeIn(): void {
     const { trajectories, groupSize } = this.#cohort
     const { count } = trajectories
@@ -155,11 +155,11 @@ export class GroupCollector implements Collector {
     this.#hasNews = true
     const whole: number[] = []
     for (; this.#taken < count; this.#taken++) {
-      if (this.#taken + 1 < count && segment[this.#taken + 1] !== 0) continue // Its last row tells how it ended.
+      if (this.#taken + 1 < count && segment[this.#taken + 1] !== 0) continue // Its last row has its end.
       const { group, member, stopReason, error } = trajectories.row(this.#taken)
       const number = group * groupSize + member
       const ticket = this.#tickets.get(number)
-      if (ticket === undefined) continue // Of a group that was dropped before a checkpoint.
+      if (ticket === undefined) continue // Of a group dropped before a checkpoint.
       this.#tickets.delete(number)
       const isFailed = stopReason === 'aborted' && this.#rl.settings.failure !== 'keep'
       if (isFailed ? this.#admission.fail(ticket, failureOf(ticket, error!)) : this.#admission.finish(ticket)) {
@@ -171,7 +171,7 @@ export class GroupCollector implements Collector {
     this.#world.clock.charge(Work.account)
   }
 
-  /** Groups were dropped: their rows make room, and their lanes are given to others. */
+  /** After groups were dropped: frees their rows and lanes. */
   #dropped(): void {
     this.#hasNews = true
     this.#abandonBelow = this.#cohort.released
@@ -186,7 +186,7 @@ export class GroupCollector implements Collector {
     this.#dropped()
   }
 
-  /** Frees the lanes of conversations whose groups were dropped. */
+  /** Frees the lanes of dropped groups' conversations. */
   #abandon(): void {
     const { conversation, numLanes, groupSize } = this.#cohort
     const { phase, group, member, begun } = conversation
@@ -204,7 +204,7 @@ export class GroupCollector implements Collector {
     if (begun[0]! >= this.#abandonBelow) this.#abandonBelow = 0
   }
 
-  /** Counts the time in which lanes have had nothing to go on with. */
+  /** Counts the time in which lanes had nothing to do. */
   #countIdle(): void {
     const { conversation, numLanes, released } = this.#cohort
     const now = performance.now()
@@ -219,7 +219,7 @@ export class GroupCollector implements Collector {
     this.#idle.part = (Math.max(0, free - begin) + full) / numLanes
   }
 
-  /** Takes the next batch, if it is there. */
+  /** Takes the next batch if it is complete. */
   #take(): boolean {
     const { numDropped } = this.#admission
     const isThere = this.#groups.take(this.#idle.seconds)
@@ -292,7 +292,7 @@ export class GroupCollector implements Collector {
     this.#groups.restore(saved)
     this.#abandonBelow = released
     this.#tickets.clear()
-    // Conversations under way go on in their lanes, or are yet to begin: their tickets are theirs again.
+    // Running and permitted conversations get their tickets back.
     for (const { group, member } of admission.underWay) {
       if (!this.#admission.has(group)) continue
       this.#tickets.set(group * this.#cohort.groupSize + member, this.#admission.begin()!)
@@ -301,7 +301,7 @@ export class GroupCollector implements Collector {
   }
 }
 
-/** What a training ends with where an engine could not generate a conversation, and failures are thrown. */
+/** The training's error for a conversation that the engine could not generate, if failures are thrown. */
 function failureOf({ group, member }: Ticket, error: string): InputError {
   return new InputError(
     `group ${group}, member ${member}`,
@@ -310,7 +310,6 @@ function failureOf({ group, member }: Ticket, error: string): InputError {
   )
 }
 
-/** Settles with the promise, or once the signal is aborted. */
 async function orAborted(waiting: Promise<void>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return
   let stop = () => {}

@@ -1,9 +1,9 @@
-/** Which of the sampled groups are learned from: those that are fresh, and that the filters of `language/rewards/filters.ts` keep. */
+/** Decides which sampled groups to learn from: fresh ones that the filters of `language/rewards/filters.ts` keep. */
 import { admitGroup, FilterCounts, type GroupFilter } from '../../../language/rewards/filters.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
 import type { Trajectories } from '../../../tables/trajectories/trajectories.ts'
 
-/** The rows of a group's conversations: a list for each, by member. */
+/** The rows of a group's conversations, one list per member. */
 export function rowsOfGroup(trajectories: Trajectories, group: number): number[][] {
   const { segment, member, group: groupOf } = trajectories.columns()
   const conversations: number[][] = []
@@ -15,10 +15,7 @@ export function rowsOfGroup(trajectories: Trajectories, group: number): number[]
   return conversations.sort(([a], [b]) => member[a!]! - member[b!]!)
 }
 
-/**
- * Why a group is dropped; null where it is kept: `failed`, in one of its rows is no token to learn by; `stale`, one was chosen by
- * weights before the version `oldest`; or what the filter says.
- */
+/** Why a group is dropped (`failed`, `stale`, or the filter's reason); null if it is kept. */
 export function refusalOf(
   trajectories: Trajectories,
   tokenizer: Tokenizer,
@@ -26,7 +23,7 @@ export function refusalOf(
   oldest: number,
   filter: GroupFilter | null,
 ): string | null {
-  // Where the engine generated nothing behind a prompt of one token.
+  // The engine generated nothing after a prompt of one token.
   if (conversations.flat().some((row) => trajectories.row(row).token.length < 2)) return 'failed'
   if (!isFresh(trajectories, conversations, oldest)) return 'stale'
   if (filter === null) return null
@@ -35,7 +32,7 @@ export function refusalOf(
   return keep ? null : reason!
 }
 
-/** True where no token to learn from was chosen by weights before the version `oldest`; of some (−1) nobody knows the weights. */
+/** True if no token to learn from was chosen by weights before version `oldest`; −1 means unknown weights. */
 export function isFresh(
   trajectories: Trajectories,
   conversations: readonly (readonly number[])[],

@@ -1,17 +1,13 @@
-/**
- * The groups whose rows stand in a cohort's log: who may begin, which groups are whole and learned from, how long they took, and
- * whose rows make room. What collectors have in common, whoever generates the rows.
- */
+/** Bookkeeping of the groups in a cohort's log, for collectors: admission, completion, ages, and free rows. */
 import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
 import { Admission, type Delivery, type FailurePolicy, type Ticket } from '../../../fleet/admission.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { AgeSpread, CollectorProgress, SavedCollector } from '../../loop/collector.ts'
 import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
 
-/** What nothing has been collected by. */
 const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0, counts: [] }, queueDepth: 0, lanesIdleSeconds: 0 }
 
-/** Of ages in seconds, of which there is at least one. */
+/** The spread of one or more ages in seconds. */
 export function spreadOfAges(ages: readonly number[]): AgeSpread {
   const max = Math.max(...ages)
   const binOf = (age: number) => (age < 1 ? 0 : 1 + Math.floor(Math.log2(age)))
@@ -24,7 +20,7 @@ export class LoggedGroups {
   readonly admission: Admission
   readonly #cohort: ConversationCohort
   readonly #rl: RlDefinition
-  /** When each group began that is neither learned from nor dropped, in ms. */
+  /** Start time of each group that is neither learned from nor dropped, in ms. */
   readonly #began = new Map<number, number>()
   #delivery: Delivery | null = null
   #told: Omit<CollectorProgress, 'ticks'> = NOTHING
@@ -40,19 +36,18 @@ export class LoggedGroups {
     })
   }
 
-  /** What became of the groups of the last batch. */
   get told(): Omit<CollectorProgress, 'ticks'> {
     return this.#told
   }
 
-  /** Who may begin now; null where nobody may. */
+  /** The next permitted conversation; null without one. */
   begin(): Ticket | null {
     const ticket = this.admission.begin()
     if (ticket !== null && !this.#began.has(ticket.group)) this.#began.set(ticket.group, performance.now())
     return ticket
   }
 
-  /** Tells the admission whether a group that is whole is learned from. */
+  /** Tells the admission whether to learn from a complete group. */
   judge(group: number): void {
     const { trajectories, tokenizer } = this.#cohort
     const rows = rowsOfGroup(trajectories, group)
@@ -60,12 +55,12 @@ export class LoggedGroups {
     this.admission.judge(group, reason === null ? { keep: true } : { keep: false, reason })
   }
 
-  /** The oldest weights of which a token may be learned from. */
+  /** The oldest version whose tokens may be learned from. */
   get #oldest(): number {
     return this.#cohort.version - this.admission.settings.maxStaleness
   }
 
-  /** Takes the next batch, if it is there; groups that have become too old are dropped. */
+  /** Takes the next batch if it is complete. Groups that have become too old are dropped. */
   take(lanesIdleSeconds: number): boolean {
     const { trajectories } = this.#cohort
     const delivery = this.admission.take((group) =>
@@ -84,7 +79,7 @@ export class LoggedGroups {
     return true
   }
 
-  /** The rows of the last batch, in an order that does not depend on who was done first. */
+  /** The last batch's rows, in an order that does not depend on which finished first. */
   rows(): number[] {
     const { trajectories } = this.#cohort
     const { group } = trajectories.columns()
@@ -92,12 +87,12 @@ export class LoggedGroups {
     return trajectories.order().filter((row) => delivered.has(group[row]!))
   }
 
-  /** Forgets when groups began that were dropped. */
+  /** Forgets the start times of dropped groups. */
   forgetBeginnings(): void {
     for (const group of this.#began.keys()) if (!this.admission.has(group)) this.#began.delete(group)
   }
 
-  /** Forgets the rows of groups that were learned from or dropped. */
+  /** Frees the rows of groups that were learned from or dropped. */
   forgetRows(): void {
     const { trajectories } = this.#cohort
     const { group } = trajectories.columns()

@@ -1,4 +1,4 @@
-/** Trajectories as a checkpoint keeps them: their tokens as tensors, the rest as JSON. */
+/** Trajectories in checkpoints: tokens as tensors, the rest as JSON. */
 import { InputError } from '../../../base/errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../../base/files/safetensors.ts'
 import type { Trajectories } from '../../../tables/trajectories/trajectories.ts'
@@ -14,7 +14,7 @@ const TOKEN_COLUMNS = {
 } as const
 type TokenColumn = keyof typeof TOKEN_COLUMNS
 
-/** The rows without tokens, and the tokens of all rows one after another, as tensors whose names begin with `name`. */
+/** The rows without tokens, and all rows' tokens as tensors whose names begin with `name`. */
 export function packTrajectories(trajectories: Trajectories, name: string): { rows: object[]; tensors: Tensor[] } {
   const rows: object[] = []
   const columns = trajectories.columns()
@@ -33,7 +33,7 @@ export function packTrajectories(trajectories: Trajectories, name: string): { ro
   return { rows, tensors }
 }
 
-/** Appends what `packTrajectories` gave. */
+/** Appends the output of `packTrajectories`. */
 export function unpackTrajectories(
   trajectories: Trajectories,
   name: string,

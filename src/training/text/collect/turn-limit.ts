@@ -1,17 +1,14 @@
-/**
- * How long a turn may take without a token: whoever exceeds it is told of by lane and by what was last heard, and its
- * conversation ends with an unknown reward. It counts only while a trainer collects.
- */
+/** Ends and reports turns without a new token for too long, while a trainer collects; their reward is unknown. */
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import { failTurn } from '../../../world/conversations/turns.ts'
 
 export class TurnLimit {
   readonly #cohort: ConversationCohort
-  /** Of each lane: when its turn was last heard of, in ms; its tokens by then; and whether the engine has its turn. */
+  /** For each lane: time of its turn's last progress in ms; its tokens then; and whether the engine has its turn. */
   readonly #heard: Float64Array
   readonly #length: Int32Array
   readonly #isSubmitted: Uint8Array
-  /** Lanes that were told of, and are left to whoever stops. */
+  /** Reported lanes that the run's end will stop. */
   readonly #told = new Set<number>()
 
   constructor(cohort: ConversationCohort) {
@@ -21,13 +18,13 @@ export class TurnLimit {
     this.#isSubmitted = new Uint8Array(cohort.numLanes)
   }
 
-  /** Counts from now on. */
+  /** Starts counting now. */
   begin(): void {
     this.#heard.fill(performance.now())
     this.#told.clear()
   }
 
-  /** Looks at all lanes, and ends the turns that are late. */
+  /** Checks all lanes, and ends late turns. */
   look(): void {
     const { conversation, submitted, turnMilliseconds } = this.#cohort
     const now = performance.now()
@@ -50,7 +47,7 @@ export class TurnLimit {
     const since = new Date(Date.now() - (performance.now() - this.#heard[n]!)).toISOString()
     const tokens = conversation.length[n]! - conversation.turnStart[n]!
     const which = `group ${conversation.group[n]}, member ${conversation.member[n]}`
-    const message = `lane ${n} (${which}): engine ${engine.id}, last heard of at ${since} after ${tokens} tokens of the turn, has given none for ${seconds} s`
+    const message = `lane ${n} (${which}): engine ${engine.id} has given no token for ${seconds} s; last progress at ${since} after ${tokens} tokens of the turn`
     if (onLate?.(message) === 'stop') return
     failTurn(this.#cohort, n, `no token within ${seconds} s`)
   }

@@ -1,41 +1,38 @@
-/** How a language model does: whole conversations under fixed weights, and nothing is learned. */
+/** Evaluates a language model: whole conversations with fixed weights. */
 import { checkCount, checkGiven } from '../../../base/errors.ts'
 import type { TextEnvironmentDefinition } from '../../../environments/text.ts'
 import { isOfModel, type Trajectory } from '../../../tables/trajectories/trajectory.ts'
 import { type ConverseOptions, converse } from '../collect/converse.ts'
 
-/** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
+/** Options of `evaluateText`. Takes the most probable tokens; `explore` samples. */
 export interface TextEvaluateOptions extends ConverseOptions {
   readonly environment: TextEnvironmentDefinition
-  /** How many conversations: the first of the order that the seed gives to the examples. */
+  /** Number of conversations, from the start of the examples' seeded order. */
   readonly episodes: number
 }
 
-/** What came of it. */
+/** The result of `evaluateText`. */
 export interface TextEvaluation {
   readonly episodes: number
-  /** Different questions that conversations may be about, where questions are held out; else null. */
+  /** Number of distinct questions if some are held out; otherwise null. */
   readonly numQuestions: number | null
-  /** Of the rewards that are known; null where none is. */
+  /** Statistics of the known rewards; null without any. */
   readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
-  /** What rewards are made of, by name: the mean over the conversations that tell it. */
+  /** Means of reward components, by name, over the conversations that have them. */
   readonly components: Readonly<Record<string, number>>
   readonly numUnknown: number
-  /** Why the first of those cannot be told; null where all are known. */
+  /** The error of the first unknown reward; null if all are known. */
   readonly firstError: string | null
-  /** Tokens that the model said, on average. */
+  /** Mean number of the model's tokens. */
   readonly completionLength: number
   readonly stopReasons: Readonly<Record<string, number>>
-  /** The first few conversations in words: the prompt, and what followed. */
+  /** The first few conversations as text: the prompt, and what followed. */
   readonly samples: readonly { readonly prompt: string; readonly completion: string; readonly reward: number | null }[]
 }
 
 const NUM_SAMPLES = 5
 
-/**
- * Lets a language model have whole conversations.
- * @throws InputError where options, model and environment do not fit, as `createWorld` does.
- */
+/** Evaluates a language model by whole conversations. @throws InputError as `createWorld` does. */
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
   checkGiven('options of evaluateText', options, ['environment', 'episodes', 'policy'])
   const { episodes } = options
@@ -72,7 +69,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   }
 }
 
-/** Tokens of a row that the model chose. */
+/** Number of a row's tokens that the model chose. */
 function countOfModel({ token, lossMask, version }: Trajectory): number {
   let count = 0
   for (let t = 0; t < token.length; t++) if (isOfModel(lossMask, version, t)) count++

@@ -1,4 +1,4 @@
-/** What a run of a language model comes to, for others: its model as a folder, and its conversations as a file. */
+/** Exports a language model's run: its model as a folder, and its conversations as a file. */
 import { InputError, unknownWord } from '../../../base/errors.ts'
 import { listFolder, within } from '../../../base/files/files.ts'
 import type { ModuleTrust } from '../../../base/trust.ts'
@@ -22,9 +22,9 @@ import { refuseOccupied } from '../../folder/run-folder.ts'
 import { openConversationRun } from '../../run/conversation-run.ts'
 
 /**
- * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and the tokenizer's files.
- * Returns what was loaded.
- * @throws InputError for a folder that holds anything or cannot be written, and as `loadTrainedModel` does.
+ * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and tokenizer
+ * files. Returns the loaded model.
+ * @throws InputError for a folder that is not empty or cannot be written, and as `loadTrainedModel` does.
  * @example await exportTrainedModel('runs/words', 'model')
  */
 export async function exportTrainedModel(run: string, out: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
@@ -38,18 +38,15 @@ export async function exportTrainedModel(run: string, out: string, trust: Module
   return trained
 }
 
-/**
- * What conversations become: an Arrow IPC file or stream, or Parquet; samples as JSON Lines, with their tokens; or one of the forms in
- * words of `writeSamplesAs`, as JSON Lines or Parquet, as the file's ending says.
- */
+/** Formats: Arrow IPC file or stream, Parquet, samples as JSON Lines, or a text format of `writeSamplesAs`. */
 export const trajectoryFormats = ['file', 'stream', 'parquet', 'jsonl', ...sampleForms] as const
-/** One of these formats. */
+/** One of `trajectoryFormats`. */
 export type TrajectoryFormat = (typeof trajectoryFormats)[number]
 
 /**
- * Writes the conversations that a run of a language model kept (`trajectories=last` or `all`), with prompts, answers and
- * completions as words beside the ids, or as words alone. Returns how many rows the file has.
- * @throws InputError for a run that kept none, a format that is none, and a file that cannot be read or written; and as
+ * Writes the conversations that a run kept (`trajectories=last` or `all`), with prompts, answers and completions as
+ * text beside the ids, or as text only. Returns the number of rows.
+ * @throws InputError for a run that kept none, an unknown format, and a file that cannot be read or written; and as
  * `writeSamplesAs` does.
  * @example await exportTrajectories('runs/words', 'words.jsonl', 'jsonl')
  */
@@ -75,7 +72,7 @@ export async function exportTrajectories(
   return read.trajectories.count
 }
 
-/** The samples of a run without the special tokens at their end, which a chat template puts there itself. */
+/** A run's samples without special tokens at their end, since a chat template adds those itself. */
 async function spokenSamples(run: string, read: TrajectoriesRead, trust: ModuleTrust): Promise<Sample[]> {
   const { policy, environment } = await openConversationRun(run, trust)
   const { tokenizer } = await policy.open(environment)
@@ -86,7 +83,7 @@ async function spokenSamples(run: string, read: TrajectoriesRead, trust: ModuleT
   })
 }
 
-/** All trajectories that a run has kept. @throws InputError where it has kept none. */
+/** All trajectories that a run kept. @throws InputError if it kept none. */
 export async function readRunTrajectories(run: string): Promise<TrajectoriesRead> {
   const names = (await listFolder(await within(run, 'trajectories'))).filter((name) => /^\d+\.arrow$/.test(name)).sort()
   if (names.length === 0) {

@@ -1,4 +1,4 @@
-/** How the model of a run does as it stands: at the run's end, and while it trains. */
+/** Evaluates a run's current model, at its end and during training. */
 import { checkGiven } from '../../../base/errors.ts'
 import type { HeldOut } from '../../../language/held-out.ts'
 import { wholeWeights } from '../../../language/transformer/quantized.ts'
@@ -7,19 +7,17 @@ import type { Trainer } from '../../loop/trainer.ts'
 import type { ConversationRunDefinition } from '../../run/definition.ts'
 import { evaluateText, type TextEvaluation } from './evaluate.ts'
 
-/** What a run says of the questions that it has held out. */
+/** The evaluation of a run on its held-out questions. */
 export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | 'reward' | 'components' | 'numUnknown'>
 
-/**
- * The option `heldOut` of a cohort that trains, or is evaluated, by a run's settings; no option where nothing is held out.
- */
+/** A cohort's option `heldOut` for training or evaluation, by a run's settings; none without held-out questions. */
 export function heldOutOf(given: ConversationRunDefinition['settings'], use: HeldOut['use']): { heldOut?: HeldOut } {
   checkGiven('settings of heldOutOf', given, ['heldOutFraction', 'heldOutSeed'])
   const { heldOutFraction: fraction, heldOutSeed: seed } = given
   return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
 }
 
-/** Has conversations about the questions that a run has held out, with its weights as they stand; null where there are none. */
+/** Evaluates the current weights on a run's held-out questions; null without any. */
 export async function judgeHeldOut(
   definition: ConversationRunDefinition,
   trainer: Trainer<ConversationCohort>,
@@ -31,7 +29,7 @@ export async function judgeHeldOut(
   return { episodes, numQuestions, reward, components, numUnknown }
 }
 
-/** Has conversations with the weights as they stand: about the questions that the run holds out, or all where it holds out none. */
+/** Evaluates the current weights on held-out questions, or on all if there are none. */
 export function evaluateNow(
   { environment, policy, settings }: ConversationRunDefinition,
   trainer: Trainer<ConversationCohort>,

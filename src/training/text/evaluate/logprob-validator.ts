@@ -1,48 +1,47 @@
 /**
- * Checks of log-probabilities: whether what a model says of whole sequences is what it says token by token, alone or in a
- * batch, and whether its gradient is the derivative of just that. For our transformers, and for any model behind two functions.
- *
- * Ours owe the same bits in all of them; a model behind functions, values within stated tolerances.
+ * Checks of log-probabilities: whether a model gives the same for whole sequences, token by token, and in batches, and
+ * whether its gradient is their derivative. For our transformers, which must give the same bits, and for any model
+ * behind two functions, with tolerances.
  */
 import { checkCount, checkGiven, InputError, show } from '../../../base/errors.ts'
 import { Random, Stream } from '../../../base/random.ts'
 
 type Awaitable<T> = T | Promise<T>
 
-/** A model as `LogprobValidator` sees it. All logarithms are natural. */
+/** A model for `LogprobValidator`. All logarithms are natural. */
 export interface LogprobModel {
   /** Tokens are 0 … vocabularySize − 1. */
   readonly vocabularySize: number
-  /** Tokens of a sequence, at most: a whole number ≥ 4. */
+  /** Maximum tokens of a sequence: a whole number ≥ 4. */
   readonly context: number
   /** For each sequence of n tokens n − 1 numbers: log p(token t | tokens 0 … t − 1) for t = 1 … n − 1. */
   logprobs(sequences: readonly (readonly number[])[]): Awaitable<readonly ArrayLike<number>[]>
-  /** log p of every token of the vocabulary after the prefix, which has at least one token. */
+  /** log p of every vocabulary token after the prefix, which has at least one token. */
   nextLogprobs?(prefix: readonly number[]): Awaitable<ArrayLike<number>>
-  /** The derivative of the sum of all that `logprobs` returns by `weights`, which the validator moves and puts back. */
+  /** The derivative of the sum of all outputs of `logprobs` by `weights`, which the validator changes and restores. */
   readonly gradient?: {
     readonly weights: Float32Array | Float64Array
     of(sequences: readonly (readonly number[])[]): Awaitable<ArrayLike<number>>
   }
-  /** The same model with its logits times a factor, until the next call of the model itself. */
+  /** The same model with its logits scaled, until the next call of the model itself. */
   scaled?(factor: number): Awaitable<LogprobModel>
 }
 
-/** How far figures may lie apart. */
+/** Tolerances of the checks. */
 export interface LogprobTolerances {
-  /** Two ways to one log-probability, in nats; 0: bit for bit. */
+  /** Between two computations of a log-probability, in nats; 0: bit for bit. */
   readonly logprob: number
-  /** How far the probabilities of the vocabulary may be from 1 together, and a log-probability above 0. */
+  /** Of the vocabulary's total probability from 1, and of a log-probability above 0. */
   readonly probability: number
-  /** A derivative and its finite difference, relative to the largest of them. */
+  /** Between a derivative and its finite difference, relative to the largest. */
   readonly gradient: number
-  /** How far weights are moved for finite differences. */
+  /** Step of weights for finite differences. */
   readonly step: number
 }
 
 const TOLERANCES: LogprobTolerances = { logprob: 1e-4, probability: 1e-3, gradient: 0.02, step: 5e-3 }
 
-/** What the checks are called. */
+/** The names of the checks. */
 export const logprobChecks = [
   'autoregressiveIndexing',
   'teacherForcingConsistency',
@@ -52,38 +51,34 @@ export const logprobChecks = [
   'gradientComputation',
 ] as const
 
-/** What became of one check. */
+/** The result of one check. */
 export interface LogprobCheck {
   readonly name: (typeof logprobChecks)[number]
-  /** `unchecked`: the model has not the functions that it would take. */
+  /** `unchecked`: the model lacks the functions that the check needs. */
   readonly status: 'held' | 'failed' | 'unchecked'
-  /** Why it does not hold, or could not be checked. */
+  /** Why it failed or was not checked. */
   readonly why: string | null
-  /** The largest difference seen, in nats, or relative for gradients; null where nothing was compared. */
+  /** The largest difference, in nats, or relative for gradients; null if nothing was compared. */
   readonly difference: number | null
 }
 
-/** What became of all. */
+/** The results of all checks. */
 export interface LogprobReport {
-  /** `failed` if some check failed, else `unchecked` if some could not be made. */
+  /** `failed` if a check failed, otherwise `unchecked` if one was not possible. */
   readonly status: LogprobCheck['status']
   readonly checks: readonly LogprobCheck[]
 }
 
-/** What a check says of a model that does not hold. */
 class Failure extends Error {}
-/** What a check says that cannot be made. */
+/** Thrown by a check that is not possible. */
 class Unchecked extends Error {}
 
-/** The largest factor that logits are scaled by: differences of log-probabilities beyond what f32 has an exponent for. */
+/** The largest scale of logits, near the limit of f32 differences. */
 const EXTREME = 1e4
-/** Weights moved one by one for finite differences: half of them drawn, half those of the largest derivatives. */
+/** Weights changed one by one for finite differences: half random, half with the largest derivatives. */
 const SAMPLED_WEIGHTS = 16
 
-/**
- * Checks a model's log-probabilities, each `test…` one property. A check that fails says what it saw; a model that throws
- * fails the check in which it does.
- */
+/** Checks a model's log-probabilities, one property per `test…`. A model that throws fails the check. */
 export class LogprobValidator {
   readonly #model: LogprobModel
   readonly #tolerances: LogprobTolerances
@@ -91,7 +86,7 @@ export class LogprobValidator {
   #draws = 0
   #worst: number | null = null
 
-  /** `seed` keys the sequences and the weights that are sampled. @throws InputError for a model that lacks what it must have. */
+  /** `seed` keys the sampled sequences and weights. @throws InputError for an incomplete model. */
   constructor(
     model: LogprobModel,
     { tolerances = {}, seed = 0 }: { readonly tolerances?: Partial<LogprobTolerances>; readonly seed?: number } = {},
@@ -106,7 +101,7 @@ export class LogprobValidator {
     this.#random = new Random(seed)
   }
 
-  /** A number is that of its own token: it depends on no later one, and the vocabulary's probabilities sum to 1 there. */
+  /** A token's number does not depend on later tokens, and the vocabulary's probabilities sum to 1. */
   testAutoregressiveIndexing(): Promise<LogprobCheck> {
     return this.#check('autoregressiveIndexing', async () => {
       const tokens = this.#sequence(Math.min(this.#model.context - 1, 12))
@@ -138,7 +133,7 @@ export class LogprobValidator {
     })
   }
 
-  /** A whole sequence gives what its prefixes give, and what decoding step by step gives where there is `nextLogprobs`. */
+  /** A whole sequence gives the same as its prefixes, and as `nextLogprobs` step by step. */
   testTeacherForcingConsistency(): Promise<LogprobCheck> {
     return this.#check('teacherForcingConsistency', async () => {
       const tokens = this.#sequence(Math.min(this.#model.context - 1, 16))
@@ -153,7 +148,7 @@ export class LogprobValidator {
     })
   }
 
-  /** A sequence among others, whichever and in whatever order, gives what it gives alone. */
+  /** A sequence gives the same in any batch as alone. */
   testBatchProcessing(): Promise<LogprobCheck> {
     return this.#check('batchProcessing', async () => {
       const lengths = [2, 3, 7, 5, 7, 4].map((length) => Math.min(length, this.#model.context - 1))
@@ -173,7 +168,7 @@ export class LogprobValidator {
     })
   }
 
-  /** A prompt of one token, one token alone, the vocabulary's ends, the same token over and over, and the context's end. */
+  /** A prompt of one token, a single token, the vocabulary's first and last, repeated tokens, and the context's end. */
   testEdgeCases(): Promise<LogprobCheck> {
     return this.#check('edgeCases', async () => {
       const { vocabularySize, context, nextLogprobs } = this.#model
@@ -197,7 +192,7 @@ export class LogprobValidator {
     })
   }
 
-  /** Numbers are finite and not above 0, and probabilities sum to 1, also where logits are ten thousand times as large. */
+  /** Numbers are finite and not above 0, and probabilities sum to 1, even with logits scaled by ten thousand. */
   testNumericalStability(): Promise<LogprobCheck> {
     return this.#check('numericalStability', async () => {
       const tokens = this.#sequence(Math.min(this.#model.context, 16))
@@ -215,7 +210,7 @@ export class LogprobValidator {
     })
   }
 
-  /** The gradient is what finite differences give: along itself, and by sampled weights. */
+  /** The gradient equals finite differences: along itself, and for sampled weights. */
   testGradientComputation(): Promise<LogprobCheck> {
     return this.#check('gradientComputation', async () => {
       const { gradient, context } = this.#model
@@ -266,7 +261,6 @@ export class LogprobValidator {
     })
   }
 
-  /** All checks, one after another. */
   async runFullValidation(): Promise<LogprobReport> {
     const checks = [
       await this.testAutoregressiveIndexing(),
@@ -292,7 +286,7 @@ export class LogprobValidator {
     }
   }
 
-  /** What the model answers; an error of its own is a failure of the check, with the error's words. */
+  /** Calls the model; its errors become failures of the check. */
   async #ask<T>(name: string, call: () => Awaitable<T>): Promise<T> {
     try {
       return await call()
@@ -349,7 +343,7 @@ export class LogprobValidator {
     return Array.from({ length }, () => this.#below(this.#model.vocabularySize))
   }
 
-  /** The sequence with another token at one place. */
+  /** The sequence with another token at one index. */
   #replaced(tokens: readonly number[], at: number): number[] {
     const { vocabularySize } = this.#model
     return tokens.with(at, (tokens[at]! + 1 + this.#below(vocabularySize - 1)) % vocabularySize)
@@ -361,7 +355,9 @@ export class LogprobValidator {
   }
 }
 
-/** All checks of a model's log-probabilities. @example await validateLogprobImplementation({ vocabularySize, context, logprobs }) */
+/**
+ * Runs all checks. @example await validateLogprobImplementation({ vocabularySize, context, logprobs })
+ */
 export function validateLogprobImplementation(
   model: LogprobModel,
   options: ConstructorParameters<typeof LogprobValidator>[1] = {},
@@ -369,7 +365,7 @@ export function validateLogprobImplementation(
   return new LogprobValidator(model, options).runFullValidation()
 }
 
-/** Indices of the elements of largest magnitude, the largest first. */
+/** Indices of the elements of largest magnitude, in descending order. */
 function largestOf(values: Float64Array, count: number): number[] {
   const found: number[] = []
   for (let i = 0; i < values.length; i++) {

@@ -1,7 +1,4 @@
-/**
- * What a simulation needs to know of a training, taken from a run: how long its answers are, how fast an engine generates them, and
- * how long the learner takes. The rest, like how many engines there are, is for whoever simulates to say.
- */
+/** Measures lengths of answers and speeds of engine and learner in a run, for simulations. */
 
 import { rlSettings } from '../../../algorithms/tokens/rl.ts'
 import { checkGiven, InputError, show } from '../../../base/errors.ts'
@@ -11,7 +8,7 @@ import { readConfig, readMetrics } from '../../folder/run-folder.ts'
 import { readRunTrajectories } from './export.ts'
 import type { RlMetrics } from './metrics.ts'
 
-/** A run's figures as settings of a simulation. */
+/** A run's measurements as settings of a simulation. */
 export interface MeasuredRun {
   readonly settings: Pick<
     SimulationSettings,
@@ -27,16 +24,16 @@ export interface MeasuredRun {
     | 'updateSeconds'
     | 'deliverySeconds'
   >
-  /** Tokens of each answer that the run has kept, all turns of a conversation together. */
+  /** Tokens of each kept answer, all turns of a conversation together. */
   readonly lengths: readonly number[]
 }
 
-/** What is read of an update's line. */
+/** The fields read from an update's line. */
 type Line = Pick<RlMetrics, (typeof FIGURES)[number] | 'drops'>
 
 const FIGURES = ['sampledTokens', 'rolloutSeconds', 'updateSeconds', 'lanesIdleSeconds', 'trajectories'] as const
 
-/** What `config.json` leaves out where it is the default. */
+/** Values that `config.json` leaves out. */
 const defaults = {
   groupSize: rlSettings.groupSize.default,
   groupsPerUpdate: rlSettings.groupsPerUpdate.default,
@@ -45,10 +42,10 @@ const defaults = {
 }
 
 /**
- * Measures a run of a language model. An engine is taken to have as many places as the run had lanes, each with the mean rate of a
- * lane that has a turn, prompts and replies of the environment included. The learner's seconds go by the tokens of the answers, and
- * have the delivery of weights in them. Groups that were dropped are taken to be as long as others.
- * @throws InputError where the folder holds no run with updates of reinforcement learning, or it has kept no trajectories.
+ * Measures a language model's run. An engine is assumed to have as many slots as the run had lanes, each with the mean
+ * rate of a busy lane, prompts and replies included. The learner's seconds are per token of the answers and include the
+ * delivery of weights. Dropped groups are assumed to be as long as others.
+ * @throws InputError if the folder has no run with updates of reinforcement learning, or it kept no trajectories.
  * @example
  * const { settings, lengths } = await measureRun('runs/text-countdown-1')
  * const simulation = await simulate({ ...settings, engines: 4, maxStaleness: 1 }, lengths)
@@ -77,7 +74,7 @@ export async function measureRun(folder: string): Promise<MeasuredRun> {
   const droppedGroups = lines.reduce((total, { drops }) => total + Object.values(drops).reduce((a, b) => a + b, 0), 0)
   const groups = learnedGroups + droppedGroups
   const sampled = (sum('sampledTokens') * groups) / learnedGroups
-  // While the last update was learned from, nobody counted who was idle.
+  // Idle lanes were not counted during the last update's learning.
   const seconds = sum('rolloutSeconds') + sum('updateSeconds') - lines.at(-1)!.updateSeconds
   const busySeconds = numLanes * (seconds - sum('lanesIdleSeconds'))
   const tokensPerSecond = sampled / busySeconds
@@ -103,7 +100,7 @@ export async function measureRun(folder: string): Promise<MeasuredRun> {
   }
 }
 
-/** Tokens that the model chose in each conversation, whatever rows it has. */
+/** Number of tokens that the model chose in each conversation, over all rows. */
 async function lengthsOf(folder: string): Promise<number[]> {
   const { trajectories } = await readRunTrajectories(folder)
   const lengths: number[] = []
@@ -114,5 +111,5 @@ async function lengthsOf(folder: string): Promise<number[]> {
       if (isOfModel(lossMask, version, t)) lengths[lengths.length - 1] = lengths.at(-1)! + 1
     }
   }
-  return lengths.map((length) => Math.max(1, length)) // One that failed before its first token was generated too.
+  return lengths.map((length) => Math.max(1, length)) // Includes conversations that failed before the first token.
 }

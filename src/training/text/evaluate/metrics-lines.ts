@@ -1,10 +1,10 @@
-/** What summaries of runs read in `metrics.jsonl`. */
+/** The parts of `metrics.jsonl` that run summaries read. */
 import type { RlMetrics, TextMetrics } from './metrics.ts'
 
 /** Groups over which the summary's rewards are averaged. */
 export const SUMMARY_GROUPS = 100
 
-/** A line of `metrics.jsonl`, as far as summaries read it. */
+/** The fields of a line that summaries read. */
 export interface MetricsLine extends Pick<TextMetrics, 'phase' | 'step' | 'loss'>, Omit<RlMetrics, 'components'> {
   readonly checkpoint: number
 }
@@ -17,7 +17,7 @@ export function total(
   return updates.reduce((sum, line) => sum + (line[name] ?? 0), 0) // Older lines lack some.
 }
 
-/** Tokens sampled a second while sampling, and trained on a second while learning. */
+/** Tokens sampled and trained on per second of sampling and learning. */
 export function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {
   const sum = (of: (line: MetricsLine) => number) => updates.reduce((total, line) => total + of(line), 0)
   return {

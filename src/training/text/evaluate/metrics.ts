@@ -1,4 +1,4 @@
-/** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
+/** Metrics of language model trainings: of supervised steps, and of updates and their conversations. */
 import type { LossTotals } from '../../../algorithms/losses/losses.ts'
 import type { WorkName } from '../../../base/clock.ts'
 import { type Metrics, metric } from '../../../base/metrics.ts'
@@ -6,19 +6,18 @@ import type { TokenSpans } from '../../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 import type { AgeSpread } from '../../loop/collector.ts'
 
-/** What a line of `metrics.jsonl` says beside what the phases tell. */
+/** Fields of a `metrics.jsonl` line besides the phases' metrics. */
 export const lineMetrics = {
-  checkpoint: metric('number of a checkpoint behind it: ticks, supervised steps and updates done', 'last'),
+  checkpoint: metric('number of a checkpoint at this point: ticks, supervised steps and updates done', 'last'),
 } as const satisfies Metrics
 
-/** Of numbers of tokens. */
 export interface Spread {
   readonly mean: number
   readonly min: number
   readonly max: number
 }
 
-/** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
+/** Metrics of a supervised step or an update. Null: not of this phase. */
 export interface TextMetrics {
   readonly phase: 'sft' | 'rl'
   /** Steps of the phase done, this one included. */
@@ -26,89 +25,80 @@ export interface TextMetrics {
   readonly seconds: number
   readonly loss: number
   readonly learningRate: number
-  /** Norm of the gradient before it was clipped. */
+  /** Norm of the gradient before clipping. */
   readonly gradNorm: number
-  /** Tokens that were learned from. */
+  /** Tokens learned from. */
   readonly tokens: number
-  /** What the caller's thread spent on each kind of work, in seconds; they add up to the whole. */
+  /** Seconds of the caller's thread by kind of work; they sum to the total. */
   readonly phaseSeconds: Readonly<Record<WorkName, number>>
   readonly rl: RlMetrics | null
 }
 
-/** What an update of reinforcement learning did, of its conversations and of its first optimizer step. */
+/** Metrics of an update: its conversations and its first optimizer step. */
 export interface RlMetrics {
-  /** Mean and deviation of the known rewards; null where none is known. */
+  /** Mean and deviation of the known rewards; null without any. */
   readonly reward: number | null
   readonly rewardStd: number | null
-  /** Means of what the rewards are made of. */
   readonly components: Readonly<Record<string, number>>
-  /** Rewards that could not be told; the first reason. */
+  /** Unknown rewards; the first reason. */
   readonly numUnknown: number
   readonly firstError: string | null
-  /** Part of the groups whose rewards are all equal: nothing is learned of them. */
+  /** Fraction of groups with equal rewards, which teach nothing. */
   readonly fracRewardZeroStd: number
   readonly completionLength: number
-  /** Part of the conversations that their budget or the context cut off. */
+  /** Fraction of conversations cut off by budget or context. */
   readonly clippedRatio: number
-  /** Turns that their budget or the context cut off, in all conversations; those after which others followed are among them. */
+  /** Turns cut off by budget or context, including those followed by others. */
   readonly cutTurns: number
-  /** Conversations that ended so, though the environment had replied with more: it was not appended. */
+  /** Conversations ended by that although the environment had replied; the reply was dropped. */
   readonly droppedReplies: number
-  /** How often the chat template rewrote what stood before a turn: each time the conversation went on in a row of its own. */
+  /** How often the chat template rewrote earlier messages, after which the conversation continued in a new row. */
   readonly rewrites: number
   /** Of the whole distribution, in nats, from the training's forward pass; so are the next ones. */
   readonly entropy: number
-  /** Estimators of KL(old ‖ new), and of KL(new ‖ reference) where there is one. */
+  /** Estimators of KL(old ‖ new), and of KL(new ‖ reference) if there is one. */
   readonly kl: { readonly k1: number; readonly k2: number; readonly k3: number }
   readonly referenceKl: { readonly k1: number; readonly k2: number; readonly k3: number } | null
   readonly ratio: number
-  /** The critic's part of the loss; null where there is no critic. */
+  /** The critic's part of the loss; null without a critic. */
   readonly valueLoss: number | null
   /**
-   * How far sampler and trainer are apart, of tokens that were evaluated again before the update: mean of e^Δ − Δ − 1 with Δ the
-   * trainer's logprob less the recorded one; e^Δ; and the corrections' weights, which are made of it. Null where what is recorded is taken as it is.
+   * Difference between sampler and trainer, for tokens that were evaluated again before the update: mean of e^Δ − Δ − 1
+   * with Δ the trainer's minus the recorded log-probability; e^Δ; and the correction weights made of it. Null if
+   * recorded values are used unchecked.
    */
   readonly mismatchKl: number | null
   readonly importanceRatio: Spread | null
   readonly importanceWeight: Spread | null
   readonly clipRatio: { readonly low: number; readonly high: number }
-  /** Mean of the known rewards of each group that has one, in the order of the groups. */
+  /** Mean known reward of each group that has one, in order. */
   readonly groupRewards: readonly number[]
   readonly trajectories: number
-  /**
-   * Updates since the weights that chose a token, and how many tokens are 0, 1, … max updates stale; null where nobody knows the
-   * weights.
-   */
+  /** Updates since a token's weights, and counts of tokens by age 0, 1, … max; null if unknown. */
   readonly staleness: { readonly mean: number; readonly max: number; readonly counts: readonly number[] } | null
   readonly rolloutAgeSeconds: AgeSpread
-  /** Groups that were whole and waited for a later update. */
+  /** Complete groups that waited for a later update. */
   readonly queueDepth: number
-  /** Seconds in which a lane had no conversation to go on with, the mean of all lanes. */
+  /** Seconds in which a lane had no conversation, mean over lanes. */
   readonly lanesIdleSeconds: number
-  /** Groups that were dropped since the update before, by reason. */
+  /** Groups dropped since the last update, by reason. */
   readonly drops: Readonly<Record<string, number>>
-  /**
-   * Tokens that the model chose; those of them that were drawn from another distribution than is trained, of which nothing is
-   * learned; and tokens that it was trained on, prompts included.
-   */
+  /** Tokens that the model chose; those from another distribution, not learned; and all tokens trained on. */
   readonly sampledTokens: number
   readonly untrainedTokens: number
   readonly trainedTokens: number
-  /** Tokens whose log-probability nobody had recorded: that of the weights before the update stands for it. */
+  /** Tokens without a recorded log-probability, for which the weights before the update were used. */
   readonly numRecomputed: number
   readonly rolloutSeconds: number
   readonly updateSeconds: number
 }
 
-/** A step's metrics by their names: an update's own stand beside those of every step. */
+/** A step's metrics by name; an update's own are beside those of every step. */
 export function metricsLine({ rl, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
   return { ...top, ...(rl ?? {}) }
 }
 
-/**
- * The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). Tokens of which
- * nothing is recorded (NaN) are passed over; null where that are all.
- */
+/** Mean of e^Δ − Δ − 1 over counted tokens, Δ = trained − recorded (not NaN), an estimate of KL; null without any. */
 export function mismatchKl(
   trained: Float32Array,
   recorded: Float32Array,
@@ -127,7 +117,7 @@ export function mismatchKl(
   return count === 0 ? null : sum / count
 }
 
-/** Mean, least and greatest of what the counted tokens have. */
+/** Mean, minimum and maximum over the counted tokens. */
 export function spreadOf(weightOf: (token: number) => number, counted: Uint8Array, { begin, end }: TokenSpans): Spread {
   let [sum, count, min, max] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
   for (let i = 0; i < begin.length; i++) {
@@ -143,10 +133,7 @@ export function spreadOf(weightOf: (token: number) => number, counted: Uint8Arra
   return { mean: sum / count, min, max }
 }
 
-/**
- * How old the counted tokens are for weights of that version, in updates: mean, max, and how many are 0, 1, … max updates old.
- * Tokens of which nobody knows the weights (version −1) are passed over; null where that are all.
- */
+/** Staleness of counted tokens of known version, in updates: mean, max, and counts by age; null without any. */
 export function stalenessOf(
   current: number,
   version: Int32Array,
@@ -168,11 +155,11 @@ export function stalenessOf(
   return count === 0 ? null : { mean: sum / count, max: counts.length - 1, counts }
 }
 
-/** What the rewards of an update's conversations come to. */
+/** Metrics of the rewards of an update's conversations. */
 export function rewardMetrics(columns: TrajectoryRows, { numUnknown }: LossTotals) {
   const { reward, known, segment, stopReason, error, components, cutTurns, droppedReplies } = columns
   const group = groupNumbers(columns)
-  const isFirst = (i: number) => segment[i] === 0 // A conversation is counted once, however many rows it has.
+  const isFirst = (i: number) => segment[i] === 0 // Counts a conversation once, however many rows it has.
   const isLast = (i: number) => i + 1 === segment.length || isFirst(i + 1)
   const rewards = [...reward].filter((_, i) => known[i] === 1 && isFirst(i))
   const ends = stopReason.filter((_, i) => isLast(i))

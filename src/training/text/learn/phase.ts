@@ -7,32 +7,28 @@ import type { TrainingBackend } from '../../backends/backend.ts'
 import type { TextMetrics } from '../evaluate/metrics.ts'
 import type { TextLearnerColumns } from './plan.ts'
 
-/** What the phases of a training share. */
 export interface PhaseParts {
   readonly world: World
   readonly cohort: ConversationCohort
   readonly backend: TrainingBackend
-  /** Where updates are worked out. */
+  /** Columns for computing updates. */
   readonly columns: TextLearnerColumns
 }
 
-/** What a phase tells of a step; what took how long its trainer adds. */
+/** A step's metrics; the trainer adds times. */
 export type PhaseMetrics = Omit<TextMetrics, 'seconds' | 'phaseSeconds'>
 
 export interface Phase {
-  /** Steps or updates done. */
   done: number
-  /** Steps or updates that there are to be. */
   readonly total: number
-  /** What it tells of each step. */
   readonly metrics: Metrics
-  /** In the middle of something: there is no state from which to go on. */
+  /** True during a step, when there is no state to resume from. */
   readonly isMidway: boolean
-  /** One step or update; undefined where the signal stopped it before. */
+  /** One step or update; undefined if the signal stopped it before. */
   advance(signal: AbortSignal | undefined): Promise<PhaseMetrics | undefined>
 }
 
-/** Gives the cohort's engine the backend's weights as they are, under this version. */
+/** Gives the cohort's engine the backend's current weights under this version. */
 export async function publishWeights({ cohort, backend }: PhaseParts, version: number): Promise<void> {
   cohort.version = version
   await deliverWeights(cohort.engine, await backend.getWeights(version))

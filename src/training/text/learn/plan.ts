@@ -1,10 +1,8 @@
 /**
- * What a training of a language model takes of the memory, before any weight is read: its plan is summed, and where the
- * user leaves context, lanes and threads open they are chosen so that it fits.
- *
- * A language model is opened (configuration, tokenizer) first. A learning rate that is null is that of what is trained;
- * all that was chosen is told and written into `config.json`. What has no room is refused with the keys that lower it,
- * and only then are weights read. Whoever loads a model gets the field's defaults; a task's preset is for new models.
+ * Plans the memory of a language model's training before weights are read. The model's configuration and tokenizer are
+ * opened and the plan is summed. Context, lanes and threads that the user leaves open are chosen to fit; a null
+ * learning rate becomes the usual one. Choices are reported and written into `config.json`. If nothing fits, the error
+ * names the keys that help. Loaded models get standard defaults; a task's preset is for new models.
  */
 import { availableParallelism } from 'node:os'
 import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
@@ -32,7 +30,7 @@ export function microBatchRows(context: number): number {
   return Math.max(MICRO_BATCH_ROWS, context - 1)
 }
 
-/** What the size of a backend's columns depends on, for a model and a training. */
+/** The shape of a backend's columns, for a model and a training. */
 export function backendShape(
   { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
   { sft, rl }: Phases,
@@ -43,10 +41,7 @@ export function backendShape(
   return { model, adapter, weightBits, context, rows: microBatchRows(context), optimizer, hasReference, threads }
 }
 
-/**
- * The columns of what learns, for a model and a training: those of the backend, and those in which updates are worked out.
- * @throws InputError for a loss with a critic and a model without a value head.
- */
+/** The columns of a training. @throws InputError for a loss with a critic and a model without a value head. */
 export function textLearnerPlan(
   opened: OpenLanguageModel,
   phases: Phases,
@@ -70,15 +65,12 @@ export function textLearnerPlan(
   } satisfies Plan
 }
 
-/** Plans the tokens of a supervised step's examples, one example after another. */
+/** Columns for the tokens of a supervised step's examples, one after another. */
 export function examplesPlan({ tokens }: UpdateSize) {
   return { token: column('i32', tokens), lossMask: column('u8', tokens) }
 }
 
-/**
- * What a training reserves in a cohort: what learns, and the log of the conversations that it keeps.
- * @throws InputError as `textLearnerPlan` does.
- */
+/** A cohort's reservations: learner, and log of kept conversations. @throws InputError as `textLearnerPlan` does. */
 export function textReservation(
   draft: ConversationDraft,
   phases: Phases,
@@ -89,49 +81,49 @@ export function textReservation(
   return { learner: textLearnerPlan(draft.opened, phases, log, threads, backend), log }
 }
 
-/** Conversations that are over and wait to be learned from, at most: those of as many updates as may be sampled ahead. */
+/** Maximum finished conversations that wait for learning: those of all updates sampled ahead. */
 function conversationsKept({ settings }: RlDefinition): number {
   const { groupsPerUpdate, groupSize, maxStaleness, overSampling } = settings
   return Math.ceil(overSampling * (maxStaleness + 1) * groupsPerUpdate) * groupSize
 }
 
-/** The columns in which updates are worked out, beside those of the backend. */
+/** The columns for computing updates, besides the backend's. */
 export type TextLearnerColumns = Columns<ReturnType<typeof textLearnerPlan>>
 
-/** What a run takes, and what was chosen for it. */
+/** A run's memory, and the choices made for it. */
 export interface TextRunPlan {
-  /** With numbers where the user left them open. */
+  /** With open numbers filled in. */
   readonly definition: ConversationRunDefinition
   readonly threads: number
-  /** Of the world's memory; and of that the largest parts, by what they hold. */
+  /** The world's memory, and its largest parts by content. */
   readonly bytes: number
   readonly parts: Readonly<Record<string, number>>
-  /** What was chosen, a sentence each. */
+  /** The choices, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** What of a plan's size a user decides. */
+/** The sizes that a user can set. */
 interface Size {
   readonly context: number
   readonly numLanes: number
   readonly threads: number
 }
 
-/** Lanes where the user names none, and the tokens that a loaded model's conversations have at most where he names none. */
+/** Default lanes, and the default context limit of a loaded model. */
 const [LANES, CONTEXT] = [64, 1024]
-/** Examples times the tokens of a turn from which on looking at all of them may take minutes. */
+/** Examples × tokens per turn above which checking all may take minutes. */
 const MUCH_TO_LOOK_AT = 2 ** 28
-/** Threads are given up before a context or lanes below the first of these, and a run before those below the second. */
+/** Threads are reduced before context or lanes fall below the first, and the run is refused below the second. */
 const LEAST = [
   { context: 256, numLanes: 8 },
   { context: 16, numLanes: 1 },
 ]
 
 /**
- * Plans a run. What is left open is chosen: of a loaded model's context 0 the most that fits, up to 1,024 tokens; of lanes 0
- * as many as fit, up to 64; of threads 0 as many as the machine has, or fewer where their columns have no room; and of a
- * learning rate null that of what is trained.
- * @throws InputError where nothing fits, with the keys that lower it; and as `openConversations` does.
+ * Plans a run and fills in open numbers: for a loaded model's context 0 the most that fits, up to 1,024 tokens; for
+ * lanes 0 as many as fit, up to 64; for threads 0 the machine's, or fewer to fit; for a null learning rate the usual
+ * one.
+ * @throws InputError if nothing fits, with the keys that help; and as `openConversations` does.
  */
 export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
   const { environment, policy, settings, engine, backend } = given
@@ -158,7 +150,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   const isOpen = opened.folder !== null && policy.parameters.context === 0
   const most: Size = {
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
-    // Who only learns from examples talks to nobody.
+    // Supervised training needs no conversations.
     numLanes: settings.numLanes || (given.rl === null ? 1 : LANES),
     threads: settings.threads || Math.min(availableParallelism(), NUM_SLOTS),
   }
@@ -171,7 +163,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     if (bytes > room) continue
     const isOne = (key: keyof Size) => size[key] === most[key]
     const chosen = [
-      ...(isOpen ? [`context ${size.context} of the ${opened.context} that the model was made for`] : []),
+      ...(isOpen ? [`context ${size.context} of the model's ${opened.context}`] : []),
       ...(isOne('numLanes') ? [] : [`${size.numLanes} lanes`]),
       ...(isOne('threads') ? [] : [`${size.threads} of ${most.threads} threads`]),
     ]
@@ -195,23 +187,22 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   throw new Error('Colonnade has a bug: what had room has none now')
 }
 
-/** A word to whoever waits while many or long examples are looked at, before anything else is said. */
+/** Tells the user beforehand that checking many or long examples may take minutes. */
 function patience({ options: { environment, maxTokens = environment.maxTokens } }: ConversationDraft): string[] {
   const { numExamples } = environment
   if (numExamples * maxTokens < MUCH_TO_LOOK_AT) return []
   return [
-    `${group(numExamples)} examples with turns of up to ${maxTokens} tokens are looked at first: that may take minutes`,
+    `checking ${group(numExamples)} examples with turns of up to ${maxTokens} tokens first: this may take minutes`,
   ]
 }
 
-/** The distribution that a run samples from. */
 export function samplingOf(rl: RlDefinition | null): Partial<Sampling> {
   if (rl === null) return {}
   const { temperature, topK, topP, minP } = rl.settings
   return { temperature, topK, topP, minP }
 }
 
-/** Learning rates as numbers, and those of a loaded model in words. */
+/** Resolves null learning rates, and describes those of a loaded model. */
 function withRates(
   given: ConversationRunDefinition,
   { opened: { folder, adapter } }: ConversationDraft,
@@ -238,16 +229,15 @@ function withRates(
   const notes =
     told.length === 0
       ? []
-      : [`learning rate ${told.join(', ')}: as the field trains ${adapter ? 'adapters' : 'loaded models'}`]
+      : [`learning rate ${told.join(', ')}: as usual for ${adapter ? 'adapters' : 'loaded models'}`]
   return { definition: { ...given, sft: supervised, rl: reinforced }, notes }
 }
 
-/** What a run's trainer does. */
 export function trainingOf({ sft, rl }: ConversationRunDefinition): Phases {
   return { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }
 }
 
-/** Sizes from the largest down, in the order in which they are tried. What is not open stays. */
+/** Sizes to try, from the largest down. Given sizes stay. */
 function* sizes(most: Size, isContextOpen: boolean, areLanesOpen: boolean, areThreadsOpen: boolean): Generator<Size> {
   for (const least of LEAST) {
     for (const threads of areThreadsOpen ? halves(most.threads, 1) : [most.threads]) {
@@ -260,14 +250,14 @@ function* sizes(most: Size, isContextOpen: boolean, areLanesOpen: boolean, areTh
   }
 }
 
-/** A number, its half, the half of that, …, down to `least`; the number itself where it is less. */
+/** A number and its repeated halves, down to `least`; only the number if it is less. */
 function halves(number: number, least: number): number[] {
   const list = [number]
   while (list.at(-1)! / 2 >= least) list.push(Math.floor(list.at(-1)! / 2))
   return list
 }
 
-/** Bytes by what they are for, those of all threads together, the largest first. */
+/** Bytes by content, summed over threads, the largest first. */
 function partsOf(plan: Plan): Record<string, number> {
   const names: readonly (readonly [RegExp, string])[] = [
     [/^(weights|quantized|adapter)\b/, 'weights'],
@@ -287,13 +277,13 @@ function partsOf(plan: Plan): Record<string, number> {
   return Object.fromEntries(Object.entries(parts).sort(([, a], [, b]) => b - a))
 }
 
-/** The keys that make a plan smaller, as they stand. */
+/** Suggests keys that make the plan smaller, with their current values. */
 function remedyOf(
   { opened: { folder, adapter, weightBits } }: ConversationDraft,
   { context, numLanes, threads }: Size,
 ): string {
   const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]
-  const frozen = 'or an adapter in place of all weights (languageModel.loraRank)'
+  const frozen = 'or an adapter instead of all weights (languageModel.loraRank)'
   const last =
     adapter === null
       ? frozen

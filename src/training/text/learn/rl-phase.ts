@@ -1,4 +1,4 @@
-/** Updates of reinforcement learning: conversations are collected, and an update is made of them. */
+/** Updates of reinforcement learning from collected conversations. */
 import { totalsOf } from '../../../algorithms/losses/losses.ts'
 import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
@@ -28,7 +28,7 @@ export class RlPhase implements Phase {
   readonly #parts: PhaseParts
   readonly #rl: RlDefinition
   readonly #collector: Collector
-  /** Steps of the phases before, which key an adapter's dropout together with its own. */
+  /** Steps of earlier phases, which key an adapter's dropout together with its own. */
   readonly #stepsBefore: () => number
   #isLearning = false
 
@@ -53,7 +53,7 @@ export class RlPhase implements Phase {
 
   async advance(signal: AbortSignal | undefined): Promise<PhaseMetrics | undefined> {
     const started = performance.now()
-    // What the model has become by now is the reference.
+    // The current model becomes the reference.
     if (this.done === 0 && this.#collector.isBetweenUpdates) await this.#parts.backend.start()
     if (!(await this.#collector.collect(signal))) return undefined
     this.#isLearning = true
@@ -72,7 +72,6 @@ export class RlPhase implements Phase {
     }
   }
 
-  /** Gives the engine the weights of this update. */
   async #publish(): Promise<void> {
     const { cohort } = this.#parts
     await this.#collector.prove()
@@ -108,8 +107,8 @@ export class RlPhase implements Phase {
     )
     const { sampled, untrained, tokens } = countTokens(columns)
     if (untrained > 0 && untrained === sampled) {
-      const got = `${untrained} tokens, all of turns that are drawn from another distribution than is trained`
-      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'some that are not')
+      const got = `${untrained} tokens, all of turns sampled from another distribution than the trained one`
+      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'some from the trained one')
     }
     clock.charge(Work.advantage)
     const { spans } = batch
@@ -124,7 +123,7 @@ export class RlPhase implements Phase {
       staleness: stalenessOf(cohort.version, columns.version, counted, spans),
     }
     const cuts = conversationCuts(batch, conversations)
-    // Not by ticks, whose number depends on when replies come.
+    // Not by ticks, whose number depends on when replies arrive.
     const firstStep = this.#stepsBefore() + this.done * updateEpochs * numMinibatches
     const first: { sums: TokenLossSums; gradNorm: number }[] = []
     const rate =
@@ -136,14 +135,14 @@ export class RlPhase implements Phase {
       const [from, to] = [cuts[minibatch]!, cuts[minibatch + 1]!]
       const own =
         numMinibatches === 1 ? totals : totalsOf(loss, update.prepared, wholeSpans, from, to, totals.numRejected)
-      if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown: others have something to learn.
+      if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown, but others have tokens to learn from.
       const options = { temperature, step: firstStep + step }
       const sums = await differentiate(backend, kernels, part, { loss, totals: own, given, update }, options)
       const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
       clock.charge(Work.optimizer)
       if (step < numMinibatches) first.push({ sums, gradNorm })
     }
-    // Of returns and critics each token has its own.
+    // With returns and critics each token has its own.
     if (loss.settings.advantage === 'group') {
       trajectories.setAdvantages(advantagesOf(trajectories.count, rows, batch, update, conversations))
     }
@@ -192,7 +191,7 @@ export class RlPhase implements Phase {
     }
   }
 
-  /** The update's rows in minibatches of as many conversations each as can be, dealt by chance that the update keys. */
+  /** Splits the update's rows into minibatches of about equally many conversations, at random by the update. */
   #dealMinibatches(segment: Int32Array, count: number): number[][] | undefined {
     if (count === 1) return undefined
     const { random } = this.#parts.cohort
@@ -213,7 +212,7 @@ export class RlPhase implements Phase {
   }
 }
 
-/** The backend as who evaluates what an update needs. */
+/** The backend as an evaluator for preparing updates. */
 export function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
   return {
     *evaluate(batch, temperature, whose, said) {
@@ -222,7 +221,7 @@ export function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> 
   }
 }
 
-/** Goes through steps, and waits for what they yield. */
+/** Runs steps and awaits the promises that they yield. */
 export async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T> {
   for (;;) {
     const { done, value } = steps.next()
@@ -231,7 +230,7 @@ export async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T>
   }
 }
 
-/** Tokens of the rows, those of them that the model chose, and of these the ones of which nothing is learned. */
+/** Numbers of the rows' tokens, of those that the model chose, and of these the ones not learned. */
 function countTokens({ begin, end, lossMask, version }: TrajectoryRows) {
   let [sampled, untrained, tokens] = [0, 0, 0]
   for (let i = 0; i < begin.length; i++) {
@@ -245,7 +244,7 @@ function countTokens({ begin, end, lossMask, version }: TrajectoryRows) {
   return { sampled, untrained, tokens }
 }
 
-/** The advantages of so many trajectories, each row its conversation's; NaN for those that were left out. */
+/** The advantages of `count` trajectories, each row with its conversation's; NaN for those left out. */
 function advantagesOf(
   count: number,
   rows: readonly number[],
@@ -261,15 +260,14 @@ function advantagesOf(
   return advantages
 }
 
-/** Minibatch m has the conversations cuts[m] … cuts[m + 1] − 1: each is whole in one, and they are in the batch's order. */
+/** Minibatch m has the conversations cuts[m] … cuts[m + 1] − 1, whole and in the batch's order. */
 function conversationCuts({ parts, cuts }: TokenBatch, conversations: readonly (readonly number[])[]): number[] {
   return cuts.map((cut) => conversations.filter(([place]) => place! < parts[cut]!).length)
 }
 
-/** Stands for an epoch in the key of the minibatches' order. */
+/** Replaces an epoch in the key of the minibatches' order. */
 const NO_EPOCH = 0xfffffffe
 
-/** The sums of several steps, one by one. */
 function sumOf(steps: readonly { readonly sums: TokenLossSums }[], key: 'policy' | 'value'): Float64Array {
   const whole = steps[0]!.sums[key].slice()
   for (const { sums } of steps.slice(1)) for (const [i, value] of sums[key].entries()) whole[i] = whole[i]! + value

@@ -1,4 +1,4 @@
-/** Supervised steps on the environment's own answers, the examples in an order of each epoch's own. */
+/** Supervised steps on the environment's answers, with a new order of examples each epoch. */
 import { prepareLoss } from '../../../algorithms/losses/losses.ts'
 import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
@@ -77,7 +77,7 @@ export class SftPhase implements Phase {
     }
   }
 
-  /** A step's examples in columns, one after another: the planned ones where they have room. */
+  /** A step's examples as columns: the planned ones if they fit. */
   #inColumns(examples: readonly TrainingExample[]): TokenSequences {
     const offsets = new Int32Array(examples.length + 1)
     for (const [i, { ids }] of examples.entries()) offsets[i + 1] = offsets[i]! + ids.length

@@ -1,4 +1,4 @@
-/** Supervised fine-tuning of a language model on examples of one's own, without an environment to talk to. */
+/** Supervised fine-tuning of a language model on your own examples, without an environment. */
 import { sft as makeSft, type sftSettings } from '../../../algorithms/tokens/sft.ts'
 import { checkOptions, InputError, show, unknownWord } from '../../../base/errors.ts'
 import type { SettingValues } from '../../../base/settings.ts'
@@ -12,23 +12,22 @@ import { createWorld } from '../../../world/world.ts'
 import { createTrainer, type Trainer } from '../../loop/trainer.ts'
 import type { TextMetrics } from '../evaluate/metrics.ts'
 
-/** What `trainOnExamples` is told. */
+/** Options of `trainOnExamples`. */
 export interface SftTrainingOptions {
   readonly policy: LanguageModelDefinition
-  /** Prompts with answers, conversations or texts, as `loadSftDataset` reads them. */
+  /** Prompts with answers, conversations or texts, as from `loadSftDataset`. */
   readonly examples: readonly (Example | SftExample)[]
   readonly settings?: Partial<SettingValues<typeof sftSettings>>
-  /** Keys starting weights and the order of the examples; default 0. */
+  /** Keys initial weights and the order of the examples; default 0. */
   readonly seed?: number
-  /** What becomes of examples that are longer than the context; default an error, before the first step. */
+  /** How to treat examples longer than the context; default an error before the first step. */
   readonly tooLong?: TooLong
-  /** Called after each step. */
   onStep?(metrics: TextMetrics): void
 }
 
 /**
- * Trains on the examples and returns the trainer, which has the model, and saves checkpoints.
- * @throws InputError where there is no example, one is none, has nothing to learn from or is longer than the context, or as
+ * Trains on the examples and returns the trainer, which has the model and saves checkpoints.
+ * @throws InputError if there is no example, one is invalid, has nothing to learn or is longer than the context, or as
  * `createWorld` does.
  * @example const { world } = await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
  */
@@ -54,7 +53,7 @@ export async function trainOnExamples(options: SftTrainingOptions): Promise<Trai
   return trainer
 }
 
-/** An example in any of its forms, as one that conversations begin with. */
+/** Converts an example of any form to an environment's example. */
 function lessonFrom(example: Example | SftExample, subject: string): Example {
   if (typeof example !== 'object' || example === null) throw new InputError(subject, show(example), 'an object')
   if ('prompt' in example) return example as Example

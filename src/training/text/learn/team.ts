@@ -1,8 +1,7 @@
 /**
- * The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after
- * `close`. Thread 0 has environment, tokenizer and trajectories, and does alone what is small and ordered. Its workers
- * know only the model, and work over the same weights and the same cache. A batch goes to them as a message, which they
- * take after a meeting.
+ * The caller's side of a language model trainer's threads. Workers start when needed, and again after `close`. Thread 0
+ * has environment, tokenizer and trajectories, and does the small ordered work alone. Workers know only the model, and
+ * share weights and cache. Batches are messages, which they read after a meeting.
  */
 import type { Together, TokenLearnerColumns } from '../../../algorithms/tokens/token-learner.ts'
 import type { TokenWork } from '../../../algorithms/tokens/token-thread.ts'
@@ -13,7 +12,6 @@ import type { World } from '../../../world/world.ts'
 import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../../threads/team.ts'
 import { TextCommand } from './thread.ts'
 
-/** This thread and its workers. */
 export class TextTeam implements DecodingWorkers {
   readonly #world: World
   readonly #cohort: ConversationCohort
@@ -22,19 +20,19 @@ export class TextTeam implements DecodingWorkers {
   #team: Team | undefined
   #isClosed = true
 
-  /** `traces` has room for what each worker does when, if it is kept. */
+  /** `traces` has room for each worker's intervals of work, if recorded. */
   constructor(world: World, cohort: ConversationCohort, traces: readonly Float64Array[]) {
     this.#world = world
     this.#cohort = cohort
     this.#traces = traces
   }
 
-  /** Has the workers ready until `rest`: until then they hold the process, and decode where it is worth it. */
+  /** Keeps the workers ready until `rest`: they hold the process, and decode if it pays off. */
   async wake(): Promise<void> {
     if (this.#isClosed) {
       this.#isClosed = false
       this.#team = await this.#start()
-      if (this.#isClosed) this.#team.end() // Closed while the workers were on their way.
+      if (this.#isClosed) this.#team.end() // Closed while the workers were starting.
     }
     this.#team!.hold(true)
     this.#ready(this)
@@ -51,13 +49,13 @@ export class TextTeam implements DecodingWorkers {
     if (threads !== null) threads.workers = workers
   }
 
-  /** Tells the workers what to work on, once they are met. */
+  /** Sets the workers' work, after they have met. */
   post(work: TokenWork): void {
     this.#command[0] = TextCommand.learn
     this.#team!.post(work)
   }
 
-  /** Goes through what all threads do together. */
+  /** Runs the steps that all threads do together. */
   async run<T>(steps: Together<T>): Promise<T> {
     for (;;) {
       const { done, value } = steps.next()
@@ -77,14 +75,14 @@ export class TextTeam implements DecodingWorkers {
     await this.#team!.meet()
   }
 
-  /** Sends the workers home: after an error, whose cause it returns, they are at different places. */
+  /** Ends the workers after an error, which left them at different points. Returns its cause. */
   fail(error: unknown): unknown {
     const cause = error instanceof Aborted ? this.#team!.failure : error
     this.end()
     return cause
   }
 
-  /** Sends the workers home. Returns whether they were there. */
+  /** Ends the workers. Returns whether there were any. */
   end(): boolean {
     this.#isClosed = true
     return this.#team?.end() ?? false
@@ -97,7 +95,7 @@ export class TextTeam implements DecodingWorkers {
     const cohort = this.#cohort
     const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
     const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
-    // Those of the local backend, if it is the one that learns.
+    // The local backend's columns, if it is the one that learns.
     const { packed, gradient, reference } = cohort.learner as Partial<TokenLearnerColumns>
     const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
       const index = i + 1

@@ -1,7 +1,7 @@
 /**
- * What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's
- * micro-batches. In a tick a thread feeds and chooses for its share of the lanes that decode, where there are lanes and
- * parameters enough to be worth two meetings; in an update threads take micro-batches until none is left.
+ * A worker of a language model trainer: its share of a tick's lanes, and of an update's micro-batches. In a tick a
+ * thread decodes its share of the lanes, if there are enough lanes and parameters to pay for two meetings; in an update
+ * threads take micro-batches until none is left.
  */
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
 import { TokenThread, type TokenWork } from '../../../algorithms/tokens/token-thread.ts'
@@ -15,15 +15,15 @@ import { lora } from '../../../language/transformer/lora.ts'
 import { transformer } from '../../../language/transformer/model.ts'
 import type { TextOrder, WorkerProgram } from '../../threads/team.ts'
 
-/** What a command's first number says. */
+/** Values of a command's first number. */
 export const TextCommand = {
-  /** Say a token in each lane of the share, of which there are as many as the second number. */
+  /** Decode a token in each lane of the share; the second number counts the lanes. */
   decode: 0,
-  /** Do what was posted, a `TokenWork`. */
+  /** Do the posted `TokenWork`. */
   learn: 1,
 } as const
 
-/** The program of a worker. It shares weights and cache, and knows the trainer's model and nothing of its environment. */
+/** A worker's program. It shares weights and cache, and knows the model but not the environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
   const { valueHead, quantizeActivations } = order
@@ -35,9 +35,9 @@ export function textProgram(order: TextOrder): WorkerProgram {
   const clock = new Clock()
   clock.trace = order.trace
   clock.start()
-  /** Null where the backend needs no help. */
+  /** Null if the backend needs no help. */
   const thread = learner === undefined ? null : new TokenThread(model, weights, learner, kernels, adapter, clock)
-  /** Null where the engine needs no help. */
+  /** Null if the engine needs no help. */
   const decoder: DecodingThread | null =
     decoding === undefined
       ? null

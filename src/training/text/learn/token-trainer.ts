@@ -1,9 +1,8 @@
 /**
- * A trainer that is put together from parts: how advantages are taken, which loss, which optimizer, and where trajectories come
- * from. A step is whole or not at all: whatever throws in it, weights, moments and the count of steps stay as they were.
- *
- * Advantages and loss are descriptors, or functions over columns; a loss of one's own sees the whole batch once and
- * answers with its derivatives. A step is made on copies and goes to the model when nothing can throw any more.
+ * A trainer composed of parts: advantages, loss, optimizer, and source of trajectories. Advantages and loss are
+ * descriptors, or functions over columns; a user's loss sees the whole batch once and returns its derivatives. A step
+ * is atomic: it is made on copies, and copied to the model when nothing can throw any more. If it throws, weights,
+ * moments and the count of steps stay.
  */
 import {
   type AdvantageDescriptor,
@@ -53,50 +52,50 @@ import { World } from '../../../world/world.ts'
 import { formMasks } from './form-masks.ts'
 import { inOwnMemory, type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
-/** A language model that is open: its weights are those that the trainer changes, in place. */
+/** An open language model. The trainer changes its weights in place. */
 export interface TrainedLanguageModel {
   readonly model: TransformerModel
   readonly weights: BaseWeights
-  /** What is trained instead of the weights. */
+  /** The adapter to train instead of the weights. */
   readonly adapter?: { readonly lora: LoraModel; readonly weights: Float32Array } | null
-  /** Tokens of a trajectory, at most; default as many as the model was made for. */
+  /** Maximum tokens of a trajectory; default the model's. */
   readonly context?: number
-  /** What logits were divided by when the trajectories were sampled; default 1. */
+  /** The sampling temperature of the trajectories; default 1. */
   readonly temperature?: number
 }
 
-/** What a loss, or figures, are made of: a row a token, and where it says so a trajectory, in the order of the trajectories. */
+/** Inputs of losses and metrics: a row per token, or, where noted, per trajectory, in order. */
 export interface TrainingColumns {
   /** Trajectory i's tokens are offsets[i] … offsets[i + 1] − 1. */
   readonly offsets: Int32Array
-  /** 1 for tokens to learn from: those that the model chose, of trajectories that have an advantage. */
+  /** 1 for tokens to learn from: those that the model chose, in trajectories with an advantage. */
   readonly counted: Uint8Array
-  /** Under the weights before the step, from the forward pass of the training, in nats. */
+  /** Under the weights before the step, from the training's forward pass, in nats. */
   readonly logprob: Float32Array
   /** −Σ p log p over the vocabulary. */
   readonly entropy: Float32Array
-  /** Before the update: as recorded, or as `getLogprobsFn` says; under the weights before the step where neither tells it. */
+  /** Before the update: as recorded, or from `getLogprobsFn`; under the weights before the step if unknown. */
   readonly oldLogprob: Float32Array
-  /** Null where the loss reads none. */
+  /** Null if the loss reads none. */
   readonly referenceLogprob: Float32Array | null
   readonly advantage: Float32Array
-  /** A row a trajectory; 0 where `known` is. So are the next two, and groups are numbered from 0. */
+  /** A row per trajectory; 0 if not `known`. So are the next two; groups are numbered from 0. */
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly group: Int32Array
 }
 
-/** Advantages, a number for each trajectory; NaN where one is not to be learned from. */
+/** Advantages, one per trajectory; NaN excludes it. */
 export type AdvantageFn = (columns: TrajectoryColumns) => ArrayLike<number>
 
-/** A loss over a whole batch, and its derivatives by logprob and entropy, a number for each token. */
+/** A loss over a whole batch, with its derivatives by logprob and entropy, one per token. */
 export type LossFn = (columns: TrainingColumns) => {
   readonly loss: number
   readonly dLogprob: ArrayLike<number>
   readonly dEntropy?: ArrayLike<number>
 }
 
-/** Where trajectories wait. */
+/** A source of trajectories. */
 export type TrajectoryBuffer = Trajectories | EpisodeBuffer
 
 const trainerOptimizerSettings = {
@@ -104,25 +103,25 @@ const trainerOptimizerSettings = {
   learningRate: learningRateSetting(rlRates),
 }
 
-/** What `Trainer` is told. */
+/** The parts of a `Trainer`. */
 export interface TrainerParts {
-  /** A world of conversations, or an open model. Its weights when the trainer is made are the reference, if the loss has one. */
+  /** A world of conversations, or an open model. Its initial weights are the reference, if the loss has one. */
   readonly model: World | TrainedLanguageModel
-  /** `grpo.computeAdvantages` …, or one's own. */
+  /** `grpo.computeAdvantages` …, or your own. */
   readonly advantageFn: AdvantageDescriptor | AdvantageFn
-  /** `grpo.policyLoss`, `describeLoss(…)`, or one's own. */
+  /** `grpo.policyLoss`, `describeLoss(…)`, or your own. */
   readonly lossFn: LossDescriptor | LossFn
   readonly optimizer?: Partial<SettingValues<typeof trainerOptimizerSettings>> | null
-  /** Log-probabilities before the update, a number for each token; `evaluate` gives those of the weights as they are. */
+  /** Log-probabilities before the update, one per token; `evaluate` gives those of the current weights. */
   readonly getLogprobsFn?: (columns: TrajectoryColumns, evaluate: () => Float32Array) => ArrayLike<number>
-  /** Further figures of a step, of the forward pass that it was made of. */
+  /** Further metrics of a step, from its forward pass. */
   readonly metricsFn?: (columns: TrainingColumns) => Readonly<Record<string, number>>
-  /** The gradient is brought down to this norm; null: it is not. Default 0.5. */
+  /** Gradient norm limit; null: none. Default 0.5. */
   readonly maxGradNorm?: number | null
   readonly buffer?: TrajectoryBuffer
-  /** What of the buffer is learned from; default all. */
+  /** Selects the buffer's trajectories to learn from; default all. */
   readonly dataSelectorFn?: (buffer: TrajectoryBuffer) => TrajectoryColumns
-  /** Forget what is in the buffer after each step that was made of it. Default true. */
+  /** Clear the buffer after each step made of it; default true. */
   readonly onPolicy?: boolean
   /** A folder for the adapter, written after each step. */
   readonly autoSaveLora?: string
@@ -132,10 +131,7 @@ const PARTS = [
   ...['buffer', 'dataSelectorFn', 'onPolicy', 'autoSaveLora'],
 ]
 
-/**
- * What a step did: figures by name. `gradNorm` is the norm before the gradient was clipped; of `numRecomputed` tokens no
- * log-probability is recorded, so that of the weights before the step stands for it.
- */
+/** A step's metrics. `gradNorm` is before clipping; `numRecomputed` tokens had no recorded log-probability. */
 export type StepMetrics = Readonly<Record<string, number>> & {
   readonly loss: number
   readonly step: number
@@ -158,7 +154,7 @@ export class Trainer {
   readonly #loss: LossDescriptor | null
   readonly #target: Required<TrainedLanguageModel>
   readonly #cohort: ConversationCohort | null
-  /** What a step changes: the adapter or the weights, and the trainer's own copy of them. */
+  /** The adapter or the weights, and the trainer's own copy of them. */
   readonly #trained: Float32Array
   readonly #own: Float32Array
   readonly #learner: TokenLearner
@@ -169,7 +165,7 @@ export class Trainer {
   #stepCount = 0
   #history: StepMetrics[] = []
 
-  /** @throws InputError for parts that do not go together, and what a model or an optimizer cannot be. */
+  /** @throws InputError for parts that do not fit together, and invalid models or optimizers. */
   constructor(options: TrainerParts) {
     checkOptions('Trainer', options, PARTS)
     const { model, advantageFn, lossFn, optimizer, maxGradNorm = 0.5, buffer = null, dataSelectorFn } = options
@@ -201,7 +197,7 @@ export class Trainer {
     const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
     this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
-    // A step is made in the trainer's own columns, and what comes of it goes to the model when nothing can go wrong any more.
+    // A step is made in the trainer's columns and copied to the model when nothing can fail any more.
     const { arena, columns } = takeArena({
       weights: weightBits === 32 ? column('f32', network.numParameters) : quantizedPlan(network, weightBits),
       adapter: column('f32', lora?.numParameters ?? 0),
@@ -221,27 +217,26 @@ export class Trainer {
     this.#select = dataSelectorFn ?? selectAllData
   }
 
-  /** Steps made. */
   get stepCount(): number {
     return this.#stepCount
   }
 
-  /** Takes trajectories from this buffer from now on. */
+  /** Sets the buffer to take trajectories from. */
   linkBuffer(buffer: TrajectoryBuffer, dataSelectorFn: TrainerParts['dataSelectorFn'] = this.#select): void {
     this.#buffer = buffer
     this.#select = dataSelectorFn
   }
 
-  /** Takes trajectories only from what `train` is given. */
+  /** Takes trajectories only from the argument of `train`. */
   unlinkBuffer(): void {
     this.#buffer = null
   }
 
   /**
-   * One step from these trajectories, or from the linked buffer's, which is then cleared (`onPolicy`). Errors of the parts come
-   * through; then nothing has changed. Only `autoSaveLora` comes after the step.
-   * @throws OptimizerRequiredError where there is no optimizer; InputError where there is no trajectory to learn from, or a
-   * part answers with another number of elements, or with something that is no finite number.
+   * Makes one step from these trajectories, or from the linked buffer's, which is then cleared (`onPolicy`). Errors of
+   * the parts are rethrown; nothing has changed then. Only `autoSaveLora` happens after the step.
+   * @throws OptimizerRequiredError without an optimizer; InputError if there is no trajectory to learn from, or a part
+   * returns a wrong number of elements, or one that is not finite.
    */
   async train(rolloutData?: TrajectoryBuffer | TrajectoryColumns): Promise<StepMetrics> {
     const metrics = this.#step(rolloutData)
@@ -252,10 +247,7 @@ export class Trainer {
     return metrics
   }
 
-  /**
-   * Goes on from a saved adapter: of the policy in place, and of the steps to come. Moments stay.
-   * @throws InputError as `loadAdapter` does; then nothing has changed.
-   */
+  /** Continues from a saved adapter, keeping moments. @throws InputError as `loadAdapter` does, changing nothing. */
   async loadAdapter(folder: string): Promise<void> {
     const { adapter } = this.#target
     if (this.#cohort !== null) await loadAdapter(this.#cohort, folder)
@@ -263,7 +255,7 @@ export class Trainer {
     else throw new InputError(`adapter ${folder}`, 'a model without an adapter', 'one with an adapter')
   }
 
-  /** So many times: collects, and makes a step of what was collected. */
+  /** Repeats `count` times: collects, and makes a step of it. */
   async trainEpoch(
     coordinator: { collect(): TrajectoryBuffer | Promise<TrajectoryBuffer> },
     numSteps = 1,
@@ -273,7 +265,7 @@ export class Trainer {
     return all
   }
 
-  /** The mean of each figure over the steps since `resetMetrics`, and the last step's; null before the first. */
+  /** Each metric's mean over the steps since `resetMetrics`, and the last step's; null before the first. */
   getMetrics(): { readonly steps: number; readonly mean: Record<string, number>; readonly last: StepMetrics } | null {
     const last = this.#history.at(-1)
     if (last === undefined) return null
@@ -285,7 +277,7 @@ export class Trainer {
     return { steps: this.#history.length, mean, last }
   }
 
-  /** Forgets the figures; steps go on counting. */
+  /** Resets the means; the step count stays. */
   resetMetrics(): void {
     this.#history = []
   }
@@ -320,7 +312,7 @@ export class Trainer {
     return columns
   }
 
-  /** Makes the gradient; returns the figures but for the step's own. */
+  /** Computes the gradient, and returns the metrics except the step's own. */
   #differentiate(columns: TrajectoryColumns): Record<string, number> {
     const { advantageFn, lossFn, getLogprobsFn, metricsFn } = this.#options
     const { temperature } = this.#target
@@ -340,7 +332,7 @@ export class Trainer {
       typeof advantageFn !== 'function'
         ? undefined
         : checked('advantageFn', advantageFn(columns), columns.reward.length, Number.isNaN)
-    // A loss of one's own only needs the advantages of a descriptor to be worked out.
+    // A user's loss only needs a descriptor's advantages to be computed.
     const loss = this.#loss ?? lossOfAdvantages(typeof advantageFn === 'function' ? null : advantageFn)
     const overrides = {
       ...(oldLogprob === undefined ? {} : { oldLogprob }),
@@ -391,17 +383,14 @@ function filled({ model, weights, ...given }: TrainedLanguageModel): Required<Tr
   return { model, weights, adapter, context, temperature }
 }
 
-/** All trajectories of a buffer: what a `dataSelectorFn` is by default. */
+/** All trajectories of a buffer: the default `dataSelectorFn`. */
 export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
   if (buffer instanceof Trajectories) return buffer.columns()
   checkGiven('buffer of selectAllData', buffer, ['sample'])
   return buffer.sample()
 }
 
-/**
- * A `dataSelectorFn` that takes the last `count` conversations, or all where there are fewer.
- * @throws InputError for a count that is no whole number ≥ 1.
- */
+/** A `dataSelectorFn` of the last `count` conversations, or all. @throws InputError unless it is a whole number ≥ 1. */
 export function selectRecentData(count: number): (buffer: TrajectoryBuffer) => TrajectoryColumns {
   checkCount('count', count)
   return (buffer) => {
@@ -413,7 +402,7 @@ export function selectRecentData(count: number): (buffer: TrajectoryBuffer) => T
   }
 }
 
-/** What a function answered, if it is as many numbers as were asked for. */
+/** Checks that a function returned the requested number of finite numbers. */
 function checked(
   subject: string,
   values: ArrayLike<number>,

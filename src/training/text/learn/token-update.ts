@@ -1,8 +1,8 @@
 /**
- * An update from trajectories before it is cut into micro-batches: what its loss needs to know of all of them. To its
- * loss a conversation is one trajectory whatever rows it has: its group counts its reward once, all its tokens have its
- * advantage, returns and critics see later rows behind earlier ones, and a mean over its tokens is over those of all
- * rows. Only a ratio of a whole sequence is each row's own.
+ * Prepares an update from trajectories for a loss, before it is split into micro-batches. To the loss a conversation is
+ * one trajectory, however many rows it has: its group counts its reward once, all its tokens have its advantage,
+ * returns and critics see later rows after earlier ones, and a mean covers the tokens of all rows. Only ratios of whole
+ * sequences are per row.
  */
 import { type LossBatch, type LossDescriptor, type LossTotals, prepareLoss } from '../../../algorithms/losses/losses.ts'
 import { conversationsOf, markLearned, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
@@ -19,15 +19,15 @@ import type { TokenSpans } from '../../../kernels/bind.ts'
 import type { Kernels } from '../../../kernels/kernels.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 
-/** What a caller says in place of what would be recorded or worked out. */
+/** A caller's values that replace recorded or computed ones. */
 export interface UpdateOverrides {
-  /** Log-probabilities before the update, a number for each token of the trajectories. */
+  /** Log-probabilities before the update, one per token of the trajectories. */
   readonly oldLogprob?: ArrayLike<number>
-  /** Advantages, a number for each trajectory; one that is NaN is left out. The loss must ask for none of its own. */
+  /** Advantages, one per trajectory; NaN excludes it. The loss must not have its own. */
   readonly advantage?: ArrayLike<number>
 }
 
-/** Who evaluates a batch while it is prepared: a learner, or a backend. What is yielded is for the caller to wait for. */
+/** Evaluates a batch while it is prepared: a learner, or a backend. The caller awaits what is yielded. */
 export interface Evaluator<Wait> {
   evaluate(
     batch: TokenBatch,
@@ -38,32 +38,28 @@ export interface Evaluator<Wait> {
   ): Generator<Wait, void>
 }
 
-/** An update that is ready to be differentiated: `update.prepared` has what its loss was prepared into. */
+/** An update ready to differentiate: `update.prepared` has the prepared loss. */
 export interface PreparedUpdate {
   readonly totals: LossTotals
   readonly given: TokenLossColumns & { readonly behaviorLogprob: Float32Array }
   readonly update: TokenUpdateColumns
-  /** Tokens to learn from whose log-probability is not recorded: it was worked out under the weights before the update. */
+  /** Tokens to learn from without a recorded log-probability, for which the weights before the update were used. */
   readonly numRecomputed: number
-  /** Of each conversation the places of its sequences in the batch: one, or several where it has segments. */
+  /** For each conversation its sequences' indices in the batch: one, or several with segments. */
   readonly conversations: readonly (readonly number[])[]
-  /** Where the tokens of each conversation lie, from its first sequence to its last. */
+  /** The token span of each conversation, over all its sequences. */
   readonly wholeSpans: TokenSpans
-  /** The rewards, where they are known, and the groups, numbered from 0: a row a conversation. So are `update.prepared`'s. */
+  /** Rewards, where known, and groups, numbered from 0: a row per conversation, as in `update.prepared`. */
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly group: Int32Array
 }
 
 /**
- * Prepares a batch of trajectories for a loss, in the columns of `update`. `rows` are what the batch was made of: their tokens and
- * what was recorded of them are read where they lie. Threads evaluate the batch together. A log-probability that is not
- * recorded, or under a distribution that nobody knows, is that of the weights as they are.
- *
- * The segments of a conversation are one trajectory to the loss, and lie one after another: its group counts its reward once,
- * its advantage is that of all its tokens, returns and critics see a later segment behind an earlier one, and a mean over its
- * tokens is over all of them. Only a ratio of a whole sequence is each segment's own.
- * @throws InputError where one is missing that a correction compares with: no evaluation tells what others had sampled from.
+ * Prepares a batch of trajectories for a loss, in the columns of `update`. `rows` are the batch's rows, read in place.
+ * Threads evaluate the batch together. A log-probability that is not recorded, or of an unknown distribution, is
+ * computed with the current weights.
+ * @throws InputError if a correction needs one that is missing, since it cannot be recomputed.
  */
 export function* prepareUpdate<Wait>(
   evaluator: Evaluator<Wait>,
@@ -78,7 +74,7 @@ export function* prepareUpdate<Wait>(
   const { order, spans } = batch
   const { prepared, learned, entropy } = update
   const conversations = conversationsOf(batch, rows.segment)
-  const first = conversations.map(([place]) => order[place!]!) // What a conversation is worth, each of its rows says.
+  const first = conversations.map(([place]) => order[place!]!) // Each row has its conversation's reward.
   const numbers = groupNumbers(rows)
   const group = Int32Array.from(first, (i) => numbers[i]!)
   markLearned(learned, batch)
@@ -98,7 +94,7 @@ export function* prepareUpdate<Wait>(
   if (isEvaluated || numRecomputed > 0) {
     yield* evaluator.evaluate(batch, temperature, 'policy', { logprob: evaluated, entropy, value }, update)
   }
-  // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
+  // Recorded and evaluated values have equal bits, so evaluation is only needed to compare.
   let behaviorLogprob = rows.logprob
   if (!isEvaluated && numRecomputed > 0) {
     putRecorded(evaluated, rows, spans)
@@ -147,19 +143,19 @@ export function* prepareUpdate<Wait>(
   return { totals, given, update, numRecomputed, conversations, wholeSpans, reward, known, group }
 }
 
-/** Learns nothing from sequences whose advantage is NaN. */
+/** Excludes sequences whose advantage is NaN. */
 function leaveOut(learned: Uint8Array, { order, spans }: TokenBatch, advantage: ArrayLike<number>): void {
   order.forEach((i, place) => {
     if (Number.isNaN(advantage[i])) learned.fill(0, spans.begin[place], spans.end[place])
   })
 }
 
-/** True where a token's log-probability is recorded; not where nobody knows from which tokens it was drawn. */
+/** Whether a token's log-probability is recorded, with a known candidate set. */
 function isRecorded({ logprob, candidateCount }: TrajectoryRows, t: number): boolean {
   return !Number.isNaN(logprob[t]) && candidateCount[t] !== -1
 }
 
-/** How many of the tokens to learn from have no log-probability. */
+/** Counts the tokens to learn from without a log-probability. */
 function countMissing(rows: TrajectoryRows, learned: Uint8Array, { begin, end }: TokenSpans): number {
   let count = 0
   for (let i = 0; i < begin.length; i++) {
@@ -168,14 +164,13 @@ function countMissing(rows: TrajectoryRows, learned: Uint8Array, { begin, end }:
   return count
 }
 
-/** Puts what is recorded in the place of what was evaluated. */
+/** Replaces evaluated values by recorded ones. */
 function putRecorded(evaluated: Float32Array, rows: TrajectoryRows, { begin, end }: TokenSpans): void {
   for (let i = 0; i < begin.length; i++) {
     for (let t = begin[i]!; t < end[i]!; t++) if (isRecorded(rows, t)) evaluated[t] = rows.logprob[t]!
   }
 }
 
-/** Where the conversations' tokens lie, each conversation's from its first sequence to its last. */
 function joined(conversations: readonly (readonly number[])[], { begin, end }: TokenSpans): TokenSpans {
   return {
     begin: Int32Array.from(conversations, (places) => begin[places[0]!]!),
@@ -183,7 +178,7 @@ function joined(conversations: readonly (readonly number[])[], { begin, end }: T
   }
 }
 
-/** Writes the counted tokens of each sequence's conversation. */
+/** Writes the number of counted tokens of each sequence's conversation. */
 function countWhole(
   wholeTokens: Int32Array,
   conversations: readonly (readonly number[])[],
@@ -197,7 +192,7 @@ function countWhole(
   }
 }
 
-/** A plan's columns, each over shared memory of its own: those of a batch that nobody could plan for. */
+/** A plan's columns in shared memory of their own, for batches larger than planned. */
 export function inOwnMemory<P extends Plan>(plan: P): Columns<P> {
   return Object.fromEntries(
     Object.entries(plan).map(([name, node]) => {
@@ -208,7 +203,7 @@ export function inOwnMemory<P extends Plan>(plan: P): Columns<P> {
   ) as Columns<P>
 }
 
-/** The planned columns of an update, where a batch of that size fits into them; else such columns in memory of their own. */
+/** The planned columns of an update if the batch fits; otherwise columns in memory of their own. */
 export function columnsFor(planned: TokenUpdateColumns, { rows, tokens }: UpdateSize): TokenUpdateColumns {
   if (rows <= planned.wholeTokens.length && tokens <= planned.logprob.length) return planned
   return inOwnMemory(tokenUpdatePlan({ rows, tokens }, planned.value.length > 0))
