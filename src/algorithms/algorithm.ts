@@ -43,7 +43,6 @@ export interface AlgorithmModel {
 
 /** An algorithm with its settings, as `createTrainer` takes it. */
 export interface AlgorithmDefinition extends DefinitionRecord, AlgorithmModel {
-  /** The metrics of each update. */
   readonly metrics: Metrics
 }
 
@@ -57,7 +56,6 @@ export type AlgorithmFactory<S extends Settings = Settings, M extends Metrics = 
  * Defines an algorithm: its settings, the metrics of each update, and functions that plan and bind the learner. With
  * `module: import.meta.url` and an export under any name, `algorithm=` takes the module's path, and other threads and resumed runs can
  * load it by its id.
- *
  * @throws InputError for an invalid metric; on creation, for steps or minibatches that are not whole numbers ≥ 1.
  */
 export function defineAlgorithm<S extends Settings, const M extends Metrics>(options: {
@@ -133,7 +131,6 @@ export interface LearnerContext extends LearnerShape {
   readonly rollout: RolloutColumns
   /** Current lists, of all threads, of final observations that no later row of the rollout contains. */
   finals(): readonly FinalObservations[]
-  /** The columns of `AlgorithmDefinition.plan`. */
   readonly columns: Columns<Plan>
   readonly weights: Float32Array
   readonly policy: Policy

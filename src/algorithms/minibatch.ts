@@ -68,7 +68,6 @@ export function cutPlan({ sequence, unitsPerBlock, minibatchUnits }: Cut) {
     /** The current block: rows that the policy reads, burn-in included, and whether each continues the row before it. */
     seen: column('u32', sequences * (burnIn + length)),
     continues: column('u8', sequences * (burnIn + length)),
-    /** Its evaluated rows. */
     evaluated: column('u32', sequences * length),
     /** Its trained rows, with their places among the evaluated ones. */
     learned: column('u32', sequences * length),

@@ -20,7 +20,6 @@ import {
 } from './optimizers/optimizer.ts'
 import { type Schedule, schedules } from './schedule.ts'
 
-/** The settings of gradient descent. */
 export function descentSettings(
   learningRate: number,
   learningRateSchedule: Schedule,
@@ -37,7 +36,6 @@ export function descentSettings(
   }
 }
 
-/** The metrics of gradient descent. */
 export const descentMetrics = {
   gradNorm: metric('global norm of the gradient before clipping', 'minibatchMean'),
   learningRate: metric("the optimizer's step size", 'last'),

@@ -60,7 +60,6 @@ export type RolloutColumns = Columns<RolloutPlan>
  * the rollout. One thread's list, in the order of discovery.
  */
 export interface FinalObservations {
-  /** Row of the rollout. */
   readonly row: Uint32Array
   readonly observation: Float32Array
   /** Action masks of these states; empty if every action is legal. */
@@ -86,7 +85,6 @@ export interface RowWidths {
   readonly memory: number
 }
 
-/** Plans the rollout columns of a cohort. */
 export function rolloutPlan(numSteps: number, numLanes: number, widths: RowWidths, action: Space): RolloutPlan {
   const rows = numSteps * numLanes
   return {

@@ -7,7 +7,6 @@ type EpisodeName = 'step' | 'lane' | 'episode' | 'episodeReturn' | 'version'
 /** The results of this tick's actions: one value per lane in each column; `RolloutPlan` describes them. */
 export type Transition = { -readonly [N in Name | EpisodeName]: RolloutColumns[N] }
 
-/** The windows on a rollout's transitions. */
 export function transitionWindows(rollout: RolloutColumns, numSteps: number, numLanes: number): Transition[] {
   return Array.from({ length: numSteps }, (_, t) => {
     const from = t * numLanes

@@ -174,7 +174,6 @@ export interface EngineContext {
   readonly sampling: Sampling
   readonly explore: boolean
   readonly stopStrings: readonly string[]
-  /** The columns of its plan. */
   readonly columns: Columns<Plan>
   /** Ids, slots × context. The cohort writes a slot's ids before it submits a turn; a local engine appends its tokens. */
   readonly ids: Int32Array

@@ -15,7 +15,6 @@ import { tinkerEngine } from './tinker/tinker.ts'
 /** The engine in this process, which needs no server. */
 const LOCAL = 'local'
 
-/** The run settings for engines. */
 export const engineRunSettings = {
   engine: strings(
     [LOCAL],
@@ -42,7 +41,6 @@ const factories = [
   tinkerEngine,
 ] as unknown as readonly FoundFactory[]
 
-/** Ids of the built-in engines. */
 const engineIds = [LOCAL, ...factories.map(({ id }) => id)]
 
 /** Rewrites the words of an `engine` setting so that they mean the same from any working directory. */

@@ -57,9 +57,7 @@ export function poolEngine(members: readonly EngineDefinition[], options: PoolOp
 
 interface Member {
   readonly engine: Engine
-  /** Its name in messages. */
   readonly name: string
-  /** Number of its turns. */
   load: number
   /** Consecutive failed turns. */
   failures: number
@@ -91,7 +89,6 @@ class Pool implements Engine {
   readonly #turns = new Map<number, PooledTurn>()
   /** Waiting turns, in order. */
   #waiting: PooledTurn[] = []
-  /** Ends that the pool itself creates. */
   #ends: TurnEnd[] = []
   #arrival = new Arrival()
   #isDealing = false

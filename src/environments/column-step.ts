@@ -38,7 +38,6 @@ export interface ColumnStepOutputs<D> {
  * `cos` (of angles up to some thousands), `min`, `max`, `clip`, `greaterThan`, `lessThan`, `equalTo`, `or` and `and`; `where` of
  * `colonnade/algorithms` chooses between two. State columns are `f32`, `i32` or `u8`. For randomness, masks, births and deaths, write a
  * plain step.
- *
  * @throws InputError at the first step, for unknown columns, lists of another length than a column's elements, and unsupported
  * operations.
  * @example
@@ -146,7 +145,6 @@ function elementsOf(
   return elements
 }
 
-/** The results of a step, as a list for each column. */
 function listResults(results: ReturnType<AnyStep>, declaration: StateDeclaration): [string, readonly Operand[]][] {
   if (typeof results !== 'object' || results === null) {
     throw new InputError('columnStep', show(results), 'an object with observation and reward')

@@ -34,7 +34,6 @@ export type State<D extends StateDeclaration> = {
 
 /** The columns of an environment's calls; row n of each is lane n of its cohort. */
 export interface Lanes<S = unknown> {
-  /** The environment's own columns. */
   readonly state: S
   /** Write each lane's next observation: observation width elements per row, within the observation space. */
   observation: Float32Array
@@ -72,9 +71,7 @@ export interface Lanes<S = unknown> {
   readonly episode: Uint32Array
   /** Read the steps taken in this episode. */
   readonly step: Int32Array
-  /** This thread's random numbers. */
   readonly random: Random
-  /** This thread's kernels. */
   readonly kernels: Kernels
 }
 
@@ -165,7 +162,6 @@ export interface EnvironmentDefinition
   extends DefinitionRecord,
     // biome-ignore lint/suspicious/noExplicitAny: only the environment itself knows the types of its state columns.
     EnvironmentModel<any> {
-  /** Its state columns. */
   readonly state: StateDeclaration
   /** Tested presets; the first has the usual policy and algorithm. */
   readonly presets: readonly EnvironmentPreset[]
@@ -182,7 +178,6 @@ export interface EnvironmentFactory<S extends Settings = Settings, I extends str
 /**
  * Defines an environment. With `module: import.meta.url` and an export under any name, other threads and resumed runs can create it by
  * its id.
- *
  * @throws InputError on creation, for wrong spaces or limits.
  * @example
  * export const coin = defineEnvironment({
@@ -303,7 +298,6 @@ export function actionMaskWidth({ actionMask, actionSpace }: EnvironmentDefiniti
   return actionMask ? choiceSizes(actionSpace).reduce((sum, size) => sum + size, 0) : 0
 }
 
-/** The columns of a declaration. */
 export function declaredPlan(declaration: StateDeclaration, rows: number): Record<string, ColumnSpec> {
   return Object.fromEntries(
     Object.entries(declaration).map(([name, declared]) => {

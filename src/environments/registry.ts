@@ -21,13 +21,11 @@ export const environments = [
   ...Object.values(suite).sort((a, b) => (a.id < b.id ? -1 : 1)),
 ] as unknown as readonly EnvironmentFactory[]
 
-/** Registered environments, by id. */
 const registered = new Map<string, EnvironmentFactory>()
 
 /**
  * Registers a custom environment, so that it is found by its id in this process. Other threads and resumed runs still require its
  * `module: import.meta.url`.
- *
  * @throws InputError for a value that is not an environment factory, and for an id that another environment has.
  */
 export function registerEnvironment(factory: EnvironmentFactory): void {

@@ -24,8 +24,8 @@ export function isMessage(message: unknown): message is Message {
 }
 
 /**
- * A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF or a regular expression from beginning
- * to end.
+ * A constraint on an answer: JSON that matches a schema, or text that matches a grammar in GBNF or a regular expression from beginning to
+ * end.
  */
 export type Constraint = { readonly schema: object } | { readonly grammar: string } | { readonly regex: string }
 
@@ -73,7 +73,6 @@ export type StopReason = (typeof stopReasons)[number]
 /** A finished turn of the model. */
 export interface Turn {
   readonly example: Example
-  /** Index of the environment's example. */
   readonly exampleIndex: number
   /** The model's text, without its end token and other special tokens. */
   readonly completion: string
@@ -181,7 +180,6 @@ export interface TextEnvironmentDefinition extends DefinitionRecord, TextEnviron
   readonly maxTokens: number
 }
 
-/** Creates a text environment from its settings. */
 export type TextEnvironmentFactory<S extends Settings = Settings> = Factory<S, TextEnvironmentDefinition>
 
 /**

@@ -11,7 +11,6 @@ import type { Picture } from './picture.ts'
 
 /** The lanes of a wrapper in `reset` and `step`; row n of each column is lane n. */
 export interface WrapperLanes<S = unknown> {
-  /** The wrapper's own columns. */
   readonly own: S
   /** The world's lanes: the policy sees what is written there. */
   readonly outer: Lanes
@@ -34,7 +33,6 @@ export interface WrapperModel<S = unknown>
 
 /** A wrapper with its settings, as `wrap` takes it. */
 export interface WrapperDefinition extends DefinitionRecord {
-  /** Wraps an environment. */
   around(environment: EnvironmentDefinition): EnvironmentDefinition
 }
 
@@ -44,7 +42,6 @@ export type WrapperFactory<S extends Settings = Settings> = Factory<S, WrapperDe
 /**
  * Defines a wrapper. With `module: import.meta.url` and an export under any name, other threads and resumed runs can create wrapped
  * environments.
- *
  * @example
  * export const scaledReward = defineWrapper({
  *   id: 'scaledReward',

@@ -30,7 +30,6 @@ export const timeLimit = defineWrapper({
  * Stacks the last observations, newest last. An episode starts with copies of its first observation, as in Gymnasium's
  * FrameStackObservation with `padding_type="reset"`. Images (height × width × channels) are stacked along the channels; other shapes get
  * a leading dimension of frames. A grid is drawn from its newest frame.
- *
  * @example wrap(breakout(), frameStack({ frames: 4 }))
  */
 export const frameStack = defineWrapper({
@@ -102,7 +101,6 @@ export const frameStack = defineWrapper({
 /**
  * Repeats each action and adds up the rewards, until the episode ends. The inner environment's steps count toward its time limit, so the
  * limit in actions is that limit divided by `times`, rounded up; the last action before truncation is repeated as often as fits.
- *
  * @throws InputError around environments with births and deaths, and around those with action masks, which may forbid the second
  * repetition of an allowed action.
  * @example wrap(mountainCar(), actionRepeat({ times: 4 }))

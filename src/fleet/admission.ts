@@ -91,7 +91,6 @@ interface Group {
   unbegun: number
   /** Number of members neither done nor failed. */
   open: number
-  /** Number of members done. */
   done: number
   state: 'sampling' | 'whole' | 'admitted'
   /** Its rank among the admitted groups, by arrival. */
@@ -131,7 +130,6 @@ export class Admission {
   #dropsSince: Record<string, number> = {}
   /** How many of them do not count against `dropsMax`: an update made them too old, or all were dropped. */
   #outdatedSince = 0
-  /** Number of dropped groups. */
   numDropped = 0
   #next = 0
   #taken = 0

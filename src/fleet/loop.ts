@@ -94,7 +94,6 @@ export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promis
   return startLoop(parts, options).done
 }
 
-/** A started loop. */
 export interface RunningLoop<S> {
   /** Settles as `runLoop` does. */
   readonly done: Promise<void>

@@ -137,7 +137,6 @@ interface Answer {
 class SimulatedEngine {
   /** Slot seconds with an answer. */
   busySeconds = 0
-  /** Tokens generated. */
   tokens = 0
   readonly #time: VirtualTime
   readonly #settings: SimulationSettings

@@ -8,7 +8,6 @@ import { type Columns, column } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ActingLanes, Derivatives, Evaluated, Rows } from './policy.ts'
 
-/** The sizes of a head. */
 export interface HeadShape {
   /** Outputs of the last layer: logits or means. */
   readonly numOutputs: number
@@ -17,7 +16,6 @@ export interface HeadShape {
   readonly actionWidth: number
 }
 
-/** The head for an action space. */
 export function headShape(actionSpace: Space): HeadShape {
   const choices = choiceSizes(actionSpace)
   const actionWidth = spaceWidth(actionSpace)
@@ -25,7 +23,6 @@ export function headShape(actionSpace: Space): HeadShape {
   return { numOutputs, choices, actionWidth }
 }
 
-/** Plans a head's columns for blocks of `blockRows` rows. */
 export function headPlan({ numOutputs, choices, actionWidth }: HeadShape, blockRows: number) {
   const rows = (width: number) => column('f32', blockRows, width)
   return {
@@ -130,7 +127,6 @@ export class Head {
     }
   }
 
-  /** The evaluation of the current rows. */
   get evaluated(): Evaluated {
     return this.columns
   }

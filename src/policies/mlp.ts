@@ -46,7 +46,6 @@ const settings = {
  * of means with a state-independent log standard deviation (box actions), and a value head. Initial weights are orthogonal with gain √2
  * in hidden layers, 0.01 in the actor's head, 1 in the critic's (as in Engstrom et al. 2020); biases are 0. With `normalizeObservations`
  * the weights also contain the mean and deviation of each number of an observation, which only training updates.
- *
  * @example mlp({ hidden: [64, 64] })
  */
 export const mlp = defineFactory('policy', { id: 'mlp', module: import.meta.url, settings }, (parameters) => ({
@@ -67,7 +66,6 @@ interface Shape {
   /** Index of the log standard deviations in the list of parameters; −1 for choices. */
   readonly logStd: number
   readonly head: HeadShape
-  /** Numbers of an observation. */
   readonly numInputs: number
   /** Indices of their means and deviations in the list of parameters; null without normalization. */
   readonly inputs: InputMoments | null

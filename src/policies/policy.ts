@@ -77,7 +77,6 @@ export interface ActionValueShape {
 
 /** The sizes of a model with an actor and two action critics. */
 export interface SoftShape {
-  /** Numbers of an action. */
   readonly actionWidth: number
   /** Index in the list of parameters of the logarithm of the entropy weight, which the algorithm writes. */
   readonly logTemperature: number
@@ -108,7 +107,6 @@ export interface PolicyModel {
   readonly actionValues?: ActionValueShape
   /** If it has two action critics: `bind` returns a `SoftPolicy`. */
   readonly soft?: SoftShape
-  /** One thread's workspace. */
   workspace(): Plan
   /** Writes initial weights, keyed by the seed and `key`. */
   initialize(weights: Float32Array, random: Random, key: number): void
@@ -202,7 +200,6 @@ export interface ActionValuePolicy extends Policy {
  * ±1 here. Rows are ≤ BLOCK_ROWS; results start at row 0 and are valid until the next call.
  */
 export interface SoftPolicy extends Policy {
-  /** The critics' last values. */
   readonly criticValues: readonly [Float32Array, Float32Array]
   /** Samples actions for rows from … from + count of `observation` from standard normal numbers; writes their log-probabilities, in nats. */
   draw(

@@ -43,7 +43,6 @@ const settings = {
  * highest value, or a random one with the exploration probability, which is stored in its weights as `exploration`: initially 1, then set
  * by the algorithm. Initial weights are orthogonal with gain √2 in hidden layers and 0.01 in the head; biases are 0.
  * `normalizeObservations` works as in `mlp`.
- *
  * @example qNetwork({ hidden: [120, 84], dueling: true })
  */
 export const qNetwork = defineFactory(

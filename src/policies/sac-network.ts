@@ -41,7 +41,6 @@ const settings = {
  * (Haarnoja et al. 2018), for continuous actions with finite bounds. Critics see actions within ±1. Initial weights are orthogonal with
  * gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'; the standard deviation before squashing starts at about 1.
  * `normalizeObservations` works as in `mlp`.
- *
  * @example sacNetwork({ hidden: [64, 64] })
  */
 export const sacNetwork = defineFactory(
@@ -141,7 +140,6 @@ class SacNetwork implements SoftPolicy {
   readonly #random: Random
   /** The actor's last outputs. */
   #outputs: Float32Array = new Float32Array(0)
-  /** The critics' last values. */
   readonly criticValues: [Float32Array, Float32Array] = [this.#outputs, this.#outputs]
 
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {

@@ -9,7 +9,6 @@ import { defineSystem, type SystemRollout } from '../world/system.ts'
  * rollout included, and is saved in checkpoints. Rewards are not centered, so their sign stays, and they are clipped to ±clip.
  *
  * Recorded: `discounted`, the lane's R after the row.
- *
  * @example await createWorld({ environment: pendulum(), policy: mlp(), numLanes: 16, systems: [normalizeRewards({ gamma: 0.9 })] })
  */
 export const normalizeRewards = defineSystem({
@@ -46,7 +45,6 @@ export const normalizeRewards = defineSystem({
 
 /**
  * Clips the rewards for the learner to `low` and `high`.
- *
  * @throws InputError if low is not below high.
  * @example clipRewards({ low: -1, high: 1 })
  */

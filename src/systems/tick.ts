@@ -11,7 +11,6 @@ import { bootstrap, checkWorld, infer, reset, step, store } from './systems.ts'
 /**
  * Makes one step in every lane. A cohort with an asynchronous policy continues when the answer has arrived. The tick then returns a
  * promise: of the first answer if every lane waits, otherwise of a turn of the event loop, in which answers can arrive.
- *
  * @throws InputError if several threads share the lanes, which only their trainer steps.
  */
 export function tick(world: World): void | Promise<void> {

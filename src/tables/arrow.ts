@@ -6,7 +6,6 @@ import type { ReadLimits } from '../base/threads/guarded.ts'
 import type { Column } from '../components/column.ts'
 import type { Field, Table } from './table.ts'
 
-/** A table of apache-arrow. */
 export type ArrowTable = Arrow.Table
 
 /**
@@ -29,7 +28,6 @@ export async function toArrow(table: Table): Promise<Arrow.Table> {
 /**
  * Writes tables of one schema as an uncompressed Arrow IPC file (or stream), one record batch per table. The file is written atomically,
  * and its schema metadata contains a checksum (`colonnade.sha256`) that `readArrow` verifies.
- *
  * @throws InputError if the path cannot be written.
  */
 export async function writeArrow(

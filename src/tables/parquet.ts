@@ -45,7 +45,6 @@ export async function writeParquet(
   await writeWhole(path, [new Uint8Array(writer.getBuffer())])
 }
 
-/** A column's values in the writer's format. */
 function valuesOf(
   arrow: typeof Arrow,
   column: Arrow.Vector,

@@ -23,11 +23,9 @@ export interface Table {
   readonly fields: readonly Field[]
   /** Arrow types of the non-numeric columns that were left out when it was read, by name. */
   readonly unread?: ReadonlyMap<string, string>
-  /** Schema metadata. */
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** The origin of a rollout's table. */
 export interface RolloutOrigin {
   readonly environmentId: string
   readonly observationSpace: Space
@@ -38,7 +36,6 @@ export interface RolloutOrigin {
   readonly numLanes: number
   /** Steps per lane in a rollout. */
   readonly numSteps: number
-  /** The policy that acted. */
   readonly policy: DefinitionRecord
   /** Source of its weights; null if they come from no checkpoint. */
   readonly checkpoint: string | null
@@ -89,7 +86,6 @@ export function tableOfRollout(
   }
 }
 
-/** The current final observations of all threads. */
 function finalField(finals: readonly FinalObservations[], width: number): Field {
   const field = { name: 'finalObservation', width }
   const sole = finals.length === 1 ? finals[0]! : undefined

@@ -11,7 +11,6 @@ import type { CohortDraft, Housing } from './housing.ts'
 export type Cohort = EpisodeCohort | ConversationCohort
 /** The functions of a kind of cohort that a world calls. */
 export interface CohortKind<O, D, C> {
-  /** The names of its options. */
   readonly options: readonly string[]
   /**
    * Checks a cohort's options and opens its policy. `before` are the world's earlier cohorts.
@@ -20,7 +19,6 @@ export interface CohortKind<O, D, C> {
   draft(options: O, before: readonly CohortDraft[]): Promise<D>
   /** @throws InputError if this many threads cannot share the cohort's lanes. */
   checkThreads(draft: D, count: number): void
-  /** The cohort's columns, with a workspace for each thread. */
   plan(draft: D, threads: number): Plan
   /** The cohort's heap objects, besides its columns. */
   objects(draft: D): PlannedObjects[]

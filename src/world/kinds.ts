@@ -64,11 +64,9 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
   },
 }
 
-/** A kind with the draft or cohort that belongs to it. */
 type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
 const kinds = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], AnyKind>>
 
-/** The kind's functions for a cohort. */
 export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
   return kinds[kind]
 }

@@ -51,7 +51,6 @@ export class LaneEntities {
     this.#hasChanged = true
   }
 
-  /** Current number of entities. */
   get count(): number {
     return query(this.#ecs, this.#terms).length
   }
@@ -75,7 +74,6 @@ export class LaneEntities {
     if (this.rowOf(entity) === row) removeEntity(this.#ecs, entity)
   }
 
-  /** Whether it is an entity of this cohort. */
   has(entity: number): boolean {
     return query(this.#ecs, this.#terms).includes(entity)
   }

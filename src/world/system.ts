@@ -69,7 +69,6 @@ export interface SystemDefinition
   extends DefinitionRecord,
     // biome-ignore lint/suspicious/noExplicitAny: only the system itself knows the types of its columns.
     SystemModel<any, any, any> {
-  /** Its columns, by name. */
   readonly columns: SystemColumns
 }
 
@@ -86,7 +85,6 @@ export type SystemFactory<S extends Settings = Settings> = Factory<S, SystemDefi
 /**
  * Defines a custom system. With `module: import.meta.url` and an export under any name, other threads can create it; a system with only
  * `afterRollout` does not need this.
- *
  * @throws InputError on creation if it has neither function, no place, or two places.
  * @example
  * export const effort = defineSystem({

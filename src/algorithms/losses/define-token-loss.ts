@@ -31,7 +31,6 @@ export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLo
  * Advantages, corrections, aggregation and a critic work as for every loss (`tokenLossSettings`). `advantages`, a function of the answers
  * of a group, replaces the group baseline and scale. With `module: import.meta.url` and an export under any name, `rl.loss=` takes the
  * module's path. Other threads receive the arithmetic only.
- *
  * @throws InputError for a missing setting of `tokenLossSettings`; on creation, as `traceLoss` does, and if the loss does not read what
  * its settings enable: `advantage`, or the `weight` of a correction.
  * @example

@@ -23,7 +23,6 @@ export const projectSettings: Readonly<Record<Preset, Partial<LossSettings>>> = 
   slime: { epsilon: 1e-6, aggregation: 'sequence-mean' },
 }
 
-/** A loss and its presets. */
 export interface AlgorithmPresets {
   readonly base: Partial<LossSettings>
   readonly presets: Readonly<Partial<Record<Preset, Partial<LossSettings>>>>

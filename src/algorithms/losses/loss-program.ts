@@ -17,7 +17,6 @@ import { type ExpressionProgram, programOf } from '../../base/expressions/expres
 /** The operations of a loss and its derivatives, created by `traceLoss`. The derivative by a column is named `d` plus the column's name. */
 export type LossProgram = ExpressionProgram
 
-/** The columns that a loss can read, by name. */
 export type LossColumns<Name extends string> = Readonly<Record<Name, Expression>>
 
 /** The result of a loss function: the loss of a row, and optional further values. */
@@ -26,7 +25,6 @@ export type LossResult = Expression | (Readonly<Record<string, Operand>> & { rea
 /** The permitted inputs and results of a loss. */
 export interface LossShape<Name extends string> {
   readonly columns: readonly Name[]
-  /** Columns by which the loss is differentiated. */
   readonly differentiable: readonly Name[]
   /** Names of further results, and whether they are required. */
   readonly results: readonly string[]

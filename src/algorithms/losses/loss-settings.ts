@@ -125,7 +125,6 @@ function optionalWhole(description: string) {
 /** The settings of a loss. */
 export type LossSettings = SettingValues<typeof lossSettings>
 
-/** The settings that define advantages. */
 export const advantageSettings = [
   'advantage',
   'baseline',

@@ -66,7 +66,6 @@ type OptionalColumn = Exclude<keyof LossBatch, 'spans' | 'lossMask'>
 
 /**
  * Describes a loss.
- *
  * @param id the loss: `grpo`, `gspo`, `sft` …
  * @param preset source of the settings: `paper`, or a library that has the loss
  * @param overrides settings that differ from the preset's
@@ -141,7 +140,6 @@ export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescri
   return { ...loss, settings, columns: columnsOf(settings, loss.program), advantages: null }
 }
 
-/** The columns that `prepareLoss` writes. */
 export type PreparedLoss = Columns<ReturnType<typeof preparedLossPlan>>
 
 /** Plans the columns of a batch with at most these numbers of trajectories, tokens and groups. */
@@ -167,7 +165,6 @@ export function preparedLossPlan(numTrajectories: number, numTokens: number, num
   }
 }
 
-/** Totals of a batch. */
 export interface LossTotals {
   /** The divisor of every micro-batch's sum. */
   readonly denominator: number

@@ -13,7 +13,6 @@ export type RowLossColumns = LossColumns<(typeof rowColumns)[number]>
  * Defines a loss over rows as arithmetic, for `defineOnPolicyAlgorithm`; its derivatives by `logprob`, `entropy` and `value` are computed
  * automatically. The function is called once and returns the loss of a row and each declared metric. The loss is minimized as the mean
  * over the rows of a minibatch.
- *
  * @throws InputError, when the algorithm is bound, for an unknown column and for results that are not the metrics.
  * @example
  * loss: rowLoss(({ logprob, oldLogprob, advantage }, { clipCoef }) => {

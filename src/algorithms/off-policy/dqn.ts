@@ -35,7 +35,6 @@ const metrics = {
  * as in Rainbow: Hessel et al. 2018) and prioritized replay (Schaul et al. 2016), for a policy that outputs action values: `qNetwork`,
  * whose `dueling` is that of Wang et al. 2016. With action masks, only legal actions are chosen, and a state's value is that of its best
  * legal action.
- *
  * @example dqn({ replayRows: 10_000, nStep: 3, priorityExponent: 0.6 })
  */
 export const dqn = defineOffPolicyAlgorithm({

@@ -138,14 +138,12 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   scratchWidth?(shape: LearnerShape): number
   /** Rejects an unsupported cohort. @throws InputError */
   check(shape: LearnerShape): void
-  /** Creates its loss for one thread. */
   loss(parameters: SettingValues<S>, context: OffPolicyContext): OffPolicyLoss
 }
 
 /**
  * Defines a replay algorithm by its loss. Replay, prioritized draws, n-step returns, target, threads, checkpoints and optimizer are
  * provided.
- *
  * @throws InputError for a missing setting of `offPolicySettings` and for a metric that is not a mean over rows.
  */
 export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M extends Metrics>(

@@ -9,7 +9,6 @@ import { type Columns, column, type Plan, saved } from '../../components/column.
 import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 
-/** The sizes of a replay. */
 export interface ReplayShape {
   /** Minimum number of rows kept. */
   readonly replayRows: number

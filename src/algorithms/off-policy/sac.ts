@@ -45,7 +45,6 @@ const Use = { next: 1, own: 2 } as const
 /**
  * Soft actor-critic (Haarnoja et al. 2018, with two critics, a learned temperature and squashed actions), for `sacNetwork`. One gradient
  * step updates actor, critics and temperature together.
- *
  * @example sac({ learningRate: 1e-3, gradientSteps: 4 })
  */
 export const sac = defineOffPolicyAlgorithm({

@@ -29,7 +29,6 @@ const metrics = {
  * Advantage actor-critic: synchronous A3C (Mnih et al. 2016). One gradient step on the whole rollout. The defaults are those of
  * Stable-Baselines3 2.x (RMSprop with α = 0.99, as in PyTorch); its `vf_coef` 0.5 is `valueCoef` 1 here, since its value loss is not
  * halved. With `maxStaleness` above 0 it is IMPALA (Espeholt et al. 2018): actors collect during updates, corrected by V-trace.
- *
  * @example a2c({ numSteps: 5, gamma: 0.99, entropyCoef: 0.01 })
  */
 export const a2c = defineOnPolicyAlgorithm({ id: 'a2c', module: import.meta.url, settings, metrics, loss: a2cLossOf })

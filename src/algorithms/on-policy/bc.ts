@@ -24,7 +24,6 @@ const metrics = {
  * Behavior cloning: makes recorded actions more likely, for tables of another policy's rows (`trainer.learn`). With `beta` above 0 it is
  * advantage-weighted (MARWIL: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data"), and the critic
  * also learns the recorded returns.
- *
  * @example for await (const { logprob } of trainer.learn(await readArrow('expert.arrow'), { epochs: 10 })) console.log(logprob)
  */
 export const bc = defineOnPolicyAlgorithm({

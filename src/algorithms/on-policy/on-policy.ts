@@ -150,7 +150,6 @@ export type LossOfRows<S extends Settings> = (
 /**
  * Defines an algorithm by its loss. Generalized advantage estimation (Schulman et al. 2016), minibatches, threads, memories, masks,
  * checkpoints and the optimizer are provided.
- *
  * @throws InputError for a missing setting of `onPolicySettings` and for a metric that is not a mean over rows.
  * @example
  * export const reinforce = defineOnPolicyAlgorithm({

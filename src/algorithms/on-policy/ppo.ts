@@ -33,7 +33,6 @@ const metrics = {
  * keyed order and Adam (or another optimizer). Details follow Huang et al., "The 37 Implementation Details of PPO" (2022). With
  * `maxStaleness` above 0 it is decoupled PPO (Hilton et al. 2021): the clip is relative to the weights before the update, and advantages
  * are weighted by the ratio of these weights' probabilities to the older ones'.
- *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */
 export const ppo = defineOnPolicyAlgorithm({ id: 'ppo', module: import.meta.url, settings, metrics, loss: ppoLossOf })

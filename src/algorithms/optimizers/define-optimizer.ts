@@ -39,7 +39,6 @@ export interface Optimizer {
   readonly takes: readonly (keyof OptimizerNumbers)[]
   /** Number of moment columns, with one number per weight: 0, 1 (`moment`) or 2 (`squareMoment` too). */
   readonly moments: 0 | 1 | 2
-  /** Settings whose powers it reads. */
   readonly powersOf: readonly (keyof OptimizerNumbers)[]
   step(given: OptimizerStep): void
 }

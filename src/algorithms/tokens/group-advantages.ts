@@ -13,7 +13,6 @@ export interface RewardedAnswer {
 /** Returns one advantage per answer of a group; NaN excludes an answer. */
 export type GroupAdvantages = (group: readonly RewardedAnswer[]) => ArrayLike<number>
 
-/** Columns of trajectories and their token spans. */
 interface Trajectories {
   readonly shapedReward: Float64Array
   readonly known: Uint8Array

@@ -96,7 +96,6 @@ export type RlSettings = SettingValues<typeof rlSettings>
 export interface RlDefinition extends DefinitionRecord {
   readonly settings: RlSettings
   readonly loss: LossDescriptor
-  /** The metrics of each update. */
   readonly metrics: Metrics
   /** Null if no group is dropped. */
   readonly filter: GroupFilter | null

@@ -24,7 +24,6 @@ export const sftSettings = {
 export interface SftDefinition extends DefinitionRecord {
   readonly settings: SettingValues<typeof sftSettings>
   readonly loss: LossDescriptor
-  /** The metrics of each step. */
   readonly metrics: Metrics
 }
 

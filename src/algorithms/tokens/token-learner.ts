@@ -55,7 +55,6 @@ export function tokenLearnerPlan(
   const { numParameters } = lora ?? model
   const packed = () => packedPlan(model, rows, context, lora, weightBits)
   return {
-    /** Per thread. */
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
     /** The slots, one after another. The first accumulates the gradient. */
     gradient: column('f32', numSlotsOf(numParameters), numParameters),

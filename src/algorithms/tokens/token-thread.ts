@@ -110,9 +110,7 @@ export const SUMS = PolicySum.length + TokenSum.length
 /** Computes the derivatives of micro-batch `part`'s loss. */
 export type PartLoss = (part: number, evaluated: TokensEvaluated, derivatives: TokenDerivatives) => void
 
-/** The columns in which a thread works. */
 export interface TokenThreadColumns {
-  /** The thread's own columns. */
   readonly packed: Columns<ReturnType<typeof packedPlan>>
   /** Shared: the gradient slots, one after another, and the reference's trained weights. */
   readonly gradient: Float32Array

@@ -4,14 +4,12 @@ import { type DecoderColumns, decoderPlan, decoderShare } from '../../language/t
 import { maskWords } from '../../language/transformer/sampling.ts'
 import type { EngineShape } from '../engine-shape.ts'
 
-/** The columns of a local engine for `threads` threads. */
 export function localEnginePlan({ model, adapter, weightBits, numSlots, context, threads }: EngineShape) {
   const shareSlots = Math.max(2 * SHARE_SLOTS, Math.ceil(numSlots / threads))
   return {
     turns: {
       /** 1 if the slot has a turn. */
       active: column('u8', numSlots),
-      /** Current number of ids. */
       length: column('i32', numSlots),
       /** Number of ids whose keys and values are in the cache. */
       cached: column('i32', numSlots),

@@ -25,7 +25,6 @@ import {
 } from '../engine.ts'
 import { type DecodingColumns, type LocalColumns, localEnginePlan, SHARE_SLOTS } from './local-columns.ts'
 
-/** The state with which a thread decodes. */
 export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
   readonly decoder: TransformerDecoder
   readonly context: number
@@ -99,7 +98,6 @@ function samplingOf({ turns, samplings }: DecodingThread, n: number): Sampling {
   return samplings[n]
 }
 
-/** Writes the slots that have a turn into `slots` and returns their number. */
 function listActive({ turns, slots }: Pick<DecodingThread, 'turns' | 'slots'>): number {
   let count = 0
   for (let n = 0; n < slots.length; n++) if (turns.active[n] === 1) slots[count++] = n

@@ -17,7 +17,6 @@ export interface ClaimedTurn {
   readonly reason: unknown
 }
 
-/** A checked token of an answer. */
 export interface SaidToken {
   readonly token: number
   readonly logprob: number
@@ -27,7 +26,6 @@ export interface SaidToken {
   readonly version: string | null
 }
 
-/** A checked answer. */
 export interface SaidTurn {
   readonly tokens: readonly SaidToken[]
   readonly reason: string

@@ -32,7 +32,6 @@ import {
 import { learnerDistance, PROBE_CONTEXT, PROBE_TOKENS, probeDistance, probePrompt } from './probe.ts'
 import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 
-/** Settings of every kind of server. */
 export function serverSettings(logprobs: LogprobKind) {
   return {
     url: text('', 'address of the server, like http://127.0.0.1:8000'),
@@ -59,10 +58,8 @@ export function learningServerSettings(logprobs: LogprobKind) {
   }
 }
 
-/** Values of the server settings. */
 export type ServerSettings = SettingValues<ReturnType<typeof serverSettings>>
 
-/** A turn as a request to a server. */
 export interface ServerTurn {
   /** The request id, the same for each attempt. */
   readonly id: string
@@ -89,7 +86,6 @@ export interface ServerDescription {
   readonly logprobs: LogprobKind | null
 }
 
-/** Weights in a folder. */
 export interface DeliveredFolder {
   /** For deltas, the folder with all versions. */
   readonly path: string

@@ -29,15 +29,12 @@ export const tinkerSettings = {
   }),
 }
 
-/** Values of `tinkerSettings`. */
 export type TinkerAddress = SettingValues<typeof tinkerSettings>
 
-/** Capabilities of a service. */
 export interface TinkerService {
   readonly models: readonly string[]
   /** Losses that it accepts by name. */
   readonly losses: readonly string[]
-  /** Whether it clips gradients to a norm. */
   readonly clipsGradients: boolean
   /** Whether a repeated request with the same number runs only once. */
   readonly numbersRequests: boolean

@@ -16,7 +16,6 @@ import {
 /** Media type of protocol-buffer bodies. */
 export const PROTOBUF = 'application/x-protobuf'
 
-/** An encoded request. */
 export interface EncodedRequest {
   /** The path: a forward pass is a `forward_backward` with a flag. */
   readonly path: string

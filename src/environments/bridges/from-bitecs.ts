@@ -52,7 +52,6 @@ export interface FromBitecsOptions<
   readonly systems: readonly ((world: W) => unknown)[]
   readonly observation: readonly ObservedColumns<C, W>[]
   readonly action: {
-    /** The played entity. */
     readonly entity: (world: W) => number
     /** The columns that receive the action before the systems run: one per element of the space. */
     readonly columns: readonly ColumnName<C>[]
@@ -86,7 +85,6 @@ export interface GameFactory<W extends object, A extends Space, S extends Settin
   act(world: W, action: ObjectAction<A>): void
 }
 
-/** A component with replaceable columns. */
 type Component = Record<string, ComponentColumn>
 
 interface GameColumn {
@@ -114,7 +112,6 @@ const columnTypes = new Map<unknown, ColumnType>([
  * A component is an object of typed arrays or arrays with one value per entity. Systems must read `Position.x` in each run and not keep
  * the array, because each lane has another one. Data in the world object belongs to its lane. Data elsewhere in the game's modules is
  * shared by all lanes and must not change.
- *
  * @throws InputError for wrong options and for components whose columns cannot be replaced. An error of the game is reported with the
  * lane, episode and step.
  * @example

@@ -10,7 +10,6 @@ export type FromObjectsOptions<A extends Space, S extends Settings, I extends st
 
 /**
  * Creates an environment from objects: `create` returns one object per lane.
- *
  * @throws InputError for wrong options. A step that answers with an array is a TypeError; one with a missing, unknown or wrong part is an
  * InputError with the lane, episode and step. An exception of an object is reported likewise, with the exception as its cause. So is an
  * object that answers differently when its episode is replayed.

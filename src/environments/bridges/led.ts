@@ -35,7 +35,6 @@ export interface ObjectEnvironment<A extends Space = Space> {
   step(action: ObjectAction<A>): ObjectStep | PromiseLike<ObjectStep>
 }
 
-/** The answer of `step`. */
 export interface ObjectStep {
   readonly observation: ObjectObservation
   readonly reward: number
@@ -45,7 +44,6 @@ export interface ObjectStep {
   readonly info?: unknown
 }
 
-/** Options of a replayed environment. */
 export interface LedOptions<A extends Space, S extends Settings, I extends string> {
   readonly id: I
   /** `import.meta.url`: lets other threads and resumed runs create the environment too. */
@@ -125,7 +123,6 @@ export interface LedMaker<A extends Space, S extends Settings> {
 const hashed = new Float64Array(1)
 const hashedWords = new Uint32Array(hashed.buffer)
 
-/** Initial value of a course. */
 export const COURSE_START = 0x811c9dc5
 
 /** Adds a number to a course: 32-bit FNV-1a, one word at a time. */

@@ -60,7 +60,6 @@ const OPTIONS: readonly (keyof OpenEnvOptions)[] = [
 
 /** A text environment with its connections. */
 export interface OpenEnvEnvironment extends TextEnvironmentDefinition {
-  /** Closes its sessions. */
   close(): void
 }
 

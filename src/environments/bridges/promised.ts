@@ -4,7 +4,6 @@ export function isPromise(answer: unknown): answer is PromiseLike<unknown> {
   return typeof (answer as PromiseLike<unknown> | null)?.then === 'function'
 }
 
-/** A promised answer. */
 export class Promised {
   /** Settles when the answer has arrived or failed; never rejects. */
   readonly arrival: Promise<void>

@@ -55,7 +55,6 @@ export class TextSocket {
     return this.next(seconds)
   }
 
-  /** Waits for the next text. */
   async next(seconds: number): Promise<string> {
     if (this.#answers.length > 0) return this.#answers.shift()!
     if (this.#error !== null) throw this.#error

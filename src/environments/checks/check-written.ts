@@ -8,7 +8,6 @@ import type { EnvironmentCheck } from './checks.ts'
 export const UNWRITTEN_BYTE = 0x5a
 export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 
-/** The columns of a call. */
 export interface CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
@@ -34,7 +33,6 @@ export class Fault extends Error {
   }
 }
 
-/** The columns that the environment only reads. */
 function inputsOf({ lanes }: CalledLanes): Record<string, Column> {
   const { action, lane, episode, step } = lanes
   return { action, lane, episode, step }
@@ -60,7 +58,6 @@ export function copyRows(lanes: CalledLanes, columns: Record<string, Column>): R
   return Object.fromEntries(Object.entries(ownRows(lanes, columns)).map(([name, each]) => [name, each.slice()]))
 }
 
-/** A call of an environment. */
 export interface Call {
   readonly by: 'reset' | 'step'
   /** Whether the call may write row n; null if it may write all rows of this thread. */

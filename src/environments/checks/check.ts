@@ -69,7 +69,6 @@ const MEASURED = { numLanes: 64, steps: 200 }
 
 /**
  * Steps an environment with random actions and checks its whole contract. Faults are reported, not thrown.
- *
  * @throws InputError for invalid options.
  * @example
  * const { holds, checks } = checkEnvironment(cartPole())
@@ -95,7 +94,6 @@ export function checkEnvironment(environment: EnvironmentDefinition, options: Ch
   return { environment: id, numLanes, steps, seed, episodes: asked.episodes, checks, holds }
 }
 
-/** The checks of one environment. */
 class Inquiry {
   readonly environment: EnvironmentDefinition
   readonly options: LaneOptions

@@ -16,16 +16,12 @@ const START_MAX = 0.1
  * links hang from a joint. A torque on the joint between them must swing the free end above a line one link length over the first joint
  * (Sutton, "Generalization in Reinforcement Learning: Successful Examples Using Sparse Coarse Coding", 1996).
  *
- * ## Action Space Discrete(3): a torque of −1, 0 or 1 N·m on the joint between the links.
- *
- * Box of 6: cos and sin of the first link's angle (0 rad hangs down), cos and sin of the second link's angle relative to the first, both
- * angular velocities (rad/s, within ±4π and ±9π).
- *
- * ## Rewards −1 for every step except the one that reaches the line, which has 0. Solved at a mean return of −100.
- *
- * ## Starting State Both angles and angular velocities uniform in [−0.1, 0.1), rounded to f32.
- *
- * ## Episode End Terminated when −cos(angle 1) − cos(angle 1 + angle 2) > 1. Truncated after `maxEpisodeSteps` (500) steps.
+ * - **Action space**: Discrete(3): a torque of −1, 0 or 1 N·m on the joint between the links.
+ * - **Observation space**: Box of 6: cos and sin of the first link's angle (0 rad hangs down), cos and sin of the second link's angle
+ *   relative to the first, both angular velocities (rad/s, within ±4π and ±9π).
+ * - **Rewards**: −1 for every step except the one that reaches the line, which has 0. Solved at a mean return of −100.
+ * - **Starting state**: Both angles and angular velocities uniform in [−0.1, 0.1), rounded to f32.
+ * - **Episode end**: Terminated when −cos(angle 1) − cos(angle 1 + angle 2) > 1. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const acrobot = defineEnvironment({
   id: 'Acrobot-v1',
@@ -153,7 +149,6 @@ function derive(slope: Slope, state: Float64Array, torque: number): void {
   slope[3] = acceleration2
 }
 
-/** Writes row n of the observation. */
 function show(observation: Float32Array, n: number, state: Float64Array): void {
   observation[6 * n] = Math.cos(state[0]!)
   observation[6 * n + 1] = Math.sin(state[0]!)

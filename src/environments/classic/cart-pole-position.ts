@@ -6,16 +6,13 @@ import { ANGLE_BOUND, CART_POLE_STATE, drawPole, POSITION_BOUND, startCartPoles 
 /**
  * CartPole-v1 with hidden velocities: the same dynamics, starts and ends, bit for bit, but only positions are observed. Two observations
  * determine the state, so a policy needs memory. The name is from Han, Doya, Tani, "Variational Recurrent Models for Solving Partially
- * Observable Control Tasks" (2020), P for position. POPGym's PositionOnlyCartPole hides the same and differs in reward and length. ##
- * Action Space Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ * Observable Control Tasks" (2020), P for position. POPGym's PositionOnlyCartPole hides the same and differs in reward and length.
  *
- * ## Observation Space Box of 2: cart position (m, ends at ±2.4), pole angle (rad, ends at ±12°).
- *
- * ## Rewards 1 for every step, the last one included. Solved at a mean return of 475, like CartPole-v1.
- *
- * ## Starting State Position, angle and both velocities uniform in [−0.05, 0.05).
- *
- * ## Episode End Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
+ * - **Action space**: Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ * - **Observation space**: Box of 2: cart position (m, ends at ±2.4), pole angle (rad, ends at ±12°).
+ * - **Rewards**: 1 for every step, the last one included. Solved at a mean return of 475, like CartPole-v1.
+ * - **Starting state**: Position, angle and both velocities uniform in [−0.05, 0.05).
+ * - **Episode end**: Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const cartPolePosition = defineEnvironment({
   id: 'CartPole-P-v1',

@@ -14,16 +14,12 @@ export const ANGLE_BOUND = (24 * 2 * Math.PI) / 360
  * CartPole-v1 with Gymnasium's dynamics, limits and starting states. A pole stands on a cart that moves along a track; the task is to
  * keep it upright by pushing the cart (Barto, Sutton, Anderson 1983).
  *
- * ## Action Space Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
- *
- * ## Observation Space Box of 4: cart position (m, ends at ±2.4), cart velocity (m/s), pole angle (rad, ends at ±12°), angular velocity
- * (rad/s).
- *
- * ## Rewards 1 for every step, the last one included. Solved at a mean return of 475.
- *
- * ## Starting State All four uniform in [−0.05, 0.05).
- *
- * ## Episode End Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
+ * - **Action space**: Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ * - **Observation space**: Box of 4: cart position (m, ends at ±2.4), cart velocity (m/s), pole angle (rad, ends at ±12°), angular
+ *   velocity (rad/s).
+ * - **Rewards**: 1 for every step, the last one included. Solved at a mean return of 475.
+ * - **Starting state**: All four uniform in [−0.05, 0.05).
+ * - **Episode end**: Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
  */
 export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
@@ -107,7 +103,6 @@ export function startCartPoles(
   kernels.cartPoleReset(position, velocity, angle, angularVelocity, seen, words, lane, episode, rows, key0, key1, count)
 }
 
-/** Draws the cart on its track, and the pole. */
 export function drawPole({ position, angle }: State<typeof CART_POLE_STATE>, n: number): Picture {
   const [x, sway] = [position[n]!, angle[n]!]
   return new Canvas({ low: [-2.6, -0.4], high: [2.6, 1.5] })

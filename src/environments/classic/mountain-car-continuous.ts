@@ -15,19 +15,15 @@ const [POSITION_HIGH, VELOCITY_HIGH] = MOUNTAIN_CAR_BOUNDS.high as [number, numb
  * MountainCarContinuous-v0 with Gymnasium's dynamics, limits and starting states: a car in a valley must swing to reach the top of the
  * right hill, with a throttled engine.
  *
- * ## Action Space Box of 1: the force on the car, in [−1, 1]. Larger forces are clipped and cost what the bound costs; in Gymnasium they
- * cost the unclipped force.
- *
- * ## Observation Space Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car stops.
- *
- * ## Rewards −0.1 · force² for every step, and 100 for the goal. Solved at a mean return of 90.
- *
- * ## Starting State Position uniform in [−0.6, −0.4), velocity 0.
- *
- * ## Episode End Terminated at position 0.45 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps`
- * (999) steps.
- *
- * ## Arguments `goalVelocity` (0 m per step).
+ * - **Action space**: Box of 1: the force on the car, in [−1, 1]. Larger forces are clipped and cost what the bound costs; in Gymnasium
+ *   they cost the unclipped force.
+ * - **Observation space**: Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car
+ *   stops.
+ * - **Rewards**: −0.1 · force² for every step, and 100 for the goal. Solved at a mean return of 90.
+ * - **Starting state**: Position uniform in [−0.6, −0.4), velocity 0.
+ * - **Episode end**: Terminated at position 0.45 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps`
+ *   (999) steps.
+ * - **Arguments**: `goalVelocity` (0 m per step).
  */
 export const mountainCarContinuous = defineEnvironment({
   id: 'MountainCarContinuous-v0',

@@ -47,18 +47,14 @@ export function resetCars(
  * right hill; its engine is too weak to climb it directly, so the car must swing (Moore, "Efficient Memory-Based Learning for Robot
  * Control", 1990).
  *
- * ## Action Space Discrete(3): 0 accelerates to the left, 1 not at all, 2 to the right.
- *
- * ## Observation Space Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car stops.
- *
- * ## Rewards −1 for every step. Solved at a mean return of −110.
- *
- * ## Starting State Position uniform in [−0.6, −0.4), velocity 0.
- *
- * ## Episode End Terminated at position 0.5 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (200)
- * steps.
- *
- * ## Arguments `goalVelocity` (0 m per step).
+ * - **Action space**: Discrete(3): 0 accelerates to the left, 1 not at all, 2 to the right.
+ * - **Observation space**: Box of 2: position (m, within [−1.2, 0.6]), velocity (m per step, within ±0.07). At the left end the car
+ *   stops.
+ * - **Rewards**: −1 for every step. Solved at a mean return of −110.
+ * - **Starting state**: Position uniform in [−0.6, −0.4), velocity 0.
+ * - **Episode end**: Terminated at position 0.5 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps`
+ *   (200) steps.
+ * - **Arguments**: `goalVelocity` (0 m per step).
  */
 export const mountainCar = defineEnvironment({
   id: 'MountainCar-v0',

@@ -8,15 +8,11 @@ import { Canvas } from '../minatar/canvas.ts'
  * Pendulum-v1 with Gymnasium's dynamics, limits and starting states: swing a pendulum up and hold it there, with a torque at its joint
  * that is too weak to lift it directly.
  *
- * ## Action Space Box of 1: torque in [−2, 2] N·m.
- *
- * ## Observation Space Box of 3: cos angle, sin angle (0 rad is upright), angular velocity (rad/s, within ±8).
- *
- * ## Rewards −(angle² + 0.1 · angular velocity² + 0.001 · torque²), the angle in [−π, π): between −16.3 and 0 per step.
- *
- * ## Starting State Angle uniform in [−π, π), angular velocity in [−1, 1).
- *
- * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (200) steps.
+ * - **Action space**: Box of 1: torque in [−2, 2] N·m.
+ * - **Observation space**: Box of 3: cos angle, sin angle (0 rad is upright), angular velocity (rad/s, within ±8).
+ * - **Rewards**: −(angle² + 0.1 · angular velocity² + 0.001 · torque²), the angle in [−π, π): between −16.3 and 0 per step.
+ * - **Starting state**: Angle uniform in [−π, π), angular velocity in [−1, 1).
+ * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (200) steps.
  */
 export const pendulum = defineEnvironment({
   id: 'Pendulum-v1',

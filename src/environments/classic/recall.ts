@@ -10,16 +10,12 @@ import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
  * A policy without memory cannot beat chance: its observation at the question is the same for every cue, so its answer is independent of
  * the cue. As the cue is uniform, any answer is right with probability 1 / numCues.
  *
- * ## Action Space Discrete(numCues): the answer. Actions before the question have no effect.
- *
- * ## Observation Space Box of numCues + 1, each 0 or 1: the cue's element in the first step, the last element at the question, otherwise
- * none. Observations do not count the steps.
- *
- * ## Rewards 1 for the right answer, otherwise 0. Solved at a mean return of 0.95.
- *
- * ## Starting State A uniform random cue.
- *
- * ## Episode End Terminated by the answer, at step delay + 2, which is also the limit.
+ * - **Action space**: Discrete(numCues): the answer. Actions before the question have no effect.
+ * - **Observation space**: Box of numCues + 1, each 0 or 1: the cue's element in the first step, the last element at the question,
+ *   otherwise none. Observations do not count the steps.
+ * - **Rewards**: 1 for the right answer, otherwise 0. Solved at a mean return of 0.95.
+ * - **Starting state**: A uniform random cue.
+ * - **Episode end**: Terminated by the answer, at step delay + 2, which is also the limit.
  */
 export const recall = defineEnvironment({
   id: 'Recall-v0',

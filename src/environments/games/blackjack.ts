@@ -17,20 +17,15 @@ const STEPS_MOST = 22
  * An Introduction", example 5.1). Cards are drawn with replacement. An ace is 1, or 11 if the sum stays within 21 (a usable ace); face
  * cards are 10. The dealer draws until they have 17 or more.
  *
- * ## Action Space Discrete(2): 0 sticks, 1 hits (draws a card).
- *
- * ## Observation Space Box of 45, each 0 or 1: the player's sum (32), the dealer's visible card (11; 1 is an ace), whether the player has
- * a usable ace (no, yes).
- *
- * ## Rewards 1 for a win, −1 for a loss, 0 for a draw and before the end. With `natural`, and not `sab`, a win with an ace and a ten pays
- * 1.5.
- *
- * ## Starting State Two cards each.
- *
- * ## Episode End Terminated when the player sticks or exceeds 21.
- *
- * ## Arguments `sab` (true): an ace and a ten win against everything but the same, as in the book, and `natural` has no effect. `natural`
- * (false).
+ * - **Action space**: Discrete(2): 0 sticks, 1 hits (draws a card).
+ * - **Observation space**: Box of 45, each 0 or 1: the player's sum (32), the dealer's visible card (11; 1 is an ace), whether the player
+ *   has a usable ace (no, yes).
+ * - **Rewards**: 1 for a win, −1 for a loss, 0 for a draw and before the end. With `natural`, and not `sab`, a win with an ace and a ten
+ *   pays 1.5.
+ * - **Starting state**: Two cards each.
+ * - **Episode end**: Terminated when the player sticks or exceeds 21.
+ * - **Arguments**: `sab` (true): an ace and a ten win against everything but the same, as in the book, and `natural` has no effect.
+ *   `natural` (false).
  */
 export const blackjack = defineEnvironment({
   id: 'Blackjack-v1',
@@ -137,7 +132,6 @@ function bestOf(sum: number, hasAce: number): number {
   return hasAce === 1 && sum <= 11 ? sum + 10 : sum
 }
 
-/** Writes row n of the observation. */
 function show(observation: Float32Array, n: number, sum: number, hasAce: number, shown: number): void {
   const row = n * WIDTH
   const isUsable = hasAce === 1 && sum <= 11

@@ -15,7 +15,6 @@ const LINE_CHANNELS = 4
 const BELOW_MAX = 2
 /** Contents of a square, from the lane's view. */
 const Mark = { none: 0, own: 1, other: 2 } as const
-/** Turn of a lane. */
 const Turn = { over: 0, moves: 1, waits: 2 } as const
 /** Down, right, and the two diagonals, as changes of row and column. */
 const DIRECTIONS = [
@@ -35,7 +34,6 @@ export interface LineRules {
   readonly falls: boolean
 }
 
-/** The state columns of a lane. */
 export function lineState({ rows, columns }: LineRules) {
   return {
     /** Each square, row by row from the top: 0 free, 1 own, 2 the opponent's. */
@@ -142,7 +140,6 @@ export function lineModel(
     }
   }
 
-  /** Writes row n of the observation and of the action mask. */
   function show(observation: Float32Array, actionMask: Uint8Array, { marks, turn }: LineState, n: number): void {
     const first = n * numSquares
     const moves = turn[n] === Turn.moves

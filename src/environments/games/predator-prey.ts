@@ -20,16 +20,12 @@ type Places = State<typeof STATE>
  * once, at most one field, and may share a field. Prey is caught if a predator is on its field after the step or swapped places with it;
  * it then moves to a random free field.
  *
- * ## Action Space Discrete(5): 0 stays, 1 moves right, 2 down, 3 left, 4 up.
- *
- * ## Observation Space Box of 3 + 2 · (predators + prey): 1 for a predator and 0 for prey; its own column and row; and for each agent of
- * the game, predators first, its offset to the right and down. Positions and offsets are fractions of the side.
- *
- * ## Rewards Predators: 1 for each catch. Prey: −1 when caught.
- *
- * ## Starting State Each agent on a different random field.
- *
- * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
+ * - **Action space**: Discrete(5): 0 stays, 1 moves right, 2 down, 3 left, 4 up.
+ * - **Observation space**: Box of 3 + 2 · (predators + prey): 1 for a predator and 0 for prey; its own column and row; and for each agent
+ *   of the game, predators first, its offset to the right and down. Positions and offsets are fractions of the side.
+ * - **Rewards**: Predators: 1 for each catch. Prey: −1 when caught.
+ * - **Starting state**: Each agent on a different random field.
+ * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
  */
 export const predatorPrey = defineEnvironment({
   id: 'PredatorPrey-v0',
@@ -88,7 +84,6 @@ export const predatorPrey = defineEnvironment({
       return isThere && x[q] === xBefore[i] && y[q] === yBefore[i]
     }
 
-    /** Writes row n of the observation. */
     function show(observation: Float32Array, { x, y }: Places, first: number, n: number): void {
       let at = n * width
       observation[at++] = n - first < predators ? 1 : 0

@@ -6,19 +6,15 @@ const RULES = { rows: 3, columns: 3, inLine: 3, falls: false } as const
 /**
  * Tic-tac-toe between two lanes: lanes 2g and 2g + 1 play game g and take turns. In `TicTacToe-v0` the opponent plays at random.
  *
- * ## Action Space Discrete(9): the square, 3 · row + column. The mask allows free squares; a waiting lane can only choose 0, which has no
- * effect.
- *
- * ## Observation Space Box of 3 × 3 × 3 (row, column, channel), each 0 or 1: the lane's own marks, the opponent's marks, and 1 everywhere
- * if it is the lane's turn.
- *
- * ## Rewards 1 for a win, −1 for a loss, otherwise 0. Between perfect players every game is a draw.
- *
- * ## Starting State An empty board, or one after up to `openingMoves` (0) random moves, so that self-play covers all openings. Each lane
- * begins equally often.
- *
- * ## Episode End Terminated when one side has three marks in a line, or the board is full, after at most 9 steps, which is also the
- * limit.
+ * - **Action space**: Discrete(9): the square, 3 · row + column. The mask allows free squares; a waiting lane can only choose 0, which
+ *   has no effect.
+ * - **Observation space**: Box of 3 × 3 × 3 (row, column, channel), each 0 or 1: the lane's own marks, the opponent's marks, and 1
+ *   everywhere if it is the lane's turn.
+ * - **Rewards**: 1 for a win, −1 for a loss, otherwise 0. Between perfect players every game is a draw.
+ * - **Starting state**: An empty board, or one after up to `openingMoves` (0) random moves, so that self-play covers all openings. Each
+ *   lane begins equally often.
+ * - **Episode end**: Terminated when one side has three marks in a line, or the board is full, after at most 9 steps, which is also the
+ *   limit.
  */
 export const ticTacToeDuel = defineEnvironment({
   id: 'TicTacToeDuel-v0',

@@ -16,17 +16,13 @@ const HAS_LINE = Uint8Array.from({ length: ALL_SQUARES + 1 }, (_, squares) =>
  * Tic-tac-toe against an opponent that plays uniformly at random. A step is a move of the lane and the opponent's answer. The action mask
  * contains the free squares.
  *
- * ## Action Space Discrete(9): the square, 3 · row + column. The mask allows free squares.
- *
- * ## Observation Space Box of 3 × 3 × 2 (row, column, side), each 0 or 1: the lane's own marks, the opponent's marks.
- *
- * ## Rewards 1 for a win, −1 for a loss, otherwise 0. Random moves return 0 on average; the best play returns 0.960, and 0.995 if it
- * begins.
- *
- * ## Starting State An empty board, or, equally often, one with the opponent's first mark.
- *
- * ## Episode End Terminated when one side has three marks in a line, or the board is full, after at most 5 steps, which is also the
- * limit.
+ * - **Action space**: Discrete(9): the square, 3 · row + column. The mask allows free squares.
+ * - **Observation space**: Box of 3 × 3 × 2 (row, column, side), each 0 or 1: the lane's own marks, the opponent's marks.
+ * - **Rewards**: 1 for a win, −1 for a loss, otherwise 0. Random moves return 0 on average; the best play returns 0.960, and 0.995 if it
+ *   begins.
+ * - **Starting state**: An empty board, or, equally often, one with the opponent's first mark.
+ * - **Episode end**: Terminated when one side has three marks in a line, or the board is full, after at most 5 steps, which is also the
+ *   limit.
  */
 export const ticTacToe = defineEnvironment({
   id: 'TicTacToe-v0',
@@ -120,7 +116,6 @@ function freeSquare(free: number, random: Random, index: number): number {
   return left & -left
 }
 
-/** Writes row n of the observation and of the action mask. */
 function show(observation: Float32Array, actionMask: Uint8Array, n: number, own: number, other: number): void {
   for (let square = 0; square < SQUARES; square++) {
     observation[WIDTH * n + 2 * square] = (own >> square) & 1

@@ -19,18 +19,13 @@ const MOVES = [
  * fields (Sutton and Barto, "Reinforcement Learning: An Introduction", example 6.6). Unlike Gymnasium's, it has a time limit, so that
  * every episode ends.
  *
- * ## Action Space Discrete(4): 0 up, 1 right, 2 down, 3 left. If it is slippery, the lane moves in this direction or to either side, each
- * with probability 1/3.
- *
- * ## Observation Space Box of 48, one for each field, row by row: 1 for the lane's field, otherwise 0.
- *
- * ## Rewards −1 for every step; −100 for a step off the cliff, which returns the lane to the start. The best return is −13.
- *
- * ## Starting State The bottom left.
- *
- * ## Episode End Terminated at the bottom right. Truncated after `maxEpisodeSteps` (500) steps.
- *
- * ## Arguments `isSlippery` (false): Gymnasium's CliffWalkingSlippery-v1 has true.
+ * - **Action space**: Discrete(4): 0 up, 1 right, 2 down, 3 left. If it is slippery, the lane moves in this direction or to either side,
+ *   each with probability 1/3.
+ * - **Observation space**: Box of 48, one for each field, row by row: 1 for the lane's field, otherwise 0.
+ * - **Rewards**: −1 for every step; −100 for a step off the cliff, which returns the lane to the start. The best return is −13.
+ * - **Starting state**: The bottom left.
+ * - **Episode end**: Terminated at the bottom right. Truncated after `maxEpisodeSteps` (500) steps.
+ * - **Arguments**: `isSlippery` (false): Gymnasium's CliffWalkingSlippery-v1 has true.
  */
 export const cliffWalking = defineEnvironment({
   id: 'CliffWalking-v1',
@@ -71,7 +66,6 @@ export const cliffWalking = defineEnvironment({
   }),
 })
 
-/** The transition table of the cliff. */
 export function cliffTransitions(isSlippery: boolean): Transitions {
   const goTo = (field: number, action: number, probability: number) => {
     const [down, right] = MOVES[action]!

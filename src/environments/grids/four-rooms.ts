@@ -5,19 +5,14 @@ import { beginAnywhere, emptyField, enclose, Field, gridModel, gridPreset, gridS
 /**
  * Four rooms with a gap in each of the walls between them: find the goal (Sutton, Precup, Singh, "Between MDPs and Semi-MDPs", 1999).
  *
- * ## Action Space Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with the
- * key.
- *
- * ## Observation Space Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces them,
- * whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
- *
- * ## Rewards 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
- *
- * ## Starting State Random gaps, goal, lane and direction.
- *
- * ## Episode End Terminated at the goal. Truncated after `4 · side²` steps.
- *
- * ## Arguments `side` (11), walls included.
+ * - **Action space**: Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with
+ *   the key.
+ * - **Observation space**: Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces
+ *   them, whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
+ * - **Rewards**: 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
+ * - **Starting state**: Random gaps, goal, lane and direction.
+ * - **Episode end**: Terminated at the goal. Truncated after `4 · side²` steps.
+ * - **Arguments**: `side` (11), walls included.
  */
 export const fourRooms = defineEnvironment({
   id: 'FourRooms-v0',

@@ -21,18 +21,13 @@ const map = (initial: string) =>
  * FrozenLake-v1 with Gymnasium's transition table: cross a frozen lake of 4 × 4 fields, or a custom map, without falling into a hole.
  * `FrozenLake8x8-v1` has 8 × 8.
  *
- * ## Action Space Discrete(4): 0 left, 1 down, 2 right, 3 up. If it is slippery, the lane moves in this direction with `successRate`,
- * otherwise to either side with equal probability.
- *
- * ## Observation Space Box of one element for each field, row by row: 1 for the lane's field, otherwise 0.
- *
- * ## Rewards 1 for the goal, otherwise 0. Solved at a mean return of 0.7 on the slippery 4 × 4 lake, 0.85 on 8 × 8.
- *
- * ## Starting State The start; uniform if the map has several.
- *
- * ## Episode End Terminated in a hole and at the goal. Truncated after `maxEpisodeSteps` (100; 200 for 8 × 8) steps.
- *
- * ## Arguments `map` (`SFFF/FHFH/FFFH/HFFG`), `isSlippery` (true), `successRate` (1/3).
+ * - **Action space**: Discrete(4): 0 left, 1 down, 2 right, 3 up. If it is slippery, the lane moves in this direction with `successRate`,
+ *   otherwise to either side with equal probability.
+ * - **Observation space**: Box of one element for each field, row by row: 1 for the lane's field, otherwise 0.
+ * - **Rewards**: 1 for the goal, otherwise 0. Solved at a mean return of 0.7 on the slippery 4 × 4 lake, 0.85 on 8 × 8.
+ * - **Starting state**: The start; uniform if the map has several.
+ * - **Episode end**: Terminated in a hole and at the goal. Truncated after `maxEpisodeSteps` (100; 200 for 8 × 8) steps.
+ * - **Arguments**: `map` (`SFFF/FHFH/FFFH/HFFG`), `isSlippery` (true), `successRate` (1/3).
  */
 export const frozenLake = defineEnvironment({
   id: 'FrozenLake-v1',

@@ -8,7 +8,6 @@ import { box, discrete } from '../../base/space.ts'
 import type { EnvironmentModel, EnvironmentPreset, State, StateDeclaration, TunedPart } from '../environment.ts'
 import type { Picture } from '../picture.ts'
 
-/** Contents of a field. */
 export const Field = { empty: 0, wall: 1, goal: 2, key: 3, door: 4, open: 5 } as const
 /** One-hot channels of a field, none for an empty one. */
 const CHANNELS = 5

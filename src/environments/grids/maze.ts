@@ -6,19 +6,14 @@ import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } fro
 /**
  * A new maze in each episode, with exactly one path between any two fields: find the goal at the bottom right.
  *
- * ## Action Space Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with the
- * key.
- *
- * ## Observation Space Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces them,
- * whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
- *
- * ## Rewards 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
- *
- * ## Starting State A maze by a random walk with backtracking; the lane on a random field other than the goal, in a random direction.
- *
- * ## Episode End Terminated at the goal. Truncated after `4 · side²` steps.
- *
- * ## Arguments `side` (9), walls included.
+ * - **Action space**: Discrete(5): 0 turns left, 1 turns right, 2 walks forward, 3 picks up the key ahead, 4 opens the door ahead with
+ *   the key.
+ * - **Observation space**: Box of 126, each 0 or 1: for each of 5 × 5 fields from the lane's own row forward, left to right as it faces
+ *   them, whether it has a wall, the goal, a key, a door, an open door; then whether the lane has the key. The lane sees over walls.
+ * - **Rewards**: 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
+ * - **Starting state**: A maze by a random walk with backtracking; the lane on a random field other than the goal, in a random direction.
+ * - **Episode end**: Terminated at the goal. Truncated after `4 · side²` steps.
+ * - **Arguments**: `side` (9), walls included.
  */
 export const maze = defineEnvironment({
   id: 'Maze-v0',

@@ -41,20 +41,16 @@ type SnakeState = State<ReturnType<typeof state>>
  * Snakes in a shared walled arena: each of the `snakes` neighboring lanes of a game is one. A snake moves one field per step and grows by
  * one when it eats. A snake that hits a wall or a snake starts over as a head alone.
  *
- * ## Action Space Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
- *
- * ## Observation Space Box of 199: for each of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column
- * from the left): whether it has a wall or a snake, 1 / steps until a snake that does not eat leaves it (0 for a wall), whether another
- * snake's head is there, and whether food is; then the offset ahead and to the right of the nearest food as fractions of the side, and
- * the length as a fraction of all fields.
- *
- * ## Rewards 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
- *
- * ## Starting State Each snake is a head on a different random field, in a random direction. There are as many pieces of food as snakes,
- * on free fields.
- *
- * ## Episode End Terminated for all snakes of a game when no field is free for a snake or for food. Truncated after `maxEpisodeSteps`
- * (500) steps.
+ * - **Action space**: Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
+ * - **Observation space**: Box of 199: for each of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead,
+ *   column from the left): whether it has a wall or a snake, 1 / steps until a snake that does not eat leaves it (0 for a wall), whether
+ *   another snake's head is there, and whether food is; then the offset ahead and to the right of the nearest food as fractions of the
+ *   side, and the length as a fraction of all fields.
+ * - **Rewards**: 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
+ * - **Starting state**: Each snake is a head on a different random field, in a random direction. There are as many pieces of food as
+ *   snakes, on free fields.
+ * - **Episode end**: Terminated for all snakes of a game when no field is free for a snake or for food. Truncated after `maxEpisodeSteps`
+ *   (500) steps.
  */
 export const snake = defineEnvironment({
   id: 'Snake-v0',
@@ -129,7 +125,6 @@ export const snake = defineEnvironment({
 
     /** Per field of the current game: the steps until its snake leaves it, if nobody eats; 0 without a snake. */
     const leftIn = new Uint8Array(numFields)
-    /** Whether a head is on the field. */
     const isHead = new Uint8Array(numFields)
     /** Whether food is on the field; the last element is for missing food. */
     const hasFood = new Uint8Array(NOWHERE + 1)
@@ -157,7 +152,6 @@ export const snake = defineEnvironment({
       lanes.length[n] = lanes.length[n]! - 1
     }
 
-    /** Writes row n of the observation. */
     function show(observation: Float32Array, lanes: SnakeState, first: number, n: number): void {
       const head = part(lanes, n, lanes.length[n]! - 1)
       const ahead = lanes.facing[n]!

@@ -12,7 +12,6 @@ const PLACES = [
   [4, 0],
   [4, 3],
 ] as const
-/** The passenger's place in the taxi. */
 const ABOARD = PLACES.length
 /** Separators between a column and the next one in each row: `|` is a wall. */
 const BETWEEN = [':|::', ':|::', '::::', '|:|:', '|:|:']
@@ -22,19 +21,15 @@ const BETWEEN = [':|::', ':|::', '::::', '|:|:', '|:|:']
  * on a walled grid of 5 × 5 fields (Dietterich, "Hierarchical Reinforcement Learning with the MAXQ Value Function Decomposition", 2000).
  * Gymnasium's options of rain and fickle passengers are not supported.
  *
- * ## Action Space Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down. With `actionMask` only
- * actions that change the state are legal, as in Gymnasium's `info["action_mask"]`; otherwise all are, as in its `step`.
- *
- * ## Observation Space Box of 19, each 0 or 1: the taxi's row (5) and column (5), the passenger's place (red, green, yellow, blue, in the
- * taxi), the destination (4). Gymnasium has them as one number, ((row · 5 + column) · 5 + passenger) · 4 + destination.
- *
- * ## Rewards −1 for every step, 20 for delivering the passenger, −10 for an impossible pick-up or set-down. Solved at a mean return of 8.
- *
- * ## Starting State Uniform over 300 states: any taxi position, and a passenger at a place other than the destination.
- *
- * ## Episode End Terminated when the passenger is at the destination. Truncated after `maxEpisodeSteps` (200) steps.
- *
- * ## Arguments `actionMask` (true).
+ * - **Action space**: Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down. With `actionMask` only
+ *   actions that change the state are legal, as in Gymnasium's `info["action_mask"]`; otherwise all are, as in its `step`.
+ * - **Observation space**: Box of 19, each 0 or 1: the taxi's row (5) and column (5), the passenger's place (red, green, yellow, blue, in
+ *   the taxi), the destination (4). Gymnasium has them as one number, ((row · 5 + column) · 5 + passenger) · 4 + destination.
+ * - **Rewards**: −1 for every step, 20 for delivering the passenger, −10 for an impossible pick-up or set-down. Solved at a mean return
+ *   of 8.
+ * - **Starting state**: Uniform over 300 states: any taxi position, and a passenger at a place other than the destination.
+ * - **Episode end**: Terminated when the passenger is at the destination. Truncated after `maxEpisodeSteps` (200) steps.
+ * - **Arguments**: `actionMask` (true).
  */
 export const taxi = defineEnvironment({
   id: 'Taxi-v3',

@@ -15,7 +15,6 @@ export interface Outcome {
   readonly terminated: boolean
 }
 
-/** A transition table. */
 export interface Transitions {
   readonly numStates: number
   readonly numActions: number
@@ -27,7 +26,6 @@ export interface Transitions {
   readonly legal?: readonly boolean[]
 }
 
-/** The state column: the number of the lane's state. */
 export const TRANSITION_STATE = { at: 'u32' } as const
 
 /** Lists the outcomes of every action in every state. */

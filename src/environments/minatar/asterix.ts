@@ -19,17 +19,13 @@ const RAMP_STEPS = 100
  * sides, at most one in each of eight rows; the player moves among them. Over time they come more often and move faster. It differs from
  * MinAtar as `Breakout-MinAtar` does: its minimal set of actions, no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space Discrete(5): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down. With `stickyActionProbability` (0.1, as in MinAtar)
- * the lane repeats the previous step's action.
- *
- * ## Observation Space Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the player, enemies, the trails of moving
- * things, gold.
- *
- * ## Rewards 1 for gold. Random actions return 0.78 on average.
- *
- * ## Starting State The player in column 5 of row 5, without enemies and gold.
- *
- * ## Episode End Terminated when the player and an enemy meet. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Action space**: Discrete(5): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down. With `stickyActionProbability` (0.1, as in
+ *   MinAtar) the lane repeats the previous step's action.
+ * - **Observation space**: Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the player, enemies, the trails of moving
+ *   things, gold.
+ * - **Rewards**: 1 for gold. Random actions return 0.78 on average.
+ * - **Starting state**: The player in column 5 of row 5, without enemies and gold.
+ * - **Episode end**: Terminated when the player and an enemy meet. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const asterix = defineEnvironment({
   id: 'Asterix-MinAtar',

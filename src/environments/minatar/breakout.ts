@@ -20,18 +20,14 @@ const LAST_ROW = SIDE - 1
  * actions are its minimal set, numbered from 0; a sticky first step repeats no action, not the previous episode's last one; and there is
  * a time limit.
  *
- * ## Action Space Discrete(3): 0 does nothing, 1 moves the paddle one column to the left, 2 to the right. With `stickyActionProbability`
- * (0.1, as in MinAtar; gymnax has none) the lane repeats the previous step's action.
- *
- * ## Observation Space Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the paddle, the ball, its trail (the ball's
- * previous position, which gives its direction), the bricks.
- *
- * ## Rewards 1 for every broken brick. Random actions return 0.38 on average.
- *
- * ## Starting State The paddle in column 4, all bricks, the ball in row 3 at the left edge moving down and right or, equally often, at
- * the right edge moving down and left.
- *
- * ## Episode End Terminated when the ball passes the paddle. Truncated after `maxEpisodeSteps` (1000, where gymnax ends it) steps.
+ * - **Action space**: Discrete(3): 0 does nothing, 1 moves the paddle one column to the left, 2 to the right. With
+ *   `stickyActionProbability` (0.1, as in MinAtar; gymnax has none) the lane repeats the previous step's action.
+ * - **Observation space**: Box of 10 × 10 × 4 (row from the top, column, channel), each 0 or 1: the paddle, the ball, its trail (the
+ *   ball's previous position, which gives its direction), the bricks.
+ * - **Rewards**: 1 for every broken brick. Random actions return 0.38 on average.
+ * - **Starting state**: The paddle in column 4, all bricks, the ball in row 3 at the left edge moving down and right or, equally often,
+ *   at the right edge moving down and left.
+ * - **Episode end**: Terminated when the ball passes the paddle. Truncated after `maxEpisodeSteps` (1000, where gymnax ends it) steps.
  */
 export const breakout = defineEnvironment({
   id: 'Breakout-MinAtar',

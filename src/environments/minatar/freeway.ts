@@ -22,18 +22,14 @@ const BLOCKS = 3
  * third step crosses eight lanes of cars; when hit or across, it returns to the start. When it is across, all cars get new speeds and
  * directions. It differs from MinAtar as `Breakout-MinAtar` does, and MinAtar's end after 2500 steps is the time limit here.
  *
- * ## Action Space Discrete(3): 0 does nothing, 1 moves up, 2 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane repeats
- * the previous step's action.
- *
- * ## Observation Space Box of 10 × 10 × 7 (row from the top, column, channel), each 0 or 1: the chicken, the cars, and behind each car
- * its trail, in one of five channels by its waiting time.
- *
- * ## Rewards 1 for every crossing. Random actions return 0.08 on average.
- *
- * ## Starting State The chicken in the last row. A car in column 0 of each of the rows 1 to 8, with a random waiting time of 1 to 5 steps
- * and a random direction.
- *
- * ## Episode End Never terminated. Truncated after `maxEpisodeSteps` (1000; 2500 in MinAtar) steps.
+ * - **Action space**: Discrete(3): 0 does nothing, 1 moves up, 2 down. With `stickyActionProbability` (0.1, as in MinAtar) the lane
+ *   repeats the previous step's action.
+ * - **Observation space**: Box of 10 × 10 × 7 (row from the top, column, channel), each 0 or 1: the chicken, the cars, and behind each
+ *   car its trail, in one of five channels by its waiting time.
+ * - **Rewards**: 1 for every crossing. Random actions return 0.08 on average.
+ * - **Starting state**: The chicken in the last row. A car in column 0 of each of the rows 1 to 8, with a random waiting time of 1 to 5
+ *   steps and a random direction.
+ * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (1000; 2500 in MinAtar) steps.
  */
 export const freeway = defineEnvironment({
   id: 'Freeway-MinAtar',
@@ -139,7 +135,6 @@ function driveAnew(
   }
 }
 
-/** Writes row n of the observation. */
 function draw(observation: Float32Array, n: number, { chicken, column, wait, isRightward }: Cars): void {
   const row = n * WIDTH
   observation.fill(0, row, row + WIDTH)

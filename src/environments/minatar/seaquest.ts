@@ -88,19 +88,15 @@ type Sea = State<typeof STATE>
  * fish and submarines and picks up divers; for oxygen it must come up with a diver aboard. Each time it comes up, enemies become more
  * frequent and faster. It differs from MinAtar as `Breakout-MinAtar` does: no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space Discrete(6): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down, 5 fires, at most every fifth step. With
- * `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
- *
- * ## Observation Space Box of 10 × 10 × 10 (row from the top, column, channel), each 0 or 1: the boat's front, its back, its shots, the
- * trails of moving things, torpedoes, fish, submarines, a bar for the oxygen, one for the divers aboard, divers.
- *
- * ## Rewards 1 for every fish and submarine shot. Coming up with six divers pays the remaining oxygen in tenths. As in MinAtar, each time
- * the boat comes up one diver fewer is aboard; after six divers the count becomes −1. Random actions return 0.10 on average.
- *
- * ## Starting State The boat at the surface in column 5, facing left, alone.
- *
- * ## Episode End Terminated when an enemy or a torpedo meets the boat's front, when there is no oxygen, or when the boat comes up without
- * a diver. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Action space**: Discrete(6): 0 does nothing, 1 moves left, 2 up, 3 right, 4 down, 5 fires, at most every fifth step. With
+ *   `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
+ * - **Observation space**: Box of 10 × 10 × 10 (row from the top, column, channel), each 0 or 1: the boat's front, its back, its shots,
+ *   the trails of moving things, torpedoes, fish, submarines, a bar for the oxygen, one for the divers aboard, divers.
+ * - **Rewards**: 1 for every fish and submarine shot. Coming up with six divers pays the remaining oxygen in tenths. As in MinAtar, each
+ *   time the boat comes up one diver fewer is aboard; after six divers the count becomes −1. Random actions return 0.10 on average.
+ * - **Starting state**: The boat at the surface in column 5, facing left, alone.
+ * - **Episode end**: Terminated when an enemy or a torpedo meets the boat's front, when there is no oxygen, or when the boat comes up
+ *   without a diver. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const seaquest = defineEnvironment({
   id: 'Seaquest-MinAtar',
@@ -234,7 +230,6 @@ function addDiver({ diver, numDivers }: Sea, n: number, random: Random): void {
   numDivers[n] = numDivers[n]! + 1
 }
 
-/** Writes the record at `at`. */
 function add(list: Uint8Array, at: number, x: number, y: number, isRightward: number): void {
   list[at + Of.x] = x
   list[at + Of.y] = y
@@ -400,7 +395,6 @@ function comeUp({ oxygen, aboard, isSurfaced, moveSteps, spawnSteps, ramps }: Se
   return worth
 }
 
-/** Writes row n of the observation. */
 function draw(observation: Float32Array, n: number, state: Sea): void {
   const row = n * WIDTH
   const { x, y, isRightward, oxygen, aboard, enemy, diver, shot, torpedo } = state

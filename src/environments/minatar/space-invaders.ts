@@ -25,18 +25,14 @@ const MOVE_STEPS_LEAST = 6
  * nearest to the cannon. After a wave the next one comes, slightly faster. It differs from MinAtar as `Breakout-MinAtar` does: its
  * minimal set of actions, no action for a sticky first step to repeat, and a time limit.
  *
- * ## Action Space Discrete(4): 0 does nothing, 1 moves the cannon one column to the left, 2 to the right, 3 fires, at most every fifth
- * step. With `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
- *
- * ## Observation Space Box of 10 × 10 × 6 (row from the top, column, channel), each 0 or 1: the cannon, the aliens, the aliens while they
- * move left, the aliens while they move right, the cannon's shots, the aliens' bombs.
- *
- * ## Rewards 1 for every alien shot. Random actions return 3.5 on average.
- *
- * ## Starting State The cannon in column 5, and a wave of 4 × 6 aliens in columns 2 to 7 of the first rows, moving left.
- *
- * ## Episode End Terminated when a bomb or an alien reaches the cannon, or aliens in the last row meet an edge. Truncated after
- * `maxEpisodeSteps` (1000) steps.
+ * - **Action space**: Discrete(4): 0 does nothing, 1 moves the cannon one column to the left, 2 to the right, 3 fires, at most every
+ *   fifth step. With `stickyActionProbability` (0.1, as in MinAtar) the lane repeats the previous step's action.
+ * - **Observation space**: Box of 10 × 10 × 6 (row from the top, column, channel), each 0 or 1: the cannon, the aliens, the aliens while
+ *   they move left, the aliens while they move right, the cannon's shots, the aliens' bombs.
+ * - **Rewards**: 1 for every alien shot. Random actions return 3.5 on average.
+ * - **Starting state**: The cannon in column 5, and a wave of 4 × 6 aliens in columns 2 to 7 of the first rows, moving left.
+ * - **Episode end**: Terminated when a bomb or an alien reaches the cannon, or aliens in the last row meet an edge. Truncated after
+ *   `maxEpisodeSteps` (1000) steps.
  */
 export const spaceInvaders = defineEnvironment({
   id: 'SpaceInvaders-MinAtar',

@@ -19,7 +19,6 @@ export class ExampleNumbers {
     return low + Math.floor(this.#random.uniform(this.#drawn++ % 4) * (high - low + 1))
   }
 
-  /** A text of `length` characters of the alphabet. */
   text(alphabet: string, length: number): string {
     return Array.from({ length }, () => alphabet[this.between(0, alphabet.length - 1)]).join('')
   }

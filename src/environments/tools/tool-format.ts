@@ -10,7 +10,6 @@ import { readToolCalls, type ToolCall } from './tool-calls.ts'
 export interface ToolFormat {
   /** Returns the calls of a turn, in order; empty if it has none. */
   calls(turn: Pick<Turn, 'completion' | 'raw'>): readonly ToolCall[]
-  /** Returns the messages with the results, in the order of the calls. */
   answers(results: readonly ToolResult[], calls: readonly ToolCall[]): readonly Message[]
 }
 

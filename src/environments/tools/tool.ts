@@ -9,7 +9,6 @@ import type { ToolArguments, ToolCall } from './tool-calls.ts'
 /** A function that a model may call. */
 export interface Tool {
   readonly name: string
-  /** Description for the model. */
   readonly description: string
   /** JSON schema of its arguments, of type object. */
   readonly parameters: Readonly<Record<string, unknown>>

@@ -39,7 +39,6 @@ const starters: Readonly<Record<DeviceName, (places?: readonly string[]) => Prom
 /**
  * Starts the named device, by default the first of `deviceNames` that can start, and makes it tfjs's active one. WebGPU without a GPU is
  * used only by name. A device that is already started becomes active again.
- *
  * @throws InputError, with the cause, if the named device cannot start.
  * @example
  * const { tf, name, passedOver } = await startDevice()

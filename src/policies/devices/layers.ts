@@ -5,7 +5,6 @@
 import type { GradConfig, Tensor, Tensor2D } from '@tensorflow/tfjs-core'
 import type { Tf } from './tfjs.ts'
 
-/** The activation of a layer. */
 export type LayerActivation = 'tanh' | 'relu' | 'linear'
 
 /** Whether the active backend has these operations. */
@@ -30,7 +29,6 @@ export function runBiasLayer(tf: Tf, x: Tensor2D, bias: Tensor, activation: Laye
   return tf.engine().runKernel('BiasLayer', { x, bias }, { activation }) as Tensor2D
 }
 
-/** Their gradients, for tfjs. */
 export function layerGradients(tf: Pick<Tf, 'engine' | 'matMul'>): readonly GradConfig[] {
   const run = (name: string, inputs: Readonly<Record<string, Tensor>>, activation: LayerActivation) =>
     tf.engine().runKernel(name, inputs, { activation }) as unknown as Tensor[]

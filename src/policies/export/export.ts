@@ -30,7 +30,6 @@ export interface ExportOptions extends Exported {
  * - `module`: an ES module for browsers and Node with `act(observation)` and `evaluate(observation)`.
  *
  * An action is the distribution's mode: the first of the largest logits, or the mean within the action's bounds.
- *
  * @throws InputError for a policy that is not only dense layers, weights that do not fit or are not finite, an unknown format, or a path
  * that cannot be written.
  * @example await exportPolicy({ ...(await loadPolicy('runs/mine')), format: 'onnx', out: 'policy.onnx' })

@@ -112,7 +112,6 @@ interface Shape {
   readonly observationWidth: number
 }
 
-/** Outputs read from the device. */
 interface Read {
   readonly output: Float32Array
   readonly value: Float32Array

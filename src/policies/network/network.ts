@@ -13,7 +13,6 @@ export type NetworkResult = Tensor2D | readonly [output: Tensor2D, value: Tensor
 
 /** A network as a function of tensors. */
 export interface NetworkFunction {
-  /** Its parameters, with their initial values. */
   readonly parameters: readonly NetworkParameter[]
   /** Width of its features; absent if it returns logits (means) and values. */
   readonly numFeatures?: number
@@ -35,7 +34,6 @@ export interface NetworkOptions {
  * A custom policy: a tfjs layers model, or a function of tensors. With one output it is a trunk, and gets an actor's and a critic's head;
  * two outputs are logits (means of a box action) and values. Weights of a layers model keep their initial values; weights that are not
  * trainable do not change.
- *
  * @throws InputError, before training starts, for outputs that do not fit the action space and for weights that are not finite.
  * @example network(tf.sequential({ layers: [tf.layers.dense({ units: 32, inputShape: [4], activation: 'relu' })] }))
  */

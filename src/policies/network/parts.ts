@@ -200,7 +200,6 @@ function recurrentCell(
   }
 }
 
-/** The values of each lane's last step. */
 function lastOf(tf: Tf, byStep: Tensor3D): Tensor2D {
   return tf.squeeze(tf.slice(byStep, [0, byStep.shape[1] - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
 }

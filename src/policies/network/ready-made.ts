@@ -47,7 +47,6 @@ export const dense = defineFactory(
 
 /**
  * Convolutions over an observation of shape height × width × channels (same padding, stride 1, relu), then dense layers.
- *
  * @example convolutional({ filters: [16], hidden: [128] })
  */
 export const convolutional = defineFactory(
@@ -71,7 +70,6 @@ export const convolutional = defineFactory(
  * that is zero at the start of an episode. It is trained on sequences of `sequenceLength` rows, after `burnIn` rows that update its
  * memory. Actor and critic have separate trunks by default, because in a shared trunk the critic's gradient can dominate the actor's, for
  * example in CartPole-P-v1.
- *
  * @example recurrent({ cell: 'gru', units: 64 })
  */
 export const recurrent = defineFactory(

@@ -4,9 +4,7 @@ import { replyIds, spelledMessage } from '../../language/templates/dialogue.ts'
 import { type ConversationCohort, type Segment, segmentOf } from '../../world/conversations/cohort.ts'
 import { withoutEnd } from './turn.ts'
 
-/** The start of a turn. */
 export interface NextTurn {
-  /** All messages before it. */
   readonly messages: Message[]
   /** The ids to append; if the turn begins a new segment, all ids from the first. */
   readonly ids: readonly number[]

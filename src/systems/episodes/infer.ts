@@ -16,7 +16,6 @@ import { inferLeague } from './league.ts'
  *
  * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and memory.next. For
  * lanes that continued, completes nextValue of the previous row with this row's value. Runs when all lanes see a running episode.
- *
  * @throws InputError if an environment leaves a lane no legal choice; the error of a failed policy.
  */
 export function inferEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {

@@ -14,7 +14,6 @@ import { listFinal, listToValue } from './bootstrap.ts'
  *
  * Reads phase. Writes the environment's state, observation.current, actionMask.current, memory.current, episode. Runs first, so that
  * every lane acts on an observation of a running episode.
- *
  * @throws InputError if an environment begins an episode with an observation outside its space.
  */
 export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
@@ -130,7 +129,6 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  * Makes lanes begin a new episode in the next tick: `lanes` are rows of the cohort, from 0; default: all lanes. Within a rollout this
  * truncates running episodes at the lane's last row, which is valued accordingly. After a rollout's last tick the rollout does not
  * change: its last rows are valued as unfinished, with the same result.
- *
  * @throws InputError for an invalid row, before any lane restarts, and if other threads are within a rollout.
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {

@@ -17,7 +17,6 @@ import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
  *
  * Reads action.chosen. Writes action.applied, the environment's state, observation.next (for an ended episode the final observation),
  * actionMask.next, reward, terminated, truncated, valid. Runs when every lane has chosen.
- *
  * @throws InputError for an action that is masked or outside its space, and for an environment that writes an observation outside its
  * space, an invalid reward, or a flag that is neither 0 nor 1.
  */

@@ -44,7 +44,6 @@ export interface StepSequences extends StepColumns {
   readonly validMask: Uint8Array
 }
 
-/** An unfinished episode. */
 interface OpenEpisode extends Record<keyof StepColumns | 'turnReward', number[]> {
   /** Its first ids, as text. */
   readonly prompt: string
@@ -75,12 +74,10 @@ export class EpisodeBuffer {
     this.rewardReduction = rewardReduction
   }
 
-  /** Number of finished episodes in the buffer. */
   get episodeCount(): number {
     return this.#kept.count - this.#first
   }
 
-  /** Number of their steps. */
   get length(): number {
     return this.#kept.numTokens - this.#kept.columns().offsets[this.#first]!
   }

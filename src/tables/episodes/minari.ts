@@ -13,7 +13,6 @@ import { datasetCard } from '../dataset-card.ts'
 import type { Table } from '../table.ts'
 import { actionsOf, checkNewFolder, columnOf, episodesOf, flagsOf, valuesOf } from './episode-dataset.ts'
 
-/** The version of the layout. */
 const MINARI_VERSION = '0.5.3'
 
 /** The written dataset. */

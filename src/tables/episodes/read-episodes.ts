@@ -119,7 +119,6 @@ async function* episodesOfMinari(path: string, { actionSpace }: EpisodeSpaces) {
   }
 }
 
-/** Growing columns of episodes. */
 class EpisodeColumns {
   readonly #spaces: EpisodeSpaces
   readonly #observation: number[] = []

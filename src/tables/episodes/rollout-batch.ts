@@ -27,7 +27,6 @@ export interface BatchMetadata {
   readonly numSamples: number
   readonly numGroups: number
   readonly numTokens: number
-  /** Number of samples by status. */
   readonly statuses: Readonly<Record<Status, number>>
   /** Minimum and maximum version of the weights that chose tokens; null if none is known. */
   readonly weightVersions: { readonly min: number; readonly max: number } | null

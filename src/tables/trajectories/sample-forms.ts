@@ -70,7 +70,6 @@ function rowOf(sample: Said, form: Exclude<SampleForm, 'preference'>): object {
   return { messages: [...asked, { role: 'assistant', content: response }], reward }
 }
 
-/** The completion, in the format of the prompt. */
 function completionOf({ prompt, response }: Said): string | Message[] {
   return typeof prompt === 'string' ? response : [{ role: 'assistant', content: response }]
 }

@@ -107,7 +107,6 @@ function words({ prompt, answer, ...metadata }: Example) {
 /** Tokens to append to a sample's response. */
 export interface ResponseTokens {
   readonly tokens: readonly number[]
-  /** Their text. */
   readonly text: string
   /** True for the model's output; false for input from a tool or the environment. */
   readonly trainable: boolean
@@ -167,7 +166,6 @@ function extended(
   return [...Array.from(column), ...tokens.map((_, i) => elementOf(i))]
 }
 
-/** The status for each stop reason. */
 const STATUS_OF: Record<StopReason, Status> = {
   stop: 'completed',
   length: 'truncated',
@@ -289,7 +287,6 @@ function trajectoryOf(sample: Sample): Trajectory {
   }
 }
 
-/** The optional fields of trajectories and samples. */
 function optionalOf({
   candidateCount,
   candidateIds,

@@ -352,7 +352,6 @@ export class Trajectories {
   }
 }
 
-/** All rows of a table, in its order. */
 export function allRows({ offsets, candidateOffsets, ...columns }: TrajectoryColumns): TrajectoryRows {
   const last = offsets.length - 1
   return {

@@ -9,11 +9,9 @@ import { InputError } from '../../base/errors.ts'
 import { type Columns, column, elementBytes, viewColumn } from '../../components/column.ts'
 import { eachOf, LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
 
-/** The capacity of a log. */
 export interface TrajectoryLogSize {
   readonly rows: number
   readonly tokens: number
-  /** Candidate ids of all its tokens. */
   readonly candidateIds: number
   readonly turnRewards: number
 }
@@ -213,7 +211,6 @@ function neededBy(rows: readonly Trajectory[]): [number, number, number] {
   return [tokens, candidateIds, turnRewards]
 }
 
-/** A log's columns on the heap. */
 function inHeap(size: TrajectoryLogSize): TrajectoryLogColumns {
   return Object.fromEntries(
     Object.entries(trajectoryLogPlan(size)).map(([name, { type, rows }]) => [

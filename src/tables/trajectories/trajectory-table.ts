@@ -37,7 +37,6 @@ export interface TrajectoryWords {
   readonly tokenTexts: readonly string[] | null
 }
 
-/** The table's list columns, by the trajectories' columns. */
 const LISTS = {
   tokens: 'token',
   lossMask: 'lossMask',
@@ -268,7 +267,6 @@ export async function trajectoryTableOfFile({ trajectories, words, metadata }: T
 /** Trajectories read from files. */
 export interface TrajectoriesRead {
   readonly trajectories: Trajectories
-  /** Their texts. */
   readonly words: readonly TrajectoryWords[]
   /** Schema metadata of the first file. */
   readonly metadata: Readonly<Record<string, string>>
@@ -299,7 +297,6 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   return { trajectories, words, metadata: Object.fromEntries(first[1].schema.metadata) }
 }
 
-/** The rows of a file's table. */
 function rowsOf(path: string, table: Arrow.Table) {
   const names = table.schema.fields.map((field) => field.name)
   const column = (name: string): Arrow.Vector => {

@@ -18,7 +18,6 @@ const [SQL_MS, HEAP_MIB] = [60_000, 4096]
 /** Significant digits of shown numbers. */
 const DIGITS = 6
 
-/** An Arrow file of a run. */
 export interface ArrowFile {
   /** Path relative to the run's folder. */
   readonly path: string
@@ -33,7 +32,6 @@ export interface ArrowPage {
   readonly numFound: number
   /** Indices of these rows in the file, from 0. */
   readonly places: readonly number[]
-  /** The columns of each row as text. */
   readonly rows: readonly (readonly string[])[]
 }
 

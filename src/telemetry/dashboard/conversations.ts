@@ -31,7 +31,6 @@ export interface TokenBlock {
   readonly calls: readonly ShownCall[]
 }
 
-/** A conversation, or a segment of one. */
 export interface ShownConversation {
   readonly member: number
   readonly segment: number
@@ -47,7 +46,6 @@ export interface ShownConversation {
   readonly completion: string | null
 }
 
-/** A group of conversations of one file. */
 export interface ShownGroup {
   /** Its index among the groups of the file, from 0, and their number. */
   readonly place: number
@@ -57,7 +55,6 @@ export interface ShownGroup {
   readonly group: number
   readonly promptId: number
   readonly answer: string | null
-  /** Number of its conversations; `conversations` has the first ones. */
   readonly numConversations: number
   readonly conversations: readonly ShownConversation[]
 }

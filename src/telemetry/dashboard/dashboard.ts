@@ -29,7 +29,6 @@ export interface DashboardOptions {
 /** A running dashboard. */
 export interface Dashboard {
   readonly url: string
-  /** Number of runs at its start. */
   readonly numRuns: number
   close(): Promise<void>
 }
@@ -156,7 +155,6 @@ function curvesOf(runs: Runs, query: URLSearchParams): object {
   }
 }
 
-/** The folder of the requested run. */
 function folderOf(runs: Runs, query: URLSearchParams): string {
   const id = query.get('run')
   const folder = id === null ? undefined : runs.folderOf(id)
@@ -214,7 +212,6 @@ async function refusing<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The current picture of a run. */
 async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
   const folder = folderOf(runs, query)
   return disk.read(await refusing(() => within(folder, REPLAY)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
@@ -251,7 +248,6 @@ class Follower {
     return this.#look
   }
 
-  /** Number of listeners. */
   get numListeners(): number {
     return this.#listeners.size
   }

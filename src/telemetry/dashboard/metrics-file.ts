@@ -57,7 +57,6 @@ interface Level {
 
 const createLevel = (prefix: string): Level => ({ prefix, means: new Map(), levels: new Map() })
 
-/** Metrics of lines. */
 class Figures {
   /** By name, in order of appearance. */
   readonly means = new Map<string, Means>()
@@ -69,7 +68,6 @@ class Figures {
   /** Whether metrics were omitted. */
   isCut = false
   #levels = 0
-  /** The last line that is an object. */
   last: object = {}
 
   /** Adds a line. `number` is its line number, higher than before. */
@@ -154,7 +152,6 @@ class Lines {
   }
 }
 
-/** The metrics of a file. */
 export class MetricsFile {
   readonly #path: string
   #offset = 0
@@ -197,7 +194,6 @@ export class MetricsFile {
     return [...this.#told.means.keys()]
   }
 
-  /** The numbers of the last line. */
   get last(): Readonly<Record<string, number>> {
     const { lines, last, means } = this.#told
     const values = Object.entries(entryOf(lines, last).values).filter(([name]) => means.has(name))

@@ -23,14 +23,12 @@ const WORD_MAX = 2000
 const AT_ONCE = 4
 /** The picture of an episode in a run's folder. */
 export const REPLAY = 'replay.gif'
-/** Ends of a run in its summary. */
 const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
 
 /** A run as sent to the page. */
 export interface ShownRun {
   /** Its path relative to the shown folder. */
   readonly id: string
-  /** Its folder, for commands. */
   readonly folder: string
   readonly kind: 'episodes' | 'conversations'
   readonly environment: string

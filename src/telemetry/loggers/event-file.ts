@@ -14,7 +14,6 @@ import {
 import { maskedCrc32c } from './crc32c.ts'
 import type { Distribution, LoggedEnd } from './logger.ts'
 
-/** Number of buckets of a histogram. */
 const BUCKETS = 30
 const DT_FLOAT = 1
 const DT_STRING = 7
@@ -50,7 +49,6 @@ export function sessionStart(): Field {
   return bytesField(7, [numberField(1, SESSION_START)])
 }
 
-/** Values of a step. */
 export function summary(values: readonly Field[]): Field {
   return bytesField(5, values)
 }

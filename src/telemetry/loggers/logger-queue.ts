@@ -152,7 +152,6 @@ export class Loggers {
     this.#feeds = definitions.map((definition) => new Feed(definition, training, tell))
   }
 
-  /** Gives an entry to each logger. */
   log(entry: LogEntry): void {
     for (const feed of this.#feeds) feed.log(entry)
   }

@@ -92,7 +92,6 @@ export type CutTurn = (typeof cutTurns)[number]
 export const segmentations = ['interleaved', 'branching'] as const
 export type Segmentation = (typeof segmentations)[number]
 
-/** A pending reply. */
 export interface PendingReply {
   reply: Reply | null
   /** Settles when the reply has arrived; never rejects. */
@@ -173,7 +172,6 @@ export interface ConversationCohort {
    * algorithms, so that it differs between trainings and survives a resume.
    */
   source: string
-  /** Version of the weights. */
   version: number
   /** Whether the model was loaded from files. */
   readonly isLoaded: boolean
@@ -230,7 +228,6 @@ export function takeUpSegments({ conversation, segments }: ConversationCohort, t
 
 /** A learner's reservation in a cohort of conversations, before memory is allocated. */
 export interface ConversationReservation {
-  /** The learner's own columns. */
   readonly learner: Plan
   /** Uses of examples besides conversations. */
   readonly use?: ExampleUse

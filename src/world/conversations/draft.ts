@@ -115,7 +115,6 @@ export function largestConversationPlan(draft: ConversationDraft, threads: numbe
   return planConversations({ ...draft, options }, threads)
 }
 
-/** Plans the columns of a cohort of conversations for `threads` threads. */
 export function planConversations(draft: ConversationDraft, threads: number) {
   const { options, opened, reservation } = draft
   const { model, context, adapter, weightBits } = opened

@@ -108,7 +108,6 @@ export interface EpisodeCohort {
   readonly bounds: Bounds & { readonly sizes: Int32Array }
   /** Finite bounds of each element of an observation that the environment may write. */
   readonly observationBounds: Bounds
-  /** The components that slide. */
   readonly sliders: readonly Slider[]
   /** Buffer for a list of this thread's lanes. */
   laneList: Uint32Array
@@ -121,7 +120,6 @@ export interface EpisodeCohort {
   readonly windows: RolloutBuffer['windows']
   /** The row block of the rollout that this tick fills; numSteps when the rollout is full. */
   t: number
-  /** Version of the weights. */
   version: number
 }
 
@@ -164,7 +162,6 @@ export interface Slider<C extends Float32Array | Uint8Array = Float32Array | Uin
 
 /** Final observations and memories of this thread's truncated rows that wait for their value. */
 export interface BootstrapList {
-  /** Row of the rollout. */
   readonly row: Uint32Array
   readonly observation: Float32Array
   readonly memory: Float32Array

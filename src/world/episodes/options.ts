@@ -49,7 +49,6 @@ export const episodeOptions = Object.keys({
 export interface EpisodeReservation {
   /** Steps of the rollout per lane. */
   numSteps: number
-  /** The learner's own columns. */
   learner: Plan
   /** Number of rollouts with columns, if some threads collect while others learn. */
   numBuffers?: number

@@ -8,10 +8,8 @@ import type { EpisodeCohort } from './cohort.ts'
 /**
  * The table of a cohort's rollout with numSteps × numLanes rows, with or without a trainer. It is live: write or copy it before the next
  * rollout. Rows of later steps still have their former contents.
- *
  * @param from metadata of the table: the world's seed, the algorithm's discount factor, and the source of the policy's weights
  * @throws InputError if the cohort's lanes are not lanes of an environment.
- *
  * @example
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 4 })
  * world.reserve(world.draft(), { numSteps: 64, learner: {} })

@@ -56,7 +56,6 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
   return options
 }
 
-/** Plans the columns of self-play. */
 export function selfPlayPlan(numSets: number) {
   return { rating: saved(column('f64', numSets)), oldest: saved(column('u32', 1)) }
 }

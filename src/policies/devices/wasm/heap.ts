@@ -24,7 +24,6 @@ export interface WasmBackend {
   disposeData(dataId: object): boolean
 }
 
-/** The arguments of a tfjs kernel. */
 export interface KernelArguments {
   readonly inputs: Readonly<Record<string, TensorInfo | undefined>>
   readonly attrs?: NamedAttrMap

@@ -21,7 +21,6 @@ interface Layer {
   readonly xPerPixel: number
 }
 
-/** A chart of one metric. */
 export class Chart {
   readonly figure: HTMLElement
   readonly #canvas: HTMLCanvasElement
@@ -71,7 +70,6 @@ export class Chart {
     return this.#range ?? this.#all()
   }
 
-  /** The whole range of x. */
   #all(): Range {
     let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
     for (const { x } of this.#series) {
@@ -187,7 +185,6 @@ export class Chart {
     return this.#layer
   }
 
-  /** The x at the pointer. */
   #xAt({ clientX }: PointerEvent): number {
     const { left, width } = this.#canvas.getBoundingClientRect()
     const [from, to] = this.#domain()

@@ -12,7 +12,6 @@ export class ReplayView extends RunView {
     this.layOut()
   }
 
-  /** The current runs. */
   set runs(runs: readonly ShownRun[]) {
     this.#runs = runs.filter(({ kind }) => kind === 'episodes')
     this.show(this.#runs.map(({ id }) => id))

@@ -1,7 +1,6 @@
 /** Series of a chart, and their reduction to pixels. */
 import type { Points } from '../../curves.ts'
 
-/** From one x to another. */
 export type Range = readonly [number, number]
 
 /** A curve in one color. */

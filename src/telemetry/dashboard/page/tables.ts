@@ -18,7 +18,6 @@ export function differences(runs: readonly ShownRun[]): { readonly key: string; 
   })
 }
 
-/** A table with row headers. */
 export function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
   const cell = (value: string | number | Node, i: number) => {
     if (i === 0) return element('th', { scope: 'row' }, value as string | Node)
@@ -37,7 +36,6 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   )
 }
 
-/** Settings that differ, a column per run. */
 export function settingsTable(runs: readonly ShownRun[]): HTMLElement {
   const rows = differences(runs).map(({ key, values }) => [key, ...values])
   if (runs.length < 2) return element('p', { class: 'quiet' }, 'Show two runs or more to compare their settings.')

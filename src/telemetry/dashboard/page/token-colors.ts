@@ -1,10 +1,8 @@
 /** Colors of tokens: the stronger, the more notable. */
 
-/** The values by which tokens can be colored. */
 export const colorings = ['log-probability', 'advantage', 'mask'] as const
 export type Coloring = (typeof colorings)[number]
 
-/** The values of a token. */
 export interface TokenFacts {
   /** In nats; null if not recorded. */
   readonly logprob: number | null
@@ -31,7 +29,6 @@ export function tokenColor(coloring: Coloring, { logprob, isLearned, advantage }
   return color(advantage > 0 ? FOR : AGAINST, Math.abs(advantage) / scale)
 }
 
-/** Legends of the colors. */
 export const legends: Readonly<Record<Coloring, string>> = {
   'log-probability': 'The more orange, the less probable the token was when it was sampled.',
   advantage:
