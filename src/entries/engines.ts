@@ -12,6 +12,7 @@ export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '.
 export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../agents/serving/faults.ts'
 export type { ServedModelOptions } from '../agents/serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../agents/serving/server.ts'
+export { serveTinker, type TinkerServeOptions, type TinkerServer } from '../agents/tinker/tinker-server.ts'
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export { defineEngineFactory } from '../engines/define-engine-factory.ts'
 export {

@@ -62,13 +62,16 @@ export const QWEN3_TEMPLATE = `{%- if messages[0].role == 'system' %}
  * Writes a new small Qwen3 model into a folder, with the recorded tokenizer of Qwen2 (425 ids, `<think>` among them)
  * and the template above.
  */
-export async function writeQwen3(folder: string, { context = 160, template = QWEN3_TEMPLATE } = {}): Promise<void> {
+export async function writeQwen3(
+  folder: string,
+  { context = 160, template = QWEN3_TEMPLATE, width = 16, embeddingScale = 1 } = {},
+): Promise<void> {
   await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
   await writeFile(join(folder, 'chat_template.jinja'), template)
   const model = transformer({
     model_type: 'qwen3',
     vocab_size: 425,
-    hidden_size: 16,
+    hidden_size: width,
     num_hidden_layers: 1,
     num_attention_heads: 2,
     num_key_value_heads: 1,
@@ -81,5 +84,8 @@ export async function writeQwen3(folder: string, { context = 160, template = QWE
   })
   const weights = new Float32Array(model.numParameters)
   model.initialize(weights, new Random(1), 0)
+  const embedding = model.parameters.find(({ name }) => name === 'model.embed_tokens.weight')!
+  const [from, to] = [embedding.offset, embedding.offset + 425 * width]
+  for (let i = from; i < to; i++) weights[i]! *= embeddingScale
   await saveTransformer(folder, model, weights)
 }

@@ -82,14 +82,14 @@ export async function startSkyrl(model: string): Promise<{ url: string; close: (
 }
 
 /** Python 3.12, also if pyenv has another active: its python3.12 is then a command that refuses to run. */
-async function findPython312(): Promise<string> {
+export async function findPython312(): Promise<string> {
   const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions')
   const kept = await readdir(versions).catch(() => [])
   const ofPyenv = kept.filter((name) => name.startsWith('3.12.')).map((name) => join(versions, name, 'bin/python3.12'))
   for (const python of ['python3.12', ...ofPyenv]) {
     if ((await attempt(python, ['-c', 'import venv'])).code === 0) return python
   }
-  throw new Error("SkyRL's server: got no python3.12 that runs, expected one on the path or of pyenv")
+  throw new Error('python: got none of 3.12 that runs, expected one on the path or of pyenv')
 }
 
 /** A free port. */

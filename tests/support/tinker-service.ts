@@ -15,6 +15,7 @@ import { Clock } from '../../src/base/clock.ts'
 import { Random } from '../../src/base/random.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
+import { encodeAnswer, PROTOBUF, readPassRequest } from '../../src/engines/tinker/tinker-codec.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { createKernels, spansOf } from '../../src/kernels/bind.ts'
@@ -24,7 +25,6 @@ import { localBackend } from '../../src/training/backends/local-backend.ts'
 import type { ConversationCohortOptions } from '../../src/world/conversations/cohort.ts'
 import { createWorld } from '../../src/world/world.ts'
 import { temporaryFolder } from './temporary.ts'
-import { PROTOBUF, readPass, writeAnswer } from './tinker-protobuf.ts'
 
 const run = promisify(execFile)
 
@@ -182,7 +182,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       const logprobs = await logprobsOf(served, datums)
       return {
         loss_fn_output_type: 'x',
-        loss_fn_outputs: logprobs.map((data) => ({ logprobs: { data } })),
+        loss_fn_outputs: logprobs.map((data) => ({ logprobs: { data, dtype: 'float32', shape: [data.length] } })),
         metrics: {},
       }
     },
@@ -195,7 +195,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       })
       return {
         loss_fn_output_type: 'x',
-        loss_fn_outputs: logprobs.map((data) => ({ logprobs: { data } })),
+        loss_fn_outputs: logprobs.map((data) => ({ logprobs: { data, dtype: 'float32', shape: [data.length] } })),
         metrics: {},
       }
     },
@@ -352,7 +352,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       chosen.push(next[token]!)
       if (stop.includes(token)) reason = 'stop'
     }
-    return { sequences: [{ tokens, logprobs: chosen, stop_reason: reason }], prompt_logprobs: null }
+    return { sequences: [{ tokens, logprobs: chosen, stop_reason: reason }] }
   }
 
   const http = createServer((request, response) => void serve(request, response))
@@ -362,7 +362,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
     const bytes = Buffer.concat(chunks)
     const isProtobuf = request.headers['content-type'] === PROTOBUF
     const { path, body } = isProtobuf
-      ? readPass(bytes)
+      ? readPassRequest(bytes)
       : { path: request.url!.replace('/api/v1/', ''), body: bytes.length === 0 ? null : JSON.parse(bytes.toString()) }
     asked.push({ path, body })
     if (!options.takesJson && !isProtobuf && (path === 'forward' || path === 'forward_backward')) {
@@ -394,7 +394,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       return void response.end(stdout)
     }
     const { status = 200, json } = await handle(path, body)
-    const encoded = request.headers.accept === PROTOBUF && status === 200 ? writeAnswer(json) : null
+    const encoded = request.headers.accept === PROTOBUF && status === 200 ? encodeAnswer(json) : null
     if (encoded === null) return send(status, json)
     response.writeHead(200, { 'content-type': PROTOBUF })
     response.end(encoded)

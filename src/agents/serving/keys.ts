@@ -51,8 +51,8 @@ export function admitting(
   routes: Iterable<readonly [string, Route]>,
   admit: (head: RequestHead) => unknown,
 ): [string, Route][] {
-  return [...routes].map(([key, route]) => [
-    key,
-    Object.assign(((request) => route(request)) as Route, { errorBody: route.errorBody, admit }),
-  ])
+  return [...routes].map(([key, route]) => {
+    const { errorBody, reads } = route
+    return [key, Object.assign(((request) => route(request)) as Route, { errorBody, reads, admit })]
+  })
 }

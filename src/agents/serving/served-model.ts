@@ -89,7 +89,7 @@ export async function openModelOf(
 }
 
 /** Reads a model and prepares what its engine needs. */
-async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
+export async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
   const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
   checkCount('slots', slots)
   checkCount('queue', queue, 0)

@@ -125,7 +125,7 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
 }
 
 /** Addresses that other machines cannot reach. */
-const LOOPBACK = /^(127(\.\d{1,3}){3}|localhost|::1)$/
+export const LOOPBACK = /^(127(\.\d{1,3}){3}|localhost|::1)$/
 
 /** A warning for a server that other machines reach without TLS. */
 export function plainNote(host: string, tls: ServeOptions['tls'] | null): readonly string[] {

@@ -84,13 +84,9 @@ export class ProtoReader {
       return at - length
     }
     const takeWhole = () => {
-      let value = 0n
-      for (let bits = 0n; ; bits += 7n) {
-        const byte = bytes[take(1)]!
-        value |= BigInt(byte & 0x7f) << bits
-        if (byte < 0x80) return Number(BigInt.asIntN(64, value))
-        if (bits === 63n) throw new Error(`got a number of more than ten bytes at ${at}, expected a message`)
-      }
+      const whole = wholeAt(bytes, at)
+      at = whole.end
+      return whole.value
     }
     while (at < bytes.length) {
       const key = takeWhole()
@@ -135,9 +131,33 @@ export class ProtoReader {
     return (this.#fields.get(field) ?? []).map((value) => new ProtoReader(bytesIn(field, value)))
   }
 
+  /** A list of whole numbers, packed into bytes. */
+  wholes(field: number): number[] {
+    const bytes = this.bytes(field)
+    const values: number[] = []
+    for (let at = 0; at < bytes.length; ) {
+      const { value, end } = wholeAt(bytes, at)
+      values.push(value)
+      at = end
+    }
+    return values
+  }
+
   /** A map: each key with its entry, whose field 2 has the value. */
   entries(field: number): [string, ProtoReader][] {
     return this.messages(field).map((entry) => [entry.text(1), entry])
+  }
+}
+
+/** The whole number whose first byte is at `from`, and where the next one begins. */
+function wholeAt(bytes: Uint8Array, from: number): { value: number; end: number } {
+  let value = 0n
+  for (let [at, bits] = [from, 0n]; ; at++, bits += 7n) {
+    const byte = bytes[at]
+    if (byte === undefined) throw new Error(`got ${bytes.length} bytes, expected ${at + 1} of a message`)
+    value |= BigInt(byte & 0x7f) << bits
+    if (byte < 0x80) return { value: Number(BigInt.asIntN(64, value)), end: at + 1 }
+    if (bits === 63n) throw new Error(`got a number of more than ten bytes at ${at + 1}, expected a message`)
   }
 }
 

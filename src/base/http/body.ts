@@ -7,6 +7,9 @@ import { RequestError } from './request-error.ts'
 /** The JSON object of a request's body; empty without a body. */
 export type Body = Readonly<Record<string, unknown>>
 
+/** Types of body, and what reads their bytes; what it throws is told to the client. */
+export type BodyTypes = Readonly<Record<string, (bytes: Uint8Array) => Body>>
+
 /** Bytes of each body outside the limit, so that short requests never wait for long ones. */
 const FREE_BYTES = 2 ** 16
 /** Bytes of all unfinished bodies beyond that; and twice the longest body. */
@@ -44,20 +47,27 @@ export class BodyReader {
     this.#roomBytes = Math.max(ROOM_BYTES, 2 * maxBytes)
   }
 
-  /** A request's JSON object; pages cannot send its type elsewhere. @throws RequestError if invalid or too large. */
-  async read(request: IncomingMessage, response: ServerResponse): Promise<Body> {
+  /**
+   * The body's JSON object. A page of a browser may send a body to any address, but not as JSON: so another type is refused.
+   * @throws RequestError where the body is too long, too deep or no JSON object; nothing is read of one that says so beforehand.
+   */
+  async read(request: IncomingMessage, response: ServerResponse, others: BodyTypes = {}): Promise<Body> {
     if (!hasBody(request)) return {}
     const { 'content-type': type = '', 'content-length': length = 0, expect } = request.headers
     if (request.method !== 'POST') throw new RequestError(400, `${request.method} takes no body`)
-    if (!/^application\/json\s*(;|$)/i.test(type)) {
-      throw new RequestError(415, `the body's type is ${show(type)}, expected application/json`)
+    const named = type.split(';')[0]!.trim().toLowerCase()
+    const isOther = Object.hasOwn(others, named)
+    if (named !== 'application/json' && !isOther) {
+      const expected = ['application/json', ...Object.keys(others)].join(' or ')
+      throw new RequestError(415, `the body's type is ${show(type)}, expected ${expected}`)
     }
     if (Number(length) > this.#maxBytes) throw this.#tooLong()
     if (expect !== undefined) response.writeContinue()
     const body: Unfinished = { request, bytes: Buffer.alloc(0), lastLook: this.#looks, isWaiting: false, isCut: false }
     this.#unfinished.add(body)
     try {
-      return parsed(await this.#bytesOf(body))
+      const bytes = await this.#bytesOf(body)
+      return isOther ? readOther(bytes, named, others[named]!) : parsed(bytes)
     } finally {
       this.#unfinished.delete(body)
     }
@@ -117,6 +127,14 @@ export class BodyReader {
       this.#look = null
     })
     return this.#look
+  }
+}
+
+function readOther(bytes: Buffer, type: string, read: BodyTypes[string]): Body {
+  try {
+    return read(bytes)
+  } catch (error) {
+    throw new RequestError(400, `the body is no ${type}: ${(error as Error).message}`, { code: 'bad_body' })
   }
 }
 

@@ -10,7 +10,7 @@ import {
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { InputError, show } from '../errors.ts'
-import { type Body, BodyReader } from './body.ts'
+import { type Body, BodyReader, type BodyTypes } from './body.ts'
 import { callerCheck } from './caller.ts'
 import { asRequestError, RequestError } from './request-error.ts'
 
@@ -75,6 +75,8 @@ export interface Route {
   readonly admit?: (head: RequestHead) => void
   /** Whether it is a page without side effects or computation, to which other sites may link; default false. */
   readonly isPage?: boolean
+  /** Body types that it accepts besides JSON, with their readers. */
+  readonly reads?: BodyTypes
   /** The format of errors; default OpenAI's. */
   readonly errorBody?: (error: RequestError) => object
 }
@@ -142,7 +144,7 @@ export async function listen(
       checkCaller(request, route.isPage ?? false)
       const head: RequestHead = { query, headers: request.headers, params }
       route.admit?.(head)
-      const body = await bodies.read(request, response)
+      const body = await bodies.read(request, response, route.reads)
       const answered = await route({ ...head, body, signal: goneAway.signal })
       if (answered instanceof HttpDocument) sender.sendDocument(response, answered)
       else if (answered !== null && 'events' in answered) {

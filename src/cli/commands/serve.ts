@@ -1,8 +1,10 @@
+import { join } from 'node:path'
 import { environmentVariable } from '../../base/environment-variables.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { fraction } from '../../base/settings.ts'
-import { type FaultKind, serveModel } from '../../entries/engines.ts'
+import { type FaultKind, serveModel, serveTinker } from '../../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../../entries/settings.ts'
+import { InputError, kindOfRun } from '../../index.ts'
 import { stopped } from '../show/signals.ts'
 import { endpointKeys, readTls } from '../words/endpoint.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
@@ -17,6 +19,8 @@ export const serveKeys = {
   context: integer(0, "maximum of tokens of prompt and answer together; 0: the model's own maximum", {
     min: 0,
   }),
+  tinker: boolean(false, "serve a training service of Tinker's protocol: clients train adapters of their own"),
+  folder: text('tinker', 'with tinker=true: folder for the weights that clients save'),
   control: boolean(false, 'also answer control routes: pause, resume, abort, and weights and adapters from folders'),
   ...endpointKeys,
   loraRank: integer(0, "rank of loadable adapters; 0: the run's own, or none", { min: 0 }),
@@ -28,12 +32,27 @@ export const serveKeys = {
   ...trustKeys,
 }
 
+/** Keys that a training service takes. */
+const TINKER_KEYS: readonly string[] = [
+  'tinker',
+  'folder',
+  'port',
+  'host',
+  'name',
+  'slots',
+  'context',
+  'tlsCert',
+  'tlsKey',
+]
+
 /** colonnade serve <run|folder|hub id> [port=8000] */
 export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
+  if (texts.tinker === 'true') return serveTraining(subject, texts, json || quiet)
   const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultFraction, faultSeed, ...rest } =
     readKeys(serveKeys, texts)
-  const { tlsCert, tlsKey, ...options } = rest
+  const { tlsCert, tlsKey, tinker: _, folder, ...options } = rest
+  if (folder !== serveKeys.folder.default) throw new InputError('folder', folder, 'tinker=true beside it')
   const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
@@ -59,5 +78,26 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
     say('stops after the running answers; Ctrl-C again ends it at once')
     await server.close()
   })
+  return { subject, name: server.name, url: server.url }
+}
+
+/** Serves a training service over a model, or the model of a run. */
+async function serveTraining(subject: string, texts: Record<string, string>, isQuiet: boolean) {
+  const wrong = Object.keys(texts).find((key) => !TINKER_KEYS.includes(key))
+  if (wrong !== undefined) throw new InputError(wrong, 'tinker=true', `only ${TINKER_KEYS.join(', ')} beside it`)
+  const { folder, port, host, name, slots, context, tlsCert, tlsKey } = readKeys(serveKeys, texts)
+  const model = (await kindOfRun(subject)) === null ? subject : join(subject, 'model')
+  const apiKey = environmentVariable('COLONNADE_SERVE_KEY')
+  const server = await serveTinker({
+    ...{ model, folder, port, host, slots, ...(name === '' ? {} : { name }) },
+    ...(context === 0 ? {} : { context }),
+    ...(await readTls(tlsCert, tlsKey)),
+    ...(apiKey === undefined ? {} : { apiKey }),
+  })
+  for (const note of server.notes) console.error(note)
+  const say = (line: string) => (isQuiet ? console.error(line) : console.log(line))
+  say(`training service at ${server.url} for base model ${server.name}; Ctrl-C stops it`)
+  say(`  tinker.ServiceClient(base_url="${server.url}", api_key="${apiKey === undefined ? 'tml-any' : '…'}")`)
+  await stopped(() => server.close())
   return { subject, name: server.name, url: server.url }
 }

@@ -22,15 +22,16 @@ export interface EncodedRequest {
   readonly bytes: Uint8Array
 }
 
-interface Tensor {
+/** Numbers as they travel: `dtype` is float32 or int64; no `shape` is that of a list. */
+export interface Tensor {
   readonly data: ArrayLike<number>
   readonly dtype: string
   readonly shape: readonly number[]
 }
 
-interface PassInput {
+export interface PassInput {
   readonly data: readonly {
-    readonly model_input: { readonly chunks: readonly { readonly tokens: readonly number[] }[] }
+    readonly model_input: { readonly chunks: readonly { readonly type?: string; readonly tokens: readonly number[] }[] }
     readonly loss_fn_inputs: Readonly<Record<string, Tensor>>
   }[]
   readonly loss_fn: string
@@ -126,6 +127,108 @@ function readSampled(bytes: Uint8Array): Record<string, unknown> {
     logprobs: sequence.has(3) ? readNumbers(sequence.bytes(3), DType.float32) : null,
   }))
   return { sequences, prompt_cache_hit_tokens: message.number(4), type: 'sample' }
+}
+
+/** A pass that was posted in protocol buffers, as JSON would be: what the service reads. @throws Error for other bytes. */
+export function readPassRequest(bytes: Uint8Array): { readonly path: string; readonly body: Record<string, unknown> } {
+  const message = new ProtoReader(bytes)
+  const path = message.number(6) === 1 ? 'forward' : 'forward_backward'
+  const config = message
+    .entries(5)
+    .map(([name, entry]): [string, number | string] => [name, entry.number(2)])
+    .concat(
+      message.entries(7).map(([name, entry]) => {
+        const value = new ProtoReader(entry.bytes(2))
+        return [name, value.has(2) ? value.text(2) : value.number(1)]
+      }),
+    )
+  const input: PassInput = {
+    data: message.messages(3).map((datum) => ({
+      model_input: { chunks: datum.messages(1).map(readChunk) },
+      loss_fn_inputs: Object.fromEntries(
+        datum.entries(2).map(([name, entry]) => [name, readTensor(new ProtoReader(entry.bytes(2)))]),
+      ),
+    })),
+    loss_fn: message.text(4),
+    ...(config.length === 0 ? {} : { loss_fn_config: Object.fromEntries(config) }),
+  }
+  return { path, body: { [`${path}_input`]: input, model_id: message.text(1), seq_id: message.number(2) } }
+}
+
+function readChunk(chunk: ProtoReader): { type: string; tokens: number[] } {
+  if (!chunk.has(1)) return { type: chunk.has(2) ? 'image' : 'unknown', tokens: [] }
+  return { type: 'encoded_text', tokens: readNumbers(new ProtoReader(chunk.bytes(1)).bytes(1), DType.int32) }
+}
+
+function readTensor(tensor: ProtoReader): Tensor {
+  if (tensor.has(2)) throw new Error('got a sparse tensor, expected a dense one')
+  const type = tensor.number(3)
+  const dtype = type === DType.int64 || type === DType.int32 ? 'int64' : 'float32'
+  return { data: readNumbers(tensor.bytes(1), type), dtype, shape: tensor.wholes(4) }
+}
+
+/** What a future answers, in protocol buffers; null for what is JSON in any case. */
+export function encodeAnswer(answer: Readonly<Record<string, unknown>>): Uint8Array | null {
+  if (Array.isArray(answer.loss_fn_outputs)) return encodePass(answer)
+  return Array.isArray(answer.sequences) ? encodeSampled(answer) : null
+}
+
+function encodePass(answer: Readonly<Record<string, unknown>>): Uint8Array {
+  const outputs = answer.loss_fn_outputs as readonly Readonly<Record<string, Tensor>>[]
+  const names = Object.keys(outputs[0] ?? {})
+  const columns = Object.fromEntries(names.map((name) => [name, outputs.map((output) => output[name]!)]))
+  const columnOf = (parts: readonly Tensor[]) => {
+    const ends = [0n]
+    for (const { data } of parts) ends.push(ends.at(-1)! + BigInt(4 * data.length))
+    const values = Float32Array.from(parts.flatMap(({ data }) => Array.from(data)))
+    const trailing = parts[0]!.shape.slice(1)
+    return bytesField(2, [
+      bytesField(1, bytesOf(values)),
+      bytesField(2, bytesOf(BigInt64Array.from(ends))),
+      numberField(3, DType.float32),
+      ...(trailing.length === 0 ? [] : [bytesField(4, Buffer.concat(trailing.map(varint)))]),
+    ])
+  }
+  return messageOf([
+    textField(1, answer.loss_fn_output_type as string),
+    bytesField(2, [...mapFields(2, columns, columnOf), numberField(3, outputs.length)]),
+    ...mapFields(3, answer.metrics as Readonly<Record<string, number>>, (value) => doubleField(2, value)),
+  ])
+}
+
+function encodeSampled(answer: Readonly<Record<string, unknown>>): Uint8Array {
+  const sequences = answer.sequences as readonly {
+    readonly stop_reason: string
+    readonly tokens: readonly number[]
+    readonly logprobs: readonly number[]
+    readonly topk_logprobs?: readonly (readonly (readonly [number, number])[])[]
+  }[]
+  const prompt = answer.prompt_logprobs as readonly (number | null)[] | undefined
+  return messageOf([
+    ...sequences.map(({ stop_reason, tokens, logprobs, topk_logprobs: top }) =>
+      bytesField(1, [
+        wholeField(1, STOP_REASONS.indexOf(stop_reason)),
+        bytesField(2, bytesOf(Int32Array.from(tokens))),
+        bytesField(3, bytesOf(Float32Array.from(logprobs))),
+        ...(top === undefined ? [] : [bytesField(4, encodeTop(top))]),
+      ]),
+    ),
+    ...(prompt === undefined
+      ? []
+      : [bytesField(2, bytesOf(Float32Array.from(prompt, (value) => value ?? Number.NaN)))]),
+  ])
+}
+
+/** The most probable tokens of each position: cells without one have id 0 and −99999. */
+function encodeTop(top: readonly (readonly (readonly [number, number])[])[]): Field[] {
+  const width = Math.max(0, ...top.map(({ length }) => length))
+  const cells = top.flatMap((row) => Array.from({ length: width }, (_, k) => row[k] ?? ([0, -99999] as const)))
+  return [
+    bytesField(1, bytesOf(Int32Array.from(cells, ([id]) => id))),
+    bytesField(2, bytesOf(Float32Array.from(cells, ([, logprob]) => logprob))),
+    numberField(3, width),
+    numberField(4, top.length),
+  ]
 }
 
 function tensorFields({ data, dtype, shape }: Tensor): Field[] {

@@ -13,7 +13,7 @@ export interface TinkerModelOptions {
 }
 
 /** A service's path: a model, the kind of weights (SkyRL omits it for sampling weights), and their name. */
-const PATH = /^tinker:\/\/[\w-]+(\/[\w-]+){1,2}$/
+const PATH = /^tinker:\/\/[\w:-]+(\/[\w-]+){1,2}$/
 
 /** The number of models that each client has made, which number them in its session. */
 const made = new WeakMap<TinkerClient, number>()

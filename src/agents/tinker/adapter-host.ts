@@ -1,0 +1,358 @@
+/**
+ * Adapters over one base model, as a service of Tinker's protocol has them: any number of clients train adapters of their own, and
+ * sample from any of them. All adapters of a host have one rank and the same projections. The base model lies in memory once;
+ * an adapter's numbers are copied into the learner's columns, or the sampler's, when it is its turn.
+ */
+import { randomInt } from 'node:crypto'
+import { setImmediate as immediate } from 'node:timers/promises'
+import { decayingParts, optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
+import { TrainedArray } from '../../algorithms/trained-array.ts'
+import { InputError, show } from '../../base/errors.ts'
+import { readSafetensors, tensorOf, tensorValues, writeSafetensors } from '../../base/files/safetensors.ts'
+import { Random } from '../../base/random.ts'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { EngineShape } from '../../engines/engine-shape.ts'
+import { LocalEngine } from '../../engines/local/local.ts'
+import { localEnginePlan } from '../../engines/local/local-columns.ts'
+import { spansOf } from '../../kernels/bind.ts'
+import { languageModel } from '../../language/language-model.ts'
+import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import type { LoraModel } from '../../language/transformer/lora.ts'
+import { loadLoraWeights, saveLora } from '../../language/transformer/lora-folder.ts'
+import { PackedTransformer, packedPlan } from '../../language/transformer/packed.ts'
+import { Batcher, type Generation, type GenerationGroup, type GenerationRequest } from '../serving/batcher.ts'
+import { openModel } from '../serving/served-model.ts'
+import type { DatumLoss } from './tinker-losses.ts'
+
+/** Which projections of a layer are adapted, as the protocol groups them, and the rank. */
+export interface AdapterShape {
+  readonly rank: number
+  readonly attention: boolean
+  readonly perceptron: boolean
+}
+
+const ATTENTION = ['q_proj', 'k_proj', 'v_proj', 'o_proj']
+const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
+/** The protocol has one alpha for all adapters: products count 32 / rank times. */
+export const ADAPTER_ALPHA = 32
+/** Rows of a pass, at least: short sequences are packed together. */
+const ROWS = 256
+const OPTIMIZER_FILE = 'optimizer.safetensors'
+
+/** An adapter with the state of its training. */
+export interface AdapterState {
+  readonly weights: Float32Array
+  readonly gradient: Float32Array
+  readonly moment: Float32Array
+  readonly squareMoment: Float32Array
+  readonly betaPowers: Float64Array
+}
+
+/** A sequence with a target after each of its tokens. */
+export interface TargetedSequence {
+  readonly input: readonly number[]
+  readonly targets: ArrayLike<number>
+}
+
+/** AdamW's numbers. */
+export interface AdamParameters {
+  readonly learningRate: number
+  readonly beta1: number
+  readonly beta2: number
+  readonly epsilon: number
+  readonly weightDecay: number
+  /** The gradient is brought down to this norm; Infinity: never. */
+  readonly maxNorm: number
+}
+
+function hostPlan(shape: EngineShape) {
+  const lora = shape.adapter!
+  const { numParameters } = lora
+  return {
+    engine: localEnginePlan(shape),
+    adapter: column('f32', numParameters),
+    gradient: column('f32', numParameters),
+    optimizer: optimizerPlan({ optimizer: 'adam' }, numParameters),
+    reference: column('f32', 0),
+    packed: packedPlan(shape.model, rowsOf(shape.context), shape.context, lora, shape.weightBits),
+  } satisfies Plan
+}
+
+function rowsOf(context: number): number {
+  return Math.max(ROWS, context)
+}
+
+type HostColumns = Columns<ReturnType<typeof hostPlan>>
+
+export class AdapterHost {
+  readonly lora: LoraModel
+  readonly tokenizer: Tokenizer
+  readonly context: number
+  readonly vocabularySize: number
+  readonly notes: readonly string[]
+  readonly batcher: Batcher
+  readonly #columns: HostColumns
+  readonly #trained: TrainedArray
+  readonly #packed: PackedTransformer
+  readonly #gradient: ReturnType<PackedTransformer['view']>
+  /** Work of the learner, one piece after another. */
+  #learning: Promise<unknown> = Promise.resolve()
+  /** Samplings that wait for their weights. */
+  #waiting: { readonly weights: Float32Array; start(): void }[] = []
+  #sampled: Float32Array | null = null
+  #isPlacing = false
+  /** The weights of the base model, as an adapter that adds nothing. */
+  readonly base: Float32Array
+
+  private constructor(opened: Awaited<ReturnType<typeof openModel>>) {
+    const { context, tokenizer, notes, vocabularySize } = opened
+    const { model, weights, kernels, adapter } = context
+    this.#columns = context.columns as unknown as HostColumns
+    this.lora = adapter!.lora
+    this.tokenizer = tokenizer
+    this.context = context.context
+    this.vocabularySize = vocabularySize
+    this.notes = notes
+    const columns = this.#columns
+    const engine = new LocalEngine({ ...context, columns: columns.engine as unknown as Columns<Plan> })
+    this.batcher = new Batcher(engine, context.numSlots, Number.MAX_SAFE_INTEGER)
+    this.#trained = new TrainedArray(columns.adapter, columns, kernels, decayingParts(this.lora.parameters))
+    const learned = { lora: this.lora, weights: columns.adapter, random: new Random(0) }
+    this.#packed = new PackedTransformer(model, weights, columns.packed, kernels, learned)
+    this.#gradient = this.#packed.view(columns.gradient)
+    this.base = new Float32Array(this.lora.numParameters)
+  }
+
+  /** @throws InputError where model, rank and context do not fit. */
+  static async open(
+    folder: string,
+    { rank, attention, perceptron }: AdapterShape,
+    options: { readonly context?: number; readonly slots: number },
+  ): Promise<AdapterHost> {
+    const loraTargets = [...(attention ? ATTENTION : []), ...(perceptron ? PERCEPTRON : [])]
+    const policy = languageModel({ folder, loraRank: rank, loraAlpha: ADAPTER_ALPHA, loraTargets })
+    return new AdapterHost(await openModel({ policy, ...options }, hostPlan))
+  }
+
+  /** A new adapter. */
+  create(seed: number = randomInt(2 ** 31)): AdapterState {
+    const state = this.#blank()
+    this.lora.initialize(state.weights, new Random(seed), 0)
+    return state
+  }
+
+  #blank(): AdapterState {
+    const { adapter, gradient, optimizer } = this.#columns
+    return {
+      weights: new Float32Array(adapter.length),
+      gradient: new Float32Array(gradient.length),
+      moment: new Float32Array(optimizer.moment.length),
+      squareMoment: new Float32Array(optimizer.squareMoment.length),
+      betaPowers: new Float64Array(optimizer.betaPowers.length).fill(1),
+    }
+  }
+
+  /** Keeps an adapter in a folder as PEFT reads it, with the optimizer's state beside it if `hasOptimizer`. */
+  async save(folder: string, state: AdapterState, hasOptimizer: boolean, baseModel: string): Promise<void> {
+    if (hasOptimizer) {
+      const { moment, squareMoment, betaPowers } = state
+      const tensors = Object.entries({ moment, squareMoment, betaPowers }).map(([key, values]) => tensorOf(key, values))
+      await writeSafetensors(`${folder}/${OPTIMIZER_FILE}`, tensors)
+    }
+    await saveLora(folder, this.lora, state.weights, baseModel) // Its configuration is written last: then all is there.
+  }
+
+  /** What `save` has kept; an optimizer that has made no step where its state is not asked for. */
+  async load(folder: string, hasOptimizer: boolean): Promise<AdapterState> {
+    const state = this.#blank()
+    state.weights.set(await loadLoraWeights(folder, this.lora))
+    if (!hasOptimizer) return state
+    const path = `${folder}/${OPTIMIZER_FILE}`
+    const { tensors } = await readSafetensors(path)
+    for (const key of ['moment', 'squareMoment', 'betaPowers'] as const) {
+      const tensor = tensors.get(key)
+      const values = tensor === undefined ? null : tensorValues(tensor)
+      if (values?.length !== state[key].length) {
+        throw new InputError(path, `${show(values?.length ?? null)} numbers of ${key}`, String(state[key].length))
+      }
+      state[key].set(values as Float32Array)
+    }
+    return state
+  }
+
+  /**
+   * The log-probability of each target, in nats. With `lossOf`, which writes the derivatives of datum `index`, its gradient is added
+   * to the adapter's.
+   * @throws InputError for tokens that the vocabulary has not, and sequences beyond the context.
+   */
+  pass(
+    { weights, gradient }: Pick<AdapterState, 'weights'> & Partial<AdapterState>,
+    sequences: readonly TargetedSequence[],
+    lossOf: ((index: number, logprob: Float32Array) => DatumLoss) | null,
+  ): Promise<Float32Array[]> {
+    return this.#learn(async () => {
+      const columns = this.#columns
+      columns.adapter.set(weights)
+      columns.gradient.fill(0)
+      const said: Float32Array[] = []
+      for (let from = 0; from < sequences.length; ) {
+        const to = this.#reach(sequences, from)
+        const rows = this.#pack(sequences.slice(from, to))
+        const take = ({ logprob }: { readonly logprob: Float32Array }) => {
+          let row = 0
+          for (const { input } of sequences.slice(from, to)) {
+            said.push(logprob.slice(row, row + input.length))
+            row += input.length
+          }
+        }
+        if (lossOf === null) take(this.#packed.evaluate(rows))
+        else {
+          this.#packed.differentiate(
+            rows,
+            (evaluated, derivatives, count) => {
+              take(evaluated)
+              derivatives.dEntropy.fill(0, 0, count)
+              derivatives.dValue.fill(0)
+              let row = 0
+              for (let index = from; index < to; index++) {
+                const { dLogprob } = lossOf(index, said[index]!)
+                derivatives.dLogprob.set(dLogprob, row)
+                row += dLogprob.length
+              }
+            },
+            this.#gradient,
+          )
+        }
+        from = to
+        await immediate() // Others are answered, and sample, between two passes.
+      }
+      if (lossOf !== null) for (let i = 0; i < gradient!.length; i++) gradient![i]! += columns.gradient[i]!
+      return said
+    })
+  }
+
+  /** The end of the sequences from `from` on that have room in one pass. */
+  #reach(sequences: readonly TargetedSequence[], from: number): number {
+    const most = rowsOf(this.context)
+    let [to, rows] = [from, 0]
+    while (to < sequences.length && rows + sequences[to]!.input.length <= most) rows += sequences[to++]!.input.length
+    if (to > from) return to
+    const { length } = sequences[from]!.input
+    throw new InputError(`datum ${from}`, `${length} tokens`, `at most ${this.context}`)
+  }
+
+  #pack(sequences: readonly TargetedSequence[]): number {
+    const { vocabularySize } = this
+    const offsets = [0]
+    const tokens: number[] = []
+    for (const { input, targets } of sequences) {
+      tokens.push(...input, Number(targets[targets.length - 1]))
+      offsets.push(tokens.length)
+    }
+    const count = this.#packed.pack(tokens, spansOf(Int32Array.from(offsets)), 0, sequences.length)
+    // A target need not be the token that follows.
+    const { target } = this.#columns.packed
+    let row = 0
+    for (const { targets } of sequences) {
+      for (let t = 0; t < targets.length; t++) {
+        const id = Number(targets[t])
+        if (!(Number.isSafeInteger(id) && id >= 0 && id < vocabularySize)) {
+          throw new InputError('target_tokens', show(id), `ids below ${vocabularySize}`)
+        }
+        target[row++] = id
+      }
+    }
+    return count
+  }
+
+  /** One step of AdamW against the gradient, which is 0 afterwards; returns its norm before it was brought down. */
+  step(state: AdapterState, adam: AdamParameters): Promise<number> {
+    return this.#learn(async () => {
+      const { adapter, gradient, optimizer } = this.#columns
+      const held: [Float32Array | Float64Array, Float32Array | Float64Array][] = [
+        [adapter, state.weights],
+        [gradient, state.gradient],
+        [optimizer.moment, state.moment],
+        [optimizer.squareMoment, state.squareMoment],
+        [optimizer.betaPowers, state.betaPowers],
+      ]
+      for (const [own, its] of held) own.set(its)
+      const { learningRate, maxNorm, ...numbers } = adam
+      const norm = this.#trained.descend({ optimizer: 'adam', momentum: 0, ...numbers }, learningRate, maxNorm)
+      for (const [own, its] of held) its.set(own)
+      state.gradient.fill(0)
+      return norm
+    })
+  }
+
+  #learn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#learning.then(work)
+    this.#learning = done.catch(() => {}) // Who asked for the work is told.
+    return done
+  }
+
+  /**
+   * Samples by an adapter's weights, which stay as they are. `isOver` says of each token whether its turn ends with it; the turn
+   * goes on behind an end token of the tokenizer where `ignoresEnd`.
+   */
+  sample(
+    weights: Float32Array,
+    requests: readonly GenerationRequest[],
+    ends: { isOver(id: number): boolean; readonly ignoresEnd: boolean },
+    signal: AbortSignal,
+  ): Promise<readonly Generation[]> {
+    return new Promise((resolve, reject) => {
+      const start = (): void => {
+        const running = new Set<GenerationGroup>()
+        signal.addEventListener('abort', () => {
+          for (const group of running) group.abort()
+        })
+        Promise.all(requests.map((request) => this.#turn(request, ends, running))).then(resolve, reject)
+      }
+      this.#waiting.push({ weights, start })
+      void this.#place()
+    })
+  }
+
+  /** Starts samplings in their order: together as long as they have the same weights. */
+  async #place(): Promise<void> {
+    if (this.#isPlacing) return
+    this.#isPlacing = true
+    while (this.#waiting.length > 0) {
+      const { weights, start } = this.#waiting[0]!
+      if (weights !== this.#sampled) {
+        await this.batcher.idle()
+        this.batcher.engine.setWeights({ version: this.batcher.engine.version + 1, weights })
+        this.#sampled = weights
+      }
+      this.#waiting.shift()
+      start()
+    }
+    this.#isPlacing = false
+  }
+
+  async #turn(
+    request: GenerationRequest,
+    ends: { isOver(id: number): boolean; readonly ignoresEnd: boolean },
+    running: Set<GenerationGroup>,
+  ): Promise<Generation> {
+    const group = this.batcher.submit([request])
+    running.add(group)
+    const turn = group.turns[0]!
+    for (let seen = 0; turn.end === null || seen < turn.tokens.length; ) {
+      if (seen === turn.tokens.length) await group.more()
+      for (; seen < turn.tokens.length; seen++) {
+        if (!ends.isOver(turn.tokens[seen]!.id)) continue
+        if (turn.end === null) group.abort()
+        running.delete(group)
+        return { ...turn, tokens: turn.tokens.slice(0, seen + 1), end: 'stop' }
+      }
+    }
+    running.delete(group)
+    const left = request.maxTokens - turn.tokens.length
+    if (turn.end !== 'stop' || !ends.ignoresEnd || left === 0) return turn
+    const ids = Int32Array.from([...request.ids, ...turn.tokens.map(({ id }) => id)])
+    const rest = await this.#turn({ ...request, ids, maxTokens: left }, ends, running)
+    return { ...rest, tokens: [...turn.tokens, ...rest.tokens] }
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * Weights that clients of a training service have kept: folders as PEFT reads them, found by the protocol's paths.
+ * `tinker://<model>/weights/<name>` has the optimizer's state too; `tinker://<model>/sampler_weights/<name>` has not.
+ */
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { show } from '../../base/errors.ts'
+import { isThere, listFolder, readJsonObject, readWhole } from '../../base/files/files.ts'
+import { RequestError } from '../../base/http/server.ts'
+
+const zip = promisify(gzip)
+
+const PATH = /^tinker:\/\/([\w.:-]+)\/(weights|sampler_weights)\/([\w.-]+)$/
+const NAME = /^(?!\.+$)[\w.-]{1,128}$/
+const CONFIG = 'adapter_config.json'
+const FILES = [CONFIG, 'adapter_model.safetensors']
+
+/** For training on, or for sampling. */
+export type CheckpointKind = 'weights' | 'sampler_weights'
+
+/** A kept adapter. */
+export interface KeptAdapter {
+  readonly path: string
+  readonly folder: string
+  readonly kind: CheckpointKind
+}
+
+/** What is kept below one folder. */
+export class TinkerCheckpoints {
+  readonly #root: string
+
+  constructor(root: string) {
+    this.#root = root
+  }
+
+  /** Where a model's weights of this name lie. @throws RequestError 400 for a name that is none. */
+  place(modelId: string, kind: CheckpointKind, name: unknown): KeptAdapter {
+    if (typeof name !== 'string' || !NAME.test(name)) {
+      throw new RequestError(400, `path: got ${show(name)}, expected a name of letters, digits, ".", "_" and "-"`)
+    }
+    // A colon is no letter of a folder's name everywhere.
+    const folder = join(this.#root, modelId.replaceAll(':', '_'), kind, name)
+    return { path: `tinker://${modelId}/${kind}/${name}`, folder, kind }
+  }
+
+  /** @throws RequestError 404 where nothing is kept under the path. */
+  async find(path: unknown): Promise<KeptAdapter> {
+    const [, modelId, kind, name] = (typeof path === 'string' && PATH.exec(path)) || []
+    const kept = modelId === undefined ? null : this.place(modelId, kind as CheckpointKind, name)
+    if (kept !== null && (await isThere(join(kept.folder, CONFIG)))) return kept
+    throw new RequestError(404, `path: got ${show(path)}, expected weights that were saved here`)
+  }
+
+  has({ folder }: KeptAdapter): Promise<boolean> {
+    return isThere(join(folder, CONFIG))
+  }
+
+  /** The rank of a kept adapter, and which projections it has. */
+  async shapeOf({ folder }: KeptAdapter): Promise<{ rank: number; attention: boolean; perceptron: boolean }> {
+    const { r, target_modules: targets } = await readJsonObject(join(folder, CONFIG))
+    const has = (name: string) => (targets as readonly string[]).includes(name)
+    return { rank: r as number, attention: has('q_proj'), perceptron: has('gate_proj') }
+  }
+
+  /** What is kept of a model, as the protocol lists it. */
+  async list(modelId: string): Promise<object[]> {
+    const listed: object[] = []
+    for (const kind of ['weights', 'sampler_weights'] as const) {
+      const names = await listFolder(join(this.#root, modelId.replaceAll(':', '_'), kind))
+      for (const name of names) {
+        const kept = this.place(modelId, kind, name)
+        if (!(await this.has(kept))) continue
+        const file = await stat(join(kept.folder, 'adapter_model.safetensors'))
+        listed.push({
+          ...{ checkpoint_id: `${kind}/${name}`, checkpoint_type: kind === 'weights' ? 'training' : 'sampler' },
+          ...{ time: file.mtime.toISOString(), tinker_path: kept.path, size_bytes: file.size, public: false },
+        })
+      }
+    }
+    return listed
+  }
+
+  /** A kept adapter as a `.tar.gz` of PEFT's files. */
+  async archive({ folder }: KeptAdapter): Promise<Uint8Array> {
+    const parts: Uint8Array[] = []
+    for (const name of FILES) {
+      const bytes = await readWhole(join(folder, name), 'a file of a kept adapter')
+      parts.push(tarHeader(name, bytes.length), bytes, new Uint8Array(-bytes.length & 511))
+    }
+    return zip(Buffer.concat([...parts, new Uint8Array(1024)]))
+  }
+}
+
+/** The header of a file in the ustar format. */
+function tarHeader(name: string, length: number): Uint8Array {
+  const header = Buffer.alloc(512)
+  const fields: [number, string][] = [
+    [0, name],
+    [100, '0000644\0'],
+    [108, '0000000\0'],
+    [116, '0000000\0'],
+    [124, `${length.toString(8).padStart(11, '0')}\0`],
+    [136, '00000000000\0'],
+    [148, '        '],
+    [156, '0'],
+    [257, 'ustar\0'],
+    [263, '00'],
+  ]
+  for (const [at, text] of fields) header.write(text, at, 'latin1')
+  const sum = header.reduce((total, byte) => total + byte, 0)
+  header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1')
+  return header
+}

@@ -1,0 +1,432 @@
+/** A training service of Tinker's protocol in this process: what raw clients get, and what the `tinker` backend learns by it. */
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { messageOf, numberField } from '../../../src/base/files/protobuf.ts'
+import { tinkerEngine } from '../../../src/engines/tinker/tinker.ts'
+import { encodeRequest, PROTOBUF } from '../../../src/engines/tinker/tinker-codec.ts'
+import { serveTinker, type TinkerServeOptions } from '../../../src/entries/engines.ts'
+import { transformerLogprobs } from '../../../src/entries/text.ts'
+import { createTrainer, createWorld, languageModel, rl } from '../../../src/index.ts'
+import { loadTransformer } from '../../../src/language/transformer/folder.ts'
+import { loadLora } from '../../../src/language/transformer/lora-folder.ts'
+import { tinkerBackend } from '../../../src/training/backends/tinker-backend.ts'
+import { digits } from '../../support/conversations.ts'
+import { writeQwen3 } from '../../support/qwen3-folder.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: what travels is looked at where it is used.
+type Json = any
+
+async function service(given: Partial<TinkerServeOptions> = {}) {
+  const model = given.model ?? (await temporaryFolder())
+  if (given.model === undefined) await writeQwen3(model)
+  const folder = given.folder ?? (await temporaryFolder())
+  const server = await serveTinker({ model, name: 'small', folder, ...given })
+  const post = async (path: string, body: object | Uint8Array, headers: Record<string, string> = {}) => {
+    const isBytes = body instanceof Uint8Array
+    const answer = await fetch(`${server.url}/api/v1/${path}`, {
+      method: 'POST',
+      headers: { 'content-type': isBytes ? PROTOBUF : 'application/json', ...headers },
+      body: isBytes ? Buffer.from(body) : JSON.stringify(body),
+    })
+    return { status: answer.status, json: (await answer.json()) as Json }
+  }
+  const ask = async (path: string, body: object): Promise<Json> => {
+    const { status, json } = await post(path, body)
+    if (status !== 200) throw new Error(`${path}: ${status} ${json.detail}`)
+    return json
+  }
+  const done = async (named: Promise<Json>): Promise<Json> => {
+    const { request_id } = await named
+    const answer = await ask('retrieve_future', { request_id })
+    if (answer.error !== undefined) throw new Error(`${answer.category}: ${answer.error}`)
+    return answer
+  }
+  const run = (path: string, body: object) => done(ask(path, body))
+  const session = async () => (await ask('create_session', { tags: [], sdk_version: '0.38.0' })).session_id as string
+  const train = async (given: object = {}, model_seq_id = 0) => {
+    const session_id = await session()
+    const lora_config = { rank: 4, seed: 3, ...given }
+    return (await run('create_model', { session_id, model_seq_id, base_model: 'small', lora_config }))
+      .model_id as string
+  }
+  return { ...server, model, folder, post, ask, run, done, session, train }
+}
+
+const tensor = (data: number[], dtype = 'float32') => ({ data, dtype, shape: [data.length] })
+const datum = (tokens: number[], inputs: Record<string, number[]> = {}) => ({
+  model_input: { chunks: [{ type: 'encoded_text', tokens: tokens.slice(0, -1) }] },
+  loss_fn_inputs: {
+    target_tokens: tensor(tokens.slice(1), 'int64'),
+    ...Object.fromEntries(Object.entries(inputs).map(([name, data]) => [name, tensor(data)])),
+  },
+})
+const DATA = [datum([1, 2, 3, 4]), datum([9, 8, 7, 6, 5], { weights: [0, 1, 1, 0.5] })]
+const passOf = (model_id: string, seq_id: number, data: object[] = DATA, loss_fn = 'cross_entropy', config = {}) => ({
+  ...{ model_id, seq_id, forward_backward_input: { data, loss_fn, loss_fn_config: config } },
+})
+const stepOf = (model_id: string, seq_id: number, given = {}) => ({
+  ...{ model_id, seq_id, adam_params: { learning_rate: 0.01, eps: 1e-8, ...given } },
+})
+
+function expectClose(values: readonly number[], expected: ArrayLike<number>): void {
+  expect(values).toHaveLength(expected.length)
+  for (const [i, value] of values.entries()) expect(value).toBeCloseTo(expected[i]!, 5)
+}
+
+describe('a training service', () => {
+  test('tells the log-probabilities of the model in its folder, and lowers a loss', async () => {
+    const { run, train, model, close } = await service()
+    const id = await train()
+    const first = await run('forward_backward', passOf(id, 1))
+    const { model: shape, weights } = await loadTransformer(model)
+    const expected = await transformerLogprobs({ model: shape, weights }).logprobs([
+      [1, 2, 3, 4],
+      [9, 8, 7, 6, 5],
+    ])
+    first.loss_fn_outputs.forEach(({ logprobs }: Json, i: number) => {
+      expectClose(logprobs.data, expected[i]!)
+    })
+    const [a, b] = expected as unknown as [number[], number[]]
+    const loss = -(a[0]! + a[1]! + a[2]! + b[1]! + b[2]! + 0.5 * b[3]!)
+    expect(first.metrics['loss:sum']).toBeCloseTo(loss, 4)
+    await run('optim_step', stepOf(id, 2))
+    const second = await run('forward_backward', passOf(id, 3))
+    expect(second.metrics['loss:sum']).toBeLessThan(first.metrics['loss:sum'])
+    await close()
+  })
+
+  test('takes targets that are not the tokens that follow', async () => {
+    const { run, train, model, close } = await service()
+    const id = await train()
+    const given = { ...datum([1, 2, 3, 4]), loss_fn_inputs: { target_tokens: tensor([7, 8, 9], 'int64') } }
+    const { loss_fn_outputs } = await run('forward_backward', passOf(id, 1, [given, DATA[0]!]))
+    const { model: shape, weights } = await loadTransformer(model)
+    const { logprobs } = transformerLogprobs({ model: shape, weights })
+    const prefixes = await logprobs([
+      [1, 7],
+      [1, 2, 8],
+      [1, 2, 3, 9],
+    ])
+    expectClose(
+      loss_fn_outputs[0].logprobs.data,
+      prefixes.map((each) => each[each.length - 1]!),
+    )
+    await close()
+  })
+
+  test('adds up the gradients of passes, and a step is made of all of them', async () => {
+    const { run, train, close } = await service()
+    const stepped = async (...parts: object[][]) => {
+      const id = await train()
+      let seq = 0
+      for (const part of parts) await run('forward_backward', passOf(id, ++seq, part))
+      const { metrics } = await run('optim_step', stepOf(id, ++seq))
+      const { metrics: after } = await run('optim_step', stepOf(id, ++seq, { learning_rate: 0 }))
+      return { norm: metrics.grad_norm, after: after.grad_norm }
+    }
+    const [together, apart, half] = [
+      await stepped(DATA),
+      await stepped([DATA[0]!], [DATA[1]!]),
+      await stepped([DATA[0]!]),
+    ]
+    expect(apart.norm).toBeCloseTo(together.norm, 4)
+    expect(Math.abs(half.norm - together.norm)).toBeGreaterThan(0.01)
+    expect(together.after).toBe(0)
+    await close()
+  })
+
+  test('each number of AdamW acts', async () => {
+    const { run, train, close } = await service()
+    const lossAfter = async (given: object) => {
+      const id = await train()
+      for (let seq = 1; seq < 5; seq += 2) {
+        await run('forward_backward', passOf(id, seq))
+        await run('optim_step', stepOf(id, seq + 1, given))
+      }
+      return (await run('forward', { model_id: id, seq_id: 5, forward_input: passOf(id, 5).forward_backward_input }))
+        .metrics['loss:sum']
+    }
+    const losses = [await lossAfter({})]
+    for (const given of [
+      { learning_rate: 0.02 },
+      { beta1: 0.5 },
+      { beta2: 0.5 },
+      { eps: 1 },
+      { weight_decay: 5 },
+      { grad_clip_norm: 1e-3 },
+    ]) {
+      losses.push(await lossAfter(given))
+    }
+    expect(new Set(losses).size).toBe(losses.length)
+    await close()
+  })
+
+  test('does the requests of a model in the order of their numbers, and each of them once', async () => {
+    const { ask, done, run, post, train, close } = await service()
+    const [id, other] = [await train(), await train()]
+    const late = ask('optim_step', stepOf(id, 2))
+    const third = ask('forward_backward', passOf(id, 3))
+    await Promise.all([late, third]) // Both are named before the first has come.
+    const first = await ask('forward_backward', passOf(id, 1))
+    expect(await ask('forward_backward', passOf(id, 1))).toEqual(first)
+    const results = await Promise.all([done(Promise.resolve(first)), done(late), done(third)])
+    const inOrder = [
+      await run('forward_backward', passOf(other, 1)),
+      await run('optim_step', stepOf(other, 2)),
+      await run('forward_backward', passOf(other, 3)),
+    ]
+    expect(results).toEqual(inOrder)
+    expect((await post('optim_step', stepOf(id, 3))).status).toBe(409)
+    await close()
+  })
+
+  test('goes on from saved weights as if it had never been stopped, in another process too', async () => {
+    const one = await service()
+    const id = await one.train()
+    const rounds = async (run: typeof one.run, id: string, from: number) => {
+      await run('forward_backward', passOf(id, from))
+      await run('optim_step', stepOf(id, from + 1))
+      return run('forward_backward', passOf(id, from + 2))
+    }
+    await rounds(one.run, id, 1)
+    await one.run('optim_step', stepOf(id, 4))
+    const { path } = await one.run('save_weights', { model_id: id, seq_id: 5, path: 'five' })
+    expect(path).toBe(`tinker://${id}/weights/five`)
+    const expected = await rounds(one.run, id, 6)
+    await one.close()
+    const two = await service({ model: one.model, folder: one.folder })
+    const load = async (optimizer: boolean) => {
+      const session_id = await two.session()
+      return (await two.run('load_weights', { session_id, model_seq_id: 0, path, optimizer })).model_id
+    }
+    expect(await rounds(two.run, await load(true), 1)).toEqual(expected)
+    // Without the optimizer's state the weights are the same, and the next ones are not.
+    const alone = await load(false)
+    expect(await rounds(two.run, alone, 1)).not.toEqual(expected)
+    // A model that is there takes them too.
+    const made = await two.train()
+    await two.run('load_weights', { model_id: made, seq_id: 1, path, optimizer: true })
+    expect(await rounds(two.run, made, 2)).toEqual(expected)
+    await two.close()
+  })
+
+  test('clients at once get what each gets alone', async () => {
+    const { run, train, close } = await service()
+    const training = async (seed: number, rank: number) => {
+      const id = await train({ seed, rank })
+      const all: Json[] = []
+      for (let seq = 1; seq < 7; seq += 2) {
+        all.push(await run('forward_backward', passOf(id, seq)), await run('optim_step', stepOf(id, seq + 1)))
+      }
+      const { sampling_session_id } = await run('save_weights_for_sampler', {
+        ...{ model_id: id, seq_id: 7, sampling_session_seq_id: 0 },
+      })
+      const body = { sampling_session_id, seq_id: 0, num_samples: 3, prompt: { chunks: [{ tokens: [1, 2] }] } }
+      all.push(await run('asample', { ...body, sampling_params: { max_tokens: 12, seed: 1 } }))
+      return all
+    }
+    const alone = [await training(1, 4), await training(2, 4), await training(1, 2)]
+    expect(await Promise.all([training(1, 4), training(2, 4), training(1, 2)])).toEqual(alone)
+    expect(alone[0]).not.toEqual(alone[1])
+    await close()
+  })
+
+  test('samples by the weights of the session, and tells log-probabilities of the whole distribution', async () => {
+    const { ask, run, train, session, folder, model, close } = await service()
+    const id = await train()
+    await run('forward_backward', passOf(id, 1))
+    await run('optim_step', stepOf(id, 2, { learning_rate: 0.05 }))
+    const { path } = await run('save_weights_for_sampler', { model_id: id, seq_id: 3, path: 'now' })
+    const { model: shape, weights } = await loadTransformer(model)
+    const kept = join(folder, id.replaceAll(':', '_'), 'sampler_weights', 'now')
+    expect((await readdir(kept)).sort()).toEqual(['adapter_config.json', 'adapter_model.safetensors'])
+    const adapter = await loadLora(kept, shape)
+    const session_id = await session()
+    const sampled = async (from: object, sampling_params: object, seq_id: number) => {
+      const { sampling_session_id } = await ask('create_sampling_session', {
+        ...{ session_id, sampling_session_seq_id: seq_id, ...from },
+      })
+      const body = { sampling_session_id, seq_id: 0, num_samples: 2, prompt: { chunks: [{ tokens: [1, 2, 3] }] } }
+      return run('asample', {
+        ...body,
+        prompt_logprobs: true,
+        sampling_params: { max_tokens: 9, seed: 4, ...sampling_params },
+      })
+    }
+    const trained = transformerLogprobs({
+      model: shape,
+      weights,
+      adapter: { lora: adapter.model, weights: adapter.weights },
+    })
+    let seq = 0
+    await run('forward_backward', passOf(id, 4))
+    await run('optim_step', stepOf(id, 5, { learning_rate: 0.05 }))
+    const later = (await run('save_weights_for_sampler', { model_id: id, seq_id: 6, path: 'later' })).path
+    const { weights: laterAdapter } = await loadLora(kept.replace(/now$/, 'later'), shape)
+    for (const [from, logprobs] of [
+      [{ model_path: path }, trained],
+      [
+        { model_path: later },
+        transformerLogprobs({ model: shape, weights, adapter: { lora: adapter.model, weights: laterAdapter } }),
+      ],
+      [{ base_model: 'small' }, transformerLogprobs({ model: shape, weights })],
+    ] as const) {
+      for (const drawing of [{}, { temperature: 0.5, top_k: 5 }, { temperature: 0 }]) {
+        const answer = await sampled(from, drawing, seq++)
+        expect(answer.sequences).toHaveLength(2)
+        for (const { tokens, logprobs: told } of answer.sequences) {
+          const [expected] = await logprobs.logprobs([[1, 2, 3, ...tokens]])
+          const own = [...answer.prompt_logprobs.slice(1), ...told]
+          expectClose(own, expected!)
+        }
+      }
+    }
+    await close()
+  })
+
+  test('ends answers at the ids and texts of stop, and goes on behind end tokens where stop is empty', async () => {
+    const { run, ask, session, close } = await service()
+    const session_id = await session()
+    const { sampling_session_id } = await ask('create_sampling_session', {
+      ...{ session_id, sampling_session_seq_id: 0, base_model: 'small' },
+    })
+    let seq = 0
+    const sample = async (sampling_params: object) => {
+      const body = { sampling_session_id, seq_id: seq++, prompt: { chunks: [{ tokens: [1, 2, 3] }] } }
+      const { sequences } = await run('asample', {
+        ...body,
+        sampling_params: { seed: 4, max_tokens: 40, ...sampling_params },
+      })
+      return sequences[0]
+    }
+    const whole = await sample({ stop: [] })
+    expect(whole).toMatchObject({ stop_reason: 'length' })
+    expect(whole.tokens).toHaveLength(40)
+    const stop = whole.tokens[7]
+    const first = whole.tokens.indexOf(stop)
+    expect(await sample({ stop: [stop] })).toMatchObject({
+      stop_reason: 'stop',
+      tokens: whole.tokens.slice(0, first + 1),
+    })
+    await close()
+  })
+
+  test('gives kept weights away as an archive, lists them, and tells their shape', async () => {
+    const { run, ask, train, post, url, close } = await service()
+    const id = await train({ train_mlp: false })
+    const { path } = await run('save_weights', { model_id: id, seq_id: 1, path: 'first' })
+    const listed = await (await fetch(`${url}/api/v1/training_runs/${id}/checkpoints`)).json()
+    expect(listed).toMatchObject({ checkpoints: [{ checkpoint_id: 'weights/first', tinker_path: path }] })
+    expect(await ask('weights_info', { tinker_path: path })).toEqual({
+      ...{ base_model: 'small', is_lora: true, lora_rank: 4, train_attn: true, train_mlp: false, train_unembed: false },
+    })
+    const again = { model_id: id, path: 'first' }
+    await expect(run('save_weights', { ...again, seq_id: 2 })).rejects.toThrow('which is there')
+    await run('save_weights', { ...again, seq_id: 3, overwrite: true })
+    await expect(run('save_weights', { ...again, seq_id: 4, path: '../up' })).rejects.toThrow(
+      'expected a name of letters',
+    )
+    expect((await post('weights_info', { tinker_path: 'tinker://a/weights/b' })).status).toBe(404)
+    await close()
+  })
+
+  test('refuses what it cannot do, by name, and goes on', async () => {
+    const { post, run, train, session, close } = await service()
+    const id = await train()
+    let seq = 0
+    const refused = async (data: object[], message: string, loss = 'cross_entropy', config = {}) =>
+      expect(run('forward_backward', passOf(id, ++seq, data, loss, config))).rejects.toThrow(message)
+    await refused([], 'data: got "0 datums", expected 1 to 1024 datums')
+    await refused([datum([1, 2, 999])], 'token: got 999, expected a whole number from 0 to 424')
+    await refused([datum([999, 2, 1])], 'got')
+    await refused([datum([1, 2, 3], { weights: [1] })], 'data[0].weights: got "1 numbers", expected 2')
+    await refused([datum([1, 2, 3], { weights: [1, null as never] })], 'data[0].weights[1]: got null')
+    await refused([datum([1, 2, 3], { mask: [1, 1] })], 'data[0].mask')
+    await refused([datum([1, 2, 3])], 'logprobs', 'ppo')
+    await refused([datum([1, 2, 3])], 'loss_fn: got', 'stable_reinforce')
+    await refused([datum(Array(200).fill(1))], '199 tokens')
+    await refused([{ ...datum([1, 2]), model_input: { chunks: [{ type: 'image', data: '' }] } }], 'image')
+    expect((await run('forward_backward', passOf(id, ++seq))).metrics['loss:sum']).toBeGreaterThan(0)
+    await expect(run('optim_step', stepOf(id, ++seq, { beta1: 1 }))).rejects.toThrow('adam_params.beta1')
+    const session_id = await session()
+    for (const [path, body, status] of [
+      ['create_model', { session_id: 'none', base_model: 'small', lora_config: { rank: 4 } }, 404],
+      ['create_model', { session_id, base_model: 'big', lora_config: { rank: 4 } }, 400],
+      [
+        'create_model',
+        { session_id, base_model: 'small', lora_config: { rank: 4, train_attn: false, train_mlp: false } },
+        400,
+      ],
+      [
+        'create_model',
+        { session_id, base_model: 'small', lora_config: { rank: 4 }, optimizer_config: { type: 'dimuon' } },
+        400,
+      ],
+      ['forward_backward', passOf('none', 1), 404],
+      ['forward_backward', messageOf([numberField(1, 5)]), 400],
+      ['asample', { sampling_session_id: 'none' }, 404],
+      ['retrieve_future', { request_id: 'none' }, 404],
+      ['optim_step', messageOf([numberField(1, 5)]), 415],
+    ] as const) {
+      expect([path, (await post(path, body)).status]).toEqual([path, status])
+    }
+    await expect(
+      run('create_model', { session_id, model_seq_id: 9, base_model: 'small', lora_config: { rank: 99 } }),
+    ).rejects.toThrow('rank: got 99')
+    await close()
+  })
+
+  test('takes passes as protocol buffers, and answers them so', async () => {
+    const { post, run, train, url, close } = await service()
+    const [id, other] = [await train(), await train()]
+    const { bytes } = encodeRequest('forward_backward', passOf(id, 1))!
+    const { json } = await post('forward_backward', bytes)
+    const answer = await fetch(`${url}/api/v1/retrieve_future`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: PROTOBUF },
+      body: JSON.stringify({ request_id: json.request_id }),
+    })
+    expect(answer.headers.get('content-type')).toBe(PROTOBUF)
+    const { answerReader } = await import('../../../src/engines/tinker/tinker-codec.ts')
+    const read = answerReader('forward_backward')!(new Uint8Array(await answer.arrayBuffer()))
+    const expected = await run('forward_backward', passOf(other, 1))
+    expect(read).toEqual({ ...expected, loss_fn_outputs: read.loss_fn_outputs })
+    ;(read.loss_fn_outputs as Json[]).forEach(({ logprobs }, i) => {
+      expect(logprobs.data).toEqual(expected.loss_fn_outputs[i].logprobs.data)
+    })
+    await close()
+  })
+
+  test('asks strangers of other machines for its key', async () => {
+    await expect(service({ host: '0.0.0.0' })).rejects.toThrow('host: got 0.0.0.0 without apiKey')
+    const { post, close } = await service({ apiKey: 'a key of sixteen letters' })
+    const body = { tags: [], sdk_version: '0.38.0' }
+    expect((await post('create_session', body)).status).toBe(401)
+    expect((await post('create_session', body, { 'x-api-key': 'a key of sixteen letters' })).status).toBe(200)
+    await close()
+  })
+
+  test('is one that the tinker backend and engine learn by', async () => {
+    const { url, model, close } = await service()
+    const policy = languageModel({ folder: model, context: 24, loraRank: 4, loraAlpha: 32 })
+    const environment = digits({
+      ...{ numExamples: 2, maxTokens: 4 },
+      respond: ({ completion }) => ({ reward: completion.length % 2 }),
+    })
+    const engine = tinkerEngine({ url, tolerance: 1e-4 })
+    const world = await createWorld({ environment, policy, seed: 2, numLanes: 8, groupSize: 4, engine })
+    const settings = { loss: 'grpo', lossSettings: { klCoef: 0 }, groupsPerUpdate: 2, groupSize: 4, updates: 3 }
+    const backend = tinkerBackend({ url, reduction: 'sum' })
+    const trainer = await createTrainer(world, rl({ ...settings, learningRate: 0.01, maxGradNorm: 1e9 } as never), {
+      backend,
+    })
+    const norms: number[] = []
+    for await (const metrics of trainer.updates()) norms.push((metrics as Json).gradNorm)
+    expect(norms).toHaveLength(3)
+    expect(Math.max(...norms)).toBeGreaterThan(0)
+    trainer.close()
+    await close()
+  })
+})
