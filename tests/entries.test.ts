@@ -23,7 +23,7 @@ describe('the public surface', () => {
       'colonnade/compat': 112,
       'colonnade/data': 96,
       'colonnade/devices': 16,
-      'colonnade/engines': 54,
+      'colonnade/engines': 57,
       'colonnade/environments': 72,
       'colonnade/kernels': 55,
       'colonnade/loggers': 16,
