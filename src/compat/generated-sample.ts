@@ -1,17 +1,14 @@
 /** Converts the answers of a user's generate function to samples. */
+
 import { InputError, show, unknownWord } from '../base/errors.ts'
 import { isMessage, type Message, type StopReason } from '../environments/text.ts'
 import { checkSample, countLearned, type Sample, type Status, startSample } from '../tables/trajectories/sample.ts'
+import type { Trajectory } from '../tables/trajectories/trajectory.ts'
 
 /** A generate function's sample: text, tokens (the prompt's first) and optional fields, without its identity. */
 export type GeneratedSample = Pick<Sample, 'response' | 'tokens' | 'lossMask'> & Partial<Sample>
 
-export interface SamplePlace {
-  readonly epoch: number
-  readonly promptId: number
-  readonly group: number
-  readonly member: number
-}
+export type SamplePlace = Pick<Trajectory, 'epoch' | 'promptId' | 'group' | 'member'>
 
 /** Stop reasons of last turns that have none, by status. */
 const STOP_REASON: Readonly<Record<Status, StopReason | null>> = {

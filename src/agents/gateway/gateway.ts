@@ -17,7 +17,7 @@ import { DRAWING } from '../dialects/known-fields.ts'
 import { modelRoutes } from '../dialects/routes.ts'
 import { checkFields, integerField } from '../serving/fields.ts'
 import { admitting, checkedSecret, keyCheck, secretOf, unknownKey } from '../serving/keys.ts'
-import { closing, plainNote } from '../serving/server.ts'
+import { closing, plainNote, type ServeOptions } from '../serving/server.ts'
 import type { CallCounts } from './call-tree.ts'
 import { SessionArchive, type SessionEnd } from './session-archive.ts'
 import {
@@ -33,19 +33,12 @@ import {
 import { drawingFields, type SourceOptions, sourceFrom } from './source.ts'
 
 /** Options of `openGateway`: a world whose engine answers, or a model. */
-export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
-  /** The address to listen on; default 127.0.0.1, which other machines cannot reach. */
-  readonly host?: string
-  /** Default 0: any free port. */
-  readonly port?: number
-  /** Maximum bytes of a request's body; default 4 MiB. */
-  readonly maxBodyBytes?: number
+export interface GatewayOptions
+  extends SourceOptions,
+    Partial<SessionLimits>,
+    Pick<ServeOptions, 'host' | 'port' | 'maxBodyBytes' | 'tls' | 'strict'> {
   /** The key that creates and rewards sessions, at least 16 characters; default random. */
   readonly operatorKey?: string
-  /** Serves only TLS, with this certificate and private key in PEM; default plain HTTP. */
-  readonly tls?: { readonly cert: string; readonly key: string }
-  /** Refuses unknown request fields; default false: they are hints, which are counted. */
-  readonly strict?: boolean
   /** Where each session created over HTTP is written when it ends, before the response; default nowhere. */
   readonly folder?: string
 }

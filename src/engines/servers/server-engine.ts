@@ -19,6 +19,7 @@ import { philox4x32 } from '../../base/random.ts'
 import { choice, integer, number, type SettingValues, text } from '../../base/settings.ts'
 import type { Constraint } from '../../environments/text.ts'
 import { decoderPlan } from '../../language/transformer/decoder.ts'
+import type { Sampling } from '../../language/transformer/sampling.ts'
 import { defineEngine, type OpenTurn } from '../define-engine.ts'
 import { writeDelivered } from '../delivered-weights.ts'
 import {
@@ -60,16 +61,12 @@ export function learningServerSettings(logprobs: LogprobKind) {
 
 export type ServerSettings = SettingValues<ReturnType<typeof serverSettings>>
 
-export interface ServerTurn {
+/** A turn as a request to a server; temperature 0 chooses the most probable token. */
+export interface ServerTurn extends Sampling {
   /** The request id, the same for each attempt. */
   readonly id: string
   readonly ids: readonly number[]
   readonly maxTokens: number
-  /** 0 chooses the most probable token; top-k 0 keeps all tokens. */
-  readonly temperature: number
-  readonly topP: number
-  readonly topK: number
-  readonly minP: number
   /** A whole number below 2^53. */
   readonly seed: number
   readonly stop: readonly string[]

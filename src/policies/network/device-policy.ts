@@ -12,13 +12,13 @@ import type { Random } from '../../base/random.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import { ParameterList } from '../dense-stack.ts'
 import type { Device } from '../devices/device.ts'
 import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'
 import type {
   ActingLanes,
   Evaluated,
   LossOf,
-  Parameter,
   ParameterViews,
   Policy,
   PolicyModel,
@@ -69,16 +69,12 @@ export function networkModel(
   holder: DeviceHolder,
 ): PolicyModel {
   const head = headShape(actionSpace)
-  const parameters: Parameter[] = []
-  let numParameters = 0
-  for (const { name, shape } of network.parameters) {
-    parameters.push({ name, offset: numParameters, shape })
-    numParameters += shape.reduce((product, side) => product * side, 1)
-  }
+  const parameters = new ParameterList()
+  for (const { name, shape } of network.parameters) parameters.add(name, shape)
   const shape = { network, head, parameters, sequence, observationWidth: spaceWidth(observationSpace) }
   return {
-    numParameters,
-    parameters,
+    numParameters: parameters.size,
+    parameters: parameters.list,
     memoryWidth: network.memoryWidth,
     sequence,
     blockRows: DEVICE_BLOCK_ROWS,
@@ -87,11 +83,10 @@ export function networkModel(
     workspace: () => ({ head: headPlan(head, DEVICE_BLOCK_ROWS), logStd: column('f32', 0) }) satisfies Plan,
     initialize(weights, random, key) {
       weights.fill(0)
+      const views = parameters.view(weights)
       let layer = 0
       for (const [index, { shape: sides, initialize }] of network.parameters.entries()) {
-        const { offset } = parameters[index]!
-        const size = sides.reduce((product, side) => product * side, 1)
-        initialize?.(weights.subarray(offset, offset + size), random, key, layer)
+        initialize?.(views[index]!, random, key, layer)
         if (sides.length > 1) layer++
       }
     },
@@ -107,7 +102,7 @@ export function networkModel(
 interface Shape {
   readonly network: Network
   readonly head: HeadShape
-  readonly parameters: readonly Parameter[]
+  readonly parameters: ParameterList
   readonly sequence: Sequence | null
   readonly observationWidth: number
 }
@@ -147,10 +142,10 @@ class DevicePolicy implements Policy {
     this.#device = device
     this.#tf = device.tf
     this.#weights = this.view(weights)
-    this.#logStd = shape.parameters.findIndex(({ name }) => name === LOG_STD)
+    this.#logStd = shape.parameters.list.findIndex(({ name }) => name === LOG_STD)
     const columns = workspace as unknown as { head: HeadColumns; logStd: Float32Array }
     this.#head = new Head(shape.head, columns.head, this.#weights[this.#logStd] ?? columns.logStd, kernels, random)
-    const places = new Map(shape.parameters.map(({ name }, index) => [name, index]))
+    const places = new Map(shape.parameters.list.map(({ name }, index) => [name, index]))
     this.#byName = (name) => {
       const place = places.get(name)
       assert(place !== undefined, `${id} has no parameter ${name}`)
@@ -159,9 +154,7 @@ class DevicePolicy implements Policy {
   }
 
   view(weights: Float32Array): ParameterViews {
-    return this.#shape.parameters.map(({ offset, shape }) =>
-      weights.subarray(offset, offset + shape.reduce((product, side) => product * side, 1)),
-    )
+    return this.#shape.parameters.view(weights)
   }
 
   refresh(): void {
@@ -407,7 +400,7 @@ class DevicePolicy implements Policy {
     if (!this.#isStale && (variables === undefined || lastUser.get(variables[0]!) === this)) return
     const tf = this.#tf
     tf.tidy(() => {
-      const tensors = this.#shape.parameters.map(({ name, shape }, index) =>
+      const tensors = this.#shape.parameters.list.map(({ name, shape }, index) =>
         name === LOG_STD ? null : tf.tensor(this.#weights[index]!.slice(), [...shape]),
       )
       this.#variables ??= tensors.map((tensor, index) => variables?.[index] ?? (tensor && tf.variable(tensor)))

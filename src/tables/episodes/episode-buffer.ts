@@ -28,13 +28,7 @@ const TURN_KEYS = ['observation', 'action', 'reward', 'terminated', 'truncated',
 const REQUIRED_KEYS = TURN_KEYS.slice(0, 5)
 
 /** Columns of steps; the steps of a sequence are adjacent. */
-export interface StepColumns {
-  readonly token: Int32Array
-  readonly lossMask: Uint8Array
-  readonly logprob: Float32Array
-  readonly version: Int32Array
-  readonly turn: Int32Array
-}
+export interface StepColumns extends Pick<TrajectoryColumns, 'token' | 'lossMask' | 'logprob' | 'version' | 'turn'> {}
 
 /** Sequences of one length: step t of sequence b is element b × seqLen + t of every column. */
 export interface StepSequences extends StepColumns {

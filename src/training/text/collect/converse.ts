@@ -1,36 +1,25 @@
 /** Whole conversations with fixed weights, for evaluation and generation. */
 import { InputError, show } from '../../../base/errors.ts'
-import type { RewardReduction, TextEnvironmentDefinition } from '../../../environments/text.ts'
+import type { TextEnvironmentDefinition } from '../../../environments/text.ts'
 import type { KernelBuild } from '../../../kernels/kernels.ts'
-import type { TooLong } from '../../../language/examples.ts'
-import type { HeldOut } from '../../../language/held-out.ts'
-import type { LanguageModelDefinition } from '../../../language/language-model.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
 import { setWeights } from '../../../language/transformer/quantized.ts'
-import type { Sampling } from '../../../language/transformer/sampling.ts'
 import { tick } from '../../../systems/tick.ts'
 import { completionOf, type Trajectory } from '../../../tables/trajectories/trajectory.ts'
-import { type CutTurn, loadAdapter } from '../../../world/conversations/cohort.ts'
+import { type ConversationCohortOptions, loadAdapter } from '../../../world/conversations/cohort.ts'
 import { createWorld } from '../../../world/world.ts'
 
 /** The weights and sampling of conversations. */
-export interface ConverseOptions {
-  readonly policy: LanguageModelDefinition
+export interface ConverseOptions
+  extends Readonly<
+    Pick<ConversationCohortOptions, 'policy' | 'sampling' | 'tooLong' | 'heldOut' | 'cutTurn' | 'rewardReduction'>
+  > {
   /** Replaces the policy's weights and its adapter's, which may be the folder of a saved one. */
   readonly weights?: Float32Array
   readonly adapter?: Float32Array | string | null
   readonly seed?: number
   /** Sample tokens instead of taking the most probable. */
   readonly explore?: boolean
-  /** The sampling distribution; default the model's without filters. */
-  readonly sampling?: Partial<Sampling>
-  /** How to treat too long examples, and turns that are cut off; as in a world. */
-  readonly tooLong?: TooLong
-  /** Held-out questions: use only these, or only the others; default all. */
-  readonly heldOut?: HeldOut
-  readonly cutTurn?: CutTurn
-  /** How a conversation's reward is computed from its turns'; default `last`. */
-  readonly rewardReduction?: RewardReduction
   /** The kernel build; default the fastest. */
   readonly kernels?: KernelBuild | 'best'
 }

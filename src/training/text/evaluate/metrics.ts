@@ -4,7 +4,7 @@ import type { WorkName } from '../../../base/clock.ts'
 import { type Metrics, metric } from '../../../base/metrics.ts'
 import type { TokenSpans } from '../../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
-import type { AgeSpread } from '../../loop/collector.ts'
+import type { CollectorProgress } from '../../loop/collector.ts'
 
 /** Fields of a `metrics.jsonl` line besides the phases' metrics. */
 export const lineMetrics = {
@@ -35,7 +35,7 @@ export interface TextMetrics {
 }
 
 /** Metrics of an update: its conversations and its first optimizer step. */
-export interface RlMetrics {
+export interface RlMetrics extends Omit<CollectorProgress, 'ticks'> {
   /** Mean and deviation of the known rewards; null without any. */
   readonly reward: number | null
   readonly rewardStd: number | null
@@ -76,13 +76,6 @@ export interface RlMetrics {
   readonly trajectories: number
   /** Updates since a token's weights, and counts of tokens by age 0, 1, … max; null if unknown. */
   readonly staleness: { readonly mean: number; readonly max: number; readonly counts: readonly number[] } | null
-  readonly rolloutAgeSeconds: AgeSpread
-  /** Complete groups that waited for a later update. */
-  readonly queueDepth: number
-  /** Seconds in which a lane had no conversation, mean over lanes. */
-  readonly lanesIdleSeconds: number
-  /** Groups dropped since the last update, by reason. */
-  readonly drops: Readonly<Record<string, number>>
   /** Tokens that the model chose; those from another distribution, not learned; and all tokens trained on. */
   readonly sampledTokens: number
   readonly untrainedTokens: number
