@@ -27,7 +27,7 @@ interface Chosen {
   readonly version: Int32Array | number
   /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null if no filter excluded tokens. */
   readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
-  /** The constraint on the answer, if the log-probabilities are known; else null. */
+  /** The constraint on the answer; null if there is none or the log-probabilities are unknown. */
   readonly constraint: Constraint | null
 }
 

@@ -1,43 +1,43 @@
 /**
- * A grammar as an automaton over bytes. Its rules are small automata that call one another, so where a text stands is a set of places,
- * each with the places to return to. Equal sets are one object, and what follows a set by a byte is worked out once: texts that come back
- * to where others were cost a look-up a byte.
+ * A grammar as an automaton over bytes. Each rule is a small automaton that may call others, so a position in a text is
+ * a set of states, each with a stack of the states to return to. Equal positions are one object, and the successor of a
+ * position by a byte is computed once, then looked up.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Expression } from './gbnf.ts'
 import { utf8Sequences } from './ranges.ts'
 
-/** What may happen at a place of a rule. */
+/** A state of a rule's automaton. */
 interface Node {
-  /** Bytes from `low` to `high` lead to a place. */
+  /** A byte from `low` to `high` leads to state `to`. */
   readonly bytes: { readonly low: number; readonly high: number; readonly to: number }[]
-  /** Rules that may begin here, and where their ends lead. */
+  /** A call of `rule`, which returns to state `to`. */
   readonly calls: { readonly rule: string; readonly to: number }[]
-  /** Places that are reached without a byte. */
+  /** States reached without a byte. */
   readonly next: number[]
-  /** The rule may end here. */
+  /** Whether the rule may end here. */
   isEnd: boolean
 }
 
-/** Where to return to, from the innermost call on. Equal ones are one object. */
+/** The states to return to, the innermost call first. Equal stacks are one object. */
 interface Stack {
   readonly number: number
   readonly to: number
   readonly below: Stack | null
 }
 
-/** Where a text may stand. */
+/** A position in a text. */
 export interface Position {
   /** Whether the text may end here. */
   readonly isEnd: boolean
-  /** Whatever a user of the automaton works out of the position; null at first. */
+  /** The tokens allowed here, set by the vocabulary; null at first. */
   mask: Int32Array | null
   readonly items: readonly (readonly [node: number, stack: Stack | null])[]
-  /** What follows by each byte: null where nothing does; undefined where that is not known yet. */
+  /** The successor by each byte: null if the byte is not allowed, undefined if it has not been computed. */
   readonly next: (Position | null | undefined)[]
 }
 
-/** Places of a grammar, places of a text at once, and positions that are kept, at most. */
+/** Limits: states of a grammar, states of one position, and positions kept. */
 const [NODES_MAX, ITEMS_MAX, POSITIONS_MAX] = [400_000, 10_000, 50_000]
 
 export class Automaton {
@@ -48,7 +48,7 @@ export class Automaton {
   #numStacks = 0
   #start: Position | null = null
 
-  /** @throws InputError for a grammar that is too large, or a rule that begins with itself. */
+  /** @throws InputError if the grammar is too large or a rule begins with itself. */
   constructor(rules: ReadonlyMap<string, Expression>) {
     for (const name of rules.keys()) this.#starts.set(name, this.#add())
     for (const [name, expression] of rules) {
@@ -57,13 +57,13 @@ export class Automaton {
     this.#checkBeginnings(rules)
   }
 
-  /** Where a text begins. */
+  /** The position at the start of a text. */
   get start(): Position {
     this.#start ??= this.#position([[this.#starts.get('root')!, null]])
     return this.#start!
   }
 
-  /** What follows a position by a byte; null where nothing does. */
+  /** The position after a byte; null if the byte is not allowed. */
   after(position: Position, byte: number): Position | null {
     const known = position.next[byte]
     if (known !== undefined) return known
@@ -83,7 +83,7 @@ export class Automaton {
     return this.#nodes.push({ bytes: [], calls: [], next: [], isEnd: false }) - 1
   }
 
-  /** Writes an expression from a place on. Returns where it ends. */
+  /** Adds the states of an expression that starts at state `from`. Returns the state where it ends. */
   #write(expression: Expression, from: number): number {
     if (expression.kind === 'sequence') return expression.parts.reduce((at, part) => this.#write(part, at), from)
     const to = this.#add()
@@ -118,7 +118,7 @@ export class Automaton {
     return to
   }
 
-  /** Refuses rules that begin with themselves: nobody would come to a byte. */
+  /** Throws if a rule begins with itself: the calls would never reach a byte. */
   #checkBeginnings(rules: ReadonlyMap<string, Expression>): void {
     const empty = new Set<string>()
     for (let before = -1; before < empty.size; ) {
@@ -138,7 +138,7 @@ export class Automaton {
     for (const name of rules.keys()) visit(name)
   }
 
-  /** The rules that a rule may begin with, and whether it may end, without a byte. */
+  /** The rules that may be called before the first byte of a rule, and whether the rule may be empty. */
   #reach(name: string, empty: ReadonlySet<string>): { readonly rules: Set<string>; readonly isEnd: boolean } {
     const rules = new Set<string>()
     const seen = new Set<number>()
@@ -159,7 +159,7 @@ export class Automaton {
     return { rules, isEnd }
   }
 
-  /** The position of these places and of all that they reach without a byte. */
+  /** The position of these states and all that they reach without a byte. */
   #position(items: readonly (readonly [node: number, stack: Stack | null])[]): Position {
     const seen = new Map<number, Set<number>>()
     const kept: (readonly [number, Stack | null])[] = []
@@ -178,7 +178,8 @@ export class Automaton {
       if (node.bytes.length > 0) kept.push([at, stack])
       for (const to of node.next) waiting.push([to, stack])
       for (const { rule, to } of node.calls) {
-        // A call at the end of a rule returns to where the rule returns: a rule that calls itself there does not grow the stack.
+        // A call at the end of a rule returns straight to that rule's caller, so the stack does not grow if the rule
+        // calls itself there.
         waiting.push([this.#starts.get(rule)!, this.#isLast(to) ? stack : this.#stack(to, stack)])
       }
       if (!node.isEnd) continue
@@ -195,7 +196,7 @@ export class Automaton {
     return position
   }
 
-  /** Whether a place leads to the end of its rule and nowhere else. */
+  /** Whether a state leads only to the end of its rule. */
   #isLast(at: number): boolean {
     const { bytes, calls, next, isEnd } = this.#nodes[at]!
     if (bytes.length + calls.length > 0 || next.length > 1) return false
@@ -212,7 +213,7 @@ export class Automaton {
     return stack
   }
 
-  /** Lets go of what is known: texts under way keep what they need. */
+  /** Drops the cached positions. Texts in progress keep the ones they use. */
   #forget(): void {
     this.#positions = new Map()
     this.#stacks = new Map()

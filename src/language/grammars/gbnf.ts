@@ -1,4 +1,7 @@
-/** Reads grammars in GBNF: rules of texts, classes of characters, groups, alternatives and repetitions; `root` is the answer. */
+/**
+ * Reads grammars in GBNF: rules made of literals, character classes, groups, alternatives and repetitions. The rule
+ * `root` is the answer.
+ */
 import { InputError, show } from '../../base/errors.ts'
 import { ALL, type Ranges, without } from './ranges.ts'
 
@@ -11,7 +14,7 @@ export type Expression =
 
 /**
  * The rules of a grammar by name.
- * @throws InputError for a text that is not GBNF, a rule that is missing or defined twice, and a grammar without `root`.
+ * @throws InputError if the text is not GBNF, a rule is missing or defined twice, or there is no `root`.
  */
 export function readGrammar(text: string): ReadonlyMap<string, Expression> {
   const reader = new Reader(text)
@@ -66,7 +69,7 @@ class Reader {
     return parts.length === 1 ? parts[0]! : { kind: 'sequence', parts }
   }
 
-  /** Whether the next rule begins here. */
+  /** Whether another rule begins here. */
   #isRule(): boolean {
     const at = this.#at
     const name = this.#match(NAME)
@@ -132,7 +135,7 @@ class Reader {
     return isExcluded ? others : without(ALL, others)
   }
 
-  /** The code point of a character, which may be escaped. */
+  /** The code point of a character or escape. */
   #character(): number {
     const code = this.#text.codePointAt(this.#at)
     if (code === undefined) throw this.#wrong('the end of a text or class')

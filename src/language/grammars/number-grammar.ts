@@ -8,14 +8,14 @@ export interface Bound {
   readonly isExclusive: boolean
 }
 
-/** Decimal digits of a number that is not negative. */
+/** A decimal number ≥ 0, by its digits. */
 interface Decimal {
   readonly whole: string
   readonly fraction: string
   readonly isExclusive: boolean
 }
 
-/** Digits of a number before and after its point, at most: such numbers are finite, and integers exact. */
+/** The most digits before and after the point: integers of this length are exact. */
 const [WHOLE_MAX, FRACTION_MAX] = [15, 15]
 const DIGITS = `[0-9]{0,${FRACTION_MAX}}`
 
@@ -24,8 +24,9 @@ export const ANY_INTEGER = `"-"? ("0" | [1-9] [0-9]{0,${WHOLE_MAX - 1}})`
 export const ANY_NUMBER = `${ANY_INTEGER} ("." [0-9]{1,${FRACTION_MAX}})? ([eE] [-+]? [0-9]{1,2})?`
 
 /**
- * The grammar of the numbers from `lower` to `upper`, written without an exponent; a bound that is null is none.
- * @throws InputError for bounds with more than 15 digits before or after the point, and if no number is between them.
+ * The grammar of the numbers from `lower` to `upper`, without exponents; null is no bound.
+ * @throws InputError if a bound has more than 15 digits before or after the point, or no number lies between the
+ * bounds.
  */
 export function numberGrammar(isInteger: boolean, lower: Bound | null, upper: Bound | null, path: string): string {
   const alternatives = [
@@ -40,7 +41,7 @@ function negated(bound: Bound | null): Bound | null {
   return bound === null ? null : { ...bound, value: -bound.value }
 }
 
-/** Alternatives for the numbers between two bounds that are not negative. */
+/** Alternatives for the numbers between two bounds ≥ 0. */
 function above(isInteger: boolean, lower: Bound | null, upper: Bound | null, path: string): string[] {
   if (upper !== null && (upper.value < 0 || (upper.value === 0 && upper.isExclusive))) return []
   const low = decimal(lower === null || lower.value < 0 ? { value: 0, isExclusive: false } : lower, path)
@@ -76,7 +77,7 @@ function decimal({ value, isExclusive }: Bound, path: string): Decimal {
   throw new InputError(path, show(value), `a bound of at most ${WHOLE_MAX} digits before the point, and after it`)
 }
 
-/** What may follow the whole part, from '' on: fractions from `least` to `most`, where null is no bound. */
+/** What may follow the whole part, including nothing: fractions from `least` to `most`; null is no bound. */
 function fractionsBetween(least: Decimal | null, most: Decimal | null): string[] {
   if (least !== null && most !== null) return fractionsWithin(least, most)
   if (least !== null) return fractionsFrom(least.fraction, least.isExclusive).map(dotted)
@@ -84,12 +85,12 @@ function fractionsBetween(least: Decimal | null, most: Decimal | null): string[]
   return ['', `"." [0-9]{1,${FRACTION_MAX}}`]
 }
 
-/** Puts the point before a fraction; the empty one has none. */
+/** Puts the point before a fraction that is not empty. */
 function dotted(fraction: string): string {
   return fraction === '' ? '' : `"." ${fraction}`
 }
 
-/** Fractions of at least these digits. */
+/** Fractions of at least 0.`digits`. */
 function fractionsFrom(digits: string, isExclusive: boolean): string[] {
   const trimmed = digits.replace(/0+$/, '')
   const alternatives = greater(trimmed)
@@ -100,7 +101,7 @@ function fractionsFrom(digits: string, isExclusive: boolean): string[] {
   return alternatives
 }
 
-/** Fractions of at most these digits. */
+/** Fractions of at most 0.`digits`. */
 function fractionsTo(digits: string, isExclusive: boolean): string[] {
   const trimmed = digits.replace(/0+$/, '')
   if (trimmed === '') return isExclusive ? [] : ['', `"0"{1,${FRACTION_MAX}}`]
@@ -110,7 +111,7 @@ function fractionsTo(digits: string, isExclusive: boolean): string[] {
   return alternatives
 }
 
-/** Fractions with a digit that is greater, or less, behind an equal beginning. */
+/** Fractions that first differ from `digits` by a greater digit. */
 function greater(digits: string): string[] {
   return differing(digits, (digit) => (digit < 9 ? `[${digit + 1}-9]` : null))
 }
@@ -126,7 +127,7 @@ function differing(digits: string, classOf: (digit: number) => string | null): s
   })
 }
 
-/** Fractions behind the same whole part: an equal beginning, then apart. */
+/** Fractions between two bounds that have the same whole part. */
 function fractionsWithin(least: Decimal, most: Decimal): string[] {
   const length = Math.max(least.fraction.length, most.fraction.length)
   const [low, high] = [least.fraction.padEnd(length, '0'), most.fraction.padEnd(length, '0')]
@@ -135,7 +136,7 @@ function fractionsWithin(least: Decimal, most: Decimal): string[] {
   while (same < length && low[same] === high[same]) same++
   const prefix = low.slice(0, same)
   const begin = prefix === '' ? '' : `"${prefix}" `
-  // The lower bound itself, with any number of zeros at its end.
+  // The lower bound itself, with any number of zeros after it.
   const digits = low.replace(/0+$/, '')
   const bound = digits === '' ? ['', `"." "0"{1,${FRACTION_MAX}}`] : [`"." "${digits}" "0"{0,${FRACTION_MAX}}`]
   if (same === length) return bound
@@ -150,7 +151,7 @@ function fractionsWithin(least: Decimal, most: Decimal): string[] {
   return [...alternatives.map(dotted), ...(isLow ? bound : [])]
 }
 
-/** Digit patterns of the whole numbers from `from` to `to`. */
+/** Patterns for the whole numbers from `from` to `to`. */
 function wholesBetween(from: string, to: string): string[] {
   if (compare(from, to) > 0) return []
   if (from.length < to.length) {
@@ -160,7 +161,7 @@ function wholesBetween(from: string, to: string): string[] {
   return sameLength(from, to)
 }
 
-/** The same for two numbers of as many digits. */
+/** The same for two numbers with equally many digits. */
 function sameLength(from: string, to: string): string[] {
   if (from === to) return [`"${from}"`]
   const { length } = from

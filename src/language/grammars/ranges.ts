@@ -1,16 +1,16 @@
-/** Ranges of code points, and the bytes by which UTF-8 writes them. */
+/** Ranges of code points, and their UTF-8 bytes. */
 
-/** Ranges with both ends, in rising order. */
+/** Ranges that include both ends, in ascending order. */
 export type Ranges = readonly (readonly [from: number, to: number])[]
 
 const [FIRST_SURROGATE, LAST_SURROGATE, LAST] = [0xd800, 0xdfff, 0x10ffff]
-/** All characters: surrogates are none. */
+/** All characters, so no surrogates. */
 export const ALL: Ranges = [
   [0, FIRST_SURROGATE - 1],
   [LAST_SURROGATE + 1, LAST],
 ]
 
-/** The ranges without the characters of others. */
+/** The ranges minus the characters of others. */
 export function without(ranges: Ranges, others: Ranges): Ranges {
   let left = ranges.map(([from, to]): readonly [number, number] => [from, to])
   for (const [from, to] of others) {
@@ -23,19 +23,19 @@ export function without(ranges: Ranges, others: Ranges): Ranges {
   return left
 }
 
-/** Sequences of ranges of bytes: a character of the ranges is written by one byte of each. */
+/** The characters of the ranges in UTF-8: each sequence gives a range for every byte of a character. */
 export function utf8Sequences(ranges: Ranges): Ranges[] {
   return without(ranges, [[FIRST_SURROGATE, LAST_SURROGATE]]).flatMap(([from, to]) => sequencesOf(from, to))
 }
 
-/** The last characters of one, two, three and four bytes. */
+/** The last characters that take one, two, three and four bytes. */
 const LIMITS = [0x7f, 0x7ff, 0xffff, LAST]
 
 function sequencesOf(from: number, to: number): Ranges[] {
   for (const limit of LIMITS) {
     if (from <= limit && to > limit) return [...sequencesOf(from, limit), ...sequencesOf(limit + 1, to)]
   }
-  // Beyond the first byte each has six bits: a range that is no whole block of them is cut in blocks.
+  // Each byte after the first has six bits: split ranges that are not whole blocks of them.
   for (let bits = 6; bits < 24; bits += 6) {
     const mask = (1 << bits) - 1
     if (to <= 0x7f || from >> bits === to >> bits) continue

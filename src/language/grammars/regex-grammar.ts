@@ -1,6 +1,6 @@
 /**
- * Regular expressions as grammars: characters, classes, groups, alternatives and repetitions, and anchors at the ends. A grammar spells
- * each character as its caller wants it, for instance with JSON's escapes.
+ * Regular expressions as grammars: characters, classes, groups, alternatives, repetitions and anchors at the ends. The
+ * caller decides how a class is written, for instance with JSON's escapes.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { ALL, type Ranges, without } from './ranges.ts'
@@ -28,8 +28,8 @@ const LINE_ENDS: Ranges = [
 const CONTROL: Readonly<Record<string, number>> = { n: 10, r: 13, t: 9, f: 12, v: 11, 0: 0 }
 
 /**
- * The grammar of the texts in which the pattern matches: whole texts if `isWhole` or anchors say so.
- * @throws InputError for what it does not know, like a lookaround or a reference to a group.
+ * The grammar of the texts in which the pattern matches; if `isWhole`, of the texts that it matches as a whole.
+ * @throws InputError for unsupported parts, such as lookarounds and references to groups.
  */
 export function regexGrammar(pattern: string, spell: Spelling, isWhole: boolean, path: string): string {
   try {
@@ -145,7 +145,7 @@ class Reader {
     return [[own, own]]
   }
 
-  /** The number that \x or \u names; undefined for another escape. */
+  /** The character that \x or \u names; undefined for other escapes. */
   #hex(kind: string): number | undefined {
     const rest = this.#characters.slice(this.#at).join('')
     const [all, digits] =

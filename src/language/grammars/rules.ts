@@ -1,12 +1,12 @@
-/** The rules of a grammar in GBNF as they are written, and how GBNF writes texts and characters. */
+/** The rules of a GBNF grammar, and how GBNF writes texts and characters. */
 import type { Ranges } from './ranges.ts'
 
-/** Rules by their names. */
+/** Rules by name. */
 export class Rules {
   readonly #bodies = new Map<string, string>()
   #next = 0
 
-  /** Adds a rule and returns its name. The same body gets the same name. */
+  /** Adds a rule and returns its name; equal bodies share one rule. */
   add(body: string): string {
     for (const [name, other] of this.#bodies) if (other === body) return name
     const name = this.reserve()
@@ -24,13 +24,13 @@ export class Rules {
     return name
   }
 
-  /** The grammar that begins with a rule. */
+  /** The grammar whose first rule is `root`. */
   grammar(root: string): string {
     return [['root', root], ...this.#bodies].map(([name, body]) => `${name} ::= ${body}`).join('\n')
   }
 }
 
-/** A text, as GBNF writes it. */
+/** A text in GBNF. */
 export function literal(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&').replace(/\p{Cc}/gu, escaped)}"`
 }
@@ -40,7 +40,7 @@ export function either(alternatives: readonly string[]): string {
   return alternatives.length === 1 ? alternatives[0]! : `(${alternatives.join(' | ')})`
 }
 
-/** Between `min` and `max` times, without an end if that is null. */
+/** `item` from `min` to `max` times; null is no limit. */
 export function repeated(item: string, min: number, max: number | null): string {
   if (max === 0) return '""'
   if (min === 0 && max === null) return `${item}*`
@@ -49,7 +49,7 @@ export function repeated(item: string, min: number, max: number | null): string 
   return `${item}{${min},${max ?? ''}}`
 }
 
-/** A class of characters, as GBNF writes it. */
+/** A character class in GBNF. */
 export function characterClass(ranges: Ranges): string {
   const spelled = (code: number) => `\\U${code.toString(16).padStart(8, '0')}`
   return `[${ranges.map(([from, to]) => (from === to ? spelled(from) : `${spelled(from)}-${spelled(to)}`)).join('')}]`

@@ -1,7 +1,8 @@
 /**
- * JSON schemas as grammars. Every answer of the grammar matches the schema: a keyword is honored, or refused by its name. Not every value
- * that matches is an answer: the properties of an object come in the order of the schema, others only if `additionalProperties` is given or
- * there are no properties at all, numbers have at most 15 digits before and after the point, and at most 16 spaces separate two parts.
+ * JSON schemas as grammars. Every answer of the grammar matches the schema: keywords that are not supported are refused
+ * by name. The grammar allows fewer values than the schema: properties come in the schema's order, others are allowed
+ * only with `additionalProperties` or if no properties are given, numbers have at most 15 digits before and after the
+ * point, and at most 16 spaces separate two parts.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { ANY_INTEGER, ANY_NUMBER, type Bound, numberGrammar } from './number-grammar.ts'
@@ -11,9 +12,9 @@ import { characterClass, either, literal, Rules, repeated } from './rules.ts'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** Spaces between two parts of an answer, at most: a model that writes nothing else would never end. */
+/** At most 16 spaces between two parts, so a model cannot write spaces forever. */
 const SPACES = 'ws ::= [ \\n\\t]{0,16}'
-/** Keywords that say nothing of a value. */
+/** Keywords that do not restrict values. */
 const NOTES = [
   ...['title', 'description', 'default', 'examples', '$schema', '$id', '$comment', '$defs', 'definitions', '$anchor'],
   ...['deprecated', 'readOnly', 'writeOnly', 'contentEncoding', 'contentMediaType', 'contentSchema', 'discriminator'],
@@ -33,7 +34,9 @@ const DAY = '(0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d
 const TIME = '([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)'
 const BYTE = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
 const LABEL = '[a-zA-Z\\d]([a-zA-Z\\d-]{0,20}[a-zA-Z\\d])?'
-/** Formats as regular expressions of texts that have them. Others of the standard are refused; what is not of the standard is a note. */
+/**
+ * Formats as regular expressions. Other standard formats are refused; formats that are not in the standard are ignored.
+ */
 const FORMATS: Readonly<Record<string, string>> = {
   date: `\\d{4}-(${DAY})`,
   time: TIME,
@@ -56,13 +59,13 @@ const QUOTE: Ranges = [[34, 34]]
 const BACKSLASH: Ranges = [[92, 92]]
 const CONTROLS: Ranges = [[0, 31]]
 const ESCAPES: Readonly<Record<number, string>> = { 8: 'b', 9: 't', 10: 'n', 12: 'f', 13: 'r', 34: '"', 92: '\\' }
-/** A character in a JSON text. A surrogate that is escaped alone is none. */
+/** A character in a JSON string. Escaped surrogates are excluded. */
 const CHARACTER =
   '([^"\\\\\\x00-\\x1f] | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F] | [dD] [0-7]) [0-9a-fA-F] [0-9a-fA-F]))'
 
 /**
- * The grammar of a schema's JSON in GBNF.
- * @throws InputError for a schema that is wrong or that no answer can match, and for each keyword that is not honored, by its name.
+ * The GBNF grammar of a schema's JSON.
+ * @throws InputError if the schema is invalid or no answer can match it, and for each unsupported keyword, by name.
  */
 export function schemaGrammar(schema: unknown): string {
   const writer = new Writer(schema)
@@ -73,7 +76,7 @@ export function schemaGrammar(schema: unknown): string {
 class Writer {
   readonly rules = new Rules()
   readonly #root: unknown
-  /** The rules of references, by where they point; null while nothing but references was read on the way. */
+  /** The rule of each reference, by where it points. */
   readonly #referred = new Map<string, string>()
   readonly #character: string
   #any: string | null = null
@@ -137,12 +140,12 @@ class Writer {
       throw new InputError(`${path}.$ref`, show(pointer), 'a place in this schema, like "#/$defs/name"')
     }
     if (references.includes(pointer))
-      throw new InputError(`${path}.$ref`, show(pointer), 'a schema that is more than itself')
+      throw new InputError(`${path}.$ref`, show(pointer), 'a schema that does not refer only to itself')
     const known = this.#referred.get(pointer)
     if (known !== undefined) return known
     const schema = this.#target(pointer, path)
     const name = this.rules.reserve()
-    // A schema that is nothing but a reference may come back to itself without a rule between.
+    // A schema that is only a reference is not kept, so that `references` reveals cycles of them.
     const isPassed = typeof schema === 'object' && schema !== null && Object.hasOwn(schema, '$ref')
     if (!isPassed) this.#referred.set(pointer, name)
     return this.rules.set(name, this.value(schema, pointer, isPassed ? [...references, pointer] : []))
@@ -174,7 +177,7 @@ class Writer {
       throw new InputError(`${path}.${unknown}`, show(rules[unknown]), expected)
     }
     if (rules.type === undefined && others.length === 0) return this.#anyValue()
-    // A schema without a type that has keywords of one is meant for it.
+    // A schema with the keywords of one type but no `type` gets that type.
     const meant = TYPES.filter((type) => type !== 'integer' && others.every((word) => KEYWORDS[type]!.includes(word)))
     if (rules.type === undefined && meant.length === 0)
       throw new InputError(`${path}.type`, 'none', 'the type of its keywords')
@@ -220,7 +223,7 @@ class Writer {
     return this.rules.add(`"\\"" ${spelled} "\\""`)
   }
 
-  /** The characters of a class within a JSON text. */
+  /** The characters of a class in a JSON string. */
   #spell(ranges: Ranges, path: string): string {
     const raw = without(without(without(ranges, QUOTE), BACKSLASH), CONTROLS)
     const escaped = without(ranges, without(ALL, [...CONTROLS, ...QUOTE, ...BACKSLASH]))
@@ -258,7 +261,7 @@ class Writer {
         )
       : '""'
     if (most === 0) return this.rules.add('"[" ws "]"')
-    // From the last item to the first: each may be the last one where there are enough.
+    // From the last item to the first: the array may end after any item once it has `minItems`.
     let tail = rest
     for (let i = first.length - 1; i >= 1; i--) {
       const more = `ws "," ws ${first[i]} ${tail}`
@@ -278,7 +281,7 @@ class Writer {
     }
     const schemas = new Map(Object.entries(properties))
     for (const name of required as string[]) if (!schemas.has(name)) schemas.set(name, additional ?? true)
-    // Nobody can name what may not be there.
+    // Skip properties that must not be there.
     const names = [...schemas.keys()].filter((name) => schemas.get(name) !== false || required.includes(name))
     const isMap = names.length === 0
     const others = additional === false || (additional === undefined && !isMap) ? null : (additional ?? true)
@@ -299,7 +302,8 @@ class Writer {
       const value = this.value(schemas.get(name), `${path}.properties.${name}`)
       return this.rules.add(`${literal(JSON.stringify(name))} ws ":" ws ${value}`)
     })
-    // Members behind one that is there, and members where none is there yet, from the last one to the first.
+    // The rest of the members after one has been written (`behind`), or when none has been (`first`), built from the
+    // last member on.
     let behind = extra === null ? '""' : `(ws "," ws ${extra})*`
     let first = extra === null ? '""' : `(${extra} (ws "," ws ${extra})*)?`
     for (let i = names.length - 1; i >= 0; i--) {
@@ -312,7 +316,7 @@ class Writer {
     return this.rules.add(`"{" ws ${first} ws "}"`)
   }
 
-  /** A member whose name is none of these. */
+  /** A member whose name is not in `names`. */
   #member(names: readonly string[], schema: unknown, path: string): string {
     const value = this.value(schema, `${path}.additionalProperties`)
     const name =
@@ -322,7 +326,10 @@ class Writer {
     return this.rules.add(`${name} ws ":" ws ${value}`)
   }
 
-  /** What follows the beginning that these texts have in common, in a text that is none of them, up to its quote; without escapes. */
+  /**
+   * What may follow the common beginning of these texts so that the whole differs from each of them, up to the closing
+   * quote, without escapes.
+   */
   #otherThan(texts: readonly (readonly string[])[]): string {
     const raw = without(without(without(ALL, QUOTE), BACKSLASH), CONTROLS)
     const begins = [...new Set(texts.flatMap(([character]) => (character === undefined ? [] : [character])))]
@@ -333,14 +340,14 @@ class Writer {
     const alternatives = [`${characterClass(without(raw, codes))} ${characterClass(raw)}* "\\""`]
     if (texts.every(({ length }) => length > 0)) alternatives.push('"\\""')
     for (const [i, character] of begins.entries()) {
-      if (without(raw, [codes[i]!]).length === raw.length) continue // It cannot be written without an escape.
+      if (without(raw, [codes[i]!]).length === raw.length) continue // Only an escape can write it.
       const rest = texts.filter(([own]) => own === character).map((text) => text.slice(1))
       alternatives.push(`${literal(character)} ${this.#otherThan(rest)}`)
     }
     return this.rules.add(either(alternatives))
   }
 
-  /** Refuses alternatives of which a value may match two. */
+  /** Throws if a value may match two of the alternatives. */
   #checkApart(parts: readonly unknown[], path: string): void {
     const resolved = parts.map((part) => this.#resolved(part, path))
     for (const [i, a] of resolved.entries()) {
@@ -390,7 +397,7 @@ function typesOf(type: unknown, path: string): readonly string[] {
   throw new InputError(`${path}.type`, show(type), `one or several of ${TYPES.join(', ')}`)
 }
 
-/** The types of a schema's values, an integer as a number; null if they are not known. */
+/** The types of a schema's values, with integers as numbers; null if unknown. */
 function kindsOf(schema: Schema): readonly string[] | null {
   const values = valuesOf(schema)
   if (values !== null) return values.map((value) => kindOf(JSON.parse(value)))
@@ -416,7 +423,7 @@ function countOf(rules: Schema, word: string, path: string): number | null {
 }
 const COUNT_MAX = 4096
 
-/** The tighter of two bounds. */
+/** The stricter of two bounds. */
 function boundOf(
   rules: Schema,
   inclusive: string,

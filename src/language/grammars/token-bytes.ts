@@ -11,16 +11,16 @@ interface AddedToken {
   readonly special?: boolean
 }
 
-/** Decoders whose tokens have known bytes. */
+/** The decoders whose tokens have known bytes. */
 const DECODERS = ['ByteLevel', 'ByteFallback', 'Metaspace', 'Replace', 'Fuse', 'Strip']
 const BYTE_OF = new Map(BYTE_CHARACTERS.map((character, byte) => [character, byte]))
-/** Tokens that are compared with what the tokenizer decodes. */
+/** How many tokens are compared with what the tokenizer decodes. */
 const COMPARED = 256
 const NONE = new Uint8Array(0)
 
 /**
- * The bytes of each id; none for special tokens and ids without a token, which stand in no text.
- * @throws InputError for a tokenizer with another kind of decoder, and if its decoder gives other bytes.
+ * The bytes of each id; none for special tokens and unused ids.
+ * @throws InputError for other kinds of decoders, and if the tokenizer decodes to other bytes.
  */
 export function tokenBytes(tokenizer: Tokenizer): Uint8Array[] {
   const subject = `tokenizer ${tokenizer.id}`
@@ -52,7 +52,7 @@ function decodersOf(decoder: unknown): string[] {
   return type === 'Sequence' ? (decoders as unknown[]).flatMap(decodersOf) : [String(type)]
 }
 
-/** What reads a piece of the vocabulary. */
+/** A function that gives the bytes of a piece of the vocabulary. */
 function readerOf(decoders: readonly string[]): (piece: string) => Uint8Array {
   if (decoders.includes('ByteLevel')) {
     return (piece) => {
@@ -73,7 +73,7 @@ function encoded(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
-/** Refuses a tokenizer that decodes some of the tokens to other bytes. */
+/** Throws if the tokenizer decodes some of the tokens to other bytes. */
 function compare(subject: string, tokenizer: Tokenizer, bytes: readonly Uint8Array[]): void {
   const step = Math.max(1, Math.floor(bytes.length / COMPARED))
   const first = bytes.findIndex(({ length, 0: byte }) => length === 1 && byte! >= 0x61 && byte! <= 0x7a)

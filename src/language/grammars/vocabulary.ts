@@ -1,15 +1,15 @@
-/** The tokens of a vocabulary in the order of their bytes, and which of them may come next in a text of an automaton. */
+/** A vocabulary's tokens sorted by their bytes, and which of them an automaton allows next. */
 import type { Automaton, Position } from './automaton.ts'
 
 export class Vocabulary {
   readonly numWords: number
   readonly #bytes: readonly Uint8Array[]
   readonly #endIds: readonly number[]
-  /** Tokens that have bytes, in the order of these; and how many bytes each has in common with the one before. */
+  /** The tokens that have bytes, sorted by them, and how many leading bytes each shares with the one before. */
   readonly #order: Int32Array
   readonly #common: Int32Array
 
-  /** Tokens without bytes never come, but for those that end the text. */
+  /** Tokens without bytes are never allowed, except the end tokens. */
   constructor(bytes: readonly Uint8Array[], endIds: readonly number[], numWords: number) {
     this.numWords = numWords
     this.#bytes = bytes
@@ -29,7 +29,7 @@ export class Vocabulary {
     return this.#bytes[token]!
   }
 
-  /** The tokens that may come at a position, one bit each. The same array for the same position. */
+  /** The tokens allowed at a position, one bit each. The same position gives the same array. */
   maskAt(automaton: Automaton, position: Position): Int32Array {
     position.mask ??= this.#mask(automaton, position)
     return position.mask
@@ -39,13 +39,13 @@ export class Vocabulary {
     const mask = new Int32Array(this.numWords)
     if (position.isEnd) for (const token of this.#endIds) mask[token >> 5]! |= 1 << (token & 31)
     const path: Position[] = [position]
-    // Bytes of the last token that some text goes on with.
+    // How many leading bytes of the last token were allowed.
     let alive = 0
     for (let i = 0; i < this.#order.length; i++) {
       const token = this.#order[i]!
       const bytes = this.#bytes[token]!
       const common = this.#common[i]!
-      if (common > alive) continue // It has the byte at which the one before ended.
+      if (common > alive) continue // It shares the byte at which the one before was refused.
       let depth = Math.min(common, alive)
       let at: Position | null = path[depth]!
       while (depth < bytes.length) {

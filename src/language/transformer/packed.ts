@@ -43,11 +43,11 @@ export interface TokenCandidates {
   /** Size of each token's candidate set, at the token's index; 0 or less: none. */
   readonly length: ArrayLike<number>
   readonly ids: Int32Array
-  /** The masks of tokens without ids; null or absent: none. */
+  /** The masks of tokens that have no ids here; null or absent: none. */
   readonly masks?: TokenMasks | null
 }
 
-/** Masks of the vocabulary with one bit per token, and the mask of each token: it was chosen from the tokens whose bits are 1. */
+/** The masks from which tokens were chosen: one bit per token of the vocabulary, 1 if it was allowed. */
 export interface TokenMasks {
   /** The index of each token's mask, at the token's position; -1: none. */
   readonly index: Int32Array

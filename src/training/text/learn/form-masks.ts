@@ -1,6 +1,6 @@
 /**
- * The masks of constrained tokens, computed again from the constraints and tokens of trajectories. Each different mask is stored once, in
- * memory that all threads share.
+ * Recomputes the masks of constrained tokens from the constraints and tokens of trajectories. Equal masks are stored
+ * once, in memory that all threads share.
  */
 import { InputError } from '../../../base/errors.ts'
 import { type Grammars, grammarsOf } from '../../../language/grammars/grammars.ts'
@@ -10,16 +10,17 @@ import type { TokenMasks } from '../../../language/transformer/packed.ts'
 import type { TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 import { isOfModel } from '../../../tables/trajectories/trajectory.ts'
 
-/** The columns that masks are made of. */
+/** The columns needed for the masks. */
 type FormRows = Pick<
   TrajectoryRows,
   'begin' | 'end' | 'token' | 'turn' | 'lossMask' | 'version' | 'forms' | 'group' | 'member'
 >
 
 /**
- * The masks of the rows' tokens; null if no turn is constrained. `cohort` has the tokenizer and the model that sampled them; null if they
- * are unknown.
- * @throws InputError for constrained turns without a tokenizer, a constraint that cannot be enforced, and tokens that violate theirs.
+ * The masks of the rows' tokens; null if no turn is constrained. `cohort` has the tokenizer and the model that sampled
+ * the tokens, null if unknown.
+ * @throws InputError if constrained turns have no tokenizer, a constraint cannot be enforced, or a token violates its
+ * constraint.
  */
 export function formMasks(
   rows: FormRows,
