@@ -290,7 +290,7 @@ describe('the page', () => {
           join(run, 'metrics.jsonl'),
           metricLines(Object.fromEntries(Array.from({ length: 1e5 }, (_, i) => [`f${i}`, i]))),
         ),
-      /more than the \d+ figures/,
+      /more than the \d+ metrics/,
     ],
     [
       `${OBJECTS} objects of figures`,
@@ -299,7 +299,7 @@ describe('the page', () => {
           join(run, 'metrics.jsonl'),
           metricLines(Object.fromEntries(Array.from({ length: OBJECTS }, (_, i) => [`f${i}`, {}]))),
         ),
-      /more than the \d+ figures/,
+      /more than the \d+ metrics/,
     ],
     [
       'figures named as prototypes',
