@@ -95,7 +95,7 @@ function bind(declaration: StateDeclaration, lanes: AnyLanes, step: AnyStep): Bo
   const { state, actionMask, died, kernels } = lanes
   if (actionMask.length > 0 || died.length > 0) {
     const what = actionMask.length > 0 ? 'actionMask' : 'population'
-    throw new InputError('columnStep', `an environment with ${what}`, 'one without, or a plain step')
+    throw new InputError('columnStep', `an environment with ${what}`, 'an environment without it, or a plain step')
   }
   const columns = [...LANE_COLUMNS.map((name) => lanes[name]), ...Object.values(state)] as LoopColumn[]
   const elements = elementsOf([...LANE_COLUMNS, ...Object.keys(state).map((name) => `state.${name}`)], columns, lanes)
@@ -194,7 +194,7 @@ function simplify(node: Expression, known: Map<Expression, Expression>): Express
   if (found !== undefined) return found
   const { operation, name, numbers } = node
   if (LEFT_OUT.includes(operation)) {
-    throw new InputError('columnStep', `${operation} of an expression`, 'another one, or a plain step')
+    throw new InputError('columnStep', `${operation} of an expression`, 'another operation, or a plain step')
   }
   const operands = node.operands.map((operand) => simplify(operand, known))
   let simple: Expression

@@ -82,7 +82,7 @@ export const STEPS_MAX = 2 ** 31 - 1
 export const REWARD_MAX = 2 ** 50
 
 /** What an environment's functions must satisfy. */
-export const DONE = 'one that is done when it returns: lanes do not wait for their environment'
+export const DONE = 'a function that is done when it returns: lanes do not wait for their environment'
 
 /**
  * Returns what is wrong with the result of `reset` or `step`; null if nothing is. TypeScript accepts any function in place of one that
@@ -100,7 +100,7 @@ export function refusedReturn(
   const isList = Array.isArray(returned)
   if (!isList && !('observation' in returned) && !('reward' in returned)) return null
   const got = `${isList ? 'an array' : 'an object'} from ${name}`
-  return { got, expected: 'nothing: it writes into the columns that it is given' }
+  return { got, expected: 'no result: it writes into its columns' }
 }
 
 /** The result of an environment's `make`. */
@@ -276,7 +276,7 @@ function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   if (typeof model !== 'object' || model === null) throw new InputError(`${id} make`, show(model), 'an environment')
   for (const name of ['observationSpace', 'actionSpace'] as const) {
     if (typeof model[name]?.kind !== 'string') {
-      throw new InputError(`${id} ${name}`, show(model[name]), 'a space, in what make returns')
+      throw new InputError(`${id} ${name}`, show(model[name]), 'a space in the result of make')
     }
     checkSpace(`${id} ${name}`, model[name])
   }

@@ -40,7 +40,11 @@ export function gridPicture(space: Space, observation: Float32Array): Picture {
   const [rows, columns, channels] = gridShape(space)
   const numFields = rows * columns
   if (observation.length !== numFields * channels) {
-    throw new InputError('observation', `${observation.length} numbers`, `${numFields * channels}, one of the space`)
+    throw new InputError(
+      'observation',
+      `${observation.length} numbers`,
+      `${numFields * channels}, an observation of the space`,
+    )
   }
   const fields = new Uint8Array(numFields)
   for (let channel = channels - 1; channel >= 0; channel--) {

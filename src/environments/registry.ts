@@ -30,10 +30,10 @@ const registered = new Map<string, EnvironmentFactory>()
  */
 export function registerEnvironment(factory: EnvironmentFactory): void {
   const isFactory = typeof factory === 'function' && typeof factory.id === 'string' && Array.isArray(factory.presets)
-  if (!isFactory) throw new InputError('registerEnvironment', show(factory), 'what defineEnvironment returns')
+  if (!isFactory) throw new InputError('registerEnvironment', show(factory), 'a factory of defineEnvironment')
   const known = registered.get(factory.id) ?? environments.find(({ id }) => id === factory.id)
   if (known !== undefined && known !== factory) {
-    throw new InputError('registerEnvironment', `the id ${factory.id} twice`, 'an id that no other environment has')
+    throw new InputError('registerEnvironment', `the id ${factory.id} twice`, 'an unused id')
   }
   if (known === undefined) registered.set(factory.id, factory)
 }

@@ -208,7 +208,11 @@ export function defineTextEnvironment<S extends Settings>(options: {
     if (typeof options.make !== 'function') throw new InputError(`${options.id} make`, show(options.make), 'a function')
     const model = options.make(parameters, parts)
     if (typeof model !== 'object' || model === null) {
-      throw new InputError(`${options.id} make`, `a function that returns ${show(model)}`, 'one that returns an object')
+      throw new InputError(
+        `${options.id} make`,
+        `a function that returns ${show(model)}`,
+        'a function that returns an object',
+      )
     }
     const { numExamples, maxTurns = 1, maxTokens = 64 } = model
     for (const [name, value] of Object.entries({ numExamples, maxTurns, maxTokens }))
@@ -229,6 +233,6 @@ function checkTogether(id: string, together: NonNullable<TextEnvironmentModel['t
     throw new InputError(`${id} together.size`, show(size), 'a whole number ≥ 1, or group')
   }
   if (size === 'group' && maxTurns !== 1) {
-    throw new InputError(`${id} maxTurns`, String(maxTurns), '1, as its groups are judged whole')
+    throw new InputError(`${id} maxTurns`, String(maxTurns), '1, since it replies to whole groups')
   }
 }

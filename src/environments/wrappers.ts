@@ -113,8 +113,8 @@ export const actionRepeat = defineWrapper({
   make({ times }, environment) {
     const { id, actionMask = false, population = false, maxEpisodeSteps, numAgents = 1 } = environment
     if (actionMask || population) {
-      const got = `around ${id}, ${actionMask ? 'which masks actions' : 'whose lanes come and go'}`
-      throw new InputError('actionRepeat', got, 'one in which every action is legal, and lanes stay')
+      const got = `around ${id}, ${actionMask ? 'which masks actions' : 'whose lanes are born and die'}`
+      throw new InputError('actionRepeat', got, 'an environment without action masks, births and deaths')
     }
     const limit = maxEpisodeSteps ?? STEPS_MAX
     const answersLater = () => refuseLater(environment, 'actionRepeat')
@@ -164,7 +164,7 @@ export const actionRepeat = defineWrapper({
 export const rescaleAction = defineWrapper({
   id: 'rescaleAction',
   module: import.meta.url,
-  settings: { low: number(-1, 'least number of an action'), high: number(1, 'greatest') },
+  settings: { low: number(-1, 'minimum of an action'), high: number(1, 'maximum of an action') },
   state: (_, { actionSpace }) => ({ stretched: ['f32', spaceWidth(actionSpace)] }),
   make({ low, high }, environment) {
     const { id, actionSpace } = environment
@@ -193,7 +193,7 @@ export const rescaleAction = defineWrapper({
 })
 
 function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
-  throw new InputError(`environment ${id}`, `a promise, inside ${wrapper}`, 'one that is there at once')
+  throw new InputError(`environment ${id}`, `a promise, inside ${wrapper}`, 'an immediate answer')
 }
 
 export const wrappers = [timeLimit, frameStack, actionRepeat, rescaleAction] as unknown as readonly WrapperFactory[]

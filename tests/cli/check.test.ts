@@ -12,7 +12,7 @@ describe('colonnade check', () => {
     const { code, stdout } = await inProcess(words)
     expect(code).toBe(0)
     expect(stdout).toMatch(/^FrozenLake-v1: 32 lanes, 5 steps each with random actions, \d+ episodes ended\n/)
-    expect(stdout).toContain('\nheld    lanes       a lane alone does what it does among others\n')
+    expect(stdout).toContain('\nheld    lanes       a lane behaves the same alone and among others\n')
     const { stdout: told } = await inProcess([...words, '--json'])
     expect(JSON.parse(told)).toMatchObject({
       environment: 'FrozenLake-v1',

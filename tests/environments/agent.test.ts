@@ -108,10 +108,10 @@ describe('An agent', () => {
     })
     const other = agent(async ({ generate }) => ({ reward: Number((await generate()).completion) }))
     await expect(resumed.respond(turnOf(resumed, 0, saved.slice(0, -1), '9', 2), signal())).rejects.toThrow(
-      'agent text/agent: got turn 2 without those before, expected a turn with past',
+      'agent text/agent: got turn 2 without the earlier turns, expected a turn with past',
     )
     await expect(other.respond(last, signal())).rejects.toThrow(
-      'agent text/agent: got an agent that ended after turn 0 when it was begun again, expected one that does the same again',
+      'agent text/agent: got an agent that ended after turn 0 when it was begun again, expected an agent that acts the same again',
     )
   })
 
@@ -149,7 +149,7 @@ describe('An agent', () => {
         await Promise.all([generate({ messages: [user('1')] }), generate({ messages: [user('2')] })])
         return { reward: 0 }
       },
-      'generate of agent text/agent: got a call before the last one has settled, expected one after another',
+      'generate of agent text/agent: got a call before the last one has settled, expected one call at a time',
     ],
     [
       'another answer before the first',
@@ -169,7 +169,7 @@ describe('An agent', () => {
     [
       'a reward of a turn before the first',
       async ({ generate }) => ({ reward: (await generate({ reward: 1 })).turn }),
-      'generate of agent text/agent: got a reward before the first turn, expected that of a turn before',
+      'generate of agent text/agent: got a reward before the first turn, expected a reward after the first turn',
     ],
     [
       'another answer, to one that stands',
@@ -177,7 +177,7 @@ describe('An agent', () => {
         await generate()
         return { reward: (await generate({ stands: 0, again: true })).turn }
       },
-      'generate of agent text/agent: got stands, and again, expected one of the two',
+      'generate of agent text/agent: got stands and again, expected one of them',
     ],
     [
       'words and another answer to the ones before',
@@ -185,7 +185,7 @@ describe('An agent', () => {
         await generate()
         return { reward: (await generate({ messages: [user('1')], again: true })).turn }
       },
-      'generate of agent text/agent: got messages, and again, expected one of the two',
+      'generate of agent text/agent: got messages and again, expected one of them',
     ],
     [
       'no answers',

@@ -222,19 +222,19 @@ const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
   [
     'numbers that are not keyed',
     'determinism',
-    /when it was run again with the same seed$/,
+    /in a second run with the same seed$/,
     stepping(({ reward }, n) => reward.fill(Math.random(), n, n + 1)),
   ],
   [
     'what depends on where a range begins',
     'split',
-    /in reward\[0\] of lane \d+ .* when lanes were asked for in parts$/,
+    /in reward\[0\] of lane \d+ .* when lanes were called in parts$/,
     stepping(({ reward }, n, from) => reward.fill(n - from, n, n + 1)),
   ],
   [
     'numbers that are keyed by the row',
     'lanes',
-    /in state.place\[0\] of lane \d+ .* from reset when the lane was alone$/,
+    /in state.place\[0\] of lane \d+ .* from reset when the lane ran alone$/,
     walk((model) => ({
       reset: (lanes, rows, count) =>
         model.reset({ ...lanes, lane: Uint32Array.from(lanes.lane, (_, n) => n), episode: lanes.episode }, rows, count),
@@ -254,7 +254,7 @@ const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
   [
     'an episode that begins with what the one before left',
     'reset',
-    /in state.place\[0\] of lane 0 \(episode 0, step 0\) from reset over a state that was used before$/,
+    /in state.place\[0\] of lane 0 \(episode 0, step 0\) from reset over a used state$/,
     walk((model) => ({
       reset(lanes, rows, count) {
         const before = lanes.state.place.slice()

@@ -158,7 +158,7 @@ describe('a game is refused', () => {
   type Options = ReturnType<typeof options>
 
   test.each<[string, (given: Options) => unknown, string]>([
-    ['components', (given) => Object.freeze(given.components.Place), 'Place.x: got one that cannot be set'],
+    ['components', (given) => Object.freeze(given.components.Place), 'Place.x: got a read-only column'],
     ['columns', (given) => Object.assign(given.components.Place, { x: 3 }), 'Place.x: got 3, expected a typed array'],
     ['component', (given) => Object.assign(given.components, { Place: [] }), 'component Place: got an array'],
     ['systems', (given) => (given.systems = []), 'Wrong-v0 systems: got []'],
@@ -185,10 +185,10 @@ describe('a game is refused', () => {
         const { x } = given.components.Place
         given.systems = [() => void x[1]++]
       },
-      'Wrong-v0 Place.x: got a game that wrote to an array which it keeps',
+      'Wrong-v0 Place.x: got a game that wrote to a stored array',
     ],
     ['without a world', (given) => Object.assign(given, { createGame: () => 3 }), 'createGame: got 3'],
-    ['entity', (given) => (given.observation[0]!.entities = () => 4), 'got entity 4, expected one from 0 to 3'],
+    ['entity', (given) => (given.observation[0]!.entities = () => 4), 'got entity 4, expected an entity from 0 to 3'],
     ['with too many', (given) => (given.observation[0]!.entities = () => [1, 2]), 'got 2 entities, expected at most 1'],
     [
       'that throws',

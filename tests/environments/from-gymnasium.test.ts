@@ -98,7 +98,7 @@ describe('a served walk', () => {
 
   test.each([
     ['raises', /^environment Walk-v0, step in lane \d \(episode 0, step \d\) raised in Python: the wheel came off$/],
-    ['exits', /^environment Walk-v0: its Python process is gone: last words after 7 s$/],
+    ['exits', /^environment Walk-v0: its Python process ended: last words after 7 s$/],
     ['nan', /got NaN in observation\[1\] of lane \d \(episode 0, step \d\) from step/],
     ['nan reward', /got NaN in reward\[0\] of lane \d \(episode 0, step \d\) from step/],
   ])('that goes wrong ends who asks: %s', async (fault, message) => {
@@ -134,7 +134,7 @@ describe('a served walk', () => {
     const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     onTestFinished(() => void told.mockRestore())
     const rollout = await recorded(walk({ fault: 'exits' }, { onFault: 'end-episode' }), 2, 12)
-    expect(told.mock.calls[0]![0]).toContain('its Python process is gone: last words after 60 s')
+    expect(told.mock.calls[0]![0]).toContain('its Python process ended: last words after 60 s')
     const cut = Array.from({ length: 12 }, (_, t) => [rollout.action[2 * t]!, rollout.action[2 * t + 1]!].includes(0))
     expect(cut).toContain(true)
     for (const [t, isGone] of cut.entries())

@@ -134,7 +134,7 @@ test('an object whose answers do not follow from its seed is told of when it is 
   }
   await train(1)
   await expect(train(2)).rejects.toThrow(
-    /environment Forgetful-v0, lane \d \(episode \d+, step \d+\): got other answers when the same episode/,
+    /environment Forgetful-v0, lane \d \(episode \d+, step \d+\): got different answers when the episode/,
   )
 })
 
@@ -311,7 +311,7 @@ describe('a step that goes wrong', () => {
     expect(warned).toHaveBeenCalledTimes(cuts)
     expect(warned.mock.calls[0]).toEqual([
       expect.stringMatching(
-        /Stumbling-v0, step in lane \d.*step 4\).*its episode is cut off \(fault 1 of this thread\)/s,
+        /Stumbling-v0, step in lane \d.*step 4\).*its episode is truncated \(fault 1 of this thread\)/s,
       ),
       'EnvironmentFault',
     ])

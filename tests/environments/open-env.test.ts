@@ -90,7 +90,7 @@ describe('an environment of OpenEnv', () => {
   })
 
   test.each<[string, ReturnType<Saying>, RegExp]>([
-    ['tells no reward', seen('over', null, true), /told no reward/],
+    ['tells no reward', seen('over', null, true), /reported no reward/],
     ['tells a reward that is none', seen('over', 'much', true), /expected an observation with a reward/],
     [
       'does not tell whether it is done',
@@ -120,7 +120,7 @@ describe('an environment of OpenEnv', () => {
     let resets = 0
     const server = await openEnvServer((type) => seen(type === 'reset' ? String(resets++) : 'over', 1, type === 'step'))
     const { rows } = await talk(options(server.url, { numEpisodes: 1 }), 1, 1)
-    expect(rows[0]!.error).toMatch(/reset of http.*: got "1" of seed 0, expected "0", as before/)
+    expect(rows[0]!.error).toMatch(/reset of http.*: got "1" of seed 0, expected "0", as in the first reset/)
   })
 
   test.runIf(process.env.COLONNADE_SERVICES === '1')(
@@ -173,7 +173,7 @@ describe('an environment of OpenEnv', () => {
     )
     const { url } = await openEnvServer(nextDigit(() => seen('over', 1, true)))
     const refused: [Partial<OpenEnvOptions>, RegExp][] = [
-      [{ url: 'http://127.0.0.1:1' }, /got .*ECONNREFUSED.*expected a server of OpenEnv that answers/],
+      [{ url: 'http://127.0.0.1:1' }, /got .*ECONNREFUSED.*expected an OpenEnv server that answers/],
       [{ url: 'nowhere' }, /openEnv.url: got "nowhere"/],
       [{ url: `${url}/other\n` as string, numEpisodes: 0 }, /openEnv.numEpisodes: got 0/],
       [{ seconds: 0 }, /openEnv.seconds: got 0/],

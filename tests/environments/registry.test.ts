@@ -82,7 +82,7 @@ describe('every environment that comes with Colonnade', () => {
     }
   })
   test.each(cases)(
-    '%s (%s): a lane alone does what it does among others, bit for bit',
+    '%s (%s): a lane behaves the same alone and among others, bit for bit',
     async (_, autoreset, environment) => {
       const many = await rolloutOf(environment, autoreset, 40, NUM_LANES)
       for (const n of [0, 3, NUM_LANES - 1]) {

@@ -61,7 +61,7 @@ describe('A tool', () => {
     [
       'an argument too many',
       { name: 'add', arguments: { a: 1, b: 2, c: 3 } },
-      'error: add: c is none of its arguments',
+      'error: add: c is not one of its arguments',
     ],
     ['a text for a number', { name: 'add', arguments: { a: '1', b: 2 } }, 'error: add: a is "1", not of type number'],
     [
@@ -77,7 +77,7 @@ describe('A tool', () => {
     [
       'none of the values',
       { name: 'add', arguments: { a: 1, b: 2, unit: 'h' } },
-      'error: add: unit is "h", none of ["m","s"]',
+      'error: add: unit is "h", not one of ["m","s"]',
     ],
     ['a call that cannot be read', { malformed: 'a call without a name' }, 'error: a call without a name'],
   ])('tells the model of %s', async (_, call, content) => {
@@ -125,7 +125,7 @@ describe('A tool', () => {
     const patient = { ...hanging(stopped), seconds: 60 }
     const answer = callTool([patient], { name: 'wait', arguments: {} }, stop.signal)
     stop.abort()
-    expect((await answer).content).toBe('error: wait: nobody waits any longer')
+    expect((await answer).content).toBe('error: wait: the result is no longer needed')
     expect(stopped).toHaveLength(1)
     expect((await callTool([patient], { name: 'wait', arguments: {} }, stop.signal)).isError).toBe(true)
   })

@@ -230,7 +230,7 @@ describe('actionRepeat', () => {
 
   test('refuses masks, and lanes that come and go', () => {
     expect(() => wrap(ticTacToe(), actionRepeat())).toThrow('which masks actions')
-    expect(() => wrap({ ...pendulum(), population: true }, actionRepeat())).toThrow('whose lanes come and go')
+    expect(() => wrap({ ...pendulum(), population: true }, actionRepeat())).toThrow('whose lanes are born and die')
   })
 })
 

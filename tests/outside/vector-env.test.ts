@@ -112,8 +112,8 @@ describe('fromGymnasium', () => {
 
   test.each([
     ['raises', /lane \d \(episode 0, step \d+\) raised in Python: .*RuntimeError: the wheel came off$/s],
-    ['exits', /its Python process is gone/],
-    ['hangs', /its Python process is gone: .*Timeout \(0:00:01\).*step/s],
+    ['exits', /its Python process ended/],
+    ['hangs', /its Python process ended: .*Timeout \(0:00:01\).*step/s],
     ['nan', /got NaN in observation\[3\] of lane \d \(episode 0, step \d+\) from step, expected finite numbers/],
   ])('an environment that %s is told, and leaves nothing behind', async (fault, message) => {
     const left = () => readdirSync('/dev/shm').filter((name) => name.startsWith('colonnade-'))
@@ -128,11 +128,11 @@ describe('fromGymnasium', () => {
   test.each([
     [
       'raises',
-      /lane \d \(episode \d, step \d+\) raised in Python: .*RuntimeError: the wheel came off: its episode is cut off/s,
+      /lane \d \(episode \d, step \d+\) raised in Python: .*RuntimeError: the wheel came off: its episode is truncated/s,
     ],
     [
       'nan',
-      /lane \d \(episode \d, step \d+\), observation\[3\]: got NaN, expected a finite number: its episode is cut off/,
+      /lane \d \(episode \d, step \d+\), observation\[3\]: got NaN, expected a finite number: its episode is truncated/,
     ],
   ])('a step that %s takes its own lane out where the user says so', async (fault, message) => {
     const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
@@ -160,8 +160,8 @@ describe('fromGymnasium', () => {
   })
 
   test.each([
-    ['exits', /its Python process is gone: .*its episode is cut off/s],
-    ['hangs', /its Python process is gone: .*Timeout \(0:00:01\).*its episode is cut off/s],
+    ['exits', /its Python process ended: .*its episode is truncated/s],
+    ['hangs', /its Python process ended: .*Timeout \(0:00:01\).*its episode is truncated/s],
   ])(
     'a process that %s takes its lanes out where the user says so, and the next begins with their episodes',
     async (fault, message) => {

@@ -352,7 +352,7 @@ describe('what an environment or a policy does wrong', () => {
     [
       'a promise',
       () => Promise.resolve(),
-      'Faulty-v0: got a promise from step, expected one that is done when it returns',
+      'Faulty-v0: got a promise from step, expected a function that is done when it returns',
     ],
   ]
   const builds: KernelBuild[] = ['plain', bestKernelBuild()]
@@ -484,7 +484,7 @@ describe('what an environment or a policy does wrong', () => {
     for (const name of ['reset', 'step'] as const) {
       const environment = { ...faulty({}), [name]: async () => {} }
       await expect(createWorld({ environment, policy: mlp(), numLanes: 1 })).rejects.toThrow(
-        `environment Faulty-v0: got an async ${name}, expected one that is done when it returns`,
+        `environment Faulty-v0: got an async ${name}, expected a function that is done when it returns`,
       )
     }
   })
@@ -499,9 +499,7 @@ describe('what an environment or a policy does wrong', () => {
       expect(() => {
         tick(world)
         tick(world)
-      }).toThrow(
-        `environment Faulty-v0: got ${what} from ${name}, expected nothing: it writes into the columns that it is given`,
-      )
+      }).toThrow(`environment Faulty-v0: got ${what} from ${name}, expected no result: it writes into its columns`)
     }
   })
 

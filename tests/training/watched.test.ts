@@ -8,11 +8,11 @@ type Factory = (settings: { fault?: string; from?: number }) => EnvironmentDefin
 const faults: [fault: string, said: RegExp][] = [
   [
     'action',
-    /^environment Faulty-v0: got \d in action of lane \d after step, in tick 3, expected \d, as it was handed over$/,
+    /^environment Faulty-v0: got \d in action of lane \d after step, in tick 3, expected \d, its value before the call$/,
   ],
-  ['lane', /got 99 in lane of lane 0 after step, in tick 0, expected 0, as it was handed over$/],
-  ['episode', /got 1 in episode of lane \d after step, in tick 2, expected 0, as it was handed over$/],
-  ['step', /got 0 in step of lane \d after step, in tick 1, expected 1, as it was handed over$/],
+  ['lane', /got 99 in lane of lane 0 after step, in tick 0, expected 0, its value before the call$/],
+  ['episode', /got 1 in episode of lane \d after step, in tick 2, expected 0, its value before the call$/],
+  ['step', /got 0 in step of lane \d after step, in tick 1, expected 1, its value before the call$/],
   [
     'short observation',
     /got nothing in observation\[\d\] of lane [1-9] \(episode 0, step 0\) from reset, in tick 0, expected 2 numbers a lane/,
@@ -41,15 +41,15 @@ const faults: [fault: string, said: RegExp][] = [
 const acrossThreads: [fault: string, said: RegExp][] = [
   [
     'other reward',
-    /got 1 written to reward of lane 4 \(before its first episode\) by step, in tick 0, expected 0, as it was: step was not/,
+    /got 1 written to reward of lane 4 \(before its first episode\) by step, in tick 0, expected 0, unchanged: step was not/,
   ],
   [
     'other state',
-    /got 1 written to state\.place of lane 4 \(before its first episode\) by step, in tick 0, expected 0, as it was/,
+    /got 1 written to state\.place of lane 4 \(before its first episode\) by step, in tick 0, expected 0, unchanged/,
   ],
   [
     'other observation',
-    /got 3 written to observation of lane 4 \(before its first episode\) by step, in tick 0, expected 0, as it was/,
+    /got 3 written to observation of lane 4 \(before its first episode\) by step, in tick 0, expected 0, unchanged/,
   ],
 ]
 

@@ -302,7 +302,7 @@ function checkUntouched(id: string, columns: readonly GameColumn[], before: read
   for (const [k, { name, component, key }] of columns.entries()) {
     const now = component[key]!
     if (now.length === before[k]!.length && before[k]!.every((value, e) => Object.is(value, now[e]))) continue
-    const got = 'a game that wrote to an array which it keeps'
+    const got = 'a game that wrote to a stored array'
     throw new InputError(`${id} ${name}`, got, `systems that read ${name} each time: each lane has another array`)
   }
 }
@@ -320,8 +320,8 @@ function listGameColumns(id: string, components: GameComponents): GameColumn[] {
     return Object.entries(Object.getOwnPropertyDescriptors(component)).map(([key, { value, writable }]): GameColumn => {
       const subject = `${id} column ${name}.${key}`
       if (!isArray(value))
-        throw new InputError(subject, show(value), 'a typed array or an array, a value for each entity')
-      if (writable !== true) throw new InputError(subject, 'one that cannot be set', 'a component that is not frozen')
+        throw new InputError(subject, show(value), 'a typed array or an array with a value per entity')
+      if (writable !== true) throw new InputError(subject, 'a read-only column', 'a component that is not frozen')
       const type = columnTypes.get(value.constructor) ?? null
       return { name: `${name}.${key}`, component: component as Component, key, initial: copied(value), type }
     })
@@ -365,7 +365,11 @@ function bindObservation<W>(
     const spread = (name: string, bound: number | readonly number[]): number[] => {
       const bounds = typeof bound === 'number' ? columns.map(() => bound) : bound
       if (bounds?.length !== columns.length) {
-        throw new InputError(`${subject} ${name}`, show(bound), `a number, or ${columns.length}: one for each column`)
+        throw new InputError(
+          `${subject} ${name}`,
+          show(bound),
+          `a number, or ${columns.length} numbers, one per column`,
+        )
       }
       return Array.from({ length: numEntities }, () => bounds).flat()
     }
@@ -377,7 +381,7 @@ function bindObservation<W>(
 function checkEntity(subject: string, entity: number, column: ComponentColumn): void {
   const length = Array.isArray(column) ? 2 ** 32 - 1 : column.length // Arrays grow.
   if (Number.isInteger(entity) && entity >= 0 && entity < length) return
-  throw new InputError(subject, `entity ${show(entity)}`, `one from 0 to ${length - 1}: its column has so many places`)
+  throw new InputError(subject, `entity ${show(entity)}`, `an entity from 0 to ${length - 1}, within its column`)
 }
 
 function isArray(value: unknown): value is ComponentColumn {

@@ -98,7 +98,7 @@ function ask(id: string, python: string, request: object): Told {
   const { error, status, stdout, stderr } = spawnSync(python, [fileURLToPath(ownFile(scriptUrl)), words], {
     encoding: 'utf8',
   })
-  const expected = 'a Python with numpy and gymnasium that can make it'
+  const expected = 'a Python with numpy and gymnasium that can create it'
   if (error !== undefined) throw new InputError(`environment ${id}, python ${python}`, error.message, expected)
   if (status !== 0) throw new InputError(`environment ${id}, python ${python}`, lastLines(stderr, 1), expected)
   // Other output, also from the environment, is not a JSON object.
@@ -220,7 +220,7 @@ class Process {
     const answer = this.#doorbell.read()
     if (answer !== null) return answer
     const said = lastLines(readFileSync(this.#errors, 'utf8'), 20)
-    throw new GoneError(`environment ${this.#id}: its Python process is gone: ${said}`)
+    throw new GoneError(`environment ${this.#id}: its Python process ended: ${said}`)
   }
 }
 
@@ -256,7 +256,7 @@ export function fromGymnasium<const I extends string>(
     const { actionSpace, maxEpisodeSteps } = said
     const steps = options.maxEpisodeSteps ?? maxEpisodeSteps
     if (!Number.isSafeInteger(steps) || steps! < 1) {
-      const expected = 'a whole number ≥ 1: a lane keeps the actions of its episode'
+      const expected = 'a whole number ≥ 1, since a lane stores the actions of its episode'
       throw new InputError(`${id} maxEpisodeSteps`, show(steps), expected)
     }
     return { ...said, actionSpace: spaceOf(actionSpace), maxEpisodeSteps: steps! }
@@ -359,8 +359,8 @@ export function fromGymnasium<const I extends string>(
           if (raised !== null) throw raised
         }
         if (process.at[n]!.course === state.course[n]) return
-        const got = 'other answers when the same episode was repeated'
-        const expected = 'the same: answers must depend only on the seed and the actions'
+        const got = 'different answers when the episode was replayed'
+        const expected = 'equal answers: they must depend only on the seed and the actions'
         throw new InputError(`environment ${id}, ${where(lanes)(n)}`, got, expected)
       }
 

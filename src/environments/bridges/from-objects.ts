@@ -32,7 +32,7 @@ export function fromObjects<
 ): EnvironmentFactory<S, I> {
   checkGiven('options of fromObjects', options, ['id', 'observationSpace', 'actionSpace', 'maxEpisodeSteps'])
   if (typeof create !== 'function') {
-    throw new InputError(`fromObjects ${options.id}`, show(create), 'a function that makes one')
+    throw new InputError(`fromObjects ${options.id}`, show(create), 'a function that creates an object')
   }
   return defineLed(options, { columns: {}, create })
 }

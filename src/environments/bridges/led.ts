@@ -83,7 +83,7 @@ export function faultTeller(): (fault: Error) => void {
     numFaults++
     if (numFaults > FAULTS_TOLD && !Number.isInteger(Math.log2(numFaults))) return
     process.emitWarning(
-      `${fault.message}: its episode is cut off (fault ${numFaults} of this thread)`,
+      `${fault.message}: its episode is truncated (fault ${numFaults} of this thread)`,
       'EnvironmentFault',
     )
   }
@@ -339,7 +339,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
   checkOptions(id, options, ledOptions)
   const settings = options.settings ?? ({} as S)
   if (!Number.isSafeInteger(maxEpisodeSteps) || maxEpisodeSteps < 1) {
-    const expected = 'a whole number ≥ 1: a lane keeps the actions of its episode'
+    const expected = 'a whole number ≥ 1, since a lane stores the actions of its episode'
     throw new InputError(`${id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
   }
   const width = spaceWidth(actionSpace)
@@ -396,8 +396,8 @@ export function defineLed<const A extends Space, const S extends Settings, const
         if (led.course === state.course[n]) return
         throw new InputError(
           `environment ${id}, lane ${lane[n]} (episode ${episode[n]}, step ${step[n]})`,
-          'other answers when the same episode was repeated',
-          'the same: answers must depend only on the seed and the actions',
+          'different answers when the episode was replayed',
+          'equal answers: they must depend only on the seed and the actions',
         )
       }
 

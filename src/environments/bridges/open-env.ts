@@ -103,7 +103,7 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
       const seen = await session.reset(exampleIndex)
       if (JSON.stringify(tell(seen)) !== JSON.stringify(prompts[exampleIndex])) {
         const got = `${show(tell(seen))} of seed ${exampleIndex}`
-        throw new InputError(`reset of ${url}`, got, `${show(prompts[exampleIndex])}, as before`)
+        throw new InputError(`reset of ${url}`, got, `${show(prompts[exampleIndex])}, as in the first reset`)
       }
       let { completion, stopReason } = await generate()
       for (let turn = 1; ; turn++) {
@@ -113,7 +113,7 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
         if (done || turn === maxTurns || isCut) {
           const isTruncated = done ? truncated : true
           const components = { truncated: isTruncated === null ? null : Number(isTruncated) }
-          return reward === null ? { reward, components, error: `${url} told no reward` } : { reward, components }
+          return reward === null ? { reward, components, error: `${url} reported no reward` } : { reward, components }
         }
         ;({ completion, stopReason } = await generate({ messages: messagesOf(next), reward: reward ?? 0 }))
       }
@@ -133,7 +133,7 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
 /** The WebSocket address of a server. */
 function addressOf(url: string): string {
   if (typeof url !== 'string' || !URL.canParse(url) || !/^(http|ws)s?:$/.test(new URL(url).protocol)) {
-    throw new InputError('openEnv.url', show(url), 'one like http://127.0.0.1:8000')
+    throw new InputError('openEnv.url', show(url), 'an address like http://127.0.0.1:8000')
   }
   return `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws`
 }
@@ -225,7 +225,7 @@ class SessionPool {
       signal?.addEventListener('abort', stop, { once: true })
       let isFull = false
       try {
-        if (signal?.aborted) throw new Error('nobody waits for it')
+        if (signal?.aborted) throw new Error('its result is no longer needed')
         return await work(session)
       } catch (error) {
         // A full server reports it on the first request.
@@ -269,7 +269,7 @@ class SessionPool {
     } catch (cause) {
       this.#count--
       this.#waiting.shift()?.()
-      const expected = 'a server of OpenEnv that answers'
+      const expected = 'an OpenEnv server that answers'
       throw new InputError('openEnv', (cause as Error).message, expected, { cause })
     }
   }

@@ -79,8 +79,8 @@ export class CheckedLanes implements CalledLanes {
       ...handed,
       state: state as unknown as Record<string, Column>,
       answersLater: () => {
-        const expected = 'one at once: this check steps it by hand'
-        throw new InputError(`environment ${environment.id}`, 'an answer that comes later', expected)
+        const expected = 'an immediate answer: this check steps the environment itself'
+        throw new InputError(`environment ${environment.id}`, 'a promise', expected)
       },
       present,
       random: new Random(seed),

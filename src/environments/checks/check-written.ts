@@ -88,7 +88,7 @@ function expectInputs(lanes: CalledLanes, by: 'reset' | 'step', before: Record<s
     const at = firstDifference(column, before[name]!)
     const row = rowOf(column, at, lanes.end - lanes.first)
     const got = `${column[at]} in ${name} of lane ${before.lane![row]} after ${by}`
-    throw new Fault('inputs', got, `${before[name]![at]}, as it was handed over`)
+    throw new Fault('inputs', got, `${before[name]![at]}, its value before the call`)
   }
 }
 
@@ -103,7 +103,7 @@ export function expectAside(
     if (isSame(column, before[name]!)) continue
     const n = lanes.first + rowOf(column, firstDifference(column, before[name]!), lanes.end - lanes.first)
     const got = `another ${name} of ${where(lanes, n)} from the step before, after ${by}`
-    throw new Fault('aliasing', got, 'writing to the columns that this call was handed, and keeping none')
+    throw new Fault('aliasing', got, 'writes only to the columns of the current call')
   }
 }
 
@@ -122,7 +122,7 @@ function expectUntouched(
       const n = lanes.first + rowOf(column, at, lanes.end - lanes.first)
       if (isAsked(n)) continue
       const got = `${column[at]} written to ${name} of ${where(lanes, n)} by ${by}`
-      throw new Fault('rows', got, `${old[at]}, as it was: ${by} was not asked for this lane`)
+      throw new Fault('rows', got, `${old[at]}, unchanged: ${by} was not called for this lane`)
     }
   }
 }
@@ -196,7 +196,7 @@ export function checkSeen(lanes: CalledLanes, by: 'reset' | 'step', rows: Uint32
       const place = `actionMask[${bad}] of ${where(lanes, n)}`
       if (bad >= 0) throw new Fault('values', `${choices[bad]} in ${place} from ${by}`, '0 or 1')
       if (!choices.includes(1) && !(by === 'step' && lanes.isOver(n))) {
-        throw new Fault('values', `no legal choice of action ${k} for ${where(lanes, n)} from ${by}`, 'one at least')
+        throw new Fault('values', `no legal choice of action ${k} for ${where(lanes, n)} from ${by}`, 'at least one')
       }
       first += size
     }
@@ -210,7 +210,7 @@ export function checkStepped(lanes: CalledLanes): void {
     const value = reward[n]!
     const place = `reward of ${where(lanes, n)}`
     if (!(Math.abs(value) <= REWARD_MAX)) {
-      throw new Fault('values', `${value} in ${place} from step`, `a number of at most ${REWARD_MAX} either way`)
+      throw new Fault('values', `${value} in ${place} from step`, `a number from −${REWARD_MAX} to ${REWARD_MAX}`)
     }
     for (const [name, flags] of Object.entries({ terminated, truncated })) {
       if (flags[n]! > 1) throw new Fault('values', `${flags[n]} in ${name} of ${where(lanes, n)} from step`, '0 or 1')
@@ -233,7 +233,7 @@ export function checkGames(lanes: CalledLanes, numAgents: number): void {
   for (let n = 0; n < lanes.numLanes; n++) {
     const first = n - (n % numAgents)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
-    const expected = 'one for all of a game'
+    const expected = 'an end for the whole game'
     throw new Fault('games', `an end for one of ${where(lanes, first)} and ${where(lanes, n)} alone`, expected)
   }
 }
@@ -254,13 +254,13 @@ export function expectSame(
     const at = firstDifference(ours, theirs[name]!)
     const n = firstLane + rowOf(theirs[name]!, at, others.numLanes)
     const beside = {
-      determinism: 'when it was run again with the same seed',
-      split: 'when lanes were asked for in parts',
-      lanes: 'when the lane was alone',
-      reset: 'over a state that was used before',
+      determinism: 'in a second run with the same seed',
+      split: 'when lanes were called in parts',
+      lanes: 'when the lane ran alone',
+      reset: 'over a used state',
     }[check as 'determinism']
     const got = `${theirs[name]![at]} in ${name}[${at % width}] of ${where(lanes, n)} from ${by} ${beside}`
-    throw new Fault(check, got, `${ours[at]}, as it was before`)
+    throw new Fault(check, got, `${ours[at]}, as in the first run`)
   }
 }
 

@@ -232,7 +232,7 @@ class Inquiry {
       if (isSame(then[name]!, column)) continue
       const n = rowOf(then[name]!, firstDifference(then[name]!, column), lanes.numLanes)
       const got = `another ${name} of ${where(lanes, n)} from the same state and actions`
-      const expected = 'a step whose outcome depends on the columns alone: all that it keeps has to lie in state'
+      const expected = 'a step that depends only on the columns: keep everything in state'
       throw new Fault('state', got, expected)
     }
   }
@@ -275,7 +275,7 @@ class Inquiry {
     }
     if (least <= LANE_BYTES_MAX) return
     const got = `${least.toFixed(1)} bytes that a step allocates for each lane`
-    const expected = `at most ${LANE_BYTES_MAX}: numbers in columns, and no objects or views for a lane`
+    const expected = `at most ${LANE_BYTES_MAX}: use numbers in columns, and no objects or views per lane`
     throw new Fault('allocation', got, expected)
   }
 }

@@ -26,7 +26,7 @@ export const maze = defineEnvironment({
   ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {
-    if (side % 2 === 0) throw new InputError('Maze-v0.side', `${side}`, 'an odd number: walls lie between fields')
+    if (side % 2 === 0) throw new InputError('Maze-v0.side', `${side}`, 'an odd number, since walls lie between fields')
     const trail = new Uint16Array(side * side)
     return gridModel(side, 4 * side * side, (fields, begin, dice) => {
       fields.fill(Field.wall)

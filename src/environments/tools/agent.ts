@@ -126,14 +126,14 @@ async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: Abo
   let numMessages = typeof example.prompt === 'string' ? 1 : example.prompt.length
   for (let number = 0; number < turn.turn; number++) {
     if (past === undefined) {
-      throw new InputError(`agent ${id}`, `turn ${turn.turn} without those before`, 'a turn with past')
+      throw new InputError(`agent ${id}`, `turn ${turn.turn} without the earlier turns`, 'a turn with past')
     }
     const before = { example, exampleIndex, turn: number, messages: messages.slice(0, numMessages) }
     const { messages: said, again } = await agent.goOn({ ...before, ...past(number), past: () => past(number) }, signal)
     if (said !== undefined) numMessages += 1 + said.length
     else if (again !== true) {
       const got = `an agent that ended after turn ${number} when it was begun again`
-      throw new InputError(`agent ${id}`, got, 'one that does the same again, where a run is resumed')
+      throw new InputError(`agent ${id}`, got, 'an agent that acts the same again in a resumed run')
     }
   }
   return agent
@@ -212,13 +212,13 @@ class RunningAgent {
       if (maxTokens !== undefined) return refuse('maxTokens of the first turn', "the example's maxTokens")
       if (sampling !== undefined) return refuse(`${show(sampling)} of the first turn`, "the example's sampling")
       if (stands !== undefined) return refuse('stands before the first turn', 'a turn that answers the prompt')
-      if (reward !== 0) return refuse('a reward before the first turn', 'that of a turn before')
+      if (reward !== 0) return refuse('a reward before the first turn', 'a reward after the first turn')
       this.#first = null
       return Promise.resolve(first)
     }
-    if (this.#take !== null) return refuse('a call before the last one has settled', 'one after another')
-    if (again && messages.length > 0) return refuse('messages, and again', 'one of the two')
-    if (again && stands !== undefined) return refuse('stands, and again', 'one of the two')
+    if (this.#take !== null) return refuse('a call before the last one has settled', 'one call at a time')
+    if (again && messages.length > 0) return refuse('messages and again', 'one of them')
+    if (again && stands !== undefined) return refuse('stands and again', 'one of them')
     if (!again && messages.length === 0) return refuse('no message', 'at least one that the model answers')
     const settings = {
       ...(maxTokens === undefined ? {} : { maxTokens }),

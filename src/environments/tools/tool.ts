@@ -82,9 +82,9 @@ export async function callTool(tools: readonly Tool[], call: ToolCall, signal: A
   }
   const wrong = misfit(tool.parameters, call.arguments)
   if (wrong !== null) return failed(`${tool.name}: ${wrong}`)
-  if (signal.aborted) return failed(`${tool.name}: nobody waits any longer`)
+  if (signal.aborted) return failed(`${tool.name}: the result is no longer needed`)
   const stop = new AbortController()
-  const abort = () => stop.abort(new Error('nobody waits any longer'))
+  const abort = () => stop.abort(new Error('the result is no longer needed'))
   let timer: ReturnType<typeof setTimeout> | undefined
   signal.addEventListener('abort', abort)
   try {
@@ -128,13 +128,13 @@ function misfit({ properties = {}, required = [] }: Readonly<Record<string, unkn
   const missing = (required as readonly string[]).find((name) => !Object.hasOwn(given, name))
   if (missing !== undefined) return `${missing} is missing`
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(properties as object, name)) return `${name} is none of its arguments`
+    if (!Object.hasOwn(properties as object, name)) return `${name} is not one of its arguments`
     const { type, enum: values } = (properties as Record<string, { type?: string | string[]; enum?: unknown[] }>)[name]!
     const types = type === undefined ? [] : [type].flat()
     if (types.length > 0 && !types.some((each) => TYPES[each]?.(value))) {
       return `${name} is ${show(value)}, not of type ${types.join(' or ')}`
     }
-    if (values !== undefined && !values.includes(value)) return `${name} is ${show(value)}, none of ${show(values)}`
+    if (values !== undefined && !values.includes(value)) return `${name} is ${show(value)}, not one of ${show(values)}`
   }
   return null
 }
