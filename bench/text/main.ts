@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- text`: conversations of very different lengths, side by side. Continuous batching gives a lane that is
  * done its next conversation at once; the others begin 32 and wait for the longest, with finished lanes left out of the pass
- * or, as static batches have it, padded. Then training by one thread and by several.
+ * or, as static batches have it, padded. Then training by one thread and by several, and constrained answers.
  */
 import { byteTokenizer, type LanguageModelDefinition } from '../../src/entries/text.ts'
 import {
@@ -15,6 +15,7 @@ import {
 } from '../../src/index.ts'
 import { check, figure, interleave, rates, ratio, secondsOf } from '../measure.ts'
 import { reportRoom } from '../report.ts'
+import { constrainedFigures } from './constrained.ts'
 import { threadFigures } from './threads.ts'
 
 const LANES = 32
@@ -135,4 +136,5 @@ reportRoom('text', [
   figure('waiting for the longest, finished lanes left out', 'tokens/s', rates(total, seconds.waiting)),
   figure('ceiling: longest over mean', '×', [ceiling]),
   ...(await threadFigures()),
+  ...(await constrainedFigures()),
 ])

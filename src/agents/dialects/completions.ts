@@ -18,6 +18,7 @@ import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from '../s
 import { badField, idsField, integerField, textField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import type { ModelHost } from './dialect.ts'
+import { checkForm, formOf } from './forms.ts'
 import { checkDialect } from './known-fields.ts'
 
 /** Continues texts or ids. `client` receives the answers. */
@@ -34,7 +35,9 @@ export async function complete(
   const maxTokens = integerField(body, 'max_tokens', 16, 1)
   const prompts = promptsOf(served, body.prompt)
   const requests = turnsOf(prompts, body, (ids) => client.budgetOf(ids, maxTokens, 'prompt'), telling, client.owner)
-  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
+  const form = formOf(body, [], served)
+  const submitted = form === null ? requests : requests.map((each) => ({ ...each, constraint: form.constraint }))
+  const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served)
   const head = { id: `cmpl-${randomUUID()}`, object: 'text_completion', created: seconds(), model: telling.model }
   const spell = spelling(served, telling)
@@ -53,6 +56,7 @@ export async function complete(
   if (!telling.isStream) {
     await whole(group, signal)
     const texts = choices.map((choice) => choice.take()?.text ?? '')
+    for (const [index, choice] of choices.entries()) checkForm(form, texts[index]!, [], choice.finishReason)
     for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
     return {
       ...head,
@@ -70,7 +74,10 @@ export async function complete(
     for await (const { choice, tokens, text, from } of pieces(group, choices, signal)) {
       const { index } = choice
       said[index] += text
-      if (choice.isOver) tellAnswer(client, answerOf(choice, said[index]!), signal)
+      if (choice.isOver) {
+        checkForm(form, said[index]!, [], choice.finishReason)
+        tellAnswer(client, answerOf(choice, said[index]!), signal)
+      }
       yield {
         ...head,
         choices: [

@@ -3,10 +3,12 @@
 import { InputError, show } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Constraint } from '../../environments/text.ts'
+import { isOfConstraint } from '../../language/grammars/grammars.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { badField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import { callForm, type ToolCall } from '../serving/tools.ts'
+import { guidedConstraint } from './guided.ts'
 
 /** A required output format. */
 export interface Form {
@@ -15,26 +17,22 @@ export interface Form {
   misfit(content: string, calls: readonly ToolCall[]): string | null
 }
 
-/** The format that `tool_choice` or `response_format` requires, or null. @throws RequestError 400 if unsupported. */
+/**
+ * The format that `tool_choice`, `response_format` or a field of a server's requires, or null. `names` are the tools in the prompt.
+ * @throws RequestError 400 if unsupported.
+ */
 export function formOf(body: Body, names: readonly string[], { tokenizer, batcher }: ServedModel): Form | null {
-  const { tool_choice: choice = null, response_format: format = null } = body
-  const isForced = choice !== null && choice !== 'auto' && choice !== 'none'
-  const json = jsonForm(format)
-  if (json !== null && names.length > 0) {
-    throw badField('response_format', format, 'no tools beside it, or { "type": "text" }: an answer cannot be both')
-  }
-  if (!isForced && json === null) return null
+  const asked = askedForm(body, names, tokenizer)
+  if (asked === null) return null
   const { engine } = batcher
+  const { param, free } = asked
   if (engine.constrains !== true) {
-    const [param, value] = isForced ? (['tool_choice', choice] as const) : (['response_format', format] as const)
-    const free = isForced ? '"auto" or "none"' : '{ "type": "text" }'
     const why = `engine ${engine.id} has no guided decoding; the local one, vLLM, SGLang and llama.cpp do`
-    throw new RequestError(400, `${param}: got ${show(value)}, expected ${free}: ${why}`, {
+    throw new RequestError(400, `${param}: got ${show(body[param])}, expected ${free}: ${why}`, {
       ...{ param, code: 'unsupported_field' },
     })
   }
-  const form = isForced ? callsForm(body, names, tokenizer) : json!
-  const param = isForced ? 'tool_choice' : 'response_format'
+  const form = asked.form()
   try {
     engine.prepare?.(form.constraint)
   } catch (error) {
@@ -42,6 +40,34 @@ export function formOf(body: Body, names: readonly string[], { tokenizer, batche
     throw new RequestError(400, `${param}: ${error.message}`, { param, code: 'bad_field' })
   }
   return form
+}
+
+/** The field that requires a format, the values of it that require none, and the format. */
+function askedForm(body: Body, names: readonly string[], tokenizer: Tokenizer) {
+  const { tool_choice: choice = null, response_format: format = null } = body
+  const isForced = choice !== null && choice !== 'auto' && choice !== 'none'
+  const json = jsonForm(format)
+  const guided = guidedConstraint(body)
+  const asked = [
+    ...(json === null ? [] : [{ param: 'response_format', free: '{ "type": "text" }', form: () => json }]),
+    ...(guided === null ? [] : [{ param: guided.param, free: 'none', form: () => formOfText(guided.constraint) }]),
+    ...(isForced
+      ? [{ param: 'tool_choice', free: '"auto" or "none"', form: () => callsForm(body, names, tokenizer) }]
+      : []),
+  ]
+  const [first, second] = asked
+  if (first === undefined) return null
+  if (first.param !== 'tool_choice' && names.length > 0) {
+    throw badField(first.param, body[first.param], `no tools beside it, or ${first.free}: an answer cannot be both`)
+  }
+  if (second !== undefined) throw badField(second.param, body[second.param], `${second.free} beside ${first.param}`)
+  return first
+}
+
+/** The format of a constraint. */
+function formOfText(constraint: Constraint): Form {
+  if ('schema' in constraint) return formOfSchema(constraint.schema)
+  return { constraint, misfit: (content) => (isOfConstraint(constraint, content) ? null : 'another text') }
 }
 
 /** A format of JSON answers, with or without a schema. */
@@ -53,11 +79,15 @@ function jsonForm(format: unknown): Form | null {
   if (typeof schema !== 'object' || schema === null) {
     throw badField('response_format', format, 'type text, json_object, or json_schema with a schema')
   }
+  return formOfSchema(schema)
+}
+
+function formOfSchema(schema: object): Form {
   return {
     constraint: { schema },
     misfit(content) {
       try {
-        return outside(schema as Schema, JSON.parse(content))
+        return outside(schema, JSON.parse(content))
       } catch {
         return 'no JSON'
       }

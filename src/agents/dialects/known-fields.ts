@@ -21,6 +21,12 @@ function each(rule: Rule, ...names: readonly string[]): Rules {
 /** Sampling fields that every dialect honors. */
 export const DRAWING = ['temperature', 'top_p', 'top_k', 'min_p', 'seed'] as const
 
+/** The fields of vLLM, SGLang and llama.cpp for constraints. */
+export const GUIDED = [
+  ...(['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs'] as const),
+  ...(['json_schema', 'regex', 'ebnf', 'grammar'] as const),
+] as const
+
 /** Fields with the same meaning in all dialects, whichever documents them. */
 const SHARED: Rules = {
   ...each('taken', 'model', 'stream', 'tools', 'tool_choice', ...DRAWING),
@@ -36,13 +42,12 @@ const SHARED: Rules = {
   // Parameters of the above, without effect by themselves.
   ...each('hint', 'mirostat_tau', 'mirostat_eta', 'xtc_threshold', 'repeat_last_n', 'dynatemp_exponent'),
   ...each('hint', 'dry_base', 'dry_allowed_length', 'dry_penalty_last_n', 'dry_sequence_breakers'),
-  // The servers' fields for grammars.
-  ...each([], 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'grammar'),
-  ...each([], 'regex', 'ebnf', 'json_schema', 'structural_tag'),
+  ...each([], ...GUIDED, 'structural_tag'),
 }
 
 const OPENAI: Rules = each(
   'taken',
+  ...GUIDED,
   ...['n', 'stop', 'stream_options', 'max_tokens', 'logprobs', 'request_id'],
   ...['return_token_ids', 'return_weight_versions', 'return_tokens_as_token_ids'],
 )
@@ -56,7 +61,14 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
     ...{ add_generation_prompt: [true], continue_final_message: [false], functions: [[]], function_call: ['none'] },
     web_search_options: [],
   },
-  completions: { ...SHARED, ...OPENAI, prompt: 'taken', suffix: [''], tools: [[]], tool_choice: ['none'] },
+  completions: {
+    ...SHARED,
+    ...OPENAI,
+    ...each('taken', 'prompt', 'response_format'),
+    suffix: [''],
+    tools: [[]],
+    tool_choice: ['none'],
+  },
   responses: {
     ...SHARED,
     ...each('taken', 'input', 'instructions', 'max_output_tokens', 'previous_response_id', 'parallel_tool_calls'),

@@ -6,6 +6,7 @@ import { InputError, show } from '../../base/errors.ts'
 import type { JsonClient } from '../../base/http/json-client.ts'
 import { integers, type SettingValues } from '../../base/settings.ts'
 import type { Constraint } from '../../environments/text.ts'
+import { grammarOf } from '../../language/grammars/grammars.ts'
 import { defineEngineFactory } from '../define-engine-factory.ts'
 import type { LogprobKind } from '../engine.ts'
 import type { ClaimedTurn } from './server-answer.ts'
@@ -127,7 +128,7 @@ class LlamaCppShapes implements ServerShapes {
 }
 
 function structured(constraint: Constraint): object {
-  return 'schema' in constraint ? { json_schema: constraint.schema } : constraint
+  return 'schema' in constraint ? { json_schema: constraint.schema } : { grammar: grammarOf(constraint) }
 }
 
 function logarithms(probabilities: unknown): unknown {

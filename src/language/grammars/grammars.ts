@@ -54,8 +54,16 @@ export class Grammars {
   }
 }
 
-/** A constraint as a grammar in GBNF. */
-function grammarOf(constraint: Constraint): string {
+/** Whether a whole text meets a constraint. @throws InputError for a constraint that is invalid or cannot be enforced. */
+export function isOfConstraint(constraint: Constraint, text: string): boolean {
+  const automaton = new Automaton(readGrammar(grammarOf(constraint)))
+  let at: Position | null = automaton.start
+  for (const byte of new TextEncoder().encode(text)) if (at !== null) at = automaton.after(at, byte)
+  return at?.isEnd ?? false
+}
+
+/** A constraint as a grammar in GBNF. @throws InputError for one that is invalid or cannot be enforced. */
+export function grammarOf(constraint: Constraint): string {
   if ('grammar' in constraint) return constraint.grammar
   if ('regex' in constraint) return `root ::= ${regexGrammar(constraint.regex, characterClass, true, 'regex')}`
   return schemaGrammar(constraint.schema)

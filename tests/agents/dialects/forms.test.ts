@@ -55,6 +55,49 @@ describe('JSON', () => {
   })
 })
 
+describe('a field of a server', () => {
+  test.each<[object, object, string]>([
+    [{ guided_json: SCHEMA }, { schema: SCHEMA }, '{"a":1}'],
+    [{ guided_json: JSON.stringify(SCHEMA) }, { schema: SCHEMA }, '{"a":1}'],
+    [{ json_schema: SCHEMA }, { schema: SCHEMA }, '{"a":1}'],
+    [{ structured_outputs: { json: SCHEMA } }, { schema: SCHEMA }, '{"a":1}'],
+    [{ structured_outputs: { json_object: true } }, { schema: { type: 'object' } }, '{"b":1}'],
+    [{ guided_regex: 'a+' }, { regex: 'a+' }, 'aa'],
+    [{ regex: 'a+' }, { regex: 'a+' }, 'aa'],
+    [{ structured_outputs: { regex: 'a+' } }, { regex: 'a+' }, 'aa'],
+    [{ guided_choice: ['a"b', 'c'] }, { grammar: 'root ::= ("a\\"b" | "c")' }, 'a"b'],
+    [{ structured_outputs: { choice: ['c'] } }, { grammar: 'root ::= "c"' }, 'c'],
+    [{ guided_grammar: 'root ::= "x"' }, { grammar: 'root ::= "x"' }, 'x'],
+    [{ ebnf: 'root ::= "x"' }, { grammar: 'root ::= "x"' }, 'x'],
+    [{ grammar: 'root ::= "x"' }, { grammar: 'root ::= "x"' }, 'x'],
+  ])('is a constraint, in chats and in completions: %j', async (fields, constraint, said) => {
+    const { chat, ask, seen } = await saying(said)
+    expect((await chat(fields)).json.choices[0].message.content).toBe(said)
+    const { json } = await ask('/v1/completions', { model: 'x', prompt: 'hi', max_tokens: 99, ...fields })
+    expect(json.choices[0].text).toBe(said)
+    expect(seen.map((turn) => turn.constraint)).toEqual([constraint, constraint])
+    const { chat: other } = await saying('y')
+    expect((await other(fields)).json.error.code).toBe('engine_failed')
+  })
+
+  test.each<[string, object]>([
+    ['guided_json', { guided_json: 'no' }],
+    ['guided_regex', { guided_regex: 3 }],
+    ['guided_choice', { guided_choice: [] }],
+    ['structured_outputs', { structured_outputs: {} }],
+    ['structured_outputs', { structured_outputs: { regex: 'a', choice: ['b'] } }],
+    ['structured_outputs.json_object', { structured_outputs: { json_object: false } }],
+    ['regex', { guided_grammar: 'root ::= "x"', regex: 'a' }],
+    ['guided_regex', { response_format: FORMAT, guided_regex: 'a' }],
+    ['regex', { tools, regex: 'a' }],
+    ['structural_tag', { structural_tag: '{}' }],
+  ])('that is none, or one too many, is refused by its name: %s %j', async (param, fields) => {
+    const { chat, seen } = await saying('a')
+    const { status, json } = await chat(fields)
+    expect([status, json.error.param, seen.length]).toEqual([400, param, 0])
+  })
+})
+
 describe('a call of a tool', () => {
   const grammarOf = (constraint: unknown) => (constraint as { grammar: string }).grammar.split('\n')
 

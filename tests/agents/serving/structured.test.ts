@@ -17,7 +17,7 @@ import { formMasks } from '../../../src/training/text/learn/form-masks.ts'
 import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
 import type { World } from '../../../src/world/world.ts'
 import { made, opened } from '../../support/gateway.ts'
-import { post, served } from '../../support/serving.ts'
+import { post, served, stream } from '../../support/serving.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 const CHAT = '/v1/chat/completions'
@@ -41,6 +41,36 @@ describe('serve', () => {
       finished++
     }
     expect(finished).toBeGreaterThan(8)
+  })
+
+  test.each<[object, RegExp]>([
+    [{ guided_regex: '[a-c]{3}-\\d{2}' }, /^[a-c]{3}-\d{2}$/],
+    [{ guided_choice: ['yes', 'no', 'ünknown'] }, /^(yes|no|ünknown)$/],
+    [{ grammar: 'root ::= word (" " word){1,3}\nword ::= [é-ü]{2}' }, /^[é-ü]{2}( [é-ü]{2}){1,3}$/],
+    [{ response_format: { type: 'json_schema', json_schema: { schema: { enum: ['red', 7] } } } }, /^("red"|7)$/],
+  ])(
+    'answers within a constraint alone, by chance and by the most probable tokens, whole and streamed: %j',
+    async (fields, pattern) => {
+      const { url } = await served({ policy: policy() })
+      for (const body of [{ seed: 1, temperature: 1.5 }, { seed: 2, top_k: 3 }, { temperature: 0 }]) {
+        const asked = { model: 'small', messages, ...fields, ...body }
+        const { json } = await post(url + CHAT, asked)
+        expect([json.choices?.[0].finish_reason, json.choices?.[0].message.content]).toEqual([
+          'stop',
+          expect.stringMatching(pattern),
+        ])
+        const events = await stream(url + CHAT, asked)
+        expect(events.map(({ choices }) => choices[0]?.delta.content ?? '').join('')).toBe(
+          json.choices[0].message.content,
+        )
+      }
+    },
+  )
+
+  test('cuts an answer off where its tokens end', async () => {
+    const { url } = await served({ policy: policy() })
+    const { json } = await post(url + CHAT, { model: 'small', messages, guided_regex: 'a{40}', max_tokens: 7 })
+    expect([json.choices[0].finish_reason, json.choices[0].message.content]).toEqual(['length', 'aaaaaaa'])
   })
 
   test('refuses what is no form, by the name of the field', async () => {
