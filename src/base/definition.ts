@@ -122,11 +122,8 @@ export async function revive<D extends DefinitionRecord>(
   origin: ModuleOrigin,
 ): Promise<D> {
   if (record.module === undefined) {
-    throw new InputError(
-      `${noun} ${record.id}`,
-      'a definition without a module',
-      'one made with `module: import.meta.url`, so that a file or another thread can recreate it',
-    )
+    const expected = 'one made with `module: import.meta.url`, so that a file or another thread can recreate it'
+    throw new InputError(`${noun} ${record.id}`, 'a definition without a module', expected)
   }
   const factory = await findFactory<Factory<Settings, D>>(noun, record.module, origin, record.id)
   let made = await remake(factory, factory.settings, record, origin)

@@ -288,11 +288,8 @@ class Loop<S> {
     if (sampleSeconds < Number.POSITIVE_INFINITY) {
       waits.push(
         time.sleep(sampleSeconds, over.signal).then(() => {
-          throw new InputError(
-            nameOf(ticket),
-            `no answer in ${sampleSeconds} s`,
-            'an answer, or a longer sampleSeconds',
-          )
+          const expected = 'an answer, or a longer sampleSeconds'
+          throw new InputError(nameOf(ticket), `no answer in ${sampleSeconds} s`, expected)
         }),
       )
     }

@@ -48,11 +48,8 @@ export async function serveTinker(options: TinkerServeOptions): Promise<TinkerSe
   checkOptions('serveTinker', options, OPTIONS)
   const { host = '127.0.0.1', port = 0, tls, apiKey } = options
   if (apiKey === undefined && !LOOPBACK.test(host)) {
-    throw new InputError(
-      'host',
-      `${host} without apiKey`,
-      'apiKey, or an address of this machine alone, like 127.0.0.1',
-    )
+    const expected = 'apiKey, or an address of this machine alone, like 127.0.0.1'
+    throw new InputError('host', `${host} without apiKey`, expected)
   }
   const service = await TinkerService.open(options)
   const admit =

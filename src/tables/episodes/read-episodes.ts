@@ -76,11 +76,8 @@ async function* episodesOfLines(path: string) {
       throw new InputError(`${place}, truncated`, show(truncated), 'true or false: whether it was cut off')
     }
     if (!line.terminated && !truncated) {
-      throw new InputError(
-        `${place}, terminated and truncated`,
-        'false and false',
-        'one of them true, for a whole episode',
-      )
+      const expected = 'one of them true, for a whole episode'
+      throw new InputError(`${place}, terminated and truncated`, 'false and false', expected)
     }
     yield { place, episode: line as unknown as RecordedEpisode }
   }

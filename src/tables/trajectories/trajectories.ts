@@ -114,11 +114,8 @@ export class Trajectories {
    */
   append(trajectory: Trajectory): void {
     if (this.appendConversation([trajectory])) return
-    throw new InputError(
-      'trajectories',
-      `a row of ${trajectory.token.length} tokens`,
-      'a row for which the log has room',
-    )
+    const expected = 'a row for which the log has room'
+    throw new InputError('trajectories', `a row of ${trajectory.token.length} tokens`, expected)
   }
 
   /**

@@ -405,11 +405,8 @@ function chunksOf(subject: string, datums: readonly Datum[], most: { datums: num
       throw new InputError(subject, 'a loss value that is not finite', 'finite log-probabilities and derivatives')
     }
     if (text.length > most.bytes) {
-      throw new InputError(
-        subject,
-        `a sequence of ${text.length} bytes`,
-        `at most ${most.bytes}, the limit of the service`,
-      )
+      const expected = `at most ${most.bytes}, the limit of the service`
+      throw new InputError(subject, `a sequence of ${text.length} bytes`, expected)
     }
     const last = chunks.at(-1)
     if (last !== undefined && last.length < most.datums && bytes + text.length <= most.bytes) {

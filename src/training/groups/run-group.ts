@@ -154,11 +154,8 @@ export async function claim(
     if (isSame && out !== undefined && ifExists !== 'replace') return
     if (!present.includes(file)) {
       if (out === undefined) throw new TakenError('out', folder, 'is not empty')
-      throw new InputError(
-        'out',
-        `${folder}, which is not empty`,
-        'a new folder, or one with runs of the same settings',
-      )
+      const expected = 'a new folder, or one with runs of the same settings'
+      throw new InputError('out', `${folder}, which is not empty`, expected)
     }
     if (ifExists === 'replace') {
       for (const name of present) await removeWhole(join(folder, name))
