@@ -418,7 +418,7 @@ describe('conversations by an engine of one’s own', () => {
 
   test('refuse what is no engine, and what an engine may not say', async () => {
     await expect(talkWorld({ engine: {} as never })).rejects.toThrow(
-      'engine: got {}, expected one like scriptedEngine(…)',
+      'engine: got {}, expected an engine with id and create(), like scriptedEngine(…)',
     )
     const world = await talkWorld({ environment, engine: scriptedEngine(() => ({ token: 4000, logprob: -1 })) })
     expect(() => tick(world)).toThrow(/engine scripted: got token 4000, expected ids below \d+/)
