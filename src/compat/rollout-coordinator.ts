@@ -18,16 +18,11 @@ import type { EpisodeCohort } from '../world/episodes/cohort.ts'
 import { rolloutTable } from '../world/episodes/rollout-table.ts'
 import { createWorld, World } from '../world/world.ts'
 import { BufferAggregator } from './aggregator.ts'
-import type { EnvironmentService } from './environment-service.ts'
-import { RolloutWorker, type RunnerOptions, type WorkerFn } from './runner.ts'
+import { type PlainService, RolloutWorker, type RunnerOptions, type WorkerFn } from './runner.ts'
 import { createStrategy, type PolicyFn, strategies } from './strategy.ts'
 
 /** The source of a coordinator: a world of conversations, an environment's definition, or a service. */
-export type CoordinatedEnvironment =
-  | World
-  | TextEnvironmentDefinition
-  | EnvironmentDefinition
-  | EnvironmentService<readonly number[], readonly number[]>
+export type CoordinatedEnvironment = World | TextEnvironmentDefinition | EnvironmentDefinition | PlainService
 
 /** The policy for it. */
 export type CoordinatedPolicy<E> = E extends TextEnvironmentDefinition
@@ -177,8 +172,7 @@ async function openSource<E extends CoordinatedEnvironment>(
   }
   refuse(options, ['groupSize'], 'a plain environment, whose groups are its prompts')
   const strategy = createStrategy(algorithm)
-  type Service = EnvironmentService<readonly number[], readonly number[]>
-  const services = (worker: number) => (worker === 0 ? environment : envFn(worker)) as Service
+  const services = (worker: number) => (worker === 0 ? environment : envFn(worker)) as PlainService
   const policies = policyFn as WorkerFn<PolicyFn>
   const workers = Array.from({ length: count }, (_, i) => new RolloutWorker(services, policies, strategy, runner, i))
   return new WorkerSource(workers, maxEpisodes)

@@ -32,6 +32,9 @@ export interface RunnerStatistics {
   readonly entropy: number | null
 }
 
+/** An environment of ids. An observation is the episode's ids so far, or the one that follows them. */
+export type PlainService = EnvironmentService<readonly number[] | number, readonly number[]>
+
 /**
  * Runs one environment with one policy.
  * @example
@@ -39,7 +42,7 @@ export interface RunnerStatistics {
  * const buffer = await runner.collect()
  */
 export class RolloutRunner {
-  readonly #environment: CheckedService<readonly number[], readonly number[]>
+  readonly #environment: CheckedService<readonly number[] | number, readonly number[]>
   readonly #policy: PolicyFn
   readonly #strategy: RolloutStrategy
   readonly #options: Required<Omit<RunnerOptions, 'seed'>>
@@ -53,12 +56,7 @@ export class RolloutRunner {
   readonly #counts = { steps: 0, episodes: 0, failedEpisodes: 0 }
 
   /** @throws InputError for invalid parts and numbers. */
-  constructor(
-    environment: EnvironmentService<readonly number[], readonly number[]>,
-    policy: PolicyFn,
-    strategy: RolloutStrategy,
-    options: RunnerOptions = {},
-  ) {
+  constructor(environment: PlainService, policy: PolicyFn, strategy: RolloutStrategy, options: RunnerOptions = {}) {
     checkOptions('RolloutRunner', options, OPTIONS)
     const { maxSteps = 1000, maxEpisodes = 100, stepSeconds = 60, time = realTime, seed } = options
     checkCount('maxSteps', maxSteps)
@@ -156,9 +154,10 @@ export class RolloutRunner {
     }
     const told = Object.entries({ logprob, value, entropy }).filter(([, given]) => given !== undefined)
     const ends = { done: terminated || truncated, ...(truncated && !terminated ? { timeout: true } : {}) }
-    const transition = { obs, act, rew: reward, nextObs: nextObs ?? null, ...ends, ...Object.fromEntries(told) }
+    const next = ends.done && (nextObs ?? null) === null ? null : idsOf(nextObs, [...obs, ...act])
+    const transition = { obs, act, rew: reward, nextObs: next, ...ends, ...Object.fromEntries(told) }
     this.#strategy.storeTransition(this.#buffer, transition, version)
-    this.#observation = ends.done ? null : nextObs
+    this.#observation = ends.done ? null : next
     this.#counts.steps++
     if (ends.done) this.#counts.episodes++
     for (const [name, given] of Object.entries({ value, entropy })) {
@@ -173,8 +172,15 @@ export class RolloutRunner {
     const seed = this.#seed
     const { observation } = await this.#environment.reset(seed === undefined ? {} : { seed })
     this.#seed = undefined
-    return observation
+    return idsOf(observation, [])
   }
+}
+
+/** An observation as ids: a number is one id that follows those before it. */
+function idsOf(observation: readonly number[] | number, before: readonly number[]): readonly number[] {
+  if (typeof observation === 'number') return [...before, observation]
+  if (Array.isArray(observation) || ArrayBuffer.isView(observation)) return observation
+  throw new InputError('observation', show(observation), 'a list of ids, or one id')
 }
 
 /** Makes an environment, or a policy, for the worker with this index. */
@@ -188,7 +194,7 @@ export class RolloutWorker {
 
   /** `index` counts the workers from 0: its environment's seed is `seed + index`. */
   constructor(
-    envFn: WorkerFn<EnvironmentService<readonly number[], readonly number[]>>,
+    envFn: WorkerFn<PlainService>,
     policyFn: WorkerFn<PolicyFn>,
     strategy: RolloutStrategy,
     options: RunnerOptions = {},

@@ -180,6 +180,9 @@ interface Learning {
   readonly engines: readonly Engine[]
 }
 
+/** A batch from which nothing can be learned; weights and optimizer are as before. */
+export class EmptyBatchError extends InputError {}
+
 class ModelBackend implements OpenBackend {
   readonly world: World<ConversationCohort>
   readonly #backend: TrainingBackend
@@ -234,7 +237,7 @@ class ModelBackend implements OpenBackend {
     const { totals, given, numRecomputed } = await settled(steps)
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
-      throw new InputError('batch', got, 'at least one sample with an advantage')
+      throw new EmptyBatchError('batch', got, 'at least one sample with an advantage')
     }
     const work = { loss, totals, given, update }
     const { policy, value } = await differentiate(this.#backend, kernels, batch, work, {

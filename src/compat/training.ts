@@ -7,7 +7,7 @@ import { DataBuffer } from '../language/datasets/data-buffer.ts'
 import type { RolloutBatch } from '../tables/episodes/rollout-batch.ts'
 import { type SftTrainingOptions, trainOnExamples } from '../training/text/learn/sft-training.ts'
 import type { AsyncRolloutManager } from './rollout-manager.ts'
-import type { BatchBackend } from './training-backend.ts'
+import { type BatchBackend, EmptyBatchError } from './training-backend.ts'
 
 /** Figures of a step, by name. */
 export type TrainingStep = Readonly<Record<string, number>>
@@ -48,6 +48,11 @@ export interface RlTrainingConfig extends TrainingLoopConfig {
   readonly syncEvery?: number
   /** Advantages are rewards minus this number; default: the loss's group advantages. */
   readonly baseline?: number
+  /**
+   * What happens after a batch without a token to learn from, like one of unknown rewards: `skip`, the default, counts
+   * it in the step's `skipped` and makes no update; `stop` throws.
+   */
+  readonly onEmptyBatch?: 'skip' | 'stop'
 }
 
 /** Tokens to learn, with their mask. */
@@ -162,7 +167,8 @@ async function learnByHeart(
 }
 
 /**
- * Trains on a manager's batches, one per step, and delivers weights to engines in between. Returns each step's figures.
+ * Trains on a manager's batches, one per step, and delivers weights to engines in between. Returns each step's figures;
+ * an error has those of the steps before it as `steps`.
  * @throws InputError for a wrong config, a buffer that is not the manager's, and an engine that does not confirm its
  * weights; errors of generating or the backend.
  */
@@ -175,16 +181,20 @@ export async function runRlTraining<P>(
   logger?: MetricsLogger,
 ): Promise<TrainingStep[]> {
   checkBackend(backend)
-  checkLoop('runRlTraining', config, ['syncEvery', 'baseline'])
-  const { numSteps, syncEvery = 10, baseline, logEvery = 10, checkpointEvery = 100 } = config
+  checkLoop('runRlTraining', config, ['syncEvery', 'baseline', 'onEmptyBatch'])
+  const { numSteps, syncEvery = 10, baseline, onEmptyBatch = 'skip', logEvery = 10, checkpointEvery = 100 } = config
   checkCount('syncEvery', syncEvery)
+  if (!['skip', 'stop'].includes(onEmptyBatch)) throw unknownWord('onEmptyBatch', onEmptyBatch, ['skip', 'stop'])
   if (manager?.buffer !== buffer) throw new InputError('buffer', "one that is not the manager's", "the manager's own")
   let version = 0
   await giveWeights(backend, engines, version)
   return loop(backend, { ...config, logEvery, checkpointEvery }, logger, async (rateFactor, done) => {
     const batch = await manager.generateBatch()
     const advantages = baseline === undefined ? {} : { advantages: computeAdvantages(batch.rewards, { baseline }) }
-    const figures = await step(backend, { samples: batch.samples, ...advantages }, rateFactor)
+    const figures = await step(backend, { samples: batch.samples, ...advantages }, rateFactor).catch((error) => {
+      if (onEmptyBatch === 'skip' && error instanceof EmptyBatchError) return { skipped: 1 }
+      throw error
+    })
     version++
     if (version % syncEvery === 0 || done + 1 === numSteps) await giveWeights(backend, engines, version)
     return { ...figures, ...rewardOf(batch) }
@@ -237,7 +247,9 @@ async function loop(
   const { numSteps, logEvery, checkpointEvery, schedule = 'constant', warmupFraction = 0, onCheckpoint } = config
   const all: TrainingStep[] = []
   for (let done = 0; done < numSteps; done++) {
-    const figures = await advance(scheduleFactor(schedule, warmupFraction, done, numSteps), done)
+    const figures = await advance(scheduleFactor(schedule, warmupFraction, done, numSteps), done).catch((error) => {
+      throw error instanceof Error ? Object.assign(error, { steps: all }) : error
+    })
     all.push(figures)
     if ((done + 1) % logEvery === 0) logger?.log(figures, done + 1)
     const isDue = checkpointEvery > 0 && ((done + 1) % checkpointEvery === 0 || done + 1 === numSteps)

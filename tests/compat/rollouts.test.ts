@@ -238,6 +238,32 @@ describe('workers', () => {
     expect(() => aggregator.addWorker({} as never)).toThrow(/a RolloutWorker/)
   })
 
+  test('may observe one number, which is the id behind those before it', async () => {
+    let state = 0
+    const service = () => ({
+      reset() {
+        state = 7
+        return { observation: state }
+      },
+      step: () => ({ observation: ++state, reward: 1, terminated: state === 9, truncated: false }),
+    })
+    const seen: (readonly number[])[] = []
+    const watched: PolicyFn = (observation) => {
+      seen.push(observation)
+      return { action: [observation.at(-1)! + 20], logprob: [-1] }
+    }
+    const coordinator = new RolloutCoordinator(service, () => watched, { algorithm: 'grpo', maxSteps: 2 })
+    const { token, lossMask } = (await coordinator.collect()).sample()
+    expect(seen).toEqual([[7], [7, 27, 8]])
+    expect([[...token], [...lossMask]]).toEqual([
+      [7, 27, 8, 28],
+      [0, 1, 0, 1],
+    ])
+    const wrong = () => ({ ...service(), reset: () => ({ observation: 'x' as never }) })
+    const other = new RolloutCoordinator(wrong, () => watched, { algorithm: 'grpo', maxSteps: 2 })
+    await expect(other.collect()).rejects.toThrow('observation: got "x", expected a list of ids, or one id')
+  })
+
   test('that begin from one prompt make one group of it', async () => {
     const same = () => counting(0, [1], { reset: () => ({ observation: [7] }), step: () => ended })
     const ended = { observation: [], reward: 1, terminated: true, truncated: false }

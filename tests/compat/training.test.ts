@@ -1,4 +1,5 @@
 /** The training loops of other systems over a backend: what they learn, whom they tell, and what they refuse. */
+
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -13,7 +14,7 @@ import {
   type SyncedEngine,
   syncWeightsToEngines,
 } from '../../src/compat/training.ts'
-import { type OpenBackendOptions, openTrainingBackend } from '../../src/compat/training-backend.ts'
+import { EmptyBatchError, type OpenBackendOptions, openTrainingBackend } from '../../src/compat/training-backend.ts'
 import type { WeightsDelivery } from '../../src/engines/engine.ts'
 import { DataBuffer } from '../../src/language/datasets/data-buffer.ts'
 import { languageModel } from '../../src/language/language-model.ts'
@@ -172,10 +173,37 @@ describe('training from generated samples', () => {
     await expect(runRlTraining({} as never, buffer, managerOf(buffer), [], { numSteps: 1 })).rejects.toThrow(
       /backend, forwardBackward: got undefined/,
     )
-    const equal = managerOf(buffer, { rewardFn: () => null })
-    await expect(runRlTraining(await open(), buffer, equal, [], { numSteps: 1 })).rejects.toThrow(
-      /no token to learn from: 4 rewards unknown/,
-    )
+    await expect(trained({ onEmptyBatch: 'wait' as never })).rejects.toThrow(/onEmptyBatch: got "?wait"?, expected/)
+  })
+})
+
+describe('a batch of unknown rewards', () => {
+  /** The second of three batches has no known reward. */
+  async function withEmpty(config: Partial<RlTrainingConfig>) {
+    let numRewards = 0
+    const backend = await open()
+    const buffer = new DataBuffer(['1', '2', '3'], 5)
+    const rollouts = managerOf(buffer, {
+      rewardFn: () => (Math.floor(numRewards++ / 4) === 1 ? null : numRewards),
+    })
+    const steps = await runRlTraining(backend, buffer, rollouts, [], { numSteps: 3, checkpointEvery: 0, ...config })
+    return { steps }
+  }
+
+  test('is counted and skipped, and training goes on', async () => {
+    const { steps } = await withEmpty({})
+    expect(steps.map(({ skipped, step }) => [skipped, step])).toEqual([
+      [undefined, 1],
+      [1, undefined],
+      [undefined, 2],
+    ])
+  })
+
+  test('ends it if asked, with the steps before it', async () => {
+    const error = await withEmpty({ onEmptyBatch: 'stop' }).catch((cause) => cause)
+    expect(error).toBeInstanceOf(EmptyBatchError)
+    expect(error.message).toMatch(/no token to learn from: 4 rewards unknown/)
+    expect(error.steps).toMatchObject([{ step: 1 }])
   })
 })
 

@@ -4,11 +4,13 @@ import { expect, test } from 'vitest'
 import { optimizerSettings } from '../../src/algorithms/optimizers/optimizer.ts'
 import { tokenLearnerPlan } from '../../src/algorithms/tokens/token-learner.ts'
 import { Clock } from '../../src/base/clock.ts'
+import { InputError } from '../../src/base/errors.ts'
 import { Random } from '../../src/base/random.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { transformer } from '../../src/language/transformer/model.ts'
+import { defineArrayBackend } from '../../src/training/backends/array-backend.ts'
 import type {
   BackendCall,
   BackendContext,
@@ -125,6 +127,23 @@ test.each<[BackendCall, boolean]>([
   if (!isPoisoned) return next
   await expect(next).rejects.toThrow(`got a call after ${call}() failed (no ${call}), expected loadCheckpoint() before`)
   await backend.loadCheckpoint('a')
+  await backend.start()
+})
+
+test('a call that a backend of arrays refuses leaves it as it was', async () => {
+  const weights = Float32Array.of(1, 2)
+  const refusing = defineArrayBackend('refusing', () => ({
+    weights,
+    forward() {},
+    backward() {
+      throw new InputError('batch', 'a token 9', 'ids below 2')
+    },
+  }))
+  const { backend } = await begun(refusing)
+  const settings = { ...optimizerSettings(1e-8), optimizer: 'sgd' as const }
+  await expect(backend.backward(null as never, null as never, null as never)).rejects.toThrow('a token 9')
+  await expect(backend.optimStep(settings as never, 0.1, 1)).rejects.toThrow('no gradient')
+  expect((await backend.getWeights(2)).weights).toEqual(weights)
   await backend.start()
 })
 

@@ -20,6 +20,8 @@ export interface BackendWork {
   loadWeights: Done<TrainingBackend['loadWeights']>
   takeUpColumns?: Done<NonNullable<TrainingBackend['takeUpColumns']>>
   close?: NonNullable<TrainingBackend['close']>
+  /** Whether a gradient that is refused with an `InputError` has changed nothing, so later calls go on; default false. */
+  readonly refusesUnchanged?: boolean
 }
 
 /** A backend from its implementation. `create` is called once per training cohort. */
@@ -62,7 +64,9 @@ export function backendOf(id: string, work: BackendWork): TrainingBackend {
       if (LOADS.includes(call)) [hasGradient, failure] = [false, null]
       return result
     } catch (cause) {
-      if (CHANGES.includes(call)) failure = { call, cause }
+      const isRefused = MAKES_GRADIENT.includes(call) && cause instanceof InputError
+      const isUnchanged = isRefused && work.refusesUnchanged === true
+      if (CHANGES.includes(call) && !isUnchanged) failure = { call, cause }
       throw cause
     }
   }
