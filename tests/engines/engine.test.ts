@@ -421,7 +421,9 @@ describe('conversations by an engine of one’s own', () => {
       'engine: got {}, expected an engine with id and create(), like scriptedEngine(…)',
     )
     const world = await talkWorld({ environment, engine: scriptedEngine(() => ({ token: 4000, logprob: -1 })) })
-    expect(() => tick(world)).toThrow(/engine scripted: got token 4000, expected ids below \d+/)
+    expect(() => tick(world)).toThrow(
+      /engine scripted: got token 4000, expected ids of the cohort's tokenizer, below \d+/,
+    )
   })
 })
 
