@@ -16,9 +16,12 @@ import { packTrajectories, unpackTrajectories } from '../../../src/training/text
 import { formMasks } from '../../../src/training/text/learn/form-masks.ts'
 import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
 import type { World } from '../../../src/world/world.ts'
-import { made, opened } from '../../support/gateway.ts'
+import { made, opened, TOOL_TEMPLATE } from '../../support/gateway.ts'
+import { outside, randomSchema } from '../../support/json-schema.ts'
+import { writeQwen3 } from '../../support/qwen3-folder.ts'
 import { post, served, stream } from '../../support/serving.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { seeded, thorough } from '../../support/tiers.ts'
 
 const CHAT = '/v1/chat/completions'
 const CONTEXT = 160
@@ -66,6 +69,74 @@ describe('serve', () => {
       }
     },
   )
+
+  thorough('answers validly by 500 schemas, 20 times each, at temperature 1.5', { timeout: 600_000 }, async () => {
+    const { url } = await served({ policy: policy(), slots: 20 })
+    let finished = 0
+    for (let seed = 0; seed < 500; seed++) {
+      const schema = randomSchema(seeded(seed))
+      const asked = { model: 'small', messages, temperature: 1.5, seed, n: 20, json_schema: schema }
+      const { status, json } = await post(url + CHAT, asked)
+      expect([schema, status]).toEqual([schema, 200])
+      for (const { finish_reason, message } of json.choices) {
+        if (finish_reason === 'length') continue
+        finished++
+        const why = outside(schema, JSON.parse(message.content))
+        expect([schema, message.content, why]).toEqual([schema, message.content, null])
+      }
+    }
+    expect(finished).toBeGreaterThan(5000)
+  })
+
+  test('calls tools and writes JSON in each dialect, by a chat template of Qwen', { timeout: 60_000 }, async () => {
+    const folder = join(await temporaryFolder(), 'tiny')
+    await writeQwen3(folder, { context: 500, template: TOOL_TEMPLATE })
+    const { url } = await served({ policy: languageModel({ folder }), slots: 8 })
+    const parameters = { type: 'object', properties: {} }
+    const tools = ['add', 'sub'].map((name) => ({ type: 'function', function: { name, parameters } }))
+    const named = { type: 'function', function: { name: 'sub' } }
+    for (const [more, names, most] of [
+      [{ tool_choice: 'required' }, ['add', 'sub'], 99],
+      [{ tool_choice: 'required', parallel_tool_calls: false }, ['add', 'sub'], 1],
+      [{ tool_choice: named }, ['sub'], 1],
+    ] as const) {
+      const { json } = await post(url + CHAT, {
+        model: 'small',
+        messages,
+        tools,
+        n: 8,
+        seed: 1,
+        max_tokens: 200,
+        ...more,
+      })
+      const over = json.choices.filter((choice: { finish_reason: string }) => choice.finish_reason !== 'length')
+      expect(over.length).toBeGreaterThan(0)
+      for (const { finish_reason, message } of over) {
+        expect(finish_reason).toBe('tool_calls')
+        expect(message.content ?? '<tool_call>').toMatch(/^<tool_call>/) // One behind the first may be cut off.
+        expect(message.tool_calls.length).toBeLessThanOrEqual(most)
+        for (const { function: called } of message.tool_calls) {
+          expect(names).toContain(called.name)
+          expect(JSON.parse(called.arguments)).toBeInstanceOf(Object)
+        }
+      }
+    }
+    const format = {
+      type: 'json_schema',
+      name: 'n',
+      schema: { type: 'object', properties: { a: { type: 'boolean' } }, required: ['a'] },
+    }
+    const response = await post(`${url}/v1/responses`, { model: 'small', input: 'hi', text: { format } })
+    expect(typeof JSON.parse(response.json.output[0].content[0].text).a).toBe('boolean')
+    const own = {
+      model: 'small',
+      max_tokens: 99,
+      messages,
+      output_config: { format: { type: 'json_schema', schema: format.schema } },
+    }
+    const message = await post(`${url}/v1/messages`, own)
+    expect(typeof JSON.parse(message.json.content[0].text).a).toBe('boolean')
+  })
 
   test('cuts an answer off where its tokens end', async () => {
     const { url } = await served({ policy: policy() })
