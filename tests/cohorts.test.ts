@@ -80,7 +80,9 @@ describe('a cohort of episodes', () => {
     )
     for (const name of ['reset', 'step'] as const) {
       const environment = { ...cartPole(), [name]: async () => {} }
-      await expect(createWorld({ ...good, environment })).rejects.toThrow(`got an async ${name}, expected one`)
+      await expect(createWorld({ ...good, environment })).rejects.toThrow(
+        `got an async ${name}, expected a function that is done`,
+      )
       await expect(createWorld({ ...good, environment: { ...cartPole(), [name]: 7 as never } })).rejects.toThrow(
         'expected an environment, like cartPole()',
       )

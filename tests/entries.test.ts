@@ -27,10 +27,10 @@ describe('the public surface', () => {
       'colonnade/environments': 72,
       'colonnade/kernels': 55,
       'colonnade/loggers': 16,
-      'colonnade/orchestration': 22,
+      'colonnade/orchestration': 23,
       'colonnade/rewards': 100,
       'colonnade/settings': 31,
-      'colonnade/text': 109,
+      'colonnade/text': 111,
     })
   })
 

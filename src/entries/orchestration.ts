@@ -24,5 +24,11 @@ export {
   type UpdateRecord,
 } from '../fleet/loop.ts'
 export { drawSimulations } from '../fleet/picture.ts'
-export { type Simulation, type SimulationSettings, simulate, simulationSettings } from '../fleet/simulation.ts'
+export {
+  type EngineSpeed,
+  type Simulation,
+  type SimulationSettings,
+  simulate,
+  simulationSettings,
+} from '../fleet/simulation.ts'
 export { realTime, type Time, VirtualTime } from '../fleet/time.ts'

@@ -57,6 +57,7 @@ export {
 } from '../training/run/conversation-run.ts'
 export type { ConversationRunDefinition } from '../training/run/definition.ts'
 export { type Generated, type GenerateOptions, generateTokens } from '../training/text/collect/generate.ts'
+export { measureEngineSpeed, type SpeedOptions } from '../training/text/evaluate/engine-speed.ts'
 export { exportTrainedModel } from '../training/text/evaluate/export.ts'
 export { type HeldOutResult, heldOutOf } from '../training/text/evaluate/judged-run.ts'
 export * from '../training/text/evaluate/logprob-validator.ts'

@@ -36,6 +36,13 @@ export const simulationSettings = {
   seed: integer(1, 'seed of lengths and of dropped groups', { min: 0 }),
 }
 
+/** An engine's speed, measured while it generates a number of answers at the same time. */
+export interface EngineSpeed {
+  readonly answers: number
+  /** Of all these answers together. */
+  readonly tokensPerSecond: number
+}
+
 /** Values of `simulationSettings`. */
 export type SimulationSettings = SettingValues<typeof simulationSettings>
 
@@ -60,17 +67,20 @@ export interface Simulation {
 
 /**
  * Simulates a training. With measured `lengths` in tokens, each answer gets a random one of them; otherwise lengths are log-normal.
+ * With measured `speeds`, for rising numbers of answers, an engine has the interpolated speed for the answers that it has.
  * @throws InputError with the wrong setting; RolloutStarvedError if everything is dropped.
  */
 export async function simulate(
   given: Partial<SimulationSettings> = {},
   lengths: readonly number[] | null = null,
+  speeds: readonly EngineSpeed[] | null = null,
 ): Promise<Simulation> {
   const settings = resolveSettings('simulation', simulationSettings, given)
   checkLengths(given, lengths)
+  checkSpeeds(given, speeds)
   const { groupSize, groupsPerBatch, maxStaleness, overSampling, order, updates } = settings
   const time = new VirtualTime()
-  const engines = Array.from({ length: settings.engines }, () => new SimulatedEngine(time, settings))
+  const engines = Array.from({ length: settings.engines }, () => new SimulatedEngine(time, settings, speeds))
   const admission = new Admission({ groupsPerBatch, groupSize, maxStaleness, overSampling, order, dropsMax: DROPS_MAX })
   const random = new Random(settings.seed)
   const records: UpdateRecord[] = []
@@ -140,13 +150,15 @@ class SimulatedEngine {
   tokens = 0
   readonly #time: VirtualTime
   readonly #settings: SimulationSettings
+  readonly #speeds: readonly EngineSpeed[] | null
   readonly #running: Answer[] = []
   readonly #queue: Answer[] = []
   #since = 0
   #sleep = new AbortController()
 
-  constructor(time: VirtualTime, settings: SimulationSettings) {
+  constructor(time: VirtualTime, settings: SimulationSettings, speeds: readonly EngineSpeed[] | null) {
     this.#time = time
+    this.#speeds = speeds
     this.#settings = settings
   }
 
@@ -175,6 +187,7 @@ class SimulatedEngine {
 
   /** Tokens per second of each answer. */
   get #rate(): number {
+    if (this.#speeds !== null) return speedAt(this.#speeds, this.#running.length) / this.#running.length
     const { tokensPerSecond, engineTokensPerSecond } = this.#settings
     return Math.min(tokensPerSecond, engineTokensPerSecond / this.#running.length)
   }
@@ -211,6 +224,15 @@ class SimulatedEngine {
   }
 }
 
+/** The interpolated speed for a number of answers: proportional below the first measured number, constant above the last. */
+function speedAt(speeds: readonly EngineSpeed[], answers: number): number {
+  const above = speeds.findIndex((speed) => speed.answers >= answers)
+  if (above < 0) return speeds.at(-1)!.tokensPerSecond
+  const [low, high] = [speeds[above - 1] ?? { answers: 0, tokensPerSecond: 0 }, speeds[above]!]
+  const part = (answers - low.answers) / (high.answers - low.answers)
+  return low.tokensPerSecond + part * (high.tokensPerSecond - low.tokensPerSecond)
+}
+
 function leastBusy(engines: readonly SimulatedEngine[]): SimulatedEngine {
   return engines.reduce((best, engine) => (engine.load < best.load ? engine : best))
 }
@@ -223,6 +245,20 @@ function checkLengths(given: Partial<SimulationSettings>, lengths: readonly numb
   if (lengths.length === 0) throw new InputError('lengths', 'none', 'tokens of at least one answer')
   const wrong = lengths.find((length) => !(Number.isSafeInteger(length) && length >= 1))
   if (wrong !== undefined) throw new InputError('lengths', String(wrong), 'whole numbers ≥ 1')
+}
+
+/** Rejects invalid measured speeds, and settings that they replace. */
+function checkSpeeds(given: Partial<SimulationSettings>, speeds: readonly EngineSpeed[] | null): void {
+  if (speeds === null) return
+  const name = (['tokensPerSecond', 'engineTokensPerSecond'] as const).find((each) => given[each] !== undefined)
+  if (name !== undefined) throw new InputError(name, String(given[name]), 'no such setting with measured speeds')
+  if (speeds.length === 0) throw new InputError('speeds', 'none', 'at least one')
+  speeds.forEach(({ answers, tokensPerSecond }, i) => {
+    const before = speeds[i - 1]?.answers ?? 0
+    if (!(answers > before)) throw new InputError(`speeds[${i}].answers`, String(answers), `a number above ${before}`)
+    if (tokensPerSecond > 0 && tokensPerSecond < Infinity) return
+    throw new InputError(`speeds[${i}].tokensPerSecond`, String(tokensPerSecond), 'a number above 0')
+  })
 }
 
 function lengthOf(

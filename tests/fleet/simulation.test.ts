@@ -49,6 +49,30 @@ describe('A simulated training', () => {
     }
   })
 
+  it('takes measured speeds of engines over the number of answers', async () => {
+    const { tokensPerSecond: _, engineTokensPerSecond: __, ...rest } = even
+    const speeds = [
+      { answers: 8, tokensPerSecond: 400 },
+      { answers: 24, tokensPerSecond: 800 },
+    ]
+    const seconds = async (given: Partial<SimulationSettings>) =>
+      (await simulate({ ...rest, updates: 1, ...given }, null, speeds)).seconds - 1.75
+    // 32 answers of 100 tokens: beyond the last number the speed stays.
+    expect(await seconds({})).toBeCloseTo(3200 / 800, 6)
+    // 16 answers each, halfway between the numbers.
+    expect(await seconds({ engines: 2 })).toBeCloseTo(1600 / 600, 6)
+    // 4 answers each: below the first number each answer is as fast as there.
+    expect(await seconds({ engines: 8 })).toBeCloseTo(400 / 200, 6)
+    for (const [given, wrong, message] of [
+      [{ tokensPerSecond: 1 }, speeds, 'tokensPerSecond: got 1, expected no such setting with measured speeds'],
+      [{}, [], 'speeds: got none'],
+      [{}, speeds.toReversed(), 'speeds[1].answers: got 8, expected a number above 24'],
+      [{}, [{ answers: 1, tokensPerSecond: 0 }], 'speeds[0].tokensPerSecond: got 0, expected a number above 0'],
+    ] as const) {
+      await expect((async () => simulate({ ...rest, ...given }, null, wrong))()).rejects.toThrow(message)
+    }
+  })
+
   it('is as fast as the slower side where sampling runs ahead', async () => {
     const fast = await simulate({ ...even, maxStaleness: 2 })
     expect(fast.seconds).toBeCloseTo(2 + 20 * 1.75, 6) // The learner never waits but for its first batch.

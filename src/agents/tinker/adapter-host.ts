@@ -1,7 +1,6 @@
 /**
- * Adapters over one base model, as a service of Tinker's protocol has them: any number of clients train adapters of their own, and
- * sample from any of them. All adapters of a host have one rank and the same projections. The base model lies in memory once;
- * an adapter's numbers are copied into the learner's columns, or the sampler's, when it is its turn.
+ * Trains and samples any number of adapters of one base model. All adapters of a host have the same rank and projections. The base
+ * model is in memory once. A call copies its adapter into the columns of the learner or the sampler.
  */
 import { randomInt } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
@@ -24,7 +23,7 @@ import { Batcher, type Generation, type GenerationGroup, type GenerationRequest 
 import { openModel } from '../serving/served-model.ts'
 import type { DatumLoss } from './tinker-losses.ts'
 
-/** Which projections of a layer are adapted, as the protocol groups them, and the rank. */
+/** The rank of an adapter, and the groups of adapted projections. */
 export interface AdapterShape {
   readonly rank: number
   readonly attention: boolean
@@ -33,13 +32,13 @@ export interface AdapterShape {
 
 const ATTENTION = ['q_proj', 'k_proj', 'v_proj', 'o_proj']
 const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
-/** The protocol has one alpha for all adapters: products count 32 / rank times. */
+/** Alpha of all adapters: products are scaled by 32 / rank. */
 export const ADAPTER_ALPHA = 32
-/** Rows of a pass, at least: short sequences are packed together. */
+/** Minimum rows of a pass, into which short sequences are packed. */
 const ROWS = 256
 const OPTIMIZER_FILE = 'optimizer.safetensors'
 
-/** An adapter with the state of its training. */
+/** An adapter and its training state. */
 export interface AdapterState {
   readonly weights: Float32Array
   readonly gradient: Float32Array
@@ -48,20 +47,20 @@ export interface AdapterState {
   readonly betaPowers: Float64Array
 }
 
-/** A sequence with a target after each of its tokens. */
+/** A sequence with a target for each of its tokens. */
 export interface TargetedSequence {
   readonly input: readonly number[]
   readonly targets: ArrayLike<number>
 }
 
-/** AdamW's numbers. */
+/** The parameters of an AdamW step. */
 export interface AdamParameters {
   readonly learningRate: number
   readonly beta1: number
   readonly beta2: number
   readonly epsilon: number
   readonly weightDecay: number
-  /** The gradient is brought down to this norm; Infinity: never. */
+  /** Maximum norm of the gradient; Infinity: no clipping. */
   readonly maxNorm: number
 }
 
@@ -95,13 +94,13 @@ export class AdapterHost {
   readonly #trained: TrainedArray
   readonly #packed: PackedTransformer
   readonly #gradient: ReturnType<PackedTransformer['view']>
-  /** Work of the learner, one piece after another. */
+  /** The learner's last call. Calls run one after another. */
   #learning: Promise<unknown> = Promise.resolve()
-  /** Samplings that wait for their weights. */
+  /** Samples that wait until their weights are loaded. */
   #waiting: { readonly weights: Float32Array; start(): void }[] = []
   #sampled: Float32Array | null = null
   #isPlacing = false
-  /** The weights of the base model, as an adapter that adds nothing. */
+  /** An adapter of zeros: the base model. */
   readonly base: Float32Array
 
   private constructor(opened: Awaited<ReturnType<typeof openModel>>) {
@@ -123,7 +122,7 @@ export class AdapterHost {
     this.base = new Float32Array(this.lora.numParameters)
   }
 
-  /** @throws InputError where model, rank and context do not fit. */
+  /** @throws InputError if model, rank and context do not fit. */
   static async open(
     folder: string,
     { rank, attention, perceptron }: AdapterShape,
@@ -152,17 +151,17 @@ export class AdapterHost {
     }
   }
 
-  /** Keeps an adapter in a folder as PEFT reads it, with the optimizer's state beside it if `hasOptimizer`. */
+  /** Saves an adapter to a folder that PEFT reads, and the optimizer's state if `hasOptimizer`. */
   async save(folder: string, state: AdapterState, hasOptimizer: boolean, baseModel: string): Promise<void> {
     if (hasOptimizer) {
       const { moment, squareMoment, betaPowers } = state
       const tensors = Object.entries({ moment, squareMoment, betaPowers }).map(([key, values]) => tensorOf(key, values))
       await writeSafetensors(`${folder}/${OPTIMIZER_FILE}`, tensors)
     }
-    await saveLora(folder, this.lora, state.weights, baseModel) // Its configuration is written last: then all is there.
+    await saveLora(folder, this.lora, state.weights, baseModel) // Writes its configuration last, which marks a complete folder.
   }
 
-  /** What `save` has kept; an optimizer that has made no step where its state is not asked for. */
+  /** Loads a saved adapter, with a new optimizer unless `hasOptimizer`. */
   async load(folder: string, hasOptimizer: boolean): Promise<AdapterState> {
     const state = this.#blank()
     state.weights.set(await loadLoraWeights(folder, this.lora))
@@ -181,9 +180,9 @@ export class AdapterHost {
   }
 
   /**
-   * The log-probability of each target, in nats. With `lossOf`, which writes the derivatives of datum `index`, its gradient is added
-   * to the adapter's.
-   * @throws InputError for tokens that the vocabulary has not, and sequences beyond the context.
+   * Returns the log-probability of each target, in nats. With `lossOf`, which returns the derivatives of datum `index`, adds the
+   * gradient of the loss to the adapter's gradient.
+   * @throws InputError for tokens outside the vocabulary, and sequences longer than the context.
    */
   pass(
     { weights, gradient }: Pick<AdapterState, 'weights'> & Partial<AdapterState>,
@@ -224,14 +223,14 @@ export class AdapterHost {
           )
         }
         from = to
-        await immediate() // Others are answered, and sample, between two passes.
+        await immediate() // Lets the server answer and sample between passes.
       }
       if (lossOf !== null) for (let i = 0; i < gradient!.length; i++) gradient![i]! += columns.gradient[i]!
       return said
     })
   }
 
-  /** The end of the sequences from `from` on that have room in one pass. */
+  /** The end of the sequences from `from` that fit in one pass. */
   #reach(sequences: readonly TargetedSequence[], from: number): number {
     const most = rowsOf(this.context)
     let [to, rows] = [from, 0]
@@ -250,7 +249,7 @@ export class AdapterHost {
       offsets.push(tokens.length)
     }
     const count = this.#packed.pack(tokens, spansOf(Int32Array.from(offsets)), 0, sequences.length)
-    // A target need not be the token that follows.
+    // A target may differ from the next token.
     const { target } = this.#columns.packed
     let row = 0
     for (const { targets } of sequences) {
@@ -265,7 +264,7 @@ export class AdapterHost {
     return count
   }
 
-  /** One step of AdamW against the gradient, which is 0 afterwards; returns its norm before it was brought down. */
+  /** Makes an AdamW step and resets the gradient. Returns the gradient's norm before clipping. */
   step(state: AdapterState, adam: AdamParameters): Promise<number> {
     return this.#learn(async () => {
       const { adapter, gradient, optimizer } = this.#columns
@@ -287,13 +286,13 @@ export class AdapterHost {
 
   #learn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#learning.then(work)
-    this.#learning = done.catch(() => {}) // Who asked for the work is told.
+    this.#learning = done.catch(() => {}) // The caller gets the error.
     return done
   }
 
   /**
-   * Samples by an adapter's weights, which stay as they are. `isOver` says of each token whether its turn ends with it; the turn
-   * goes on behind an end token of the tokenizer where `ignoresEnd`.
+   * Samples with an adapter's weights. A turn ends at a token for which `isOver` is true. With `ignoresEnd` it continues after end
+   * tokens of the tokenizer.
    */
   sample(
     weights: Float32Array,
@@ -314,7 +313,7 @@ export class AdapterHost {
     })
   }
 
-  /** Starts samplings in their order: together as long as they have the same weights. */
+  /** Starts samples in order, together while they have the same weights. */
   async #place(): Promise<void> {
     if (this.#isPlacing) return
     this.#isPlacing = true

@@ -1,6 +1,6 @@
 /**
- * Weights that clients of a training service have kept: folders as PEFT reads them, found by the protocol's paths.
- * `tinker://<model>/weights/<name>` has the optimizer's state too; `tinker://<model>/sampler_weights/<name>` has not.
+ * Saved weights of a training service: folders that PEFT reads, by the protocol's paths. `tinker://<model>/weights/<name>` includes
+ * the optimizer's state, `tinker://<model>/sampler_weights/<name>` does not.
  */
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -17,17 +17,17 @@ const NAME = /^(?!\.+$)[\w.-]{1,128}$/
 const CONFIG = 'adapter_config.json'
 const FILES = [CONFIG, 'adapter_model.safetensors']
 
-/** For training on, or for sampling. */
+/** Weights to continue training, or only to sample. */
 export type CheckpointKind = 'weights' | 'sampler_weights'
 
-/** A kept adapter. */
+/** A saved adapter. */
 export interface KeptAdapter {
   readonly path: string
   readonly folder: string
   readonly kind: CheckpointKind
 }
 
-/** What is kept below one folder. */
+/** The saved adapters below a folder. */
 export class TinkerCheckpoints {
   readonly #root: string
 
@@ -35,17 +35,17 @@ export class TinkerCheckpoints {
     this.#root = root
   }
 
-  /** Where a model's weights of this name lie. @throws RequestError 400 for a name that is none. */
+  /** The place of a model's weights with this name. @throws RequestError 400 for an invalid name. */
   place(modelId: string, kind: CheckpointKind, name: unknown): KeptAdapter {
     if (typeof name !== 'string' || !NAME.test(name)) {
       throw new RequestError(400, `path: got ${show(name)}, expected a name of letters, digits, ".", "_" and "-"`)
     }
-    // A colon is no letter of a folder's name everywhere.
+    // Windows allows no colon in a folder's name.
     const folder = join(this.#root, modelId.replaceAll(':', '_'), kind, name)
     return { path: `tinker://${modelId}/${kind}/${name}`, folder, kind }
   }
 
-  /** @throws RequestError 404 where nothing is kept under the path. */
+  /** @throws RequestError 404 if nothing is saved at the path. */
   async find(path: unknown): Promise<KeptAdapter> {
     const [, modelId, kind, name] = (typeof path === 'string' && PATH.exec(path)) || []
     const kept = modelId === undefined ? null : this.place(modelId, kind as CheckpointKind, name)
@@ -57,14 +57,14 @@ export class TinkerCheckpoints {
     return isThere(join(folder, CONFIG))
   }
 
-  /** The rank of a kept adapter, and which projections it has. */
+  /** The rank and projections of a saved adapter. */
   async shapeOf({ folder }: KeptAdapter): Promise<{ rank: number; attention: boolean; perceptron: boolean }> {
     const { r, target_modules: targets } = await readJsonObject(join(folder, CONFIG))
     const has = (name: string) => (targets as readonly string[]).includes(name)
     return { rank: r as number, attention: has('q_proj'), perceptron: has('gate_proj') }
   }
 
-  /** What is kept of a model, as the protocol lists it. */
+  /** The saved weights of a model, in the protocol's form. */
   async list(modelId: string): Promise<object[]> {
     const listed: object[] = []
     for (const kind of ['weights', 'sampler_weights'] as const) {
@@ -82,11 +82,11 @@ export class TinkerCheckpoints {
     return listed
   }
 
-  /** A kept adapter as a `.tar.gz` of PEFT's files. */
+  /** A saved adapter as a `.tar.gz` of PEFT's files. */
   async archive({ folder }: KeptAdapter): Promise<Uint8Array> {
     const parts: Uint8Array[] = []
     for (const name of FILES) {
-      const bytes = await readWhole(join(folder, name), 'a file of a kept adapter')
+      const bytes = await readWhole(join(folder, name), 'a file of a saved adapter')
       parts.push(tarHeader(name, bytes.length), bytes, new Uint8Array(-bytes.length & 511))
     }
     return zip(Buffer.concat([...parts, new Uint8Array(1024)]))

@@ -1,13 +1,13 @@
-/** Model inputs and datums of Tinker's protocol, checked. */
+/** Reads and checks the model inputs and datums of Tinker's protocol. */
 import { show } from '../../base/errors.ts'
 import type { PassInput } from '../../engines/tinker/tinker-codec.ts'
 import { badField, idsField } from '../serving/fields.ts'
 import type { LossInputs, TinkerLoss } from './tinker-losses.ts'
 
-/** Datums of a request. */
+/** Maximum datums per request. */
 export const MAX_DATUMS = 1024
 
-/** The tokens of a model input. @throws RequestError 400 for what is no text. */
+/** The tokens of a model input. @throws RequestError 400 for anything but text. */
 export function tokensOf(subject: string, input: unknown, vocabularySize = Number.MAX_SAFE_INTEGER): number[] {
   const chunks = (input as { chunks?: unknown } | null | undefined)?.chunks
   if (!Array.isArray(chunks)) throw badField(`${subject}.chunks`, chunks, 'a list of chunks of text')
@@ -18,14 +18,14 @@ export function tokensOf(subject: string, input: unknown, vocabularySize = Numbe
   return Array.from(idsField(subject, tokens, vocabularySize))
 }
 
-/** Tokens with a target each, and what the loss takes beside them. */
+/** Tokens, their targets, and further inputs of the loss. */
 export interface Datum {
   readonly input: readonly number[]
   readonly targets: ArrayLike<number>
   readonly inputs: LossInputs
 }
 
-/** @throws RequestError 400 for datums that are none, and whose targets are not one per token. */
+/** @throws RequestError 400 for invalid datums, and unless there is one target per token. */
 export function readDatums(input: PassInput | undefined, context: number): Datum[] {
   const data = input?.data
   if (!Array.isArray(data) || data.length === 0 || data.length > MAX_DATUMS) {
@@ -46,7 +46,7 @@ export function readDatums(input: PassInput | undefined, context: number): Datum
   })
 }
 
-/** @throws RequestError 400 for inputs that the loss does not take, are missing, of another length or not finite. */
+/** @throws RequestError 400 for inputs that are unknown to the loss, missing, of another length or not finite. */
 export function checkInputs(index: number, { needs, takes }: TinkerLoss, inputs: LossInputs, length: number): void {
   for (const name of needs) {
     if (inputs[name] === undefined) throw badField(`data[${index}].loss_fn_inputs`, Object.keys(inputs), name)

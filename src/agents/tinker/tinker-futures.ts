@@ -1,15 +1,15 @@
-/** Futures of a training service: heavy requests are answered by a name at once, by which clients then ask for the result. */
+/** Futures of a training service: a slow request returns an id at once, with which the client asks for the result. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { InputError, show } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
 
-/** What a future comes to. */
+/** The result of a future. */
 export type FutureAnswer = Readonly<Record<string, unknown>>
 
-/** Results that are kept for clients that ask again. */
+/** Number of results to keep for clients that ask again. */
 const KEPT = 4096
-/** Milliseconds that a request for a result may wait; the client of the protocol waits for 45 s. */
+/** Milliseconds that a request waits for a result. The SDK waits 45 s. */
 const WAIT_MS = 20_000
 
 interface Future {
@@ -21,7 +21,7 @@ interface Future {
 export class TinkerFutures {
   readonly #futures = new Map<string, Future>()
 
-  /** Names the result of this work. Its failure is an answer too. */
+  /** Starts work and returns the id of its result. An error becomes a result too. */
   add(work: (signal: AbortSignal) => Promise<FutureAnswer>): string {
     const id = randomUUID()
     const cancel = new AbortController()
@@ -38,7 +38,7 @@ export class TinkerFutures {
     return id
   }
 
-  /** The result, if it comes in time. @throws RequestError 408 where it is not there yet, 404 where nothing is known of it. */
+  /** Waits for a result. @throws RequestError 408 if it is not ready, 404 for an unknown id. */
   async retrieve(id: unknown, signal: AbortSignal): Promise<FutureAnswer> {
     const future = typeof id === 'string' ? this.#futures.get(id) : undefined
     if (future === undefined) throw new RequestError(404, `request_id: got ${show(id)}, expected one of this service`)
@@ -47,20 +47,20 @@ export class TinkerFutures {
     const answer = await Promise.race([future.answer, late])
     timer.abort()
     if (answer !== null) return answer
-    throw new RequestError(408, 'the result is not there yet: ask again')
+    throw new RequestError(408, 'the result is not ready: ask again')
   }
 
-  /** Stops the work, where it can be. */
+  /** Stops the work if possible. */
   cancel(id: unknown): void {
     if (typeof id === 'string') this.#futures.get(id)?.cancel.abort()
   }
 }
 
-/** A failure as the protocol says it: what the user can change, or what the terminal tells. */
+/** An error in the protocol's form. Errors of the server are printed here. */
 function failed(error: unknown): FutureAnswer {
   if (error instanceof InputError || (error instanceof RequestError && error.status < 500)) {
     return { error: error.message, category: 'user' }
   }
   console.error(`colonnade: ${(error instanceof Error && error.stack) || show(error)}`)
-  return { error: 'an error of the server, which its terminal tells', category: 'server' }
+  return { error: 'an internal error, which the server has printed', category: 'server' }
 }

@@ -4,24 +4,24 @@
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 
-/** Numbers of a datum by name, one per target token. */
+/** A datum's inputs by name: a number per target token. */
 export type LossInputs = Readonly<Record<string, ArrayLike<number>>>
-/** Settings of a loss. */
+/** The settings of a loss. */
 export type LossConfig = Readonly<Record<string, number | string>>
 
-/** A loss of one datum, and its derivative by each log-probability. */
+/** The loss of each token of a datum, and its derivative by the log-probability. */
 export interface DatumLoss {
   readonly elementwise: Float32Array
   readonly dLogprob: Float32Array
 }
 
-/** A loss by its name. */
+/** A named loss. */
 export interface TinkerLoss {
-  /** Inputs that a datum must have beside `target_tokens`. */
+  /** Required inputs besides `target_tokens`. */
   readonly needs: readonly string[]
-  /** Inputs that it may have. */
+  /** Optional inputs. */
   readonly takes: readonly string[]
-  /** Settings with their defaults; null: must be given. */
+  /** Settings with their defaults; null: required. */
   readonly config: Readonly<Record<string, number | null>>
   /** Writes the loss of each token and its derivative, for the log-probabilities ℓ. */
   of(logprob: Float32Array, inputs: LossInputs, config: Readonly<Record<string, number>>, loss: DatumLoss): void
@@ -30,7 +30,7 @@ export interface TinkerLoss {
 const CLIP = { clip_low_threshold: 0.8, clip_high_threshold: 1.2 }
 const CLIP_INPUTS = Object.keys(CLIP)
 
-/** A loss of each token by itself: of ℓ, and of ratio ρ = exp(ℓ − logprobs) under advantage A. */
+/** A loss per token: a function of ℓ, the ratio ρ = exp(ℓ − logprobs) and the advantage A. */
 function perToken(
   config: TinkerLoss['config'],
   of: (
@@ -45,7 +45,7 @@ function perToken(
     of(logprobs, inputs, settings, { elementwise, dLogprob }) {
       for (let t = 0; t < logprobs.length; t++) {
         const [logprob, old, advantage] = [logprobs[t]!, inputs.logprobs![t]!, inputs.advantages![t]!]
-        if (advantage === 0) continue // The protocol masks by it.
+        if (advantage === 0) continue // Masks the token, in the protocol.
         const [low, high] = thresholds(inputs, settings, t)
         const token = { logprob, old, ratio: Math.exp(logprob - old), advantage, low, high }
         const [loss, derivative] = of(token, settings)
@@ -56,7 +56,7 @@ function perToken(
   }
 }
 
-/** A datum's own clip thresholds, one or one per token, or those of the loss. */
+/** The clip thresholds of a token: the datum's, with one number or one per token, or the loss's. */
 function thresholds(inputs: LossInputs, config: Readonly<Record<string, number>>, t: number): [number, number] {
   const [low, high] = CLIP_INPUTS.map((name) => {
     const own = inputs[name]
@@ -67,7 +67,7 @@ function thresholds(inputs: LossInputs, config: Readonly<Record<string, number>>
 
 const clamp = (value: number, low: number, high: number) => Math.min(Math.max(value, low), high)
 
-/** −min(ρA, clip(ρ)A), and its derivative by ℓ: −ρA where the first is the smaller. */
+/** −min(ρA, clip(ρ)A), and its derivative by ℓ: −ρA if the first is smaller. */
 function clipped(ratio: number, advantage: number, low: number, high: number): readonly [number, number] {
   const [free, bound] = [ratio * advantage, clamp(ratio, low, high) * advantage]
   return free <= bound ? [-free, -free] : [-bound, 0]
@@ -121,10 +121,7 @@ export const tinkerLosses: Readonly<Record<string, TinkerLoss>> = {
   },
 }
 
-/**
- * A loss by its name, with its settings.
- * @throws InputError for a loss or a setting that is unknown or missing.
- */
+/** Returns a loss with its settings. @throws InputError for an unknown loss, and unknown or missing settings. */
 export function findTinkerLoss(
   name: string,
   given: LossConfig = {},

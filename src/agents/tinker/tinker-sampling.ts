@@ -1,4 +1,4 @@
-/** Sampling as Tinker's protocol has it. */
+/** Samples answers to requests of Tinker's protocol. */
 import { randomInt } from 'node:crypto'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Generation } from '../serving/batcher.ts'
@@ -7,7 +7,7 @@ import type { AdapterHost } from './adapter-host.ts'
 import { tokensOf } from './tinker-datums.ts'
 import type { FutureAnswer } from './tinker-futures.ts'
 
-/** Samples answers to a prompt. Log-probabilities are at temperature 1 over the whole vocabulary, however tokens are drawn. */
+/** Samples answers to a prompt. Log-probabilities are at temperature 1 over the whole vocabulary for all sampling parameters. */
 export async function sampled(
   { host, weights }: { readonly host: AdapterHost; readonly weights: Float32Array },
   body: Body,
@@ -65,7 +65,7 @@ async function rawLogprobs(
   return said.map((logprob) => Array.from(logprob.subarray(prompt.length - 1)))
 }
 
-/** Of each token of the prompt; null of the first, and of those before the last `prompt_logprobs_last_n`. */
+/** Log-probabilities of the prompt; null for the first token and tokens before the last `prompt_logprobs_last_n`. */
 async function promptLogprobs(
   host: AdapterHost,
   weights: Float32Array,

@@ -1,22 +1,19 @@
-/**
- * A training service in this process, which clients of Tinker's protocol (its SDK 0.38, and the `tinker` backend here) use as they use
- * the hosted one.
- */
+/** Serves a training service of Tinker's protocol over HTTP, for the SDK 0.38 and for the `tinker` backend. */
 import { checkGiven, checkOptions, InputError } from '../../base/errors.ts'
 import { listen } from '../../base/http/server.ts'
 import { admitting, checkedSecret, keyCheck } from '../serving/keys.ts'
 import { LOOPBACK, plainNote } from '../serving/server.ts'
 import { TinkerService, type TinkerServiceOptions } from './tinker-service.ts'
 
-/** What `serveTinker` is told. */
+/** Options of `serveTinker`. */
 export interface TinkerServeOptions extends TinkerServiceOptions {
-  /** Default 127.0.0.1, which other machines do not reach. */
+  /** Default 127.0.0.1, which other machines cannot reach. */
   readonly host?: string
-  /** Default 0: any that is free. */
+  /** Default 0: any free port. */
   readonly port?: number
-  /** What clients show, at least 16 characters; default nothing, which only an address of this machine may have. */
+  /** The key that clients send, at least 16 characters. Required if other machines can reach the host. */
   readonly apiKey?: string
-  /** Answer over TLS alone, with this certificate and its private key, in PEM; default plain HTTP. */
+  /** Certificate and private key in PEM, for TLS only; default plain HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string }
 }
 
@@ -24,21 +21,21 @@ const OPTIONS: readonly (keyof TinkerServeOptions)[] = [
   ...(['model', 'name', 'folder', 'host', 'port', 'context', 'slots', 'apiKey', 'tls'] as const),
 ]
 
-/** A training service that listens. */
+/** A running training service. */
 export interface TinkerServer {
-  /** Like `http://127.0.0.1:8000`: the base URL of clients. */
+  /** The base URL for clients, like `http://127.0.0.1:8000`. */
   readonly url: string
   readonly name: string
-  /** What of the model's files was left out, a sentence each. */
+  /** Notes on model files that were ignored. */
   readonly notes: readonly string[]
   close(): Promise<void>
 }
 
-/** Bytes of a request's body: the client of the protocol cuts batches to parts of 5 MB. */
+/** Maximum bytes of a request body: the SDK splits batches into parts of 5 MB. */
 const MAX_BODY = 2 ** 25
 /**
  * Serves a language model as a training service of Tinker's protocol.
- * @throws InputError where options and model do not fit, or nothing can listen there.
+ * @throws InputError for invalid options or a model that does not fit, and if the port is taken.
  * @example
  * const server = await serveTinker({ model: 'Qwen3-0.6B', port: 8000 })
  * // Python: tinker.ServiceClient(base_url="http://127.0.0.1:8000", api_key="tml-local")
@@ -53,7 +50,7 @@ export async function serveTinker(options: TinkerServeOptions): Promise<TinkerSe
   }
   const service = await TinkerService.open(options)
   const admit =
-    apiKey === undefined ? () => {} : keyCheck([checkedSecret('apiKey', apiKey)], 'this takes the key of the service')
+    apiKey === undefined ? () => {} : keyCheck([checkedSecret('apiKey', apiKey)], 'this needs the key of the service')
   const routes = new Map(admitting(service.routes(), admit))
   const listening = await listen(routes, { host, port, maxBodyBytes: MAX_BODY, tls: tls ?? null })
   return {

@@ -1,6 +1,6 @@
 /**
- * What a training service of Tinker's protocol does: sessions with adapters and samplers of their own, over one base model. Requests of
- * one model are done in the order of their numbers, and one that is sent twice is done once.
+ * A training service of Tinker's protocol: sessions train and sample adapters of one base model. The requests of a model run in the
+ * order of their numbers. A repeated request runs once.
  */
 import { createHash, randomInt, randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -16,28 +16,28 @@ import { type FutureAnswer, TinkerFutures } from './tinker-futures.ts'
 import { type DatumLoss, findTinkerLoss } from './tinker-losses.ts'
 import { sampled } from './tinker-sampling.ts'
 
-/** Which model a service trains, and how large it is. */
+/** The model of a service, and its sizes. */
 export interface TinkerServiceOptions {
   /** The base model: a folder with config.json, weights and tokenizer, or an id of the Hugging Face hub. */
   readonly model: string
-  /** What clients call it; default `model`. */
+  /** Its name for clients; default `model`. */
   readonly name?: string
-  /** Where weights are kept that clients save; default `tinker`. */
+  /** Folder of saved weights; default `tinker`. */
   readonly folder?: string
-  /** Tokens of a sequence; default and at most those of the model. */
+  /** Maximum tokens of a sequence; default and maximum: the model's. */
   readonly context?: number
-  /** Answers that are sampled at once; default 8. */
+  /** Answers to sample at the same time; default 8. */
   readonly slots?: number
 }
 
-/** Samples of a request. */
+/** Maximum samples per request. */
 const MAX_SAMPLES = 1024
-/** Milliseconds without a heartbeat after which a session ends; clients send one every 10 s. */
+/** A session ends after this many milliseconds without a heartbeat. Clients send one every 10 s. */
 const SESSION_MS = 600_000
-/** Requests of a model, or a sampling session, that are still known when they are sent again. */
+/** Number of requests of a model or sampling session that are recognized if repeated. */
 const KNOWN_REQUESTS = 1024
 
-/** What a seq_id has been given out for. */
+/** The request with some seq_id. */
 interface KnownRequest {
   readonly hash: string
   readonly answer: object
@@ -53,9 +53,9 @@ interface TrainedModel {
   readonly host: AdapterHost
   readonly shape: AdapterShape
   state: AdapterState
-  /** The number of the request that is done next. */
+  /** Number of the next request to run. */
   next: number
-  /** Requests that wait for those before them, and what is done when it is their turn. */
+  /** Starts the requests that arrived before a lower number, by number. */
   readonly early: Map<number, () => void>
   readonly known: Map<number, KnownRequest>
   last: Promise<unknown>
@@ -70,7 +70,7 @@ interface Sampler {
   clients: number
 }
 
-/** A training service that does not listen yet. */
+/** The service behind the routes. */
 export class TinkerService {
   readonly name: string
   readonly notes: readonly string[]
@@ -87,7 +87,7 @@ export class TinkerService {
 
   static async open({ model, context, slots = 8, ...options }: TinkerServiceOptions): Promise<TinkerService> {
     const sizes = { slots, ...(context === undefined ? {} : { context }) }
-    // The base model is sampled by an adapter that adds nothing.
+    // Samples the base model, with an adapter of zeros.
     const first = await AdapterHost.open(model, { rank: 1, attention: true, perceptron: false }, sizes)
     return new TinkerService({ model, ...options }, sizes, first)
   }
@@ -209,7 +209,7 @@ export class TinkerService {
     }
   }
 
-  /** Forgets a session with its models and samplers; what they have saved stays. */
+  /** Removes a session with its models and samplers. Saved weights stay. */
   #endSession(id: string): void {
     this.#sessions.delete(id)
     for (const [key, { sessionId }] of this.#models) if (sessionId === id) this.#models.delete(key)
@@ -276,7 +276,7 @@ export class TinkerService {
     }
   }
 
-  /** Names the result of a model's request, which is done when those with lower numbers are. */
+  /** Returns the future of a model's request, which runs after the requests with lower numbers. */
   #inOrder(body: Body, work: (model: TrainedModel) => Promise<FutureAnswer>): object {
     const model = this.#modelOf(body)
     const seq = integerField(body, 'seq_id', model.next + model.early.size, 1)
@@ -291,7 +291,7 @@ export class TinkerService {
       model.early.set(seq, () => {
         model.last = model.last.then(() => {
           begin()
-          return done.catch(() => {}) // The future tells of it.
+          return done.catch(() => {}) // The future reports it.
         })
       })
       for (let next = model.early.get(model.next); next !== undefined; next = model.early.get(model.next)) {
@@ -375,7 +375,7 @@ export class TinkerService {
     return { path: kept.path, type: 'save_weights_for_sampler' }
   }
 
-  /** Loads kept weights into a model, or into a new one. */
+  /** Loads saved weights into a model, or into a new one. */
   async #load(body: Body): Promise<object> {
     const kept = await this.#checkpoints.find(body.path)
     const hasOptimizer = booleanField(body, 'optimizer', false)
@@ -450,8 +450,8 @@ function trainsOf({ attention, perceptron }: AdapterShape): object {
 }
 
 /**
- * What answers the request of this number: what answered it when it came first. A negative number is of none.
- * @throws RequestError 409 where another request came under it.
+ * Returns the answer to the request with this number, the same one if it is repeated. Negative: no number.
+ * @throws RequestError 409 if another request had the number.
  */
 function once(known: Map<number, KnownRequest>, seq: number, body: Body, answer: () => object): object {
   if (seq < 0) return answer()

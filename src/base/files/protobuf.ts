@@ -131,7 +131,7 @@ export class ProtoReader {
     return (this.#fields.get(field) ?? []).map((value) => new ProtoReader(bytesIn(field, value)))
   }
 
-  /** A list of whole numbers, packed into bytes. */
+  /** A packed list of integers. */
   wholes(field: number): number[] {
     const bytes = this.bytes(field)
     const values: number[] = []
@@ -149,7 +149,7 @@ export class ProtoReader {
   }
 }
 
-/** The whole number whose first byte is at `from`, and where the next one begins. */
+/** The integer at byte `from`, and the position after it. */
 function wholeAt(bytes: Uint8Array, from: number): { value: number; end: number } {
   let value = 0n
   for (let [at, bits] = [from, 0n]; ; at++, bits += 7n) {

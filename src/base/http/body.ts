@@ -7,7 +7,7 @@ import { RequestError } from './request-error.ts'
 /** The JSON object of a request's body; empty without a body. */
 export type Body = Readonly<Record<string, unknown>>
 
-/** Types of body, and what reads their bytes; what it throws is told to the client. */
+/** Readers of request bodies by media type. The client gets the message of an error. */
 export type BodyTypes = Readonly<Record<string, (bytes: Uint8Array) => Body>>
 
 /** Bytes of each body outside the limit, so that short requests never wait for long ones. */

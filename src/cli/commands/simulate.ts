@@ -2,9 +2,17 @@ import { InputError } from '../../base/errors.ts'
 import { writeWhole } from '../../base/files/files.ts'
 import { type Command, readKeys, readTexts } from '../../base/invocation.ts'
 import { integers, text } from '../../base/settings.ts'
-import { drawSimulations, type Simulation, simulate, simulationSettings } from '../../entries/orchestration.ts'
+import {
+  drawSimulations,
+  type EngineSpeed,
+  type Simulation,
+  simulate,
+  simulationSettings,
+} from '../../entries/orchestration.ts'
 import type { MeasuredRun } from '../../entries/text.ts'
+import { openRun } from '../../index.ts'
 import { progressLine } from '../show/progress.ts'
+import { askForModule, trustKeys } from '../words/trust.ts'
 
 const { engines, maxStaleness, ...shared } = simulationSettings
 
@@ -13,27 +21,37 @@ export const simulateKeys = {
     '',
     'run folder of a language model: its measured answer lengths, speeds and batch sizes replace the defaults below',
   ),
+  probe: text(
+    '',
+    'with from: engine to measure for its speed over the number of answers, like local or vllm:http://127.0.0.1:8000; empty: the mean speed in the run',
+  ),
   engines: integers([1, 2, 4, 8], `${engines.description}: each of these numbers`, 1),
   maxStaleness: integers([0, 1, 2, 4], `${maxStaleness.description}: each of these numbers`, 0),
   ...shared,
+  ...trustKeys,
   out: text('', 'file for an SVG plot of trained tokens per second over engines; empty: no plot'),
 }
 
 /** colonnade simulate [key=value …] */
 export const simulateCommand: Command = async ({ words, json, quiet }) => {
   const texts = readTexts(words)
-  const { from, engines, maxStaleness, out, ...keys } = readKeys(simulateKeys, texts)
+  const { from, probe, engines, maxStaleness, out, trust, ...keys } = readKeys(simulateKeys, texts)
   for (const [name, list] of Object.entries({ engines, maxStaleness })) {
     if (list.length === 0) throw new InputError(name, 'none', 'at least one number')
   }
   if (out !== '' && !out.endsWith('.svg')) throw new InputError('out', out, 'a file whose name ends in .svg')
   const measured = from === '' ? null : await (await import('../../entries/text.ts')).measureRun(from)
-  const settings = measured === null ? keys : { ...measured.settings, ...givenOf(keys, texts) }
+  if (probe !== '' && from === '')
+    throw new InputError('probe', probe, 'from=<run> beside it, whose prompts and model are used')
+  const speeds = probe === '' || measured === null ? null : await speedsOf(from, probe, measured, trust)
+  const { tokensPerSecond: _, engineTokensPerSecond: __, ...unmeasured } = measured?.settings ?? keys
+  const basis = speeds === null ? (measured?.settings ?? keys) : unmeasured
+  const settings = measured === null ? keys : { ...basis, ...givenOf(keys, texts) }
   const progress = progressLine(engines.length * maxStaleness.length, 'simulations', quiet || json)
   const simulations: Row[] = []
   for (const each of maxStaleness) {
     for (const count of engines) {
-      const simulation = await simulate({ ...settings, engines: count, maxStaleness: each }, measured?.lengths)
+      const simulation = await simulate({ ...settings, engines: count, maxStaleness: each }, measured?.lengths, speeds)
       simulations.push({ engines: count, maxStaleness: each, simulation })
       progress.update(simulations.length, [])
     }
@@ -43,12 +61,42 @@ export const simulateCommand: Command = async ({ words, json, quiet }) => {
   const needed = enginesNeeded(simulations)
   if (!json) {
     if (measured !== null) console.log(told(from, measured))
+    if (speeds !== null) console.log(speedLine(probe, speeds))
     console.log(table(simulations))
     for (const each of needed) console.log(sentence(each, Math.max(...engines)))
     if (out !== '') console.log(out)
   }
   const lengths = measured === null ? null : summaryOf(measured.lengths)
-  return { ...(lengths === null ? {} : { from, lengths }), settings, simulations, needed, out: out === '' ? null : out }
+  return {
+    ...(lengths === null ? {} : { from, lengths }),
+    ...(speeds === null ? {} : { speeds }),
+    settings,
+    simulations,
+    needed,
+    out: out === '' ? null : out,
+  }
+}
+
+/** Measures an engine with the prompts and the model of a run: with 1, 2, 4 … answers, up to the run's lanes. */
+async function speedsOf(
+  from: string,
+  probe: string,
+  { settings: { slots } }: MeasuredRun,
+  trust: readonly string[],
+): Promise<readonly EngineSpeed[]> {
+  const { measureEngineSpeed } = await import('../../entries/text.ts')
+  const { findEngine } = await import('../../entries/engines.ts')
+  const definition = await openRun(from, { allowModule: askForModule(trust) })
+  if (definition.kind !== 'conversations') throw new InputError('from', from, 'a run of a language model')
+  const { environment, policy } = definition
+  const engine = await findEngine([probe], [], 'caller')
+  const answers = Array.from({ length: Math.ceil(Math.log2(slots)) }, (_, i) => 2 ** i).concat(slots)
+  return measureEngineSpeed({ environment, policy, answers, ...(engine === null ? {} : { engine }) })
+}
+
+function speedLine(probe: string, speeds: readonly EngineSpeed[]): string {
+  const cells = speeds.map(({ answers, tokensPerSecond }) => `${tokensPerSecond.toFixed(0)} with ${answers}`)
+  return `${probe}: tokens/s by answers at the same time: ${cells.join(', ')}`
 }
 
 function givenOf<V extends object>(values: V, texts: Readonly<Record<string, string>>): Partial<V> {

@@ -22,7 +22,7 @@ export interface EncodedRequest {
   readonly bytes: Uint8Array
 }
 
-/** Numbers as they travel: `dtype` is float32 or int64; no `shape` is that of a list. */
+/** Numbers of a request or answer; `dtype` is float32 or int64. */
 export interface Tensor {
   readonly data: ArrayLike<number>
   readonly dtype: string
@@ -129,7 +129,7 @@ function readSampled(bytes: Uint8Array): Record<string, unknown> {
   return { sequences, prompt_cache_hit_tokens: message.number(4), type: 'sample' }
 }
 
-/** A pass that was posted in protocol buffers, as JSON would be: what the service reads. @throws Error for other bytes. */
+/** Decodes a pass that was posted in protocol buffers, on the side of the service. @throws Error for other bytes. */
 export function readPassRequest(bytes: Uint8Array): { readonly path: string; readonly body: Record<string, unknown> } {
   const message = new ProtoReader(bytes)
   const path = message.number(6) === 1 ? 'forward' : 'forward_backward'
@@ -167,7 +167,7 @@ function readTensor(tensor: ProtoReader): Tensor {
   return { data: readNumbers(tensor.bytes(1), type), dtype, shape: tensor.wholes(4) }
 }
 
-/** What a future answers, in protocol buffers; null for what is JSON in any case. */
+/** Encodes the answer of a future in protocol buffers; null for answers that are always JSON. */
 export function encodeAnswer(answer: Readonly<Record<string, unknown>>): Uint8Array | null {
   if (Array.isArray(answer.loss_fn_outputs)) return encodePass(answer)
   return Array.isArray(answer.sequences) ? encodeSampled(answer) : null
@@ -219,7 +219,7 @@ function encodeSampled(answer: Readonly<Record<string, unknown>>): Uint8Array {
   ])
 }
 
-/** The most probable tokens of each position: cells without one have id 0 and −99999. */
+/** The most probable tokens of each position. Empty cells have id 0 and −99999. */
 function encodeTop(top: readonly (readonly (readonly [number, number])[])[]): Field[] {
   const width = Math.max(0, ...top.map(({ length }) => length))
   const cells = top.flatMap((row) => Array.from({ length: width }, (_, k) => row[k] ?? ([0, -99999] as const)))

@@ -103,3 +103,16 @@ test('a run that lacks what is needed is refused', async () => {
   await expect(measureRun(bare)).rejects.toThrow(`metrics.jsonl of ${bare}: got no update, expected at least one`)
   await expect(measureRun('nowhere')).rejects.toThrow('nowhere: got no such folder, expected a run folder')
 })
+
+test('a probe measures the engine with the prompts and the model of the run', async () => {
+  const words = ['simulate', `from=${folder}`, 'probe=local', 'engines=1,2', 'maxStaleness=0', 'updates=3']
+  const { speeds, settings, simulations } = JSON.parse((await inProcess([...words, '--json'])).stdout)
+  expect(speeds.map(({ answers }: { answers: number }) => answers)).toEqual([1, 2, 4])
+  expect([settings.tokensPerSecond, settings.slots]).toEqual([undefined, 4])
+  const { lengths } = await measureRun(folder)
+  for (const { engines, maxStaleness, simulation } of simulations) {
+    expect(simulation).toEqual(await simulate({ ...settings, engines, maxStaleness }, lengths, speeds))
+  }
+  const { stdout } = await inProcess(words)
+  expect(stdout).toMatch(/local: tokens\/s by answers at the same time: \d+ with 1, \d+ with 2, \d+ with 4/)
+})
