@@ -223,8 +223,14 @@ describe('with maxStaleness', () => {
   test('more groups than are wanted become too old, are dropped and counted, and their lanes are free', async () => {
     const settings = { maxStaleness: 1, overSampling: 2, order: 'arrival', updates: 6 } as const
     const { training, cohort } = await trainingOf(settings, { engine: streaming() }, slow(later))
+    const notices: string[] = []
+    cohort.onNotice = (message) => notices.push(message)
     const { metrics, batches } = await run(training)
     expectWhole(batches, false)
+    expect(notices).toHaveLength(1)
+    expect(notices[0]).toMatch(
+      /^rl: \d+ % of the groups were dropped as stale before an update took them; this helps: a smaller overSampling than 2, or order=number, or a larger maxStaleness than 1$/,
+    )
     const stale = metrics.reduce((sum, { rl: told }) => sum + (told!.drops.stale ?? 0), 0)
     expect(stale).toBeGreaterThan(0)
     expect(Math.max(...metrics.map(({ rl: told }) => told!.staleness!.max))).toBeLessThanOrEqual(1)

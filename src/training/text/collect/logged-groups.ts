@@ -7,6 +7,10 @@ import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
 
 const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0, counts: [] }, queueDepth: 0, lanesIdleSeconds: 0 }
 
+/** A warning follows if more than this fraction of the groups is dropped as stale, over at least so many batches. */
+const STALE_FRACTION = 0.1
+const STALE_BATCHES = 4
+
 /** The spread of one or more ages in seconds. */
 export function spreadOfAges(ages: readonly number[]): AgeSpread {
   const max = Math.max(...ages)
@@ -24,6 +28,8 @@ export class LoggedGroups {
   readonly #began = new Map<number, number>()
   #delivery: Delivery | null = null
   #told: Omit<CollectorProgress, 'ticks'> = NOTHING
+  /** Groups that were learned from, or dropped as stale; null after a warning. */
+  #counts: { learned: number; stale: number } | null = { learned: 0, stale: 0 }
 
   constructor(cohort: ConversationCohort, rl: RlDefinition, failure: FailurePolicy) {
     const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
@@ -68,6 +74,7 @@ export class LoggedGroups {
     )
     if (delivery === null) return false
     this.#delivery = delivery
+    this.#warnOfStale(delivery)
     const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
     for (const group of delivery.groups) this.#began.delete(group)
     this.#told = {
@@ -77,6 +84,25 @@ export class LoggedGroups {
       lanesIdleSeconds,
     }
     return true
+  }
+
+  /** Warns once if many groups become too old, with the settings that help. */
+  #warnOfStale({ groups, drops }: Delivery): void {
+    if (this.#counts === null) return
+    const learned = this.#counts.learned + groups.length
+    const stale = this.#counts.stale + (drops.stale ?? 0)
+    this.#counts = { learned, stale }
+    const { groupsPerBatch, overSampling, order, maxStaleness } = this.admission.settings
+    if (learned < STALE_BATCHES * groupsPerBatch || stale <= STALE_FRACTION * (learned + stale)) return
+    this.#counts = null
+    const help = [
+      ...(overSampling > 1 ? [`a smaller overSampling than ${overSampling}`] : []),
+      ...(order === 'arrival' ? ['order=number'] : []),
+      `a larger maxStaleness than ${maxStaleness}`,
+    ]
+    const percent = Math.round((100 * stale) / (learned + stale))
+    const message = `rl: ${percent} % of the groups were dropped as stale before an update took them; this helps: ${help.join(', or ')}`
+    ;(this.#cohort.onNotice ?? process.emitWarning)(message)
   }
 
   /** The last batch's rows, in an order that does not depend on which finished first. */
