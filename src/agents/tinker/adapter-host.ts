@@ -8,6 +8,7 @@ import { decayingParts, optimizerPlan } from '../../algorithms/optimizers/optimi
 import { TrainedArray } from '../../algorithms/trained-array.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { readSafetensors, tensorOf, tensorValues, writeSafetensors } from '../../base/files/safetensors.ts'
+import { RequestError } from '../../base/http/server.ts'
 import { Random } from '../../base/random.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { EngineShape } from '../../engines/engine-shape.ts'
@@ -100,6 +101,7 @@ export class AdapterHost {
   #waiting: { readonly weights: Float32Array; start(): void }[] = []
   #sampled: Float32Array | null = null
   #isPlacing = false
+  #isClosed = false
   /** An adapter of zeros: the base model. */
   readonly base: Float32Array
 
@@ -131,6 +133,17 @@ export class AdapterHost {
     const loraTargets = [...(attention ? ATTENTION : []), ...(perceptron ? PERCEPTRON : [])]
     const policy = languageModel({ folder, loraRank: rank, loraAlpha: ADAPTER_ALPHA, loraTargets })
     return new AdapterHost(await openModel({ policy, ...options }, hostPlan))
+  }
+
+  /** Ends all samples, and passes after their current part. Later calls fail. */
+  close(): void {
+    this.#isClosed = true
+    this.batcher.set('stopping')
+    this.batcher.abortAll()
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new RequestError(503, 'the service is stopping')
   }
 
   /** A new adapter. */
@@ -224,8 +237,15 @@ export class AdapterHost {
         }
         from = to
         await immediate() // Lets the server answer and sample between passes.
+        this.#checkOpen()
       }
-      if (lossOf !== null) for (let i = 0; i < gradient!.length; i++) gradient![i]! += columns.gradient[i]!
+      if (lossOf !== null) {
+        if (!columns.gradient.every(Number.isFinite)) {
+          const expected = 'finite numbers: try smaller advantages, or logprobs closer to those of the model'
+          throw new InputError('gradient', 'numbers that are not finite', expected)
+        }
+        for (let i = 0; i < gradient!.length; i++) gradient![i]! += columns.gradient[i]!
+      }
       return said
     })
   }
@@ -285,7 +305,10 @@ export class AdapterHost {
   }
 
   #learn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#learning.then(work)
+    const done = this.#learning.then(() => {
+      this.#checkOpen()
+      return work()
+    })
     this.#learning = done.catch(() => {}) // The caller gets the error.
     return done
   }
@@ -306,7 +329,7 @@ export class AdapterHost {
         signal.addEventListener('abort', () => {
           for (const group of running) group.abort()
         })
-        Promise.all(requests.map((request) => this.#turn(request, ends, running))).then(resolve, reject)
+        Promise.all(requests.map((request) => this.#turn(request, ends, running, signal))).then(resolve, reject)
       }
       this.#waiting.push({ weights, start })
       void this.#place()
@@ -334,9 +357,11 @@ export class AdapterHost {
     request: GenerationRequest,
     ends: { isOver(id: number): boolean; readonly ignoresEnd: boolean },
     running: Set<GenerationGroup>,
+    signal: AbortSignal,
   ): Promise<Generation> {
     const group = this.batcher.submit([request])
     running.add(group)
+    if (signal.aborted) group.abort() // While it waited for its weights.
     const turn = group.turns[0]!
     for (let seen = 0; turn.end === null || seen < turn.tokens.length; ) {
       if (seen === turn.tokens.length) await group.more()
@@ -351,7 +376,7 @@ export class AdapterHost {
     const left = request.maxTokens - turn.tokens.length
     if (turn.end !== 'stop' || !ends.ignoresEnd || left === 0) return turn
     const ids = Int32Array.from([...request.ids, ...turn.tokens.map(({ id }) => id)])
-    const rest = await this.#turn({ ...request, ids, maxTokens: left }, ends, running)
+    const rest = await this.#turn({ ...request, ids, maxTokens: left }, ends, running, signal)
     return { ...rest, tokens: [...turn.tokens, ...rest.tokens] }
   }
 }

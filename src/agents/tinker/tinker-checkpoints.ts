@@ -14,6 +14,7 @@ const zip = promisify(gzip)
 
 const PATH = /^tinker:\/\/([\w.:-]+)\/(weights|sampler_weights)\/([\w.-]+)$/
 const NAME = /^(?!\.+$)[\w.-]{1,128}$/
+const MODEL_ID = /^(?!\.+$)[\w.:-]{1,128}$/
 const CONFIG = 'adapter_config.json'
 const FILES = [CONFIG, 'adapter_model.safetensors']
 
@@ -35,14 +36,18 @@ export class TinkerCheckpoints {
     this.#root = root
   }
 
-  /** The place of a model's weights with this name. @throws RequestError 400 for an invalid name. */
+  /** The place of a model's weights with this name. @throws RequestError 400 for an invalid name, 404 for an invalid model. */
   place(modelId: string, kind: CheckpointKind, name: unknown): KeptAdapter {
     if (typeof name !== 'string' || !NAME.test(name)) {
       throw new RequestError(400, `path: got ${show(name)}, expected a name of letters, digits, ".", "_" and "-"`)
     }
-    // Windows allows no colon in a folder's name.
-    const folder = join(this.#root, modelId.replaceAll(':', '_'), kind, name)
+    const folder = join(this.#folderOf(modelId), kind, name)
     return { path: `tinker://${modelId}/${kind}/${name}`, folder, kind }
+  }
+
+  #folderOf(modelId: string): string {
+    if (!MODEL_ID.test(modelId)) throw new RequestError(404, `model_id: got ${show(modelId)}, expected a model's id`)
+    return join(this.#root, modelId.replaceAll(':', '_')) // Windows allows no colon in a folder's name.
   }
 
   /** @throws RequestError 404 if nothing is saved at the path. */
@@ -68,8 +73,9 @@ export class TinkerCheckpoints {
   async list(modelId: string): Promise<object[]> {
     const listed: object[] = []
     for (const kind of ['weights', 'sampler_weights'] as const) {
-      const names = await listFolder(join(this.#root, modelId.replaceAll(':', '_'), kind))
+      const names = await listFolder(join(this.#folderOf(modelId), kind))
       for (const name of names) {
+        if (!NAME.test(name)) continue
         const kept = this.place(modelId, kind, name)
         if (!(await this.has(kept))) continue
         const file = await stat(join(kept.folder, 'adapter_model.safetensors'))

@@ -12,7 +12,7 @@ export function tokensOf(subject: string, input: unknown, vocabularySize = Numbe
   const chunks = (input as { chunks?: unknown } | null | undefined)?.chunks
   if (!Array.isArray(chunks)) throw badField(`${subject}.chunks`, chunks, 'a list of chunks of text')
   const tokens = chunks.flatMap((chunk: { type?: unknown; tokens?: unknown }) => {
-    if ((chunk?.type ?? 'encoded_text') === 'encoded_text' && Array.isArray(chunk.tokens)) return chunk.tokens
+    if ((chunk?.type ?? 'encoded_text') === 'encoded_text' && Array.isArray(chunk?.tokens)) return chunk.tokens
     throw badField(`${subject}.chunks`, chunk?.type ?? chunk, 'encoded_text: this model reads no images or sound')
   })
   return Array.from(idsField(subject, tokens, vocabularySize))
@@ -31,9 +31,13 @@ export function readDatums(input: PassInput | undefined, context: number): Datum
   if (!Array.isArray(data) || data.length === 0 || data.length > MAX_DATUMS) {
     throw badField('data', Array.isArray(data) ? `${data.length} datums` : data, `1 to ${MAX_DATUMS} datums`)
   }
-  return (data as PassInput['data']).map(({ model_input, loss_fn_inputs }, index) => {
-    const tokens = tokensOf(`data[${index}].model_input`, model_input)
-    const { target_tokens: targets, ...others } = loss_fn_inputs ?? {}
+  return (data as (PassInput['data'][number] | null)[]).map((datum, index) => {
+    const tokens = tokensOf(`data[${index}].model_input`, datum?.model_input)
+    const { target_tokens: targets, ...others } = datum!.loss_fn_inputs ?? {}
+    for (const [name, tensor] of Object.entries(datum!.loss_fn_inputs ?? {})) {
+      const isDense = Array.isArray(tensor?.data) && tensor.dtype !== 'sparse'
+      if (!isDense) throw badField(`data[${index}].${name}`, tensor?.dtype ?? tensor, 'a dense tensor')
+    }
     if (tokens.length === 0 || tokens.length > context) {
       throw badField(`data[${index}].model_input`, `${tokens.length} tokens`, `1 to ${context}`)
     }

@@ -124,15 +124,15 @@ export const tinkerLosses: Readonly<Record<string, TinkerLoss>> = {
 /** Returns a loss with its settings. @throws InputError for an unknown loss, and unknown or missing settings. */
 export function findTinkerLoss(
   name: string,
-  given: LossConfig = {},
+  given: LossConfig | null = {},
 ): { readonly loss: TinkerLoss; readonly config: Readonly<Record<string, number>> } {
   const loss = Object.hasOwn(tinkerLosses, name) ? tinkerLosses[name]! : null
   if (loss === null) throw unknownWord('loss_fn', name, Object.keys(tinkerLosses))
-  for (const key of Object.keys(given)) {
+  for (const key of Object.keys(given ?? {})) {
     if (!Object.hasOwn(loss.config, key)) throw unknownWord(`loss_fn_config of ${name}`, key, Object.keys(loss.config))
   }
   const config = Object.entries(loss.config).map(([key, initial]) => {
-    const value = given[key] ?? initial
+    const value = given?.[key] ?? initial
     if (typeof value === 'number' && Number.isFinite(value)) return [key, value]
     throw new InputError(`loss_fn_config.${key} of ${name}`, show(value), 'a finite number')
   })

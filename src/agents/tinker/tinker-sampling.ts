@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Generation } from '../serving/batcher.ts'
-import { badField, integerField, keyOfSeed, objectField } from '../serving/fields.ts'
+import { badField, integerField, keyOfSeed, numberField, objectField } from '../serving/fields.ts'
 import type { AdapterHost } from './adapter-host.ts'
 import { tokensOf } from './tinker-datums.ts'
 import type { FutureAnswer } from './tinker-futures.ts'
@@ -18,8 +18,9 @@ export async function sampled(
   const prompt = Int32Array.from(tokensOf('prompt', body.prompt, host.vocabularySize))
   const room = host.context - prompt.length
   if (room < 1) throw badField('prompt', `${prompt.length} tokens`, `at most ${host.context - 1}`)
-  const { temperature = 1, top_k: topK = -1, top_p: topP = 1 } = parameters as Record<string, number>
-  if (!(temperature >= 0)) throw badField('sampling_params.temperature', temperature, 'a number ≥ 0')
+  const temperature = numberField(parameters, 'temperature', 1, 0, 100)
+  const topK = integerField(parameters, 'top_k', -1, -1)
+  const topP = numberField(parameters, 'top_p', 1, 0, 1)
   const explore = temperature > 0
   const sampling = { temperature: explore ? temperature : 1, topK: topK === -1 ? 0 : topK, topP, minP: 0 }
   const isPlain = sampling.temperature === 1 && sampling.topK === 0 && topP === 1
@@ -27,6 +28,8 @@ export async function sampled(
   if (numTop > 0 && !isPlain) throw badField('topk_sample_logprobs', numTop, '0, or temperature 1 over all tokens')
   const { stop = null } = parameters as { stop?: string | readonly (string | number)[] | null }
   const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
+  const isStop = (each: unknown) => typeof each === 'string' || Number.isSafeInteger(each)
+  if (!Array.isArray(stops) || !stops.every(isStop)) throw badField('stop', stop, 'a text, or a list of texts or ids')
   const stopIds = new Set(stops.filter((each) => typeof each === 'number'))
   const seed = integerField(parameters, 'seed', randomInt(2 ** 47), Number.MIN_SAFE_INTEGER)
   const maxTokens = Math.min(room, integerField(parameters, 'max_tokens', room, 1))

@@ -37,6 +37,9 @@ const SESSION_MS = 600_000
 /** Number of requests of a model or sampling session that are recognized if repeated. */
 const KNOWN_REQUESTS = 1024
 
+/** Number of adapters that a session's samplers keep in memory. */
+const KEPT_SAMPLERS = 16
+
 /** The request with some seq_id. */
 interface KnownRequest {
   readonly hash: string
@@ -45,6 +48,8 @@ interface KnownRequest {
 
 interface Session {
   lastBeat: number
+  /** Requests for new models, by model_seq_id. */
+  readonly known: Map<number, KnownRequest>
 }
 
 interface TrainedModel {
@@ -55,8 +60,8 @@ interface TrainedModel {
   state: AdapterState
   /** Number of the next request to run. */
   next: number
-  /** Starts the requests that arrived before a lower number, by number. */
-  readonly early: Map<number, () => void>
+  /** The requests that arrived before a lower number, by number. */
+  readonly early: Map<number, { begin(): void; fail(reason: RequestError): void }>
   readonly known: Map<number, KnownRequest>
   last: Promise<unknown>
 }
@@ -64,7 +69,8 @@ interface TrainedModel {
 interface Sampler {
   readonly id: string
   readonly host: AdapterHost
-  readonly weights: Float32Array
+  /** Null: not in memory, to be loaded from the path. */
+  weights: Promise<Float32Array> | null
   readonly path: string | null
   readonly known: Map<number, KnownRequest>
   clients: number
@@ -83,6 +89,7 @@ export class TinkerService {
   readonly #models = new Map<string, TrainedModel>()
   readonly #samplers = new Map<string, Sampler>()
   readonly #first: AdapterHost
+  readonly #base: Promise<Float32Array>
   readonly #sweep: NodeJS.Timeout
 
   static async open({ model, context, slots = 8, ...options }: TinkerServiceOptions): Promise<TinkerService> {
@@ -102,12 +109,18 @@ export class TinkerService {
     this.notes = first.notes
     this.#options = sizes
     this.#first = first
+    this.#base = Promise.resolve(first.base)
     this.#checkpoints = new TinkerCheckpoints(folder)
     this.#sweep = setInterval(() => this.#endSessions(), SESSION_MS / 10).unref()
   }
 
+  /** Ends sessions and their work. */
   close(): void {
     clearInterval(this.#sweep)
+    for (const id of [...this.#sessions.keys()]) this.#endSession(id)
+    this.#futures.close()
+    this.#first.close()
+    for (const host of this.#hosts.values()) host.then((each) => each.close()).catch(() => {}) // Told by its future.
   }
 
   routes(): Map<string, Route> {
@@ -142,7 +155,7 @@ export class TinkerService {
     add('POST get_info', ({ body }) => this.#info(this.#modelOf(body)))
     add('POST unload_model', ({ body }) => {
       const { id } = this.#modelOf(body)
-      this.#models.delete(id)
+      this.#removeModel(id)
       return { request_id: this.#futures.add(async () => ({ model_id: id, type: 'unload_model' })), model_id: id }
     })
     const readPass = { [PROTOBUF]: (bytes: Uint8Array) => readPassRequest(bytes).body as Body }
@@ -189,7 +202,7 @@ export class TinkerService {
 
   #createSession(): object {
     const id = randomUUID()
-    this.#sessions.set(id, { lastBeat: performance.now() })
+    this.#sessions.set(id, { lastBeat: performance.now(), known: new Map() })
     return {
       ...{ session_id: id, type: 'create_session', info_message: `Colonnade ${VERSION}, ${this.name} on this machine` },
       warning_message: 'adapters leave the unembedding out: train_unembed counts as false',
@@ -212,8 +225,16 @@ export class TinkerService {
   /** Removes a session with its models and samplers. Saved weights stay. */
   #endSession(id: string): void {
     this.#sessions.delete(id)
-    for (const [key, { sessionId }] of this.#models) if (sessionId === id) this.#models.delete(key)
+    for (const [key, { sessionId }] of this.#models) if (sessionId === id) this.#removeModel(key)
     for (const key of this.#samplers.keys()) if (key.startsWith(`${id}:`)) this.#samplers.delete(key)
+  }
+
+  /** Removes a model. Requests that wait for a lower number fail; those before finish. */
+  #removeModel(id: string): void {
+    const { early } = this.#models.get(id)!
+    this.#models.delete(id)
+    for (const { fail } of early.values()) fail(new RequestError(404, `model_id: ${show(id)} was unloaded`))
+    early.clear()
   }
 
   #host(shape: AdapterShape): Promise<AdapterHost> {
@@ -235,7 +256,6 @@ export class TinkerService {
   #createModel(body: Body): object {
     const sessionId = this.#session(body)
     this.#checkBase(body.base_model)
-    const id = `${sessionId}:train:${integerField(body, 'model_seq_id', 0, 0)}`
     const config = objectField(body, 'lora_config')
     const optimizer = (body.optimizer_config as { type?: unknown } | undefined)?.type ?? 'adamw'
     if (optimizer !== 'adamw') throw badField('optimizer_config.type', optimizer, '"adamw"')
@@ -248,16 +268,25 @@ export class TinkerService {
       throw new RequestError(400, 'lora_config: got train_attn and train_mlp false, expected one of them')
     }
     const seed = integerField(config, 'seed', randomInt(2 ** 31), 0)
-    const request_id = this.#futures.add(async () => {
+    return this.#newModel(sessionId, body, async (id) => {
       const host = await this.#host(shape)
       this.#addModel({ id, sessionId, host, shape, state: host.create(seed) })
       const made = { rank: shape.rank, alpha: ADAPTER_ALPHA, seed, ...trainsOf(shape) }
       return { model_id: id, type: 'create_model', base_model: this.name, lora_config: made }
     })
-    return { request_id, model_id: id }
+  }
+
+  /** Returns the future of a new model, the same one if the request is repeated. */
+  #newModel(sessionId: string, body: Body, make: (id: string) => Promise<FutureAnswer>): object {
+    const number = integerField(body, 'model_seq_id', 0, 0)
+    const model_id = `${sessionId}:train:${number}`
+    const { known } = this.#sessions.get(sessionId)!
+    const answer = () => ({ request_id: this.#futures.add(() => make(model_id)), model_id })
+    return once(known, 'model_seq_id', number, body, answer)
   }
 
   #addModel(model: Pick<TrainedModel, 'id' | 'sessionId' | 'host' | 'shape' | 'state'>): void {
+    this.#session({ session_id: model.sessionId }) // It may have ended while the model was opened.
     if (this.#models.has(model.id)) throw new RequestError(409, `${model.id} is there already`)
     const order = { next: 1, early: new Map(), known: new Map(), last: Promise.resolve() }
     this.#models.set(model.id, { ...model, ...order })
@@ -280,23 +309,29 @@ export class TinkerService {
   #inOrder(body: Body, work: (model: TrainedModel) => Promise<FutureAnswer>): object {
     const model = this.#modelOf(body)
     const seq = integerField(body, 'seq_id', model.next + model.early.size, 1)
-    return once(model.known, seq, body, () => {
-      if (seq < model.next) throw new RequestError(409, `seq_id: got ${seq}, expected at least ${model.next}`)
+    return once(model.known, 'seq_id', seq, body, () => {
+      const { next } = model
+      if (seq < next) throw new RequestError(409, `seq_id: got ${seq}, expected at least ${next}`)
+      if (seq >= next + KNOWN_REQUESTS)
+        throw badField('seq_id', seq, `less than ${next + KNOWN_REQUESTS}: ${next} is next`)
       let begin = (): void => {}
-      const turn = new Promise<void>((settle) => {
+      let fail = (_: RequestError): void => {}
+      const turn = new Promise<void>((settle, refuse) => {
         begin = settle
+        fail = refuse
       })
       const done = turn.then(() => work(model))
       const request_id = this.#futures.add(() => done)
-      model.early.set(seq, () => {
+      const queue = () => {
         model.last = model.last.then(() => {
           begin()
           return done.catch(() => {}) // The future reports it.
         })
-      })
-      for (let next = model.early.get(model.next); next !== undefined; next = model.early.get(model.next)) {
+      }
+      model.early.set(seq, { begin: queue, fail })
+      for (let first = model.early.get(model.next); first !== undefined; first = model.early.get(model.next)) {
         model.early.delete(model.next++)
-        next()
+        first.begin()
       }
       return { request_id, model_id: model.id }
     })
@@ -366,7 +401,12 @@ export class TinkerService {
     const { id, host, state, sessionId } = model
     const number = integerField(body, 'sampling_session_seq_id', null, 0)
     if (number !== null) {
-      const sampler = { id: `${sessionId}:sample:${number}`, host, weights: state.weights.slice(), path: null }
+      const sampler = {
+        id: `${sessionId}:sample:${number}`,
+        host,
+        weights: Promise.resolve(state.weights.slice()),
+        path: null,
+      }
       this.#addSampler(sampler)
       return { sampling_session_id: sampler.id, path: null, type: 'save_weights_for_sampler' }
     }
@@ -376,28 +416,31 @@ export class TinkerService {
   }
 
   /** Loads saved weights into a model, or into a new one. */
-  async #load(body: Body): Promise<object> {
-    const kept = await this.#checkpoints.find(body.path)
-    const hasOptimizer = booleanField(body, 'optimizer', false)
-    if (hasOptimizer && kept.kind !== 'weights')
+  #load(body: Body): object {
+    // The path is checked in the future: a request that is refused at once would leave a gap in the model's numbers.
+    const find = async () => {
+      const kept = await this.#checkpoints.find(body.path)
+      const hasOptimizer = booleanField(body, 'optimizer', false)
+      if (!hasOptimizer || kept.kind === 'weights') return { kept, hasOptimizer }
       throw badField('optimizer', true, 'false: sampler weights have no optimizer')
-    const answer = (model_id: string) => ({ path: kept.path, model_id, type: 'load_weights' })
+    }
+    const answer = (path: string, model_id: string) => ({ path, model_id, type: 'load_weights' })
     if (body.model_id !== undefined && body.model_id !== null) {
       return this.#inOrder(body, async (model) => {
+        const { kept, hasOptimizer } = await find()
         model.state = await model.host.load(kept.folder, hasOptimizer)
-        return answer(model.id)
+        return answer(kept.path, model.id)
       })
     }
     const sessionId = this.#session(body)
-    const id = `${sessionId}:train:${integerField(body, 'model_seq_id', 0, 0)}`
     if (body.base_model !== undefined) this.#checkBase(body.base_model)
-    const request_id = this.#futures.add(async () => {
+    return this.#newModel(sessionId, body, async (id) => {
+      const { kept, hasOptimizer } = await find()
       const shape = await this.#checkpoints.shapeOf(kept)
       const host = await this.#host(shape)
       this.#addModel({ id, sessionId, host, shape, state: await host.load(kept.folder, hasOptimizer) })
-      return answer(id)
+      return answer(kept.path, id)
     })
-    return { request_id, model_id: id }
   }
 
   async #createSampler(body: Body): Promise<object> {
@@ -412,21 +455,56 @@ export class TinkerService {
     const path = textField(body, 'model_path', null)
     if (path === null) {
       this.#checkBase(body.base_model)
-      return { id, host: this.#first, weights: this.#first.base, path }
+      return { id, host: this.#first, weights: this.#base, path }
     }
     const kept: KeptAdapter = await this.#checkpoints.find(path)
     const host = await this.#host(await this.#checkpoints.shapeOf(kept))
-    return { id, host, weights: (await host.load(kept.folder, false)).weights, path }
+    const { weights } = await host.load(kept.folder, false)
+    return { id, host, weights: Promise.resolve(weights), path }
   }
 
   #addSampler(sampler: Pick<Sampler, 'id' | 'host' | 'weights' | 'path'>): void {
+    const [sessionId] = sampler.id.split(':')
+    this.#session({ session_id: sessionId }) // It may have ended meanwhile.
     this.#samplers.set(sampler.id, { ...sampler, known: new Map(), clients: 0 })
+    this.#dropWeights(sessionId!)
+  }
+
+  /** Keeps the weights of a session's last used samplers. The others are loaded again, or end if they were not saved. */
+  #dropWeights(sessionId: string): void {
+    const held = [...this.#samplers.values()].filter(
+      ({ id, weights }) => id.startsWith(`${sessionId}:`) && weights !== null && weights !== this.#base,
+    )
+    for (const sampler of held.slice(0, -KEPT_SAMPLERS)) {
+      sampler.weights = null
+      if (sampler.path === null) this.#samplers.delete(sampler.id)
+    }
+  }
+
+  #weightsOf(sampler: Pick<Sampler, 'id' | 'host' | 'weights' | 'path'>): Promise<Float32Array> {
+    if (sampler.weights !== null) return sampler.weights
+    const load = async () => {
+      const { folder } = await this.#checkpoints.find(sampler.path)
+      return (await sampler.host.load(folder, false)).weights
+    }
+    const weights = load()
+    sampler.weights = weights
+    weights.catch(() => {
+      sampler.weights = null // The sample reports it.
+    })
+    this.#dropWeights(sampler.id.split(':')[0]!)
+    return weights
   }
 
   #samplerOf(id: unknown): Sampler {
     const sampler = typeof id === 'string' ? this.#samplers.get(id) : undefined
-    if (sampler !== undefined) return sampler
-    throw new RequestError(404, `sampling_session_id: got ${show(id)}, expected one of a session that goes on`)
+    if (sampler === undefined) {
+      const expected = `one of a session that goes on, saved or one of its last ${KEPT_SAMPLERS}`
+      throw new RequestError(404, `sampling_session_id: got ${show(id)}, expected ${expected}`)
+    }
+    this.#samplers.delete(sampler.id) // The last used is the last.
+    this.#samplers.set(sampler.id, sampler)
+    return sampler
   }
 
   async #sample(body: Body): Promise<object> {
@@ -438,8 +516,11 @@ export class TinkerService {
       ? this.#samplerOf(body.sampling_session_id)
       : { ...(await this.#openSampler(randomUUID(), body)), known: new Map<number, KnownRequest>() }
     const count = integerField(body, 'num_samples', 1, 1, MAX_SAMPLES)
-    return once(sampler.known, integerField(body, 'seq_id', -1, 0), body, () => ({
-      request_id: this.#futures.add((signal) => sampled(sampler, body, count, signal)),
+    const { host } = sampler
+    return once(sampler.known, 'seq_id', integerField(body, 'seq_id', -1, 0), body, () => ({
+      request_id: this.#futures.add(async (signal) =>
+        sampled({ host, weights: await this.#weightsOf(sampler) }, body, count, signal),
+      ),
       sample_sequence_ids: Array.from({ length: count }, (_, i) => `${sampler.id}:${body.seq_id ?? 0}:${i}`),
     }))
   }
@@ -453,13 +534,13 @@ function trainsOf({ attention, perceptron }: AdapterShape): object {
  * Returns the answer to the request with this number, the same one if it is repeated. Negative: no number.
  * @throws RequestError 409 if another request had the number.
  */
-function once(known: Map<number, KnownRequest>, seq: number, body: Body, answer: () => object): object {
+function once(known: Map<number, KnownRequest>, name: string, seq: number, body: Body, answer: () => object): object {
   if (seq < 0) return answer()
   const hash = createHash('sha256').update(JSON.stringify(body)).digest('base64')
   const before = known.get(seq)
   if (before !== undefined) {
     if (before.hash === hash) return before.answer
-    throw new RequestError(409, `seq_id: got ${seq} for another request, expected a new number`)
+    throw new RequestError(409, `${name}: got ${seq} for another request, expected a new number`)
   }
   const answered = answer()
   known.set(seq, { hash, answer: answered })

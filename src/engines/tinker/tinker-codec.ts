@@ -22,7 +22,7 @@ export interface EncodedRequest {
   readonly bytes: Uint8Array
 }
 
-/** Numbers of a request or answer; `dtype` is float32 or int64. */
+/** Numbers of a request or answer; `dtype` is float32 or int64, or sparse in a request that the service refuses. */
 export interface Tensor {
   readonly data: ArrayLike<number>
   readonly dtype: string
@@ -160,8 +160,9 @@ function readChunk(chunk: ProtoReader): { type: string; tokens: number[] } {
   return { type: 'encoded_text', tokens: readNumbers(new ProtoReader(chunk.bytes(1)).bytes(1), DType.int32) }
 }
 
+/** A sparse tensor has no data: the service refuses it when the pass runs, so that the model's later requests go on. */
 function readTensor(tensor: ProtoReader): Tensor {
-  if (tensor.has(2)) throw new Error('got a sparse tensor, expected a dense one')
+  if (tensor.has(2)) return { data: [], dtype: 'sparse', shape: [] }
   const type = tensor.number(3)
   const dtype = type === DType.int64 || type === DType.int32 ? 'int64' : 'float32'
   return { data: readNumbers(tensor.bytes(1), type), dtype, shape: tensor.wholes(4) }

@@ -1,8 +1,10 @@
 /** A training service of Tinker's protocol in this process: what raw clients get, and what the `tinker` backend learns by it. */
-import { readdir } from 'node:fs/promises'
+import { cp, readdir } from 'node:fs/promises'
+import { request } from 'node:http'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { messageOf, numberField } from '../../../src/base/files/protobuf.ts'
+import { TinkerService } from '../../../src/agents/tinker/tinker-service.ts'
+import { bytesField, mapFields, messageOf, numberField } from '../../../src/base/files/protobuf.ts'
 import { tinkerEngine } from '../../../src/engines/tinker/tinker.ts'
 import { encodeRequest, PROTOBUF } from '../../../src/engines/tinker/tinker-codec.ts'
 import { serveTinker, type TinkerServeOptions } from '../../../src/entries/engines.ts'
@@ -376,6 +378,191 @@ describe('a training service', () => {
       run('create_model', { session_id, model_seq_id: 9, base_model: 'small', lora_config: { rank: 99 } }),
     ).rejects.toThrow('rank: got 99')
     await close()
+  })
+
+  test('refuses malformed datums, losses and sampling parameters with the field, and its model goes on', async () => {
+    const { run, ask, train, session, close } = await service()
+    const id = await train()
+    let seq = 0
+    const [right] = DATA
+    const inputs = (given: object) => [{ ...right!, loss_fn_inputs: { ...right!.loss_fn_inputs, ...given } }]
+    for (const [data, message] of [
+      [[null], 'user: data[0].model_input.chunks: got undefined'],
+      [[{ ...right, model_input: { chunks: [null] } }], 'user: data[0].model_input.chunks: got null'],
+      [inputs({ target_tokens: null }), 'user: data[0].target_tokens: got null, expected a dense tensor'],
+      [inputs({ target_tokens: {} }), 'user: data[0].target_tokens'],
+      [inputs({ weights: null }), 'user: data[0].weights'],
+    ] as const) {
+      await expect(run('forward_backward', passOf(id, ++seq, data as object[]))).rejects.toThrow(message)
+    }
+    const sparse = bytesField(3, [
+      bytesField(1, [bytesField(1, [bytesField(1, new Uint8Array(4))])]),
+      ...mapFields(2, { target_tokens: 0 }, () => bytesField(2, [bytesField(2, 'values')])),
+    ])
+    const refused = run('forward_backward', messageOf([bytesField(1, id), numberField(2, ++seq), sparse]))
+    await expect(refused).rejects.toThrow('target_tokens: got "sparse", expected a dense tensor')
+    await run('forward_backward', passOf(id, ++seq, DATA, 'cross_entropy', null as never))
+    const { sampling_session_id } = await ask('create_sampling_session', {
+      ...{ session_id: await session(), sampling_session_seq_id: 0, base_model: 'small' },
+    })
+    const sample = (given: object) => {
+      const body = { sampling_session_id, prompt: { chunks: [{ tokens: [1, 2] }] } }
+      return run('asample', { ...body, sampling_params: { max_tokens: 20, seed: 1, ...given } })
+    }
+    for (const given of [{ temperature: '1' }, { top_k: 1.5 }, { top_p: 2 }, { stop: 5 }, { stop: [null] }]) {
+      await expect(sample(given)).rejects.toThrow(`user: ${Object.keys(given)[0]}: got`)
+    }
+    expect(await sample({ temperature: null, top_k: null, top_p: null })).toEqual(await sample({}))
+    await close()
+  })
+
+  test('refuses a pass whose gradient is not finite, and the model learns on as without it', async () => {
+    const { run, train, close } = await service()
+    const [id, other] = [await train(), await train()]
+    const wild = [datum([1, 2, 3], { logprobs: [-1e30, -1e30], advantages: [1, -1] })]
+    await expect(run('forward_backward', passOf(id, 1, wild, 'importance_sampling'))).rejects.toThrow('user: gradient')
+    await run('forward_backward', passOf(id, 2))
+    await run('forward_backward', passOf(other, 1))
+    expect(await run('optim_step', stepOf(id, 3))).toEqual(await run('optim_step', stepOf(other, 2)))
+    await close()
+  })
+
+  test('finds nothing outside its folder', async () => {
+    const folder = await temporaryFolder()
+    const { run, train, url, post, close } = await service({ folder: join(folder, 'inner') })
+    const id = await train()
+    await run('save_weights', { model_id: id, seq_id: 1, path: 'kept' })
+    await cp(join(folder, 'inner', id.replaceAll(':', '_')), folder, { recursive: true })
+    expect((await post('weights_info', { tinker_path: 'tinker://../weights/kept' })).status).toBe(404)
+    const get = (path: string) =>
+      new Promise((resolve) => {
+        request(url, { path: `/api/v1/training_runs/${path}` }, ({ statusCode }) => resolve(statusCode)).end()
+      })
+    expect(await get(`${id}/checkpoints/weights/kept/archive`)).toBe(200)
+    expect(await get('../checkpoints/weights/kept/archive')).toBe(404)
+    expect(await get('../checkpoints')).toBe(404)
+    await close()
+  })
+
+  test('goes on after weights that are not there, and makes a model once where its request is repeated', async () => {
+    const { run, ask, done, post, session, close } = await service()
+    const session_id = await session()
+    const body = { session_id, model_seq_id: 0, base_model: 'small', lora_config: { rank: 4 } }
+    const first = await ask('create_model', body)
+    expect(await ask('create_model', body)).toEqual(first)
+    expect((await post('create_model', { ...body, lora_config: { rank: 2 } })).status).toBe(409)
+    expect((await done(Promise.resolve(first))).type).toBe('create_model')
+    const model_id = first.model_id
+    const lost = { model_id, seq_id: 1, path: 'tinker://a/weights/b' }
+    await expect(run('load_weights', lost)).rejects.toThrow('expected weights that were saved here')
+    expect((await run('optim_step', stepOf(model_id, 2))).type).toBe('optim_step')
+    await close()
+  })
+
+  test('fails the requests that wait for a lower number when their model or session ends', async () => {
+    const { ask, done, post, train, close } = await service()
+    const [unloaded, ended] = [await train(), await train()]
+    const waiting = await ask('optim_step', stepOf(unloaded, 2))
+    const other = await ask('optim_step', stepOf(ended, 3))
+    expect((await post('optim_step', stepOf(ended, 1025))).status).toBe(400)
+    await ask('unload_model', { model_id: unloaded })
+    await ask(`sessions/${ended.split(':')[0]}/finish`, {})
+    await expect(done(Promise.resolve(waiting))).rejects.toThrow('was unloaded')
+    await expect(done(Promise.resolve(other))).rejects.toThrow('was unloaded')
+    await close()
+  })
+
+  test('adds no model or sampler to a session that has ended', async () => {
+    const { ask, done, session, train, close } = await service()
+    const [first, second, id] = [await session(), await session(), await train()]
+    const lora_config = { rank: 3 }
+    const made = await ask('create_model', { session_id: first, base_model: 'small', lora_config })
+    await ask(`sessions/${first}/finish`, {})
+    await expect(done(Promise.resolve(made))).rejects.toThrow(`session_id: got "${first}"`)
+    const saved = await ask('save_weights_for_sampler', { model_id: id, seq_id: 2, sampling_session_seq_id: 0 })
+    await ask('forward_backward', passOf(id, 1, Array(512).fill(datum([...Array(100).keys()]))))
+    const own = id.split(':')[0]
+    await ask(`sessions/${own}/finish`, {})
+    await expect(done(Promise.resolve(saved))).rejects.toThrow(`session_id: got "${own}"`)
+    await ask('session_heartbeat', { session_id: second })
+    await close()
+  })
+
+  test('keeps the weights of the last used samplers in memory, and loads saved ones again', async () => {
+    const { ask, run, done, post, train, close } = await service()
+    const id = await train()
+    const session_id = id.split(':')[0]
+    const { path } = await run('save_weights_for_sampler', { model_id: id, seq_id: 1, path: 'kept' })
+    const body = { session_id, sampling_session_seq_id: 0, model_path: path }
+    const { sampling_session_id: kept } = await ask('create_sampling_session', body)
+    const sample = (sampling_session_id: string, seq_id: number) =>
+      post('asample', {
+        ...{ sampling_session_id, seq_id, prompt: { chunks: [{ tokens: [1, 2] }] } },
+        sampling_params: { max_tokens: 5, seed: 1 },
+      })
+    const sampled = async (seq_id: number) => done(sample(kept, seq_id).then(({ json }) => json))
+    const before = await sampled(0)
+    const unsaved: string[] = []
+    for (let n = 1; n <= 20; n++) {
+      const save = { model_id: id, seq_id: n + 1, sampling_session_seq_id: n }
+      unsaved.push((await run('save_weights_for_sampler', save)).sampling_session_id)
+    }
+    expect(await sampled(1)).toEqual(before)
+    expect((await sample(unsaved[0]!, 0)).status).toBe(404)
+    expect((await sample(unsaved[19]!, 0)).status).toBe(200)
+    await close()
+  })
+
+  test('a sample that is cancelled while it waits for its weights does not run', async () => {
+    const { ask, done, train, run, close } = await service()
+    const id = await train()
+    const sessions: string[] = []
+    for (const seq_id of [1, 2]) {
+      const save = { model_id: id, seq_id, sampling_session_seq_id: seq_id }
+      sessions.push((await run('save_weights_for_sampler', save)).sampling_session_id)
+    }
+    const [first, second] = await Promise.all(
+      sessions.map((sampling_session_id) =>
+        ask('asample', {
+          ...{ sampling_session_id, num_samples: 20, prompt: { chunks: [{ tokens: [1, 2] }] } },
+          sampling_params: { max_tokens: 50, stop: [] },
+        }),
+      ),
+    )
+    await ask('cancel_future', second)
+    await expect(done(Promise.resolve(second))).rejects.toThrow('cancelled')
+    expect((await done(Promise.resolve(first))).sequences).toHaveLength(20)
+    await close()
+  })
+
+  test('ends its work when it closes', async () => {
+    const options = { model: await temporaryFolder(), folder: await temporaryFolder() }
+    await writeQwen3(options.model)
+    const tinker = await TinkerService.open(options)
+    const routes = tinker.routes()
+    const call = (path: string, body: object): Json =>
+      routes.get(`POST /api/v1/${path}`)!({
+        ...{ body, headers: {}, params: {}, query: new URLSearchParams(), signal: new AbortController().signal },
+      } as never)
+    const { session_id } = await call('create_session', {})
+    const made = await call('create_model', { session_id, base_model: options.model, lora_config: { rank: 4 } })
+    await call('retrieve_future', made)
+    const pass = await call(
+      'forward_backward',
+      passOf(made.model_id, 1, Array(1024).fill(datum([...Array(100).keys()]))),
+    )
+    const early = await call('optim_step', stepOf(made.model_id, 3))
+    const sample = await call('asample', {
+      ...{ base_model: options.model, num_samples: 1024, prompt: { chunks: [{ tokens: [1, 2] }] } },
+      sampling_params: { stop: [] },
+    })
+    tinker.close()
+    const answers = await Promise.all([pass, early, sample].map((named) => call('retrieve_future', named)))
+    expect(answers.map(({ error }) => error)).toEqual([
+      'the service is stopping',
+      expect.stringContaining('was unloaded'),
+      expect.stringMatching(/cancelled|stopping/),
+    ])
   })
 
   test('takes passes as protocol buffers, and answers them so', async () => {
