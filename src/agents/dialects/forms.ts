@@ -67,7 +67,18 @@ function askedForm(body: Body, names: readonly string[], tokenizer: Tokenizer) {
 /** The format of a constraint. */
 function formOfText(constraint: Constraint): Form {
   if ('schema' in constraint) return formOfSchema(constraint.schema)
-  return { constraint, misfit: (content) => (isOfConstraint(constraint, content) ? null : 'another text') }
+  return {
+    constraint,
+    misfit(content) {
+      try {
+        return isOfConstraint(constraint, content) ? null : 'another text'
+      } catch (error) {
+        // Another engine may enforce what is not known here.
+        if (error instanceof InputError) return null
+        throw error
+      }
+    },
+  }
 }
 
 /** A format of JSON answers, with or without a schema. */

@@ -178,6 +178,8 @@ export class LocalEngine implements Engine, EngineThreads {
   /** The matcher of each slot's constraint; null without one. */
   readonly #matchers: (Matcher | null)[]
   readonly #grammars: Grammars
+  /** Why the last turn that failed did. */
+  #failure = STUCK
   #version = 0
   /** Settles when turns are resumed; null if they are not paused. */
   #held: Promise<void> | null = null
@@ -227,7 +229,8 @@ export class LocalEngine implements Engine, EngineThreads {
   }
 
   prepare(constraint: Constraint): void {
-    this.#grammars.matcherOf(constraint)
+    const mask = this.#grammars.matcherOf(constraint).next()
+    if (mask?.every((word) => word === 0)) throw new InputError('constraint', STUCK, 'one that some answer meets')
   }
 
   submit(turn: TurnRequest): void {
@@ -360,7 +363,7 @@ export class LocalEngine implements Engine, EngineThreads {
         const reason = this.#take(slot, block.token[row]!)
         if (reason === null) continue
         this.#release(slot)
-        ends.push(reason === 'failed' ? { slot, reason, error: STUCK } : { slot, reason })
+        ends.push(reason === 'failed' ? { slot, reason, error: this.#failure } : { slot, reason })
       }
     }
   }
@@ -379,10 +382,19 @@ export class LocalEngine implements Engine, EngineThreads {
     return goesOn ? 'failed' : isStopped ? 'stop' : 'length'
   }
 
-  /** Whether some token may follow this one. */
+  /** Whether some token may follow this one. If not, `#failure` says why. */
   #goesOn(n: number, token: number): boolean {
     const matcher = this.#matchers[n]!
-    return matcher === null || (matcher.accept(token) && this.#mask(n, matcher))
+    if (matcher === null) return true
+    this.#failure = STUCK
+    try {
+      return matcher.accept(token) && this.#mask(n, matcher)
+    } catch (error) {
+      // A constraint with too many readings of the answer so far: the other turns continue.
+      if (!(error instanceof InputError)) throw error
+      this.#failure = error.message
+      return false
+    }
   }
 
   poll(): Polled {

@@ -33,17 +33,25 @@ export interface Position {
   /** The tokens allowed here, set by the vocabulary; null at first. */
   mask: Int32Array | null
   readonly items: readonly (readonly [node: number, stack: Stack | null])[]
+  /** The states that were visited to compute it: the same whatever is cached. */
+  readonly cost: number
+  /** The last walk over the vocabulary that came here. */
+  walk: number
   /** The successor by each byte: null if the byte is not allowed, undefined if it has not been computed. */
   readonly next: (Position | null | undefined)[]
 }
 
-/** Limits: states of a grammar, states of one position, and positions kept. */
-const [NODES_MAX, ITEMS_MAX, POSITIONS_MAX] = [400_000, 10_000, 50_000]
+/** Limits: states of a grammar, steps to build it, states of one position, and the size of the positions kept. */
+const [NODES_MAX, STEPS_MAX, ITEMS_MAX, KEPT_SIZE_MAX] = [200_000, 2_000_000, 10_000, 2_000_000]
+/** The sizes of a state and of a position, in states of a position. */
+const [NODE_SIZE, POSITION_SIZE] = [4, 40]
 
 export class Automaton {
   readonly #nodes: Node[] = []
   readonly #starts = new Map<string, number>()
   #positions = new Map<string, Position>()
+  #keptSize = 0
+  #steps = 0
   #stacks = new Map<string, Stack>()
   #numStacks = 0
   #start: Position | null = null
@@ -55,6 +63,11 @@ export class Automaton {
       this.#nodes[this.#write(expression, this.#starts.get(name)!)]!.isEnd = true
     }
     this.#checkBeginnings(rules)
+  }
+
+  /** How much memory it takes, in units of about 64 bytes. */
+  get size(): number {
+    return this.#nodes.length * NODE_SIZE + this.#keptSize
   }
 
   /** The position at the start of a text. */
@@ -76,6 +89,11 @@ export class Automaton {
     return next
   }
 
+  #step(): void {
+    if (++this.#steps <= STEPS_MAX) return
+    throw new InputError('grammar', `more than ${STEPS_MAX} steps to build it`, 'fewer repetitions and rules')
+  }
+
   #add(): number {
     if (this.#nodes.length === NODES_MAX) {
       throw new InputError('grammar', `more than ${NODES_MAX} places`, 'fewer alternatives and repetitions')
@@ -85,6 +103,7 @@ export class Automaton {
 
   /** Adds the states of an expression that starts at state `from`. Returns the state where it ends. */
   #write(expression: Expression, from: number): number {
+    this.#step() // Also repetitions of nothing, which add no states, must end.
     if (expression.kind === 'sequence') return expression.parts.reduce((at, part) => this.#write(part, at), from)
     const to = this.#add()
     if (expression.kind === 'either') {
@@ -148,9 +167,10 @@ export class Automaton {
       const at = waiting.pop()!
       if (seen.has(at)) continue
       seen.add(at)
+      this.#step()
       const node = this.#nodes[at]!
       isEnd ||= node.isEnd
-      waiting.push(...node.next)
+      for (const to of node.next) waiting.push(to)
       for (const { rule, to } of node.calls) {
         rules.add(rule)
         if (empty.has(rule)) waiting.push(to)
@@ -161,6 +181,9 @@ export class Automaton {
 
   /** The position of these states and all that they reach without a byte. */
   #position(items: readonly (readonly [node: number, stack: Stack | null])[]): Position {
+    const from = keyOf(items)
+    const known = this.#positions.get(from)
+    if (known !== undefined) return known
     const seen = new Map<number, Set<number>>()
     const kept: (readonly [number, Stack | null])[] = []
     const waiting = [...items]
@@ -186,13 +209,13 @@ export class Automaton {
       if (stack === null) isEnd = true
       else waiting.push([stack.to, stack.below])
     }
-    const key = `${isEnd} ${kept.map(([node, stack]) => `${node}:${stack?.number ?? -1}`).sort()}`
-    let position = this.#positions.get(key)
-    if (position === undefined) {
-      if (this.#positions.size === POSITIONS_MAX) this.#forget()
-      position = { isEnd, mask: null, items: kept, next: new Array(256) }
-      this.#positions.set(key, position)
+    const key = `${isEnd} ${count} ${keyOf(kept)}`
+    const position = this.#positions.get(key) ?? {
+      ...{ isEnd, mask: null, items: kept, cost: count, walk: 0, next: new Array(256) },
     }
+    this.keep(POSITION_SIZE + 2 * (items.length + kept.length))
+    this.#positions.set(key, position)
+    this.#positions.set(from, position)
     return position
   }
 
@@ -213,10 +236,24 @@ export class Automaton {
     return stack
   }
 
+  /** Counts what the positions keep, and drops them if that is too much. */
+  keep(size: number): void {
+    if (this.#keptSize + size > KEPT_SIZE_MAX) this.#forget()
+    this.#keptSize += size
+  }
+
   /** Drops the cached positions. Texts in progress keep the ones they use. */
   #forget(): void {
     this.#positions = new Map()
     this.#stacks = new Map()
     this.#start = null
+    this.#keptSize = 0
   }
+}
+
+function keyOf(items: readonly (readonly [node: number, stack: Stack | null])[]): string {
+  return items
+    .map(([node, stack]) => `${node}:${stack?.number ?? -1}`)
+    .sort()
+    .join()
 }

@@ -17,6 +17,10 @@ import { Vocabulary } from './vocabulary.ts'
 
 /** Constraints whose automata are kept for the next answer. */
 const KEPT_MAX = 64
+/** Their sizes together, about 250 MB. */
+const KEPT_SIZE_MAX = 4_000_000
+/** The most characters of a constraint. */
+const LENGTH_MAX = 100_000
 
 /** Constrained answers over one vocabulary. */
 export class Grammars {
@@ -38,13 +42,24 @@ export class Grammars {
    */
   matcherOf(constraint: Constraint): Matcher {
     const key = JSON.stringify(constraint)
-    const automaton = this.#automata.get(key) ?? new Automaton(readGrammar(grammarOf(constraint)))
+    const automaton = this.#automata.get(key) ?? automatonOf(constraint)
     this.#automata.delete(key)
     this.#automata.set(key, automaton)
-    const [oldest] = this.#automata.keys()
-    if (this.#automata.size > KEPT_MAX) this.#automata.delete(oldest!)
+    this.#drop()
     this.#vocabulary ??= this.#read()
     return new Matcher(automaton, this.#vocabulary)
+  }
+
+  /** Drops the automata that were not used for longest, while there are too many or they are too large. */
+  #drop(): void {
+    let size = 0
+    for (const each of this.#automata.values()) size += each.size
+    for (const [key, { size: own }] of this.#automata) {
+      const isFew = this.#automata.size <= KEPT_MAX && size <= KEPT_SIZE_MAX
+      if (isFew || this.#automata.size === 1) return
+      this.#automata.delete(key)
+      size -= own
+    }
   }
 
   #read(): Vocabulary {
@@ -56,10 +71,24 @@ export class Grammars {
 
 /** Whether a whole text meets a constraint. @throws InputError for a constraint that is invalid or cannot be enforced. */
 export function isOfConstraint(constraint: Constraint, text: string): boolean {
-  const automaton = new Automaton(readGrammar(grammarOf(constraint)))
+  const automaton = automatonOf(constraint)
   let at: Position | null = automaton.start
   for (const byte of new TextEncoder().encode(text)) if (at !== null) at = automaton.after(at, byte)
   return at?.isEnd ?? false
+}
+
+/** @throws InputError for a constraint that is invalid, cannot be enforced, or is too large. */
+function automatonOf(constraint: Constraint): Automaton {
+  const { length } = JSON.stringify(constraint)
+  if (length > LENGTH_MAX) {
+    throw new InputError('constraint', `${length} characters`, `at most ${LENGTH_MAX}`)
+  }
+  try {
+    return new Automaton(readGrammar(grammarOf(constraint)))
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error // Its recursion ends the stack.
+    throw new InputError('constraint', 'parts too deep in one another', 'fewer levels', { cause: error })
+  }
 }
 
 /** A constraint as a grammar in GBNF. @throws InputError for one that is invalid or cannot be enforced. */

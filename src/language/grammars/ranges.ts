@@ -12,13 +12,18 @@ export const ALL: Ranges = [
 
 /** The ranges minus the characters of others. */
 export function without(ranges: Ranges, others: Ranges): Ranges {
-  let left = ranges.map(([from, to]): readonly [number, number] => [from, to])
-  for (const [from, to] of others) {
-    left = left.flatMap(([a, b]) =>
-      b < from || a > to
-        ? [[a, b] as const]
-        : [[a, from - 1] as const, [to + 1, b] as const].filter(([x, y]) => x <= y),
-    )
+  const sorted = [...others].sort(([a], [b]) => a - b)
+  const left: (readonly [number, number])[] = []
+  let next = 0
+  for (const [from, to] of ranges) {
+    let at = from
+    // `ranges` ascend, so no later one meets what ends before this one.
+    while (next < sorted.length && sorted[next]![1] < from) next++
+    for (let i = next; i < sorted.length && sorted[i]![0] <= to; i++) {
+      if (sorted[i]![0] > at) left.push([at, sorted[i]![0] - 1])
+      at = Math.max(at, sorted[i]![1] + 1)
+    }
+    if (at <= to) left.push([at, to])
   }
   return left
 }

@@ -25,6 +25,8 @@ const LINE_ENDS: Ranges = [
   [13, 13],
   [0x2028, 0x2029],
 ]
+/** How many characters a part that is read at once may have. */
+const AHEAD = 64
 const CONTROL: Readonly<Record<string, number>> = { n: 10, r: 13, t: 9, f: 12, v: 11, 0: 0 }
 
 /**
@@ -75,6 +77,11 @@ class Reader {
     return this.#characters[this.#at]
   }
 
+  /** The next characters, enough for a count, a code or a group's name. */
+  #ahead(): string {
+    return this.#characters.slice(this.#at, this.#at + AHEAD).join('')
+  }
+
   #take(character: string): boolean {
     if (this.#next !== character) return false
     this.#at++
@@ -104,7 +111,7 @@ class Reader {
     if (this.#take('*')) return [0, null]
     if (this.#take('+')) return [1, null]
     if (this.#take('?')) return [0, 1]
-    const [all, min, comma, max] = /^\{(\d+)(,(\d*))?\}/.exec(this.#characters.slice(this.#at).join('')) ?? []
+    const [all, min, comma, max] = /^\{(\d+)(,(\d*))?\}/.exec(this.#ahead()) ?? []
     if (all === undefined) return [1, 1]
     this.#at += all.length
     const least = Number(min)
@@ -124,7 +131,7 @@ class Reader {
 
   #group(): string {
     if (this.#take('?')) {
-      const kind = this.#characters.slice(this.#at).join('')
+      const kind = this.#ahead()
       const [named] = /^<[A-Za-z_]\w*>/.exec(kind) ?? []
       if (named === undefined && !kind.startsWith(':')) throw this.#unknown(`(?${kind[0]}`)
       this.#at += named?.length ?? 1
@@ -147,7 +154,7 @@ class Reader {
 
   /** The character that \x or \u names; undefined for other escapes. */
   #hex(kind: string): number | undefined {
-    const rest = this.#characters.slice(this.#at).join('')
+    const rest = this.#ahead()
     const [all, digits] =
       (kind === 'x' ? /^([\da-f]{2})/i : kind === 'u' ? /^\{?([\da-f]+)\}?/i : /^$/).exec(rest) ?? []
     if (all === undefined || digits === undefined) return undefined

@@ -4,14 +4,12 @@ import type { Ranges } from './ranges.ts'
 /** Rules by name. */
 export class Rules {
   readonly #bodies = new Map<string, string>()
+  readonly #names = new Map<string, string>()
   #next = 0
 
   /** Adds a rule and returns its name; equal bodies share one rule. */
   add(body: string): string {
-    for (const [name, other] of this.#bodies) if (other === body) return name
-    const name = this.reserve()
-    this.#bodies.set(name, body)
-    return name
+    return this.#names.get(body) ?? this.set(this.reserve(), body)
   }
 
   /** A name for a rule that is set later. */
@@ -21,6 +19,7 @@ export class Rules {
 
   set(name: string, body: string): string {
     this.#bodies.set(name, body)
+    if (!this.#names.has(body)) this.#names.set(body, name)
     return name
   }
 

@@ -80,6 +80,7 @@ class Writer {
   readonly #referred = new Map<string, string>()
   readonly #character: string
   #any: string | null = null
+  #compared = 0
 
   constructor(root: unknown) {
     this.#root = root
@@ -154,7 +155,7 @@ class Writer {
   #target(pointer: string, path: string): unknown {
     const parts = pointer.split('/').slice(1)
     return parts.reduce((at: unknown, part) => {
-      const name = decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~')
+      const name = unescaped(part).replaceAll('~1', '/').replaceAll('~0', '~')
       if (typeof at === 'object' && at !== null && Object.hasOwn(at, name)) return (at as Schema)[name]
       throw new InputError(`${path}.$ref`, show(pointer), 'a place that the schema has')
     }, this.#root)
@@ -306,8 +307,9 @@ class Writer {
     // last member on.
     let behind = extra === null ? '""' : `(ws "," ws ${extra})*`
     let first = extra === null ? '""' : `(${extra} (ws "," ws ${extra})*)?`
+    const needed = new Set(required)
     for (let i = names.length - 1; i >= 0; i--) {
-      const isRequired = required.includes(names[i])
+      const isRequired = needed.has(names[i])
       const begun = `${members[i]} ${behind}`
       first = this.rules.add(isRequired ? begun : `${begun} | ${first}`)
       const more = `ws "," ws ${members[i]} ${behind}`
@@ -365,20 +367,41 @@ class Writer {
   }
 
   #areApart(a: Schema, b: Schema, path: string): boolean {
+    const [own, others] = [valuesOf(a), valuesOf(b)]
+    this.#compared += 1 + (own?.length ?? 0) + (others?.length ?? 0)
+    if (this.#compared > COMPARED_MAX) {
+      const got = `more than ${COMPARED_MAX} pairs of alternatives to compare`
+      throw new InputError(`${path}.oneOf`, got, 'fewer, or anyOf')
+    }
     const [left, right] = [kindsOf(a), kindsOf(b)]
     if (left === null || right === null) return false
     if (left.every((kind) => !right.includes(kind))) return true
-    const [own, others] = [valuesOf(a), valuesOf(b)]
-    if (own !== null && others !== null) return own.every((value) => !others.includes(value))
+    if (own !== null && others !== null) {
+      const values = new Set(others)
+      return own.every((value) => !values.has(value))
+    }
     const [properties, otherProperties] = [a, b].map(({ properties }) => (properties ?? {}) as Schema) as [
       Schema,
       Schema,
     ]
-    const required = ((a.required ?? []) as string[]).filter((name) => ((b.required ?? []) as string[]).includes(name))
+    const [names, otherNames] = [a, b].map(({ required }) => (Array.isArray(required) ? required : [])) as [
+      string[],
+      string[],
+    ]
+    const required = names.filter((name) => otherNames.includes(name))
     if (left.length > 1 || right.length > 1 || left[0] !== 'object') return false
     return required.some((name) => {
       return this.#areApart(this.#resolved(properties[name], path), this.#resolved(otherProperties[name], path), path)
     })
+  }
+}
+
+/** A part of a reference without its percent signs, or as it is if they are wrong. */
+function unescaped(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
   }
 }
 
@@ -422,6 +445,8 @@ function countOf(rules: Schema, word: string, path: string): number | null {
   throw new InputError(`${path}.${word}`, show(value), `a whole number from 0 to ${COUNT_MAX}`)
 }
 const COUNT_MAX = 4096
+/** Pairs of schemas, and their constants, that `oneOf` compares. */
+const COMPARED_MAX = 100_000
 
 /** The stricter of two bounds. */
 function boundOf(

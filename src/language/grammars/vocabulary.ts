@@ -1,5 +1,9 @@
 /** A vocabulary's tokens sorted by their bytes, and which of them an automaton allows next. */
+import { InputError } from '../../base/errors.ts'
 import type { Automaton, Position } from './automaton.ts'
+
+/** The most states that one mask may visit, so that no grammar stops other answers. */
+const VISITED_MAX = 300_000
 
 export class Vocabulary {
   readonly numWords: number
@@ -8,6 +12,7 @@ export class Vocabulary {
   /** The tokens that have bytes, sorted by them, and how many leading bytes each shares with the one before. */
   readonly #order: Int32Array
   readonly #common: Int32Array
+  #walks = 0
 
   /** Tokens without bytes are never allowed, except the end tokens. */
   constructor(bytes: readonly Uint8Array[], endIds: readonly number[], numWords: number) {
@@ -29,7 +34,10 @@ export class Vocabulary {
     return this.#bytes[token]!
   }
 
-  /** The tokens allowed at a position, one bit each. The same position gives the same array. */
+  /**
+   * The tokens allowed at a position, one bit each. The same position gives the same array.
+   * @throws InputError if there are too many readings of what may follow.
+   */
   maskAt(automaton: Automaton, position: Position): Int32Array {
     position.mask ??= this.#mask(automaton, position)
     return position.mask
@@ -37,6 +45,8 @@ export class Vocabulary {
 
   #mask(automaton: Automaton, position: Position): Int32Array {
     const mask = new Int32Array(this.numWords)
+    const walk = ++this.#walks
+    let visited = 0
     if (position.isEnd) for (const token of this.#endIds) mask[token >> 5]! |= 1 << (token & 31)
     const path: Position[] = [position]
     // How many leading bytes of the last token were allowed.
@@ -52,10 +62,17 @@ export class Vocabulary {
         at = at.next[bytes[depth]!] ?? automaton.after(at, bytes[depth]!)
         if (at === null) break
         path[++depth] = at
+        if (at.walk === walk) continue
+        at.walk = walk
+        visited += at.cost
+        if (visited > VISITED_MAX) {
+          throw new InputError('grammar', `more than ${VISITED_MAX} readings of the next token`, 'fewer')
+        }
       }
       alive = depth
       if (depth === bytes.length) mask[token >> 5]! |= 1 << (token & 31)
     }
+    automaton.keep(this.numWords >> 4)
     return mask
   }
 }

@@ -144,6 +144,12 @@ describe('a call of a tool', () => {
   })
 })
 
+test('a regular expression that only the engine knows is left to it', async () => {
+  const { chat } = await saying('words')
+  expect((await chat({ guided_regex: '\\p{L}+' })).status).toBe(200)
+  expect((await chat({ guided_regex: 'x+' })).status).toBe(502)
+})
+
 describe('a form is refused', () => {
   test('by an engine that holds no answer to one, naming those that do', async () => {
     const { chat, ask, seen } = await saying(call('add'), false)

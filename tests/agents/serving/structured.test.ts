@@ -144,6 +144,20 @@ describe('serve', () => {
     expect([json.choices[0].finish_reason, json.choices[0].message.content]).toEqual(['length', 'aaaaaaa'])
   })
 
+  test('goes on with other answers where one has too many readings, and refuses what no answer meets', async () => {
+    const { url } = await served({ policy: policy(), slots: 4 })
+    const grammar = 'root ::= "(" root ")" | "(" root "]"'
+    const other = post(url + CHAT, { model: 'small', messages, guided_regex: 'a{60}' })
+    const { status, json } = await post(url + CHAT, { model: 'small', messages, grammar, max_tokens: 60 })
+    expect([status, json.error.message]).toEqual([502, expect.stringContaining('readings of one text')])
+    expect((await other).json.choices[0].message.content).toBe('a'.repeat(60))
+    for (const refused of [{ regex: '[]' }, { grammar: 'root ::= ""{1000000000}' }, { regex: '(a?){20000}' }]) {
+      const answer = await post(url + CHAT, { model: 'small', messages, ...refused })
+      expect([answer.status, answer.json.error.param]).toEqual([400, Object.keys(refused)[0]])
+    }
+    expect((await post(url + CHAT, { model: 'small', messages, guided_choice: ['yes'] })).status).toBe(200)
+  })
+
   test('refuses what is no form, by the name of the field', async () => {
     const { url } = await served({ policy: policy() })
     const ask = async (schema: unknown) => {

@@ -2,7 +2,11 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../../src/base/errors.ts'
+import type { Constraint } from '../../../src/environments/text.ts'
+import { Automaton } from '../../../src/language/grammars/automaton.ts'
+import { readGrammar } from '../../../src/language/grammars/gbnf.ts'
 import { grammarsOf } from '../../../src/language/grammars/grammars.ts'
+import { Vocabulary } from '../../../src/language/grammars/vocabulary.ts'
 import { byteTokenizer } from '../../../src/language/tokenizers/byte-tokenizer.ts'
 import { outside, randomSchema, type Schema } from '../../support/json-schema.ts'
 import { allowed, answerOf, isAnswer } from '../../support/matching.ts'
@@ -204,6 +208,66 @@ describe('a regular expression', () => {
   })
 })
 
+/** Rules that each call the next. */
+function chain(length: number): string {
+  return Array.from({ length }, (_, i) => `r${i} ::= r${i + 1}`).join('\n')
+}
+
+describe('a constraint that is made to take long', () => {
+  const endless = (name: string) => ({
+    [name]: { type: 'object', properties: { x: { $ref: `#/$defs/${name}` } }, required: ['x'] },
+  })
+  const names = Array.from('abcdefgh')
+  const levels = Array.from({ length: 12 }, (_, i) => {
+    const properties = Object.fromEntries(names.map((name) => [name, { $ref: `#/$defs/l${i + 1}` }]))
+    return [`l${i}`, { type: 'object', properties, required: names }]
+  })
+  test.each<[string, Constraint]>([
+    [
+      'parts too deep',
+      {
+        schema: { $defs: { ...endless('a'), ...endless('b') }, oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b' }] },
+      },
+    ],
+    [
+      'pairs of alternatives',
+      {
+        schema: {
+          $defs: { ...Object.fromEntries(levels), l12: { type: 'string' } },
+          oneOf: [{ $ref: '#/$defs/l0' }, { $ref: '#/$defs/l0' }],
+        },
+      },
+    ],
+    ['which a value may both match', { schema: { oneOf: [{ type: 'object', required: 5 }, { type: 'object' }] } }],
+    ['000 steps to build it', { grammar: `root ::= r0\nr3000 ::= "a"?\n${chain(3000)}` }],
+    ['parts too deep in one another', { grammar: `root ::= ${'('.repeat(40_000)}"a"${')'.repeat(40_000)}` }],
+    ['at most 100000', { grammar: `root ::= ${'"a" '.repeat(60_000)}` }],
+    ['a place that the schema has', { schema: { $ref: '#/%' } }],
+    ['more than 2000000 steps', { regex: '((){60000}){60000}' }],
+    ['10000 readings of one text', { regex: '(a?){20000}' }],
+  ])('is refused: %s', (message, constraint) => {
+    expect(() => isAnswer(constraint, 'a')).toThrow(
+      expect.objectContaining({ name: 'InputError', message: expect.stringContaining(message) }),
+    )
+  })
+
+  test('of many characters is read in time that grows with their number', () => {
+    const many = (count: number, of: (i: number) => string) => Array.from({ length: count }, (_, i) => of(i)).join('')
+    const spread = (i: number) => String.fromCodePoint(0x3000 + 2 * i)
+    expect(isAnswer({ regex: `[${many(15_000, spread)}]` }, spread(9))).toBe(true)
+    expect(isAnswer({ regex: `[${many(15_000, spread)}]` }, String.fromCodePoint(0x3001))).toBe(false)
+    expect(isAnswer({ regex: many(15_000, () => '\\x61') }, 'a'.repeat(15_000))).toBe(true)
+  })
+
+  test('has masks that visit no more states than a limit', () => {
+    const bytes = Array.from({ length: 60 }, (_, i) => new Uint8Array(i + 1).fill(97))
+    const grammar = `root ::= ${'"a"? '.repeat(4500)}`
+    const vocabulary = new Vocabulary([...bytes, new Uint8Array(0)], [60], 2)
+    const automaton = new Automaton(readGrammar(grammar))
+    expect(() => vocabulary.maskAt(automaton, automaton.start)).toThrow('more than 300000 readings of the next token')
+  })
+})
+
 describe('a grammar', () => {
   test.each<[string, string, boolean]>([
     ['root ::= "a" b* # words\nb ::= [b-d] | "\\n"', 'abd\n', true],
@@ -230,7 +294,8 @@ describe('a grammar', () => {
     ['root ::= "a"\nroot ::= "b"', 'rule root twice'],
     ['root ::= [a-z]{3,2}', 'a maximum of at least its minimum'],
     ['root ::= "\\u12"', '4 hexadecimal digits'],
-    ['root ::= (("a"{1000}){1000}){1000}', 'more than 400000 places'],
+    ['root ::= (("a"{1000}){1000}){1000}', 'more than 200000 places'],
+    ['root ::= ""{1000000000}', 'more than 2000000 steps'],
   ])('is refused for what is wrong with it: %j', (grammar, message) => {
     expect(() => isAnswer({ grammar }, '')).toThrow(message)
   })
