@@ -34,7 +34,9 @@ beforeAll(async () => {
   if ('why' in made) throw new Error(made.why)
   python = join(made.folder, 'bin/python')
   model = await temporaryFolder()
-  await writeQwen3(model, { context: 512, width: 64, embeddingScale: 8 })
+  const heads = { num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16 }
+  const shape = { ...heads, hidden_size: 64, intermediate_size: 128 }
+  await writeQwen3(model, { context: 512, shape, embeddingScale: 6 })
 }, HOUR_MS)
 
 /** A service on a port of its own, as the command line starts it. */
@@ -76,7 +78,7 @@ describe("Tinker's SDK", { timeout: HOUR_MS }, () => {
 
   test.each([
     ['sl', 'train_mean_nll', -0.5],
-    ['rl', 'reward/total', 0.4],
+    ['rl', 'reward/total', 0.25],
   ] as const)('runs the recipe %s of the cookbook, which learns', async (which, metric, gain) => {
     const [folder, logs] = [await temporaryFolder(), await temporaryFolder()]
     const server = await serve(folder, await freePort())

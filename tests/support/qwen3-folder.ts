@@ -58,20 +58,28 @@ export const QWEN3_TEMPLATE = `{%- if messages[0].role == 'system' %}
     {%- endif %}
 {%- endif %}`
 
+/** What differs from the usual model; `shape` has keys of `config.json`. */
+interface Qwen3Options {
+  readonly context?: number
+  readonly template?: string
+  readonly shape?: Readonly<Record<string, number>>
+  readonly embeddingScale?: number
+}
+
 /**
  * Writes a new small Qwen3 model into a folder, with the recorded tokenizer of Qwen2 (425 ids, `<think>` among them)
  * and the template above.
  */
 export async function writeQwen3(
   folder: string,
-  { context = 160, template = QWEN3_TEMPLATE, width = 16, embeddingScale = 1 } = {},
+  { context = 160, template = QWEN3_TEMPLATE, shape = {}, embeddingScale = 1 }: Qwen3Options = {},
 ): Promise<void> {
   await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
   await writeFile(join(folder, 'chat_template.jinja'), template)
   const model = transformer({
     model_type: 'qwen3',
     vocab_size: 425,
-    hidden_size: width,
+    hidden_size: 16,
     num_hidden_layers: 1,
     num_attention_heads: 2,
     num_key_value_heads: 1,
@@ -81,11 +89,12 @@ export async function writeQwen3(
     rms_norm_eps: 1e-6,
     rope_theta: 1_000_000,
     tie_word_embeddings: true,
+    ...shape,
   })
   const weights = new Float32Array(model.numParameters)
   model.initialize(weights, new Random(1), 0)
   const embedding = model.parameters.find(({ name }) => name === 'model.embed_tokens.weight')!
-  const [from, to] = [embedding.offset, embedding.offset + 425 * width]
+  const [from, to] = [embedding.offset, embedding.offset + embedding.shape[0]! * embedding.shape[1]!]
   for (let i = from; i < to; i++) weights[i]! *= embeddingScale
   await saveTransformer(folder, model, weights)
 }

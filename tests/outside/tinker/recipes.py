@@ -43,7 +43,7 @@ else:
 
     # The random model here solves nothing: an answer is one token, and right where it begins with a small letter.
     recipe.get_reward = lambda response, _: float(response[:1].islower())
-    config = recipe.Config(**shared, batch_size=4, group_size=16, max_tokens=1, learning_rate=5e-3)
+    config = recipe.Config(**shared, batch_size=4, group_size=16, max_tokens=1, learning_rate=1e-2)
 recipe.main(config)
 with open(f"{logs}/{which}/metrics.jsonl") as file:
     print(json.dumps([json.loads(line) for line in file]))
