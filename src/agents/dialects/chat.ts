@@ -98,7 +98,7 @@ export async function chat(
       ...{ ...head, object: 'chat.completion' },
       choices: choices.map((choice, index) => {
         const { content, calls } = read(choice, texts[index]!)
-        checkForm(form, content, calls, choice.finishReason)
+        checkForm(form, content, calls, choice)
         const message = reply(content, calls)
         tellAnswer(client, { prompt, turn: choice.turn, message }, signal)
         return {
@@ -128,7 +128,7 @@ export async function chat(
       const { content, calls } = isTold ? read(choice, mayCall ? held[index]! : text) : { content: '', calls: [] }
       said[index] += content
       if (choice.isOver) {
-        checkForm(form, said[index]!, calls, choice.finishReason)
+        checkForm(form, said[index]!, calls, choice)
         tellAnswer(client, { prompt, turn: choice.turn, message: reply(said[index]!, calls) }, signal)
       }
       yield chunk(

@@ -56,7 +56,7 @@ export async function complete(
   if (!telling.isStream) {
     await whole(group, signal)
     const texts = choices.map((choice) => choice.take()?.text ?? '')
-    for (const [index, choice] of choices.entries()) checkForm(form, texts[index]!, [], choice.finishReason)
+    for (const [index, choice] of choices.entries()) checkForm(form, texts[index]!, [], choice)
     for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
     return {
       ...head,
@@ -75,7 +75,7 @@ export async function complete(
       const { index } = choice
       said[index] += text
       if (choice.isOver) {
-        checkForm(form, said[index]!, [], choice.finishReason)
+        checkForm(form, said[index]!, [], choice)
         tellAnswer(client, answerOf(choice, said[index]!), signal)
       }
       yield {

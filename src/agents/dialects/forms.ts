@@ -5,9 +5,10 @@ import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Constraint } from '../../environments/text.ts'
 import { isOfConstraint } from '../../language/grammars/grammars.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import type { Choice } from '../serving/choices.ts'
 import { badField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
-import { callForm, type ToolCall } from '../serving/tools.ts'
+import { CALL_END, callForm, type ToolCall } from '../serving/tools.ts'
 import { guidedConstraint } from './guided.ts'
 
 /** A required output format. */
@@ -172,8 +173,14 @@ const JSON_GRAMMAR = [
 ]
 
 /** @throws RequestError 502 for a finished answer that violates the format that the engine had to enforce. */
-export function checkForm(form: Form | null, content: string, calls: readonly ToolCall[], finish: string | null): void {
-  if (form === null || (finish !== 'stop' && finish !== 'tool_calls')) return // A truncated answer has no format.
+export function checkForm(
+  form: Form | null,
+  content: string,
+  calls: readonly ToolCall[],
+  { finishReason, text: { stopString } }: Pick<Choice, 'finishReason' | 'text'>,
+): void {
+  const isCut = finishReason !== 'stop' || (stopString !== null && stopString !== CALL_END)
+  if (form === null || isCut) return // A truncated answer has no format.
   const why = form.misfit(content, calls)
   if (why === null) return
   throw new RequestError(502, `the engine answered with ${why}, despite the required format`, {

@@ -158,6 +158,17 @@ describe('serve', () => {
     expect((await post(url + CHAT, { model: 'small', messages, guided_choice: ['yes'] })).status).toBe(200)
   })
 
+  test('ends an answer at a stop string within it', async () => {
+    const { url } = await served({ policy: policy() })
+    const asked = { model: 'small', messages, guided_regex: 'a{9}b', stop: ['aab'], max_tokens: 20 }
+    const { json } = await post(url + CHAT, asked)
+    expect([json.choices?.[0].finish_reason, json.choices?.[0].message.content]).toEqual(['stop', 'aaaaaaa'])
+    const events = await stream(url + CHAT, asked)
+    expect(events.map(({ choices }) => choices[0]?.delta.content ?? '').join('')).toBe('aaaaaaa')
+    const { messages: _, ...plain } = asked
+    expect((await post(`${url}/v1/completions`, { ...plain, prompt: 'x' })).json.choices?.[0].text).toBe('aaaaaaa')
+  })
+
   test('refuses what is no form, by the name of the field', async () => {
     const { url } = await served({ policy: policy() })
     const ask = async (schema: unknown) => {
