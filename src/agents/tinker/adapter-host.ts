@@ -3,6 +3,7 @@
  * model is in memory once. A call copies its adapter into the columns of the learner or the sampler.
  */
 import { randomInt } from 'node:crypto'
+import { rm } from 'node:fs/promises'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { decayingParts, optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
 import { TrainedArray } from '../../algorithms/trained-array.ts'
@@ -37,6 +38,7 @@ const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
 export const ADAPTER_ALPHA = 32
 /** Minimum rows of a pass, into which short sequences are packed. */
 const ROWS = 256
+const LORA_CONFIG = 'adapter_config.json'
 const OPTIMIZER_FILE = 'optimizer.safetensors'
 
 /** An adapter and its training state. */
@@ -166,6 +168,10 @@ export class AdapterHost {
 
   /** Saves an adapter to a folder that PEFT reads, and the optimizer's state if `hasOptimizer`. */
   async save(folder: string, state: AdapterState, hasOptimizer: boolean, baseModel: string): Promise<void> {
+    if (!state.weights.every(Number.isFinite)) {
+      throw new InputError('weights', 'numbers that are not finite', 'finite weights') // Before anything is written.
+    }
+    await rm(`${folder}/${LORA_CONFIG}`, { force: true }) // Without it the folder counts as incomplete.
     if (hasOptimizer) {
       const { moment, squareMoment, betaPowers } = state
       const tensors = Object.entries({ moment, squareMoment, betaPowers }).map(([key, values]) => tensorOf(key, values))

@@ -6,7 +6,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { show } from '../../base/errors.ts'
+import { InputError, show } from '../../base/errors.ts'
 import { isThere, listFolder, readJsonObject, readWhole } from '../../base/files/files.ts'
 import { RequestError } from '../../base/http/server.ts'
 
@@ -64,8 +64,10 @@ export class TinkerCheckpoints {
 
   /** The rank and projections of a saved adapter. */
   async shapeOf({ folder }: KeptAdapter): Promise<{ rank: number; attention: boolean; perceptron: boolean }> {
-    const { r, target_modules: targets } = await readJsonObject(join(folder, CONFIG))
-    const has = (name: string) => (targets as readonly string[]).includes(name)
+    const path = join(folder, CONFIG)
+    const { r, target_modules: targets } = await readJsonObject(path)
+    if (!Array.isArray(targets)) throw new InputError(`${path}, target_modules`, show(targets), 'a list of projections')
+    const has = (name: string) => targets.includes(name)
     return { rank: r as number, attention: has('q_proj'), perceptron: has('gate_proj') }
   }
 

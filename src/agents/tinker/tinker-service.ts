@@ -2,7 +2,7 @@
  * A training service of Tinker's protocol: sessions train and sample adapters of one base model. The requests of a model run in the
  * order of their numbers. A repeated request runs once.
  */
-import { createHash, randomInt, randomUUID } from 'node:crypto'
+import { randomInt, randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
 import { show } from '../../base/errors.ts'
 import { type Body, HttpDocument, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
@@ -10,10 +10,12 @@ import { VERSION } from '../../base/version.ts'
 import { encodeAnswer, type PassInput, PROTOBUF, readPassRequest } from '../../engines/tinker/tinker-codec.ts'
 import { badField, booleanField, integerField, objectField, textField } from '../serving/fields.ts'
 import { ADAPTER_ALPHA, AdapterHost, type AdapterShape, type AdapterState } from './adapter-host.ts'
+import { KNOWN_REQUESTS, type KnownRequest, once } from './known-requests.ts'
 import { type KeptAdapter, TinkerCheckpoints } from './tinker-checkpoints.ts'
 import { checkInputs, MAX_DATUMS, readDatums } from './tinker-datums.ts'
 import { type FutureAnswer, TinkerFutures } from './tinker-futures.ts'
 import { type DatumLoss, findTinkerLoss } from './tinker-losses.ts'
+import { type NewSampler, TinkerSamplers } from './tinker-samplers.ts'
 import { sampled } from './tinker-sampling.ts'
 
 /** The model of a service, and its sizes. */
@@ -34,17 +36,6 @@ export interface TinkerServiceOptions {
 const MAX_SAMPLES = 1024
 /** A session ends after this many milliseconds without a heartbeat. Clients send one every 10 s. */
 const SESSION_MS = 600_000
-/** Number of requests of a model or sampling session that are recognized if repeated. */
-const KNOWN_REQUESTS = 1024
-
-/** Number of adapters that a session's samplers keep in memory. */
-const KEPT_SAMPLERS = 16
-
-/** The request with some seq_id. */
-interface KnownRequest {
-  readonly hash: string
-  readonly answer: object
-}
 
 interface Session {
   lastBeat: number
@@ -66,16 +57,6 @@ interface TrainedModel {
   last: Promise<unknown>
 }
 
-interface Sampler {
-  readonly id: string
-  readonly host: AdapterHost
-  /** Null: not in memory, to be loaded from the path. */
-  weights: Promise<Float32Array> | null
-  readonly path: string | null
-  readonly known: Map<number, KnownRequest>
-  clients: number
-}
-
 /** The service behind the routes. */
 export class TinkerService {
   readonly name: string
@@ -87,9 +68,8 @@ export class TinkerService {
   readonly #futures = new TinkerFutures()
   readonly #sessions = new Map<string, Session>()
   readonly #models = new Map<string, TrainedModel>()
-  readonly #samplers = new Map<string, Sampler>()
+  readonly #samplers: TinkerSamplers
   readonly #first: AdapterHost
-  readonly #base: Promise<Float32Array>
   readonly #sweep: NodeJS.Timeout
 
   static async open({ model, context, slots = 8, ...options }: TinkerServiceOptions): Promise<TinkerService> {
@@ -109,8 +89,8 @@ export class TinkerService {
     this.notes = first.notes
     this.#options = sizes
     this.#first = first
-    this.#base = Promise.resolve(first.base)
     this.#checkpoints = new TinkerCheckpoints(folder)
+    this.#samplers = new TinkerSamplers(this.#checkpoints, first.base)
     this.#sweep = setInterval(() => this.#endSessions(), SESSION_MS / 10).unref()
   }
 
@@ -181,10 +161,10 @@ export class TinkerService {
     })
     add('POST create_sampling_session', ({ body }) => this.#createSampler(body))
     add('POST join_sampling_session', ({ body }) => ({
-      ...{ type: 'join_sampling_session', client_counter: ++this.#samplerOf(body.sampling_session_id).clients },
+      ...{ type: 'join_sampling_session', client_counter: ++this.#samplers.of(body.sampling_session_id).clients },
     }))
     add('GET samplers/:id', ({ params }) => {
-      const { id, path } = this.#samplerOf(params.id)
+      const { id, path } = this.#samplers.of(params.id)
       return { sampler_id: id, base_model: this.name, model_path: path }
     })
     add('POST asample', ({ body }) => this.#sample(body))
@@ -226,7 +206,7 @@ export class TinkerService {
   #endSession(id: string): void {
     this.#sessions.delete(id)
     for (const [key, { sessionId }] of this.#models) if (sessionId === id) this.#removeModel(key)
-    for (const key of this.#samplers.keys()) if (key.startsWith(`${id}:`)) this.#samplers.delete(key)
+    this.#samplers.endSession(id)
   }
 
   /** Removes a model. Requests that wait for a lower number fail; those before finish. */
@@ -407,7 +387,7 @@ export class TinkerService {
         weights: Promise.resolve(state.weights.slice()),
         path: null,
       }
-      this.#addSampler(sampler)
+      this.#addSampler(sessionId, sampler)
       return { sampling_session_id: sampler.id, path: null, type: 'save_weights_for_sampler' }
     }
     const kept = this.#checkpoints.place(id, 'sampler_weights', body.path ?? randomUUID())
@@ -447,64 +427,25 @@ export class TinkerService {
     const sessionId = this.#session(body)
     const number = integerField(body, 'sampling_session_seq_id', 0, 0)
     const sampler = await this.#openSampler(`${sessionId}:sample:${number}`, body)
-    this.#addSampler(sampler)
+    this.#addSampler(sessionId, sampler)
     return { sampling_session_id: sampler.id, type: 'create_sampling_session' }
   }
 
-  async #openSampler(id: string, body: Body): Promise<Pick<Sampler, 'id' | 'host' | 'weights' | 'path'>> {
+  #addSampler(sessionId: string, sampler: NewSampler): void {
+    this.#session({ session_id: sessionId }) // It may have ended meanwhile.
+    this.#samplers.add(sampler)
+  }
+
+  async #openSampler(id: string, body: Body): Promise<NewSampler> {
     const path = textField(body, 'model_path', null)
     if (path === null) {
       this.#checkBase(body.base_model)
-      return { id, host: this.#first, weights: this.#base, path }
+      return { id, host: this.#first, weights: this.#samplers.base, path }
     }
     const kept: KeptAdapter = await this.#checkpoints.find(path)
     const host = await this.#host(await this.#checkpoints.shapeOf(kept))
     const { weights } = await host.load(kept.folder, false)
     return { id, host, weights: Promise.resolve(weights), path }
-  }
-
-  #addSampler(sampler: Pick<Sampler, 'id' | 'host' | 'weights' | 'path'>): void {
-    const [sessionId] = sampler.id.split(':')
-    this.#session({ session_id: sessionId }) // It may have ended meanwhile.
-    this.#samplers.set(sampler.id, { ...sampler, known: new Map(), clients: 0 })
-    this.#dropWeights(sessionId!)
-  }
-
-  /** Keeps the weights of a session's last used samplers. The others are loaded again, or end if they were not saved. */
-  #dropWeights(sessionId: string): void {
-    const held = [...this.#samplers.values()].filter(
-      ({ id, weights }) => id.startsWith(`${sessionId}:`) && weights !== null && weights !== this.#base,
-    )
-    for (const sampler of held.slice(0, -KEPT_SAMPLERS)) {
-      sampler.weights = null
-      if (sampler.path === null) this.#samplers.delete(sampler.id)
-    }
-  }
-
-  #weightsOf(sampler: Pick<Sampler, 'id' | 'host' | 'weights' | 'path'>): Promise<Float32Array> {
-    if (sampler.weights !== null) return sampler.weights
-    const load = async () => {
-      const { folder } = await this.#checkpoints.find(sampler.path)
-      return (await sampler.host.load(folder, false)).weights
-    }
-    const weights = load()
-    sampler.weights = weights
-    weights.catch(() => {
-      sampler.weights = null // The sample reports it.
-    })
-    this.#dropWeights(sampler.id.split(':')[0]!)
-    return weights
-  }
-
-  #samplerOf(id: unknown): Sampler {
-    const sampler = typeof id === 'string' ? this.#samplers.get(id) : undefined
-    if (sampler === undefined) {
-      const expected = `one of a session that goes on, saved or one of its last ${KEPT_SAMPLERS}`
-      throw new RequestError(404, `sampling_session_id: got ${show(id)}, expected ${expected}`)
-    }
-    this.#samplers.delete(sampler.id) // The last used is the last.
-    this.#samplers.set(sampler.id, sampler)
-    return sampler
   }
 
   async #sample(body: Body): Promise<object> {
@@ -513,13 +454,13 @@ export class TinkerService {
     }
     const isOwn = body.sampling_session_id !== undefined && body.sampling_session_id !== null
     const sampler = isOwn
-      ? this.#samplerOf(body.sampling_session_id)
+      ? this.#samplers.of(body.sampling_session_id)
       : { ...(await this.#openSampler(randomUUID(), body)), known: new Map<number, KnownRequest>() }
     const count = integerField(body, 'num_samples', 1, 1, MAX_SAMPLES)
     const { host } = sampler
     return once(sampler.known, 'seq_id', integerField(body, 'seq_id', -1, 0), body, () => ({
       request_id: this.#futures.add(async (signal) =>
-        sampled({ host, weights: await this.#weightsOf(sampler) }, body, count, signal),
+        sampled({ host, weights: await this.#samplers.weightsOf(sampler) }, body, count, signal),
       ),
       sample_sequence_ids: Array.from({ length: count }, (_, i) => `${sampler.id}:${body.seq_id ?? 0}:${i}`),
     }))
@@ -528,25 +469,4 @@ export class TinkerService {
 
 function trainsOf({ attention, perceptron }: AdapterShape): object {
   return { train_attn: attention, train_mlp: perceptron, train_unembed: false }
-}
-
-/**
- * Returns the answer to the request with this number, the same one if it is repeated. Negative: no number.
- * @throws RequestError 409 if another request had the number.
- */
-function once(known: Map<number, KnownRequest>, name: string, seq: number, body: Body, answer: () => object): object {
-  if (seq < 0) return answer()
-  const hash = createHash('sha256').update(JSON.stringify(body)).digest('base64')
-  const before = known.get(seq)
-  if (before !== undefined) {
-    if (before.hash === hash) return before.answer
-    throw new RequestError(409, `${name}: got ${seq} for another request, expected a new number`)
-  }
-  const answered = answer()
-  known.set(seq, { hash, answer: answered })
-  for (const oldest of known.keys()) {
-    if (known.size <= KNOWN_REQUESTS) break
-    known.delete(oldest)
-  }
-  return answered
 }

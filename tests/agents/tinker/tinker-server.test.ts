@@ -1,5 +1,5 @@
 /** A training service of Tinker's protocol in this process: what raw clients get, and what the `tinker` backend learns by it. */
-import { cp, readdir } from 'node:fs/promises'
+import { cp, readdir, readFile, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -456,6 +456,25 @@ describe('a training service', () => {
     const lost = { model_id, seq_id: 1, path: 'tinker://a/weights/b' }
     await expect(run('load_weights', lost)).rejects.toThrow('expected weights that were saved here')
     expect((await run('optim_step', stepOf(model_id, 2))).type).toBe('optim_step')
+    await close()
+  })
+
+  test('leaves saved weights as they were when it refuses to save over them, and tells of a damaged configuration', async () => {
+    const { run, post, train, folder, close } = await service()
+    const id = await train()
+    await run('forward_backward', passOf(id, 1))
+    await run('optim_step', stepOf(id, 2))
+    const { path } = await run('save_weights', { model_id: id, seq_id: 3, path: 'kept' })
+    const kept = join(folder, id.replaceAll(':', '_'), 'weights', 'kept')
+    const before = await readFile(join(kept, 'optimizer.safetensors'))
+    await run('forward_backward', passOf(id, 4, [DATA[0]!]))
+    await run('optim_step', stepOf(id, 5, { learning_rate: 1e39 }))
+    const over = { model_id: id, seq_id: 6, path: 'kept', overwrite: true }
+    await expect(run('save_weights', over)).rejects.toThrow('expected finite weights')
+    expect(await readFile(join(kept, 'optimizer.safetensors'))).toEqual(before)
+    expect((await post('weights_info', { tinker_path: path })).status).toBe(200)
+    await writeFile(join(kept, 'adapter_config.json'), '{"r":4}')
+    expect((await post('weights_info', { tinker_path: path })).json.detail).toMatch('target_modules: got undefined')
     await close()
   })
 
