@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { Automaton } from '../../../src/language/grammars/automaton.ts'
 import { readGrammar } from '../../../src/language/grammars/gbnf.ts'
-import { utf8Sequences } from '../../../src/language/grammars/ranges.ts'
+import { utf8Sequences, without } from '../../../src/language/grammars/ranges.ts'
 import { tokenBytes } from '../../../src/language/grammars/token-bytes.ts'
 import { Vocabulary } from '../../../src/language/grammars/vocabulary.ts'
 import { loadTokenizer } from '../../../src/language/tokenizers/load-tokenizer.ts'
@@ -42,6 +42,25 @@ test('a mask has the tokens whose bytes the grammar takes one after another, and
     ),
     { numRuns: 400 },
   )
+})
+
+test('ranges lose the characters of others, at their ends too', () => {
+  expect(without([[5, 9]], [[5, 5]])).toEqual([[6, 9]])
+  expect(
+    without(
+      [
+        [1, 4],
+        [5, 9],
+      ],
+      [
+        [9, 12],
+        [2, 5],
+      ],
+    ),
+  ).toEqual([
+    [1, 1],
+    [6, 8],
+  ])
 })
 
 test('ranges of characters are written by the bytes of their characters alone', () => {
