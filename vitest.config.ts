@@ -87,6 +87,7 @@ const PLAIN = new RegExp(
 const THOROUGH = [
   'learning/.*',
   'outside/.*',
+  'fleet/forecast',
   '(training|agents/serving)/faults',
   'agents/serving/raw-fuzz',
   'cli/(actors|alone|stuck)',

@@ -5,7 +5,6 @@ import { measureEngineSpeed } from '../../src/entries/text.ts'
 import { type EngineSpeed, simulate } from '../../src/fleet/simulation.ts'
 import { createTrainer, createWorld, languageModel, rl } from '../../src/index.ts'
 import { digits } from '../support/conversations.ts'
-import { thorough } from '../support/tiers.ts'
 import { engineSpeed, timedBackend, timedEngine } from '../support/timed.ts'
 
 const GROUPS = 4
@@ -35,7 +34,7 @@ test('an engine is measured at each number of answers', async () => {
 let speeds: Promise<EngineSpeed[]> | null = null
 const configurations = [1, 2, 4].flatMap((engines) => [0, 1, 2].map((maxStaleness) => ({ engines, maxStaleness })))
 
-thorough.each(configurations)(
+test.each(configurations)(
   '$engines engines at staleness $maxStaleness are as fast as they were forecast',
   async ({ engines, maxStaleness }) => {
     const numLanes = GROUPS * GROUP_SIZE * (1 + maxStaleness)

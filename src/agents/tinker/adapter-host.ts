@@ -2,7 +2,6 @@
  * Trains and samples any number of adapters of one base model. All adapters of a host have the same rank and projections. The base
  * model is in memory once. A call copies its adapter into the columns of the learner or the sampler.
  */
-import { randomInt } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { decayingParts, optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
@@ -17,9 +16,8 @@ import { LocalEngine } from '../../engines/local/local.ts'
 import { localEnginePlan } from '../../engines/local/local-columns.ts'
 import { spansOf } from '../../kernels/bind.ts'
 import { languageModel } from '../../language/language-model.ts'
-import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import type { LoraModel } from '../../language/transformer/lora.ts'
-import { loadLoraWeights, saveLora } from '../../language/transformer/lora-folder.ts'
+import { LORA_CONFIG, loadLoraWeights, saveLora } from '../../language/transformer/lora-folder.ts'
 import { PackedTransformer, packedPlan } from '../../language/transformer/packed.ts'
 import { Batcher, type Generation, type GenerationGroup, type GenerationRequest } from '../serving/batcher.ts'
 import { openModel } from '../serving/served-model.ts'
@@ -38,7 +36,6 @@ const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
 export const ADAPTER_ALPHA = 32
 /** Minimum rows of a pass, into which short sequences are packed. */
 const ROWS = 256
-const LORA_CONFIG = 'adapter_config.json'
 const OPTIMIZER_FILE = 'optimizer.safetensors'
 
 /** An adapter and its training state. */
@@ -87,12 +84,11 @@ function rowsOf(context: number): number {
 type HostColumns = Columns<ReturnType<typeof hostPlan>>
 
 export class AdapterHost {
-  readonly lora: LoraModel
-  readonly tokenizer: Tokenizer
   readonly context: number
   readonly vocabularySize: number
   readonly notes: readonly string[]
-  readonly batcher: Batcher
+  readonly #lora: LoraModel
+  readonly #batcher: Batcher
   readonly #columns: HostColumns
   readonly #trained: TrainedArray
   readonly #packed: PackedTransformer
@@ -108,22 +104,21 @@ export class AdapterHost {
   readonly base: Float32Array
 
   private constructor(opened: Awaited<ReturnType<typeof openModel>>) {
-    const { context, tokenizer, notes, vocabularySize } = opened
+    const { context, notes, vocabularySize } = opened
     const { model, weights, kernels, adapter } = context
     this.#columns = context.columns as unknown as HostColumns
-    this.lora = adapter!.lora
-    this.tokenizer = tokenizer
+    this.#lora = adapter!.lora
     this.context = context.context
     this.vocabularySize = vocabularySize
     this.notes = notes
     const columns = this.#columns
     const engine = new LocalEngine({ ...context, columns: columns.engine as unknown as Columns<Plan> })
-    this.batcher = new Batcher(engine, context.numSlots, Number.MAX_SAFE_INTEGER)
-    this.#trained = new TrainedArray(columns.adapter, columns, kernels, decayingParts(this.lora.parameters))
-    const learned = { lora: this.lora, weights: columns.adapter, random: new Random(0) }
+    this.#batcher = new Batcher(engine, context.numSlots, Number.MAX_SAFE_INTEGER)
+    this.#trained = new TrainedArray(columns.adapter, columns, kernels, decayingParts(this.#lora.parameters))
+    const learned = { lora: this.#lora, weights: columns.adapter, random: new Random(0) }
     this.#packed = new PackedTransformer(model, weights, columns.packed, kernels, learned)
     this.#gradient = this.#packed.view(columns.gradient)
-    this.base = new Float32Array(this.lora.numParameters)
+    this.base = new Float32Array(this.#lora.numParameters)
   }
 
   /** @throws InputError if model, rank and context do not fit. */
@@ -140,8 +135,8 @@ export class AdapterHost {
   /** Ends all samples, and passes after their current part. Later calls fail. */
   close(): void {
     this.#isClosed = true
-    this.batcher.set('stopping')
-    this.batcher.abortAll()
+    this.#batcher.set('stopping')
+    this.#batcher.abortAll()
   }
 
   #checkOpen(): void {
@@ -149,9 +144,9 @@ export class AdapterHost {
   }
 
   /** A new adapter. */
-  create(seed: number = randomInt(2 ** 31)): AdapterState {
+  create(seed: number): AdapterState {
     const state = this.#blank()
-    this.lora.initialize(state.weights, new Random(seed), 0)
+    this.#lora.initialize(state.weights, new Random(seed), 0)
     return state
   }
 
@@ -177,13 +172,13 @@ export class AdapterHost {
       const tensors = Object.entries({ moment, squareMoment, betaPowers }).map(([key, values]) => tensorOf(key, values))
       await writeSafetensors(`${folder}/${OPTIMIZER_FILE}`, tensors)
     }
-    await saveLora(folder, this.lora, state.weights, baseModel) // Writes its configuration last, which marks a complete folder.
+    await saveLora(folder, this.#lora, state.weights, baseModel)
   }
 
   /** Loads a saved adapter, with a new optimizer unless `hasOptimizer`. */
   async load(folder: string, hasOptimizer: boolean): Promise<AdapterState> {
     const state = this.#blank()
-    state.weights.set(await loadLoraWeights(folder, this.lora))
+    state.weights.set(await loadLoraWeights(folder, this.#lora))
     if (!hasOptimizer) return state
     const path = `${folder}/${OPTIMIZER_FILE}`
     const { tensors } = await readSafetensors(path)
@@ -349,8 +344,8 @@ export class AdapterHost {
     while (this.#waiting.length > 0) {
       const { weights, start } = this.#waiting[0]!
       if (weights !== this.#sampled) {
-        await this.batcher.idle()
-        this.batcher.engine.setWeights({ version: this.batcher.engine.version + 1, weights })
+        await this.#batcher.idle()
+        this.#batcher.engine.setWeights({ version: this.#batcher.engine.version + 1, weights })
         this.#sampled = weights
       }
       this.#waiting.shift()
@@ -365,7 +360,7 @@ export class AdapterHost {
     running: Set<GenerationGroup>,
     signal: AbortSignal,
   ): Promise<Generation> {
-    const group = this.batcher.submit([request])
+    const group = this.#batcher.submit([request])
     running.add(group)
     if (signal.aborted) group.abort() // While it waited for its weights.
     const turn = group.turns[0]!

@@ -5,7 +5,7 @@ import { type Body, RequestError } from '../../base/http/server.ts'
 /** Number of requests of a model or sampling session that are recognized if repeated. */
 export const KNOWN_REQUESTS = 1024
 
-/** The request with some seq_id. */
+/** The hash of a request, and its answer. */
 export interface KnownRequest {
   readonly hash: string
   readonly answer: object

@@ -9,14 +9,14 @@ import { gzip } from 'node:zlib'
 import { InputError, show } from '../../base/errors.ts'
 import { isThere, listFolder, readJsonObject, readWhole } from '../../base/files/files.ts'
 import { RequestError } from '../../base/http/server.ts'
+import { LORA_CONFIG } from '../../language/transformer/lora-folder.ts'
 
 const zip = promisify(gzip)
 
 const PATH = /^tinker:\/\/([\w.:-]+)\/(weights|sampler_weights)\/([\w.-]+)$/
 const NAME = /^(?!\.+$)[\w.-]{1,128}$/
 const MODEL_ID = /^(?!\.+$)[\w.:-]{1,128}$/
-const CONFIG = 'adapter_config.json'
-const FILES = [CONFIG, 'adapter_model.safetensors']
+const FILES = [LORA_CONFIG, 'adapter_model.safetensors']
 
 /** Weights to continue training, or only to sample. */
 export type CheckpointKind = 'weights' | 'sampler_weights'
@@ -54,17 +54,17 @@ export class TinkerCheckpoints {
   async find(path: unknown): Promise<KeptAdapter> {
     const [, modelId, kind, name] = (typeof path === 'string' && PATH.exec(path)) || []
     const kept = modelId === undefined ? null : this.place(modelId, kind as CheckpointKind, name)
-    if (kept !== null && (await isThere(join(kept.folder, CONFIG)))) return kept
+    if (kept !== null && (await this.has(kept))) return kept
     throw new RequestError(404, `path: got ${show(path)}, expected weights that were saved here`)
   }
 
   has({ folder }: KeptAdapter): Promise<boolean> {
-    return isThere(join(folder, CONFIG))
+    return isThere(join(folder, LORA_CONFIG))
   }
 
   /** The rank and projections of a saved adapter. */
   async shapeOf({ folder }: KeptAdapter): Promise<{ rank: number; attention: boolean; perceptron: boolean }> {
-    const path = join(folder, CONFIG)
+    const path = join(folder, LORA_CONFIG)
     const { r, target_modules: targets } = await readJsonObject(path)
     if (!Array.isArray(targets)) throw new InputError(`${path}, target_modules`, show(targets), 'a list of projections')
     const has = (name: string) => targets.includes(name)

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { environmentVariable } from '../../base/environment-variables.ts'
+import { isThere } from '../../base/files/files.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { fraction } from '../../base/settings.ts'
 import { type FaultKind, serveModel, serveTinker } from '../../entries/engines.ts'
@@ -87,6 +88,13 @@ async function serveTraining(subject: string, texts: Record<string, string>, isQ
   if (wrong !== undefined) throw new InputError(wrong, 'tinker=true', `only ${TINKER_KEYS.join(', ')} beside it`)
   const { folder, port, host, name, slots, context, tlsCert, tlsKey } = readKeys(serveKeys, texts)
   const model = (await kindOfRun(subject)) === null ? subject : join(subject, 'model')
+  if (model !== subject && !(await isThere(model))) {
+    throw new InputError(
+      'run',
+      `${subject}, which has no model folder`,
+      'a run that trained a whole model, or the folder of a model',
+    )
+  }
   const apiKey = environmentVariable('COLONNADE_SERVE_KEY')
   const server = await serveTinker({
     ...{ model, folder, port, host, slots, ...(name === '' ? {} : { name }) },

@@ -23,7 +23,7 @@ export const simulateKeys = {
   ),
   probe: text(
     '',
-    'with from: engine to measure for its speed over the number of answers, like local or vllm:http://127.0.0.1:8000; empty: the mean speed in the run',
+    'engine to measure with 1, 2, 4 … answers at the same time of the run in from, like local or vllm:http://127.0.0.1:8000; empty: the mean speed in the run',
   ),
   engines: integers([1, 2, 4, 8], `${engines.description}: each of these numbers`, 1),
   maxStaleness: integers([0, 1, 2, 4], `${maxStaleness.description}: each of these numbers`, 0),
@@ -44,9 +44,7 @@ export const simulateCommand: Command = async ({ words, json, quiet }) => {
   if (probe !== '' && from === '')
     throw new InputError('probe', probe, 'from=<run> beside it, whose prompts and model are used')
   const speeds = probe === '' || measured === null ? null : await speedsOf(from, probe, measured, trust)
-  const { tokensPerSecond: _, engineTokensPerSecond: __, ...unmeasured } = measured?.settings ?? keys
-  const basis = speeds === null ? (measured?.settings ?? keys) : unmeasured
-  const settings = measured === null ? keys : { ...basis, ...givenOf(keys, texts) }
+  const settings = measured === null ? keys : { ...basisOf(measured, speeds), ...givenOf(keys, texts) }
   const progress = progressLine(engines.length * maxStaleness.length, 'simulations', quiet || json)
   const simulations: Row[] = []
   for (const each of maxStaleness) {
@@ -97,6 +95,12 @@ async function speedsOf(
 function speedLine(probe: string, speeds: readonly EngineSpeed[]): string {
   const cells = speeds.map(({ answers, tokensPerSecond }) => `${tokensPerSecond.toFixed(0)} with ${answers}`)
   return `${probe}: tokens/s by answers at the same time: ${cells.join(', ')}`
+}
+
+/** The settings of a run, without its mean speeds if speeds were measured. */
+function basisOf({ settings }: MeasuredRun, speeds: readonly EngineSpeed[] | null): Partial<MeasuredRun['settings']> {
+  const { tokensPerSecond: _, engineTokensPerSecond: __, ...others } = settings
+  return speeds === null ? settings : others
 }
 
 function givenOf<V extends object>(values: V, texts: Readonly<Record<string, string>>): Partial<V> {

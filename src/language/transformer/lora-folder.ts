@@ -8,6 +8,8 @@ import { type LoraModel, lora } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import { type ProjectionName, viewParameters } from './parameters.ts'
 
+/** The file with an adapter's settings. `saveLora` writes it last, so a folder that has it is complete. */
+export const LORA_CONFIG = 'adapter_config.json'
 const PREFIX = 'base_model.model.'
 
 /** Configuration keys of other kinds of adapter, with the values that ours have. */
@@ -61,7 +63,7 @@ export async function saveLora(
     ...{ bias: 'none', fan_in_fan_out: false, use_rslora: false, use_dora: false, modules_to_save: null },
     ...{ init_lora_weights: true, inference_mode: true, rank_pattern: {}, alpha_pattern: {} },
   }
-  await writeWhole(`${folder}/adapter_config.json`, [new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`)])
+  await writeWhole(`${folder}/${LORA_CONFIG}`, [new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`)])
 }
 
 /**
@@ -73,7 +75,7 @@ export async function openLora(
   folder: string,
   base: TransformerModel,
 ): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array> }> {
-  const configPath = `${folder}/adapter_config.json`
+  const configPath = `${folder}/${LORA_CONFIG}`
   const config = await readJsonObject(configPath)
   const refuse = (name: string, expected: string) =>
     new InputError(`${configPath}, ${name}`, show(config[name]), expected)

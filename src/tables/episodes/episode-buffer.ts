@@ -5,8 +5,8 @@
  */
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../../base/errors.ts'
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../../environments/text.ts'
-import { Trajectories, type TrajectoryColumns } from '../trajectories/trajectories.ts'
-import { checkTrajectory, type Trajectory } from '../trajectories/trajectory.ts'
+import { Trajectories, type TrajectoryColumns, tokensAt } from '../trajectories/trajectories.ts'
+import { checkTrajectory, TOKEN_COLUMNS, type Trajectory } from '../trajectories/trajectory.ts'
 
 /** One turn: the model's input and output, and the result. */
 export interface EpisodeTurn {
@@ -28,7 +28,7 @@ const TURN_KEYS = ['observation', 'action', 'reward', 'terminated', 'truncated',
 const REQUIRED_KEYS = TURN_KEYS.slice(0, 5)
 
 /** Columns of steps; the steps of a sequence are adjacent. */
-export interface StepColumns extends Pick<TrajectoryColumns, 'token' | 'lossMask' | 'logprob' | 'version' | 'turn'> {}
+export interface StepColumns extends Pick<TrajectoryColumns, (typeof TOKEN_COLUMNS)[number]> {}
 
 /** Sequences of one length: step t of sequence b is element b × seqLen + t of every column. */
 export interface StepSequences extends StepColumns {
@@ -184,7 +184,7 @@ export class EpisodeBuffer {
     checkCount('n', n)
     this.#filled()
     const { numTokens } = this.#kept
-    return steps(this.#kept.columns(), Math.max(numTokens - this.length, numTokens - n), numTokens)
+    return tokensAt(this.#kept.columns(), Math.max(numTokens - this.length, numTokens - n), numTokens)
   }
 
   /**
@@ -221,8 +221,8 @@ export class EpisodeBuffer {
       ...{ version: new Int32Array(room), turn: new Int32Array(room), validMask: new Uint8Array(room) },
     }
     chosen.forEach(({ from, to }, b) => {
-      const piece = steps(columns, from, to)
-      for (const name of STEP_COLUMNS) sequences[name].set(piece[name], b * seqLen)
+      const piece = tokensAt(columns, from, to)
+      for (const name of TOKEN_COLUMNS) sequences[name].set(piece[name], b * seqLen)
       sequences.validMask.fill(1, b * seqLen, b * seqLen + to - from)
     })
     return { batchSize: chosen.length, seqLen, ...sequences }
@@ -270,19 +270,6 @@ export class EpisodeBuffer {
 
 /** Source of episodes that were added turn by turn, so that they share no group with whole ones. */
 const TURNS = 'turns'
-
-const STEP_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
-
-function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: number): StepColumns {
-  const { token, lossMask, logprob, version, turn } = columns
-  return {
-    token: token.subarray(from, to),
-    lossMask: lossMask.subarray(from, to),
-    logprob: logprob.subarray(from, to),
-    version: version.subarray(from, to),
-    turn: turn.subarray(from, to),
-  }
-}
 
 /** An episode's ids before the model's first one, as text. */
 function promptOf({ token, lossMask }: Trajectory): string {

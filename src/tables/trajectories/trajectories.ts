@@ -8,7 +8,15 @@
  */
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import type { StopReason } from '../../environments/text.ts'
-import { checkTrajectory, eachOf, ROW_COLUMNS, type RowColumn, type Trajectory, type TurnForm } from './trajectory.ts'
+import {
+  checkTrajectory,
+  eachOf,
+  ROW_COLUMNS,
+  type RowColumn,
+  type TOKEN_COLUMNS,
+  type Trajectory,
+  type TurnForm,
+} from './trajectory.ts'
 import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
 /** Views of the columns, valid until the next row is appended or all are removed. */
@@ -66,7 +74,7 @@ function numbersAt(columns: Record<RowColumn, Int32Array>, row: number): Record<
 }
 
 /** The columns of tokens from … to − 1. */
-function tokensAt(columns: TrajectoryLogColumns, from: number, to: number) {
+export function tokensAt(columns: Pick<TrajectoryColumns, (typeof TOKEN_COLUMNS)[number]>, from: number, to: number) {
   const { token, lossMask, logprob, version, turn } = columns
   return {
     token: token.subarray(from, to),

@@ -300,6 +300,16 @@ describe('a grammar', () => {
     expect(() => isAnswer({ grammar }, '')).toThrow(message)
   })
 
+  test('goes on as before behind an end token that may not come, and has no next token behind one that may', () => {
+    const tokenizer = byteTokenizer()
+    const matcher = grammarsOf(tokenizer, tokenizer.vocabularySize).matcherOf({ grammar: 'root ::= "ab"' })
+    const [end] = tokenizer.endIds as [number]
+    expect([matcher.accept(97), matcher.accept(end), matcher.accept(99)]).toEqual([true, false, false])
+    expect(allowed(matcher)).toEqual([98])
+    expect([matcher.accept(98), matcher.accept(end)]).toEqual([true, true])
+    expect([matcher.next(), matcher.accept(97)]).toEqual([null, false])
+  })
+
   test('that calls itself at its end goes on for ever without new positions', () => {
     const tokenizer = byteTokenizer()
     const matcher = grammarsOf(tokenizer, tokenizer.vocabularySize).matcherOf({ grammar: 'root ::= [a-z] root | "."' })
