@@ -19,8 +19,8 @@ async function build() {
 }
 
 async function types() {
-  if (!(await tool('typescript/bin/tsc', '--build'))) return false
-  return !areChecked || tool('typescript/bin/tsc', '-p', 'tests')
+  if (!(await tool('typescript-native/bin/tsc', '--build'))) return false
+  return !areChecked || tool('typescript-native/bin/tsc', '-p', 'tests')
 }
 
 /** Runs a program of Node to its end, from the root; true where it succeeds. */
