@@ -6,6 +6,9 @@
 // the same object as the package's own. What the command line and the judges' workers need before the entries stays in files
 // of their own, so that they do not load the rest. All other modules (commands, workers, what is imported where it is first
 // used) are compiled one by one.
+//
+// dist/page has the modules of the entries that run in a page, compiled one by one, since bundlers then carry only those that are used.
+// There, `x.page.ts` stands in the place of `x.ts`.
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -27,6 +30,11 @@ const SMALL = [
   ...['language/rewards/code/code-worker.ts', 'language/rewards/maths/maths-worker.ts', 'tables/arrow-worker.ts'],
 ]
 
+/** What a page can import: the entries with the condition `browser`. */
+const PAGE = Object.values(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).exports).flatMap(
+  ({ browser }) => (browser === undefined ? [] : [browser.default.replace('./dist/page/', '').replace(/js$/, 'ts')]),
+)
+
 const { options } = ts.parseJsonConfigFileContent(
   ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config,
   ts.sys,
@@ -47,6 +55,7 @@ const bundled = [...reachable(entries)].filter((file) => !apart.has(file))
 
 await writeBundle(new Set(bundled))
 for (const file of files) if (!bundled.includes(file)) writeModule(file)
+writePage()
 chmodSync(join(out, 'src/cli/main.js'), 0o755)
 stamp.done()
 
@@ -56,15 +65,15 @@ function removeBuilt(path) {
   for (const ending of ['.js', '.js.map', '.d.ts']) rmSync(built + ending, { force: true })
 }
 
-/** The modules that importing these evaluates, themselves included. */
-function reachable(entries) {
+/** The modules that importing these evaluates, themselves included; `importsIn` gives what a module imports. */
+function reachable(entries, importsIn = staticImports) {
   const found = new Set()
   const open = [...entries]
   while (open.length > 0) {
     const file = open.pop()
     if (found.has(file)) continue
     found.add(file)
-    for (const specifier of staticImports(file)) {
+    for (const specifier of importsIn(file)) {
       if (specifier.startsWith('.')) open.push(join(dirname(file), specifier))
     }
   }
@@ -130,18 +139,21 @@ function resolveOwn(specifier, importer, modules) {
 /**
  * Prepares a module for bundlers, ours and the users'. Each `import.meta.url` of src goes through `ownUrl` (src/base/files/own-files.ts): it
  * stays the address of the module in the installed package wherever the code is moved. An import by an address that is known
- * only when it runs is marked as one that no bundler resolves.
+ * only when it runs is marked as one that no bundler resolves. In a page, whose modules are linked together, an address only tells
+ * them apart.
  */
-function movable(code, file) {
+function movable(code, file, isInPage = false) {
   const own = builtPath(file)
   const text = new RolldownMagicString(code)
-  if (!own.startsWith('src/') || own === OWN_FILES || apart.has(file)) return text
+  if (!own.startsWith('src/') || (!isInPage && (own === OWN_FILES || apart.has(file)))) return text
   const { importMetas, dynamicImports } = parseSync(file, code).module
   const urls = importMetas.filter(({ end }) => code.slice(end).startsWith('.url'))
   for (const { start, end } of urls) {
-    text.overwrite(start, end + '.url'.length, `ownUrl('${own.slice('src/'.length)}')`)
+    const path = own.slice('src/'.length)
+    text.overwrite(start, end + '.url'.length, isInPage ? `'colonnade:///${path}'` : `ownUrl('${path}')`)
   }
-  if (urls.length > 0) text.append(`import { ownUrl } from '${specifierOf(OWN_FILES, own).replace(/js$/, 'ts')}'\n`)
+  if (urls.length > 0 && !isInPage)
+    text.append(`import { ownUrl } from '${specifierOf(OWN_FILES, own).replace(/js$/, 'ts')}'\n`)
   for (const { moduleRequest } of dynamicImports) {
     const isNamed = /^['"]/.test(code.slice(moduleRequest.start))
     if (!isNamed) text.appendLeft(moduleRequest.start, '/* webpackIgnore: true */ /* @vite-ignore */ ')
@@ -167,6 +179,42 @@ function writeModule(file) {
   const target = builtPath(file)
   write(target, outputText)
   write(`${target}.map`, sourceMapText)
+}
+
+/** Compiles the modules that a page can load, each by itself. */
+function writePage() {
+  for (const file of reachable(
+    PAGE.map((path) => join(source, path)),
+    pageImports,
+  )) {
+    const text = movable(readFileSync(inPage(file), 'utf8'), file, true).toString()
+    const { outputText } = ts.transpileModule(text, {
+      compilerOptions: {
+        ...options,
+        module: ts.ModuleKind.ESNext,
+        emitDeclarationOnly: false,
+        declaration: false,
+        sourceMap: false,
+      },
+      fileName: file,
+    })
+    write(join('page', relative(source, file).replace(/\.ts$/, '.js')), outputText)
+  }
+}
+
+/** The body of a module in a page. */
+function inPage(file) {
+  const own = file.replace(/\.ts$/, '.page.ts')
+  return existsSync(own) ? own : file
+}
+
+/** What a module imports in a page, at once or later. */
+function pageImports(file) {
+  const path = inPage(file)
+  const code = readFileSync(path, 'utf8')
+  const { dynamicImports } = parseSync(path, code).module
+  const later = dynamicImports.map(({ moduleRequest: { start, end } }) => code.slice(start, end))
+  return [...staticImports(path), ...later.flatMap((text) => /^'(\..*\.ts)'$/.exec(text)?.[1] ?? [])]
 }
 
 /** Where a module is built, in dist. */

@@ -1,4 +1,6 @@
 /** Charges each thread's time between marks to kinds of work; with a trace buffer (`profile`) keeps every interval. */
+import { memoryInUse } from './host.ts'
+import { sharedBytes } from './shared.ts'
 
 /** Kinds of work, in the order of an update. */
 export const Work = {
@@ -38,7 +40,7 @@ const RESTING = -2
 
 /** Shared memory for the beats of the threads. */
 export function createBeats(threads: number): Int32Array {
-  return new Int32Array(new SharedArrayBuffer(4 * BEAT_WORDS * threads)).fill(RESTING)
+  return new Int32Array(sharedBytes(4 * BEAT_WORDS * threads)).fill(RESTING)
 }
 
 /** Maximum untimed ticks in a row (minimum half), and their total ms. On Node 20 a clock read allocates 16 bytes. */
@@ -49,7 +51,7 @@ const EVENT_NUMBERS = 3
 
 /** A buffer for one thread's events; its first number counts them. Events beyond its size are dropped. */
 export function traceBuffer(events = 200_000): Float64Array {
-  return new Float64Array(new SharedArrayBuffer(8 * (1 + EVENT_NUMBERS * events)))
+  return new Float64Array(sharedBytes(8 * (1 + EVENT_NUMBERS * events)))
 }
 
 export class Clock {
@@ -188,8 +190,7 @@ export interface MemorySample {
 }
 
 export function sampleMemory(): MemorySample {
-  const { heapUsed, arrayBuffers, rss } = process.memoryUsage()
-  return { time: performance.timeOrigin + performance.now(), heap: heapUsed, arrayBuffers, resident: rss }
+  return { time: performance.timeOrigin + performance.now(), ...memoryInUse() }
 }
 
 /** Trace events for Chrome and Perfetto; thread i is tid i, memory is a counter. Times in µs from the first event. */

@@ -1,11 +1,12 @@
 /**
- * The arena: one shared `WebAssembly.Memory` that holds every column that a kernel uses. TypeScript systems, compiled kernels, worker
+ * The arena: one `WebAssembly.Memory`, shared where threads can share memory, that holds every column that a kernel uses. TypeScript systems, compiled kernels, worker
  * threads and Arrow read the same bytes. It is planned before it is allocated, and does not grow (maximum = initial).
  *
  * Heap objects of a plan (a step's windows, a lane's entity) are counted beforehand too, because a heap overflow ends the process. If
  * memory is short, the error says how much was requested, for what, and how much is available.
  */
 import { assert, checkGiven, InputError } from '../base/errors.ts'
+import { canShare } from '../base/shared.ts'
 import {
   type Column,
   type Columns,
@@ -37,7 +38,8 @@ export interface WasmMemory {
 /** The memory of a plan's columns, for `createKernels`, and its size. */
 export interface Arena {
   readonly memory: WasmMemory
-  readonly buffer: SharedArrayBuffer
+  /** Shared wherever threads can share memory. */
+  readonly buffer: ArrayBufferLike
   readonly bytes: number
 }
 
@@ -89,7 +91,7 @@ function checkHeap(objects: readonly PlannedObjects[]): void {
 
 /** Maps a plan's columns onto the memory that another thread allocated for the same plan, with its contents. */
 export function layArena<P extends Plan>(plan: P, memory: WasmMemory): { arena: Arena; columns: Columns<P> } {
-  const buffer = memory.buffer as unknown as SharedArrayBuffer
+  const { buffer } = memory
   const cursor = { byte: FIRST_BYTE }
   const columns = layOut(plan, buffer, cursor) as Columns<P>
   const bytes = buffer.byteLength
@@ -128,20 +130,16 @@ export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
 function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WasmMemory {
   checkRoom(plan)
   checkHeap(objects)
-  if (typeof SharedArrayBuffer === 'undefined') {
-    const expected = 'Node, or a page that is cross-origin isolated'
-    throw new InputError('memory', 'a runtime without SharedArrayBuffer', expected)
-  }
   const bytes = arenaBytes(plan)
   const pages = bytes / PAGE_BYTES
   try {
-    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: canShare })
   } catch (cause) {
     throw tooLarge(plan, bytes, `what the runtime grants (${(cause as Error).message})`, cause)
   }
 }
 
-function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number }): object {
+function layOut(plan: Plan, buffer: ArrayBufferLike, cursor: { byte: number }): object {
   const columns: Record<string, Column | object> = {}
   for (const [name, node] of Object.entries(plan)) {
     if (isColumnSpec(node)) {

@@ -10,6 +10,7 @@
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { bestWebAssemblyBuild, bindCompiled, type ColumnLife } from './compiled.ts'
 import type { KernelBuild, Kernels } from './kernels.ts'
+import { loadModule } from './modules.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 import * as plain from './plain.ts'
@@ -58,6 +59,15 @@ export function createKernels(
   const own = kernelBuildOf(build)
   if (own === 'plain') return remember({ ...plain }, memory, own)
   return remember({ ...plain, ...bindCompiled(memory, own, plain, columns) }, memory, own)
+}
+
+/**
+ * Loads the compiled module of a build, where modules do not lie in files: a page awaits it before `createKernels`. A world does so itself.
+ * @throws InputError for a build that cannot be run here.
+ */
+export async function loadKernels(build: KernelBuild | 'best' = 'best'): Promise<void> {
+  const own = kernelBuildOf(build)
+  if (own !== 'plain') await loadModule(own === 'native' ? 'relaxed' : own)
 }
 
 /** The builds that can be run here, from the slowest to the fastest. */

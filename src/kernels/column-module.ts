@@ -4,6 +4,7 @@
  * constant anew at each use.
  */
 import { assert } from '../base/errors.ts'
+import { isShared } from '../base/shared.ts'
 import type { ColumnLoop, LoopElement } from './loop.ts'
 
 const I32 = 0x7f
@@ -64,10 +65,9 @@ const HEADER = [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00]
 
 /** Compiles the loop for a memory that is shared, or one that is not. */
 export function moduleOfLoop(loop: ColumnLoop, buffer: ArrayBufferLike): WebAssembly.Module {
-  const isShared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
   const { numColumns } = loop
   const parameters = [...new Array<number>(numColumns + 2).fill(I32), F32]
-  const memory = isShared ? [0x03, ...unsigned(1), ...unsigned(65536)] : [0x00, ...unsigned(0)]
+  const memory = isShared(buffer) ? [0x03, ...unsigned(1), ...unsigned(65536)] : [0x00, ...unsigned(0)]
   const bytes = [
     ...HEADER,
     ...section(1, [1, 0x60, ...unsigned(parameters.length), ...parameters, 0]),

@@ -1,14 +1,15 @@
 /**
  * The SIMD bodies, bound: each member has the signature of its plain twin and hands the compiled body byte offsets
- * (`twins.ts`, which the build makes). Beside this file, once built, lies a module for each of {simd, relaxed} × {shared, unshared
+ * (`twins.ts`, which the build makes). There is a module (`modules.ts`) for each of {simd, relaxed} × {shared, unshared
  * memory}. It is compiled once a process; every thread makes its own instance. A call allocates nothing.
  *
  * `relaxed` is offered only where a multiply-add rounds once; where it rounds twice, as in Bun, the fastest build is
  * `simd`.
  */
-import { assert, InputError } from '../base/errors.ts'
-import { ownFile } from '../base/files/own-files.ts'
+import { assert } from '../base/errors.ts'
+import { isShared } from '../base/shared.ts'
 import type { At, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
+import { allowRelaxed, hasModules, readModule } from './modules.ts'
 import { nativeBodies } from './native.ts'
 import { type Bodies, bindTwins, type Twins } from './twins.ts'
 
@@ -43,14 +44,10 @@ function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): 
   }
 }
 
-function isShared(buffer: ArrayBufferLike): boolean {
-  return typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
-}
-
 /** The bodies of a WebAssembly build over `memory`. */
 function instantiate(memory: { readonly buffer: ArrayBufferLike }, build: WebAssemblyBuild): Bodies {
-  const name = `${build}.${isShared(memory.buffer) ? 'shared' : 'unshared'}.wasm`
-  const { exports } = new WebAssembly.Instance(compile(name), { env: { memory: memory as WebAssembly.Memory } })
+  const module = compile(build, isShared(memory.buffer))
+  const { exports } = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
   return exports as unknown as Bodies
 }
 
@@ -78,35 +75,14 @@ function placesNow(buffer: ArrayBufferLike): At {
 
 const modules = new Map<string, WebAssembly.Module>()
 
-/** The compiled modules, whether this file runs from src or from dist. */
-const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/src/kernels/' : './', import.meta.url)
-
-function compile(file: string): WebAssembly.Module {
-  let module = modules.get(file)
+function compile(build: WebAssemblyBuild, isShared: boolean): WebAssembly.Module {
+  const name = `${build} ${isShared}`
+  let module = modules.get(name)
   if (module === undefined) {
-    module = new WebAssembly.Module(read(file))
-    modules.set(file, module)
+    module = new WebAssembly.Module(readModule(build, isShared))
+    modules.set(name, module)
   }
   return module
-}
-
-function read(file: string): Uint8Array<ArrayBuffer> {
-  try {
-    return readBytes(ownFile(new URL(file, folder)))
-  } catch (cause) {
-    if (cause instanceof InputError) throw cause
-    throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {
-      cause,
-    })
-  }
-}
-
-/** A file's bytes. @throws InputError in a runtime that cannot read files. */
-export function readBytes(url: URL): Uint8Array<ArrayBuffer> {
-  const fs = builtin('node:fs')
-  if (fs === undefined)
-    throw new InputError('kernels', 'a runtime that cannot read files', 'Node for compiled kernels, or plain')
-  return new Uint8Array(fs.readFileSync(url))
 }
 
 let best: WebAssemblyBuild | undefined | null = null
@@ -118,11 +94,8 @@ export function bestWebAssemblyBuild(): WebAssemblyBuild | undefined {
 }
 
 function findBest(): WebAssemblyBuild | undefined {
-  if (builtin('node:fs') === undefined || !WebAssembly.validate(USES_SIMD)) return undefined
-  if (!WebAssembly.validate(RELAXED_MADD)) {
-    // Node 20 has it behind a flag, which holds for modules compiled later, in this thread and in those it starts.
-    builtin('node:v8')?.setFlagsFromString('--experimental-wasm-relaxed-simd')
-  }
+  if (!hasModules || !WebAssembly.validate(USES_SIMD)) return undefined
+  if (!WebAssembly.validate(RELAXED_MADD)) allowRelaxed()
   return WebAssembly.validate(RELAXED_MADD) && fuses() ? 'relaxed' : 'simd'
 }
 
@@ -135,12 +108,6 @@ function fuses(): boolean {
   const madd = instance.exports.f as (a: number, b: number, c: number) => number
   const a = 1 + 2 ** -12
   return madd(a, a, -(1 + 2 ** -11)) === 2 ** -24
-}
-
-/** A module of Node's own; undefined elsewhere. */
-function builtin<Name extends 'node:fs' | 'node:v8'>(name: Name) {
-  const runtime = globalThis.process as NodeJS.Process | undefined
-  return runtime?.getBuiltinModule?.(name)
 }
 
 const HEADER = [0, 97, 115, 109, 1, 0, 0, 0]

@@ -7,8 +7,10 @@
  * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
-import { placesIn, readBytes } from './compiled.ts'
+import { isShared } from '../base/shared.ts'
+import { placesIn } from './compiled.ts'
 import type { At, KernelBuild, Kernels } from './kernels.ts'
+import { readBytes } from './modules.ts'
 
 /** Kernels by name: columns first, numbers last. */
 export type OwnKernels = Readonly<Record<string, (...values: never[]) => unknown>>
@@ -72,8 +74,7 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
 
   function bind(kernels: Kernels): K {
     const { memory, build } = bindingOf(kernels)
-    const isShared = memory.buffer instanceof SharedArrayBuffer
-    if (compiled === undefined || build === 'plain' || !isShared) return plain
+    if (compiled === undefined || build === 'plain' || !isShared(memory.buffer)) return plain
     module ??= moduleOf(compiled)
     const { exports } = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
     const members = twins!(exports as OwnBodies, placesIn(memory.buffer))

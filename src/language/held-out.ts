@@ -3,8 +3,9 @@
  * examples with one prompt are on the same side. A keyed hash orders the questions, and the first are held out, so all
  * trainings and evaluations of the same examples agree.
  */
-import { createHash } from 'node:crypto'
+
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
+import { sha256 } from '../base/files/digest.ts'
 import type { Example } from '../environments/text.ts'
 
 export const heldOutUses = ['training', 'evaluation'] as const
@@ -34,7 +35,7 @@ export function checkHeldOut(heldOut: HeldOut): void {
 /** 48 bits of a hash of an example's prompt, or of its answer if the prompt is empty. */
 export function questionHash({ prompt, answer }: Example, seed: number): number {
   const question = JSON.stringify([seed, prompt === '' ? (answer ?? '') : prompt])
-  return createHash('sha256').update(question).digest().readUIntBE(0, 6)
+  return Number.parseInt(sha256().update(question).hex().slice(0, 12), 16)
 }
 
 /** Returns whether each question's hash is held out. @throws InputError for fewer than two different questions. */

@@ -2,14 +2,10 @@
 
 import { checkGiven } from '../base/errors.ts'
 import type { Cohort } from '../world/cohort.ts'
-import type { ConversationCohort } from '../world/conversations/cohort.ts'
 import type { EpisodeCohort } from '../world/episodes/cohort.ts'
 import type { Systems } from '../world/housing.ts'
+import { loadForConversations } from '../world/kinds.ts'
 import type { World } from '../world/world.ts'
-import { inferConversations } from './conversations/infer.ts'
-import { resetConversations } from './conversations/reset.ts'
-import { stepConversations } from './conversations/step.ts'
-import { storeConversations } from './conversations/store.ts'
 import { bootstrapEpisodes } from './episodes/bootstrap.ts'
 import { inferEpisodes } from './episodes/infer.ts'
 import { withOwnSystems } from './episodes/own.ts'
@@ -24,15 +20,12 @@ const episodes: Systems<EpisodeCohort> = withOwnSystems({
   store: storeEpisodes,
 })
 
-const conversations: Systems<ConversationCohort> = {
-  reset: resetConversations,
-  infer: inferConversations,
-  step: stepConversations,
-  store: storeConversations,
-}
-
 /** The four systems per kind; each gets cohorts of its kind only. */
-const systemsOf = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], Systems<Cohort>>>
+const systemsOf = { episodes } as unknown as Record<Cohort['kind'], Systems<Cohort>>
+loadForConversations(async () => {
+  const { conversations } = await import('./conversations/systems.ts')
+  systemsOf.conversations = conversations as unknown as Systems<Cohort>
+})
 
 /** Opens the tick: lanes whose episode or conversation is over begin another. Runs first. */
 export function reset(world: World, cohorts: readonly Cohort[] = cohortsOf(world, 'reset')): void {

@@ -1,17 +1,11 @@
-/** The functions of the two kinds of cohort that a world calls. Their systems are in `systems/systems.ts`, above the world. */
+/**
+ * The functions of the two kinds of cohort that a world calls. Their systems are in `systems/systems.ts`, above the world.
+ * What serves conversations is loaded when the first cohort of them is drafted, so that a page of episodes loads none of it.
+ */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Columns } from '../components/column.ts'
 import type { Cohort, CohortKind } from './cohort.ts'
-import {
-  type ConversationCohort,
-  type ConversationCohortOptions,
-  type ConversationDraft,
-  canGoOn,
-  conversationOptions,
-  owedAnswers,
-} from './conversations/cohort.ts'
-import { createConversations } from './conversations/columns.ts'
-import { type ConversationCohortPlan, draftConversations, planConversations } from './conversations/draft.ts'
+import type { ConversationCohortOptions } from './conversations/cohort.ts'
 import type { EpisodeCohort } from './episodes/cohort.ts'
 import { createEpisodes } from './episodes/columns.ts'
 import {
@@ -47,28 +41,28 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
   },
 }
 
-const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {
-  options: conversationOptions,
-  draft: draftConversations,
-  checkThreads() {}, // Other threads only decode with the model, which they can always load.
-  plan: planConversations,
-  objects: () => [],
-  create(draft, columns, world, kernels) {
-    return createConversations(draft, columns as Columns<ConversationCohortPlan>, world, kernels)
-  },
-  owed: owedAnswers,
-  canGoOn,
-  release({ engine, environment }) {
-    engine.close()
-    environment.close?.()
-  },
-}
-
 type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
-const kinds = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], AnyKind>>
+const kinds: { readonly episodes: AnyKind; conversations?: AnyKind } = { episodes: episodes as unknown as AnyKind }
 
 export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
-  return kinds[kind]
+  return kinds[kind]!
+}
+
+/** What other rooms load for conversations. */
+const loads: (() => Promise<void>)[] = []
+
+/** Runs `load` before the first cohort of conversations is drafted. */
+export function loadForConversations(load: () => Promise<void>): void {
+  loads.push(load)
+}
+
+async function conversationsKind(): Promise<AnyKind> {
+  if (kinds.conversations === undefined) {
+    const { conversations } = await import('./conversations/kind.ts')
+    await Promise.all(loads.map((load) => load()))
+    kinds.conversations = conversations as unknown as AnyKind
+  }
+  return kinds.conversations
 }
 
 /**
@@ -80,7 +74,7 @@ export async function draftCohort(options: CohortOptions, before: readonly Cohor
     throw new InputError('cohort', show(options), 'an object with environment, policy and numLanes')
   }
   const isText = (options as Partial<ConversationCohortOptions>).environment?.kind === 'text'
-  const kind = kinds[isText ? 'conversations' : 'episodes']
+  const kind = isText ? await conversationsKind() : kinds.episodes
   checkOptions(`a cohort of ${isText ? 'conversations' : 'episodes'}`, options, kind.options)
   return kind.draft(options, before)
 }

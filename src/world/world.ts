@@ -18,7 +18,7 @@ import {
   type PlannedColumn,
   zipColumns,
 } from '../components/column.ts'
-import { createKernels, kernelBuildOf } from '../kernels/bind.ts'
+import { createKernels, kernelBuildOf, loadKernels } from '../kernels/bind.ts'
 import type { KernelBuild, Kernels } from '../kernels/kernels.ts'
 import type { Cohort } from './cohort.ts'
 import type { ConversationCohort, ConversationCohortOptions, ConversationDraft } from './conversations/cohort.ts'
@@ -72,6 +72,7 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   }
   const { seed = 0, kernels: named, ...others } = options
   const kernels = kernelBuildOf(named)
+  await loadKernels(kernels)
   if ('cohorts' in others) checkOptions('a world', others, ['cohorts', 'seed', 'kernels'])
   const cohorts = 'cohorts' in others ? others.cohorts : [others]
   if (!Array.isArray(cohorts) || cohorts.length === 0) {

@@ -6,7 +6,8 @@ import { callsOf, createBeats } from '../../src/base/clock.ts'
 import { disk } from '../../src/base/files/files.ts'
 import { listRollouts } from '../../src/entries/data.ts'
 import { configureRun } from '../../src/index.ts'
-import { RunFolder, runRecordOf } from '../../src/training/folder/run-folder.ts'
+import { RunFolder } from '../../src/training/folder/run-folder.ts'
+import { runRecordOf } from '../../src/training/folder/run-record.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string

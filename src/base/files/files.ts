@@ -4,88 +4,17 @@
  *
  * Runs read and write only by the operations of `disk`, which a test replaces to let the n-th fail.
  */
-import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
-import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { promisify } from 'node:util'
 import { checkGiven, InputError, show } from '../errors.ts'
+import { processNumber } from '../host.ts'
+import { disk, type OpenFile } from './disk.ts'
+import { dirname, join } from './path.ts'
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants
-/** Open flags: follow no link, and do not wait for a pipe. */
-const FLAGS = {
-  w: O_WRONLY | O_CREAT | O_TRUNC,
-  wx: O_WRONLY | O_CREAT | O_EXCL,
-  a: O_WRONLY | O_CREAT | O_APPEND,
-}
-const PLAIN = O_NOFOLLOW | O_NONBLOCK
-/** Flags that append to a file and follow no link. */
-export const APPENDING = FLAGS.a | PLAIN
+export { APPENDING, disk, openPlain } from './disk.ts'
 
 /** Maximum bytes read at once: of a text (V8's string limit), and of bytes. */
 const [TEXT_BYTES, BYTES] = [2 ** 29 - 2 ** 20, 2 ** 31 - 1]
 /** Maximum bytes of a run's JSON files. */
 export const RECORD_BYTES = 2 ** 26
-
-/** The file system operations of runs. A test replaces them, to let the n-th one fail. */
-export const disk = {
-  /** Opens a folder, or a file to write; not a link. */
-  open: (path: string, flags: 'r' | keyof typeof FLAGS): Promise<FileHandle> =>
-    open(path, flags === 'r' ? flags : FLAGS[flags] | PLAIN),
-  /** Resolves to the number of bytes written, which may be fewer than requested. */
-  write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
-    (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
-  /** By descriptor: the handles of Yarn's Plug'n'Play cannot sync. */
-  sync: (handle: FileHandle): Promise<void> => promisify(fsync)(handle.fd),
-  close: (handle: FileHandle): Promise<void> => handle.close(),
-  /** Appends to a plain file, not a link. */
-  append: (path: string, data: string | Uint8Array): void => {
-    const file = openSync(path, APPENDING)
-    try {
-      if (!fstatSync(file).isFile()) throw new Error(`EINVAL: not a plain file, append '${path}'`)
-      const bytes = Buffer.from(data as Uint8Array)
-      for (let done = 0; done < bytes.byteLength; ) done += writeSync(file, bytes, done)
-    } finally {
-      closeSync(file)
-    }
-  },
-  makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
-  list: (path: string): Promise<string[]> => readdir(path),
-  /** The bytes of a plain file; links only if they are followed. */
-  read: async (path: string, bytesMax = BYTES, followsLinks = false): Promise<Uint8Array> => {
-    const { handle, size } = await openPlain(path, followsLinks)
-    try {
-      if (size > bytesMax) throw new Error(`a file of ${size} bytes, more than the limit of ${bytesMax}`)
-      return await handle.readFile()
-    } finally {
-      await handle.close()
-    }
-  },
-  /** The kind of a path, without following a link; null if nothing is there. */
-  kind: async (path: string): Promise<'file' | 'folder' | 'other' | null> => {
-    try {
-      const found = await lstat(path)
-      return found.isFile() ? 'file' : found.isDirectory() ? 'folder' : 'other'
-    } catch (cause) {
-      if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code!)) return null
-      throw cause
-    }
-  },
-  rename: (from: string, to: string): Promise<void> => rename(from, to),
-  /** Removes a file, or a folder and its contents; does nothing if it does not exist. */
-  remove: (path: string): Promise<void> => rm(path, { recursive: true, force: true }),
-  isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
-}
-
-/** Opens a plain file; links only on request, never devices, pipes or sockets. @throws Error with the reason. */
-export async function openPlain(path: string, followsLinks = false): Promise<{ handle: FileHandle; size: number }> {
-  const handle = await open(path, followsLinks ? O_RDONLY | O_NONBLOCK : O_RDONLY | PLAIN).catch((cause) => {
-    throw (cause as NodeJS.ErrnoException).code === 'ELOOP' ? new Error('a symbolic link', { cause }) : cause
-  })
-  const found = await handle.stat()
-  if (found.isFile()) return { handle, size: found.size }
-  await handle.close()
-  throw new Error(found.isDirectory() ? 'a folder' : 'not a plain file')
-}
 
 /**
  * A path inside an untrusted folder, such as a run. The folder may be a link; nothing below it may be a link, device,
@@ -116,7 +45,7 @@ export async function writeWhole(
   path: string,
   chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`
+  const temporary = `${path}.${processNumber}.tmp`
   try {
     await makeFolder(dirname(path))
     await writeSynced(temporary, chunks)
@@ -132,7 +61,7 @@ export async function writeWhole(
 export async function writeNew(path: string, text: string): Promise<boolean> {
   try {
     const handle = await disk.open(path, 'wx')
-    await disk.write(handle, Buffer.from(text), 0).finally(() => disk.close(handle))
+    await disk.write(handle, encode(text), 0).finally(() => disk.close(handle))
     return true
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'EEXIST') return false
@@ -201,14 +130,14 @@ export async function writeSynced(
 ): Promise<void> {
   const handle = await disk.open(path, 'w')
   try {
-    for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
+    for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? encode(chunk) : chunk)
     await disk.sync(handle)
   } finally {
     await disk.close(handle)
   }
 }
 
-async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+async function writeAll(handle: OpenFile, bytes: Uint8Array): Promise<void> {
   let done = 0
   while (done < bytes.byteLength) done += await disk.write(handle, bytes, done)
 }
@@ -225,10 +154,29 @@ export function appendText(path: string, text: string): void {
 /** Adds bytes to the end of a file. @throws InputError if it cannot be written. */
 export function appendBytes(path: string, chunks: readonly Uint8Array[]): void {
   try {
-    disk.append(path, Buffer.concat(chunks))
+    disk.append(path, joined(chunks))
   } catch (cause) {
     throw cannotWrite(path, cause)
   }
+}
+
+function joined(chunks: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(chunks.reduce((sum, { byteLength }) => sum + byteLength, 0))
+  let at = 0
+  for (const chunk of chunks) {
+    whole.set(chunk, at)
+    at += chunk.byteLength
+  }
+  return whole
+}
+
+function encode(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
+}
+
+/** The text of bytes in UTF-8, with a mark of their order if they begin with one. */
+export function decodeText(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }
 
 /** The names in a folder; none if it does not exist. @throws InputError if it cannot be read. */
@@ -238,7 +186,7 @@ export async function listFolder(path: string): Promise<string[]> {
 
 /** A plain file's text; '' if it does not exist. @throws InputError if it is unreadable, a link, or too long. */
 export async function readText(path: string, bytesMax = TEXT_BYTES): Promise<string> {
-  return Buffer.from(await unlessMissing(path, disk.read(path, bytesMax), new Uint8Array())).toString()
+  return decodeText(await unlessMissing(path, disk.read(path, bytesMax), new Uint8Array()))
 }
 
 function unlessMissing<T>(path: string, reading: Promise<T>, none: T): Promise<T> {
@@ -291,7 +239,7 @@ export async function syncFile(path: string): Promise<void> {
   }
 }
 
-async function sync(handle: FileHandle): Promise<void> {
+async function sync(handle: OpenFile): Promise<void> {
   try {
     await disk.sync(handle)
   } finally {

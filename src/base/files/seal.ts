@@ -5,8 +5,8 @@
  *
  * Arrow and safetensors files have it as `colonnade.sha256`; reading verifies and removes it.
  */
-import { createHash } from 'node:crypto'
 import { InputError } from '../errors.ts'
+import { sha256 } from './digest.ts'
 
 export const SEAL_KEY = 'colonnade.sha256'
 const MARK = 'colonnade-sha256:'
@@ -21,23 +21,23 @@ export function sealText(checksum = BLANK): string {
 
 /** The checksum of a file's chunks, in which the seal is blank. */
 export async function sealOf(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const chunk of chunks) hash.update(chunk)
-  return hash.digest('hex')
+  const digest = sha256()
+  for await (const chunk of chunks) digest.update(chunk)
+  return digest.hex()
 }
 
 /** Verifies a file's seal in its first `within` bytes; false without one. @throws InputError if it differs. */
 export function checkSeal(subject: string, file: Uint8Array, within = file.byteLength): boolean {
-  const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength)
-  const stated = findSeal(bytes.subarray(0, within))
+  const stated = findSeal(file.subarray(0, within))
   if (stated === undefined) return false
-  const hash = createHash('sha256')
+  const digest = sha256()
+  const seal = new TextEncoder().encode(MARK + stated)
   let from = 0
-  for (let at = bytes.indexOf(MARK + stated); at >= 0; at = bytes.indexOf(MARK + stated, from)) {
-    hash.update(bytes.subarray(from, at + MARK.length)).update(BLANK)
+  for (let at = indexOf(file, seal, 0); at >= 0; at = indexOf(file, seal, from)) {
+    digest.update(file.subarray(from, at + MARK.length)).update(BLANK)
     from = at + MARK.length + DIGITS
   }
-  const checksum = hash.update(bytes.subarray(from)).digest('hex')
+  const checksum = digest.update(file.subarray(from)).hex()
   if (checksum === stated) return true
   throw new InputError(subject, `SHA-256 ${checksum}, but it states ${stated}`, WHOLE)
 }
@@ -54,10 +54,20 @@ export function brokenSeal(subject: string): InputError {
   return new InputError(subject, 'an unreadable checksum of the file', WHOLE)
 }
 
-function findSeal(bytes: Buffer): string | undefined {
-  for (let at = bytes.indexOf(MARK); at >= 0; at = bytes.indexOf(MARK, at + 1)) {
-    const digits = bytes.toString('latin1', at + MARK.length, at + MARK.length + DIGITS)
+function findSeal(bytes: Uint8Array): string | undefined {
+  const mark = new TextEncoder().encode(MARK)
+  for (let at = indexOf(bytes, mark, 0); at >= 0; at = indexOf(bytes, mark, at + 1)) {
+    const digits = String.fromCharCode(...bytes.subarray(at + MARK.length, at + MARK.length + DIGITS))
     if (/^[0-9a-f]{64}$/.test(digits)) return digits
   }
   return undefined
+}
+
+/** Where a piece first stands at or after `from`; −1 if nowhere. */
+function indexOf(bytes: Uint8Array, piece: Uint8Array, from: number): number {
+  const [first] = piece
+  for (let at = bytes.indexOf(first!, from); at >= 0; at = bytes.indexOf(first!, at + 1)) {
+    if (piece.every((byte, i) => bytes[at + i] === byte)) return at
+  }
+  return -1
 }

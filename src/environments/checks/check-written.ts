@@ -1,4 +1,5 @@
 /** The checks after each call of an environment, for `checkEnvironment` and the first rollouts of a training (`systems/episodes/watch.ts`). */
+import { haveSameBytes } from '../../base/host.ts'
 import { choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'
 import { type EnvironmentDefinition, type Lanes, REWARD_MAX } from '../environment.ts'
@@ -283,8 +284,7 @@ export function isSame(a: Column, b: Column): boolean {
     for (let at = 0; at < a.length; at++) if (!Object.is(a[at], b[at])) return false
     return true
   }
-  const [ours, theirs] = [a, b].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength))
-  return ours!.equals(theirs!)
+  return haveSameBytes(a, b)
 }
 
 /** The first element in which two columns of the same length differ; 0 if only bits of NaNs differ. */

@@ -3,6 +3,9 @@ import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import type { Field, Table } from '../table.ts'
 
+/** The mark in a table's metadata for unknown log-probabilities of its actions; its column is then 0. */
+export const UNKNOWN_LOGPROB = { logprob: 'unknown' } as const
+
 /** Metadata of a table of whole episodes. */
 export const LAYOUT_OF_EPISODES = { layout: 'episodes' } as const
 

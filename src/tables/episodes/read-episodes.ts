@@ -10,16 +10,13 @@ import { type Space, spaceWidth } from '../../base/space.ts'
 import { arrowPlain, readArrow } from '../arrow.ts'
 import { readJsonLines } from '../json-lines.ts'
 import type { Table } from '../table.ts'
-import { LAYOUT_OF_EPISODES } from './episode-rows.ts'
+import { LAYOUT_OF_EPISODES, UNKNOWN_LOGPROB } from './episode-rows.ts'
 
 /** Observation and action space, as of an environment. */
 export interface EpisodeSpaces {
   readonly observationSpace: Space
   readonly actionSpace: Space
 }
-
-/** The mark in a table's metadata for unknown log-probabilities of its actions; its column is then 0. */
-export const UNKNOWN_LOGPROB = { logprob: 'unknown' } as const
 
 /** An episode in a file: lists of T steps, and T + 1 observations; a terminated episode may lack the last. */
 interface RecordedEpisode {

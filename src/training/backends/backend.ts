@@ -22,7 +22,7 @@ import type {
   TokenWork,
 } from '../../algorithms/tokens/token-thread.ts'
 import type { Clock } from '../../base/clock.ts'
-import { InputError, show } from '../../base/errors.ts'
+import { InputError } from '../../base/errors.ts'
 import type { Columns, Plan } from '../../components/column.ts'
 import type { WeightsDelivery } from '../../engines/engine.ts'
 import type { EngineShape } from '../../engines/engine-shape.ts'
@@ -141,17 +141,6 @@ export interface BackendDefinition {
   /** Its columns in the world's memory; default none. Saved columns are part of the world's checkpoints. */
   plan?(shape: BackendShape): Plan
   create(context: BackendContext): TrainingBackend
-}
-
-/** @throws InputError for an invalid definition, and if no cohort of conversations trains with it. */
-export function checkBackend(backend: BackendDefinition | undefined, numConversations: number): void {
-  if (backend === undefined) return
-  if (typeof backend?.id !== 'string' || typeof backend.create !== 'function') {
-    throw new InputError('createTrainer, backend', show(backend), 'one like defineBackend(…), with an id and create()')
-  }
-  if (numConversations > 0) return
-  const expected = 'at least one of conversations: cohorts of episodes train in this process'
-  throw new InputError('createTrainer, backend', `${backend.id}, and cohorts of episodes`, expected)
 }
 
 /** Computes the gradient of a user's loss, called once with the batch's outputs, and writes both into `update`. */

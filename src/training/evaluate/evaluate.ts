@@ -1,6 +1,6 @@
 /** Plays episodes with fixed weights, to evaluate a policy or to record episodes. */
-import { createHash } from 'node:crypto'
 import { checkCount, checkGiven, InputError, unknownWord } from '../../base/errors.ts'
+import { sha256 } from '../../base/files/digest.ts'
 import type { Column } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
@@ -97,9 +97,9 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
 
 /** SHA-256 of weights, in hexadecimal. In a table it identifies the policy. */
 export function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
-  return createHash('sha256')
+  return sha256()
     .update(new Uint8Array(buffer, byteOffset, byteLength))
-    .digest('hex')
+    .hex()
 }
 
 /** Steps after which every episode has ended. @throws InputError without a time limit. */

@@ -4,12 +4,12 @@
  * name, synced to disk and renamed, so an interruption leaves every earlier checkpoint whole, and this one whole or
  * absent. Files of a training backend, `checkpoints/<update>.<cohort>`, are written before.
  */
-import { createHash } from 'node:crypto'
-import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
+import { sha256 as digest } from '../../base/files/digest.ts'
 import {
   cannotWrite,
+  decodeText,
   disk,
   listFolder,
   makeFolder,
@@ -19,7 +19,9 @@ import {
   within,
   writeSynced,
 } from '../../base/files/files.ts'
+import { basename, join } from '../../base/files/path.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../../base/files/safetensors.ts'
+import { processNumber } from '../../base/host.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import type { SavedAdmission } from '../../fleet/admission.ts'
 import type { TurnDrawing } from '../../language/turn-sampling.ts'
@@ -165,7 +167,7 @@ export async function writeCheckpoint(
   return asOwner(run, async () => {
     const folder = checkpointsFolder(run)
     const path = checkpointPath(run, manifest.update)
-    const temporary = join(folder, `.${basename(path)}.${process.pid}.tmp`)
+    const temporary = join(folder, `.${basename(path)}.${processNumber}.tmp`)
     const chunks = encodeSafetensors(tensors)
     const checksum = sha256(chunks)
     if ((await listCheckpoints(run)).includes(manifest.update)) {
@@ -197,7 +199,7 @@ export async function writeCheckpoint(
 /** Adds a manifest's own checksum: that of its JSON without it. */
 export function sealManifest(manifest: Omit<Manifest, 'checksum'> & { readonly checksum?: string }): Manifest {
   const { checksum: _, ...rest } = manifest
-  return { ...rest, checksum: sha256([Buffer.from(JSON.stringify(rest))]) }
+  return { ...rest, checksum: sha256([new TextEncoder().encode(JSON.stringify(rest))]) }
 }
 
 /** Removes all but the newest `kept` checkpoints and the spared one. */
@@ -281,7 +283,7 @@ async function readOne(run: string, update: number): Promise<Checkpoint> {
 function parseManifest(path: string, bytes: Uint8Array): Manifest {
   let manifest: Manifest
   try {
-    manifest = JSON.parse(Buffer.from(bytes).toString()) as Manifest
+    manifest = JSON.parse(decodeText(bytes)) as Manifest
   } catch (cause) {
     throw new InputError(`checkpoint ${path}`, `a manifest that is not JSON (${(cause as Error).message})`, FORMAT, {
       cause,
@@ -385,9 +387,9 @@ async function readPart(run: string, update: number, name: string): Promise<Uint
 }
 
 function sha256(chunks: readonly Uint8Array[]): string {
-  const hash = createHash('sha256')
-  for (const chunk of chunks) hash.update(chunk)
-  return hash.digest('hex')
+  const whole = digest()
+  for (const chunk of chunks) whole.update(chunk)
+  return whole.hex()
 }
 
 function checkpointPath(run: string, update: number): string {

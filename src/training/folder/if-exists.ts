@@ -1,6 +1,7 @@
 /** What happens if a training's folder already has one: a numbered folder, resuming, deleting, or an error. */
-import { basename, resolve } from 'node:path'
+
 import { InputError, unknownWord } from '../../base/errors.ts'
+import { basename, resolve } from '../../base/files/path.ts'
 import { choice } from '../../base/settings.ts'
 
 /** A folder that is taken by another training. */

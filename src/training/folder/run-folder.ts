@@ -5,36 +5,29 @@
  * `owner.ts` decides who may write, and `if-exists.ts` what happens if the folder has a run. `run.log` keeps messages
  * for unattended runs.
  */
-import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
+import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { type DefinitionRecord, withoutModule } from '../../base/definition.ts'
-import { checkGiven, InputError, nearestWords, show, thrownText } from '../../base/errors.ts'
+import type { DefinitionRecord } from '../../base/definition.ts'
+import { InputError, show, thrownText } from '../../base/errors.ts'
 import {
   appendText,
   cannotWrite,
-  disk,
   listFolder,
   makeFolder,
   parseObject,
-  RECORD_BYTES,
   readText,
-  refuseDeep,
   removeWhole,
   syncFile,
   within,
   writeWhole,
 } from '../../base/files/files.ts'
-import { withTodaysNames } from '../../base/former-names.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import { Watchdog, type Watched } from '../watch/watchdog.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
 import { type FreeFolder, firstFree, type IfExists, TakenError } from './if-exists.ts'
-import { isClaim, isTemporary, Ownership, RUN_FILES, RUN_FOLDERS } from './owner.ts'
+import { isClaim, isTemporary, Ownership } from './owner.ts'
+import { emptyRun, holdsRun } from './run-record.ts'
 
-/** Files of the run and of loggers with default paths. */
-const LOGS = ['run.log', 'tensorboard', 'log.jsonl', 'metrics.csv']
-/** Maximum folders searched for runs to suggest in an error. */
-const FOLDERS_MAX = 64
 /** Files that a run writes at its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
 
@@ -53,40 +46,6 @@ export async function refuseOccupied(folder: string): Promise<void> {
   const isCutOff =
     others.every((name) => name === 'checkpoints') && (await listCheckpoints(folder)).every((n) => n === 0)
   if (!isCutOff) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
-}
-
-/** Whether a folder holds a run, with its `config.json`. */
-export async function holdsRun(folder: string): Promise<boolean> {
-  return (await readText(join(folder, 'config.json'), RECORD_BYTES)).includes('"colonnade"')
-}
-
-/** Removes the files of a training and its loggers from a folder; other files stay. */
-export async function emptyRun(folder: string): Promise<void> {
-  for (const name of [...RUN_FILES, ...RUN_FOLDERS, ...LOGS]) await removeWhole(join(folder, name))
-}
-
-/** The training in a `config.json`, without modules; missing parts are undefined. */
-export interface RunRecord {
-  readonly seed: unknown
-  readonly numLanes: unknown
-  readonly environment: DefinitionRecord
-  readonly policy: DefinitionRecord
-  /** Undefined in runs of language models. */
-  readonly algorithm: DefinitionRecord
-  /** Null if absent; undefined in runs without a language model, like the next two. */
-  readonly sft: DefinitionRecord | null
-  readonly rl: DefinitionRecord | null
-  readonly rewardReduction: unknown
-}
-
-export function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecord {
-  const part = (key: string) => {
-    const value = config[key]
-    return typeof value === 'object' && value !== null ? withoutModule(value as DefinitionRecord) : value
-  }
-  const { seed, numLanes, rewardReduction } = (config.settings ?? {}) as Record<string, unknown>
-  const records = ['environment', 'policy', 'algorithm', 'sft', 'rl'].map((key) => [key, part(key)])
-  return { ...(Object.fromEntries(records) as RunRecord), seed, numLanes, rewardReduction }
 }
 
 /** A run's folder, owned by this process until `release`. */
@@ -277,75 +236,6 @@ export interface ResumeOptions extends ModuleTrust {
   readonly from?: number | undefined
   /** Changed settings, as texts of a command line: `{ totalSteps: '2e6' }`. */
   readonly settings?: Readonly<Record<string, string>> | undefined
-}
-
-/** The content of `config.json`. @throws InputError if it is missing, unreadable or not an object. */
-export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
-  checkGiven('folder', folder, 'a text')
-  const path = join(folder, 'config.json')
-  const expected = 'a run folder with a config.json'
-  const bytes = await disk.read(path, RECORD_BYTES).catch(async (cause: NodeJS.ErrnoException) => {
-    if (['ENOENT', 'ENOTDIR'].includes(cause.code!)) throw await noRun(folder)
-    throw new InputError('run', `${folder} (${cause.message})`, expected, { cause })
-  })
-  let config: unknown
-  try {
-    config = JSON.parse(Buffer.from(bytes).toString())
-  } catch (cause) {
-    throw new InputError('run', `${folder} (${(cause as Error).message})`, expected, { cause })
-  }
-  refuseDeep(`run ${folder}`, config)
-  if (typeof config === 'object' && config !== null && !Array.isArray(config)) return todaysConfig(config)
-  throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
-}
-
-/** Names that may be a model's id, `owner/name`, and not a folder of runs. */
-const MODEL_ID = /^(?!runs\/)\w[\w.-]*(\/\w[\w.-]*)?$/
-
-/** A `config.json` with former setting names replaced. */
-function todaysConfig(config: object): Readonly<Record<string, unknown>> {
-  const today = Object.entries(config).map(([name, part]) => {
-    if (typeof part !== 'object' || part === null) return [name, part]
-    if (name === 'settings') return [name, withTodaysNames('run', part)]
-    const { id, parameters } = part as Partial<DefinitionRecord>
-    const isRecord = typeof id === 'string' && typeof parameters === 'object' && parameters !== null
-    return [name, isRecord ? { ...part, parameters: withTodaysNames(id, parameters) } : part]
-  })
-  return Object.fromEntries(today)
-}
-
-/** As `readConfig`, but null without the file. @throws InputError for a missing folder that cannot be a model's id. */
-export async function peekConfig(folder: string): Promise<Readonly<Record<string, unknown>> | null> {
-  checkGiven('folder', folder, 'a text')
-  if ((await disk.kind(join(folder, 'config.json'))) !== null) return readConfig(folder)
-  if (!MODEL_ID.test(folder) && (await disk.kind(folder)) === null) throw await noRun(folder)
-  return null
-}
-
-/** The error for a folder that is not a run: suggests up to three runs in it or beside it. */
-async function noRun(folder: string): Promise<InputError> {
-  const isFolder = await disk.isFolder(folder).catch(() => null)
-  const got = isFolder === null ? 'no such folder' : isFolder ? 'a folder without a config.json' : 'a file'
-  const places = isFolder ? [folder] : [dirname(folder), 'runs']
-  for (const place of new Set(places)) {
-    const runs = await runsIn(place)
-    if (runs.length > 0)
-      return new InputError(folder, got, `a run folder, like ${nearestWords(folder, runs).join(', ')}`)
-  }
-  return new InputError(folder, got, 'a run folder, as colonnade train makes one')
-}
-
-/** The runs in a folder, or else in its subfolders; none if it cannot be read. */
-async function runsIn(folder: string): Promise<string[]> {
-  const below = async (place: string) =>
-    (await disk.list(place).catch(() => [])).sort().map((name) => join(place, name))
-  const runsOf = async (paths: readonly string[]) => {
-    const are = await Promise.all(paths.map((path) => holdsRun(path).catch(() => false)))
-    return paths.filter((_, i) => are[i])
-  }
-  const inner = await below(folder)
-  const runs = await runsOf(inner)
-  return runs.length > 0 ? runs : runsOf((await Promise.all(inner.slice(0, FOLDERS_MAX).map(below))).flat())
 }
 
 /** The lines of a run's `metrics.jsonl`; none without the file. @throws InputError for a line that is not an object. */

@@ -1,10 +1,11 @@
 /** The folder in which a program's trainer keeps its checkpoints. */
 import { InputError } from '../../base/errors.ts'
 import { cannotWrite, makeFolder } from '../../base/files/files.ts'
+import { tell } from '../../base/host.ts'
 import { listCheckpoints, type Manifest, readManifest } from './checkpoint.ts'
 import { firstFree, type IfExists, numbered, TakenError, tellNumbered } from './if-exists.ts'
 import { Ownership } from './owner.ts'
-import { emptyRun, holdsRun, type RunRecord, readConfig, runRecordOf } from './run-folder.ts'
+import { emptyRun, holdsRun, type RunRecord, readConfig, runRecordOf } from './run-record.ts'
 
 /** The folder's view of a trainer. Each comparison throws an InputError that names the first difference. */
 export interface FolderUser {
@@ -41,7 +42,7 @@ export class TrainerFolder {
     const free = await firstFree(nextOf, this.#ifExists, (path) => this.#take(path, user))
     this.path = free.path
     const told = tellNumbered(free, (value) => `ifExists: '${value}'`)
-    if (told !== null) process.stderr.write(`colonnade: ${told}\n`)
+    if (told !== null) tell(told)
   }
 
   async #take(path: string, user: FolderUser): Promise<void> {

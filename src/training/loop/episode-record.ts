@@ -4,7 +4,7 @@ import { stalenessSettings } from '../../algorithms/tokens/staleness.ts'
 import { type DefinitionRecord, withoutModule } from '../../base/definition.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { EpisodeRecord } from '../folder/checkpoint.ts'
-import type { RunRecord } from '../folder/run-folder.ts'
+import type { RunRecord } from '../folder/run-record.ts'
 import { compare } from '../folder/snapshot.ts'
 import type { Agent } from './agents.ts'
 

@@ -10,6 +10,7 @@ import type { AlgorithmDefinition, EstimateAdvantages } from '../../algorithms/a
 import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkMetricValues } from '../../base/metrics.ts'
+import { sharedBytes } from '../../base/shared.ts'
 import { concludeRollouts, settle } from '../../systems/tick.ts'
 import type { Table } from '../../tables/table.ts'
 import type { Cohort } from '../../world/cohort.ts'
@@ -21,7 +22,7 @@ import { rolloutTable } from '../../world/episodes/rollout-table.ts'
 import { exchangeOldest } from '../../world/episodes/self-play.ts'
 import type { World } from '../../world/world.ts'
 import type { EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
-import type { RunRecord } from '../folder/run-folder.ts'
+import type { RunRecord } from '../folder/run-record.ts'
 import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-rollouts.ts'
 import { Actors } from '../threads/actors.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
@@ -79,7 +80,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** The cohorts whose lanes step in its rollouts. */
   readonly #cohorts: readonly Cohort[]
   /** The workers' command for an update: `program` reads it first. */
-  readonly #command = new Float64Array(new SharedArrayBuffer(40))
+  readonly #command = new Float64Array(sharedBytes(40))
   readonly #watched = new WatchedRollouts()
   /** Each thread's intervals of work, if recorded. */
   readonly #traces: readonly Float64Array[]

@@ -1,14 +1,16 @@
 /** Sends metrics of a program's trainer to its loggers. Runs have their own (`run.ts`). */
-import { basename, resolve } from 'node:path'
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
+import { basename, resolve } from '../../base/files/path.ts'
+import { tell as say } from '../../base/host.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { entryOf, flatKeys } from '../../telemetry/loggers/entry.ts'
 import type { LoggerDefinition } from '../../telemetry/loggers/logger.ts'
 import { Loggers } from '../../telemetry/loggers/logger-queue.ts'
 import type { World } from '../../world/world.ts'
-import { lineMetrics, type TextMetrics, metricsLine as textLine } from '../text/evaluate/metrics.ts'
+import type { TextMetrics } from '../text/evaluate/metrics.ts'
+import { lineMetrics, metricsLine as textLine } from '../text/evaluate/metrics-lines.ts'
 import { EntropyWatch } from '../watch/entropy-watch.ts'
 import type { Phases } from './given-algorithms.ts'
 import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
@@ -93,7 +95,7 @@ export class TrainerLog {
 }
 
 function tell(message: string): void {
-  process.stderr.write(`colonnade: warning: ${message}\n`)
+  say(`warning: ${message}`)
 }
 
 function isText(metrics: UpdateMetrics | TextMetrics): metrics is TextMetrics {

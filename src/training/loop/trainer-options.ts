@@ -53,3 +53,14 @@ export function checkTrainerOptions(options: TrainerOptions) {
   if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
   return { profile, folder, ifExists, stallSeconds, loggers, backend, collector }
 }
+
+/** @throws InputError for an invalid definition, and if no cohort of conversations trains with it. */
+export function checkBackend(backend: BackendDefinition | undefined, numConversations: number): void {
+  if (backend === undefined) return
+  if (typeof backend?.id !== 'string' || typeof backend.create !== 'function') {
+    throw new InputError('createTrainer, backend', show(backend), 'one like defineBackend(…), with an id and create()')
+  }
+  if (numConversations > 0) return
+  const expected = 'at least one of conversations: cohorts of episodes train in this process'
+  throw new InputError('createTrainer, backend', `${backend.id}, and cohorts of episodes`, expected)
+}

@@ -10,6 +10,7 @@ import {
   traceBuffer,
 } from '../../base/clock.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { runtime } from '../../base/host.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { VERSION } from '../../base/version.ts'
 import { describeNative } from '../../kernels/bind.ts'
@@ -17,10 +18,10 @@ import type { ArrowTable } from '../../tables/arrow.ts'
 import type { Table } from '../../tables/table.ts'
 import type { Cohort } from '../../world/cohort.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
+import { loadForConversations } from '../../world/kinds.ts'
 import { checkWorld, type World } from '../../world/world.ts'
-import { checkBackend } from '../backends/backend.ts'
 import type { BackendRecord, Manifest } from '../folder/checkpoint.ts'
-import type { RunRecord } from '../folder/run-folder.ts'
+import type { RunRecord } from '../folder/run-record.ts'
 import {
   compare,
   differences,
@@ -37,12 +38,12 @@ import { checkAhead, threadsFor } from '../threads/actors.ts'
 import { refuseInWorker, shareOf } from '../threads/team.ts'
 import type { EpisodeProgress } from './agents.ts'
 import { checkCollector } from './collector.ts'
-import { type ConversationProgress, type ConversationTraining, reserveConversations } from './conversations.ts'
+import type { ConversationProgress, ConversationTraining } from './conversations.ts'
 import { type EpisodeTraining, reserveEpisodes } from './episodes.ts'
 import { type Algorithms, checkThreads, isAlgorithm, isOneCohorts, type Phases, phasesOf } from './given-algorithms.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
-import { checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
+import { checkBackend, checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** An update's metrics, by the kind of cohort. */
@@ -85,6 +86,12 @@ function soleCohort(world: World): string {
 
 /** Minimum milliseconds between two samples of the process's memory. */
 const MEMORY_SAMPLE_MS = 100
+
+/** What trains cohorts of conversations: loaded before a world has any. */
+let talk: typeof import('./conversations.ts') | undefined
+loadForConversations(async () => {
+  talk = await import('./conversations.ts')
+})
 
 /** Trains the cohorts of a world that have an algorithm. `C` is their kinds. */
 export class Trainer<C extends Cohort = Cohort> {
@@ -146,7 +153,8 @@ export class Trainer<C extends Cohort = Cohort> {
       ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds })
       : undefined
     const binders = Object.entries(conversations).map(
-      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend, collector })] as const,
+      ([name, phases]) =>
+        [name, talk!.reserveConversations(world, name, phases, { profile, backend, collector })] as const,
     )
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))
@@ -405,7 +413,7 @@ export class Trainer<C extends Cohort = Cohort> {
     })
     const manifest = {
       colonnade: VERSION,
-      node: process.version,
+      node: runtime,
       kernels: world.kernelBuild,
       native: describeNative(world.kernelBuild),
       seed: world.seed,

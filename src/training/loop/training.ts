@@ -3,7 +3,7 @@ import { checkOptions, InputError, show, unknownWord } from '../../base/errors.t
 import type { Tensor } from '../../base/files/safetensors.ts'
 import type { Column } from '../../components/column.ts'
 import type { CohortRecord, Manifest } from '../folder/checkpoint.ts'
-import type { RunRecord } from '../folder/run-folder.ts'
+import type { RunRecord } from '../folder/run-record.ts'
 
 export interface Goal {
   /** Environment steps of the cohorts of episodes, in whole updates. */

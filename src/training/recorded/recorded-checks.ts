@@ -4,11 +4,11 @@
  * line.
  */
 import { InputError } from '../../base/errors.ts'
+import { tell } from '../../base/host.ts'
 import { type BoxSpace, choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
-import { isOfEpisodes } from '../../tables/episodes/episode-rows.ts'
-import { UNKNOWN_LOGPROB } from '../../tables/episodes/read-episodes.ts'
+import { isOfEpisodes, UNKNOWN_LOGPROB } from '../../tables/episodes/episode-rows.ts'
 import type { Field, Table } from '../../tables/table.ts'
 import { LOGPROB_MAX } from '../../tables/trajectories/trajectory.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
@@ -49,7 +49,7 @@ export function untold(table: object, notes: readonly string[]): readonly string
 
 /** Writes a table's warnings to standard error, once. */
 export function tellOnce(table: object, notes: readonly string[]): void {
-  for (const note of untold(table, notes)) process.stderr.write(`colonnade: warning: ${note}\n`)
+  for (const note of untold(table, notes)) tell(`warning: ${note}`)
 }
 
 /** The rows in which somebody acted. @throws InputError for a flag that is neither 0 nor 1. */

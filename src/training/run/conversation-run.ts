@@ -22,12 +22,20 @@ import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { createWorld } from '../../world/world.ts'
 import { backendOf } from '../backends/find-backend.ts'
 import { evaluationPoints, judgeMetrics } from '../evaluate/judge.ts'
-import { readConfig, recordFrom } from '../folder/run-folder.ts'
+import { recordFrom } from '../folder/run-folder.ts'
+import { readConfig } from '../folder/run-record.ts'
 import { createTrainer } from '../loop/trainer.ts'
 import { dataset } from '../text/collect/dataset-environment.ts'
 import { evaluateNow, type HeldOutResult, heldOutOf, judgeHeldOut } from '../text/evaluate/judged-run.ts'
-import { lineMetrics, metricsLine } from '../text/evaluate/metrics.ts'
-import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from '../text/evaluate/metrics-lines.ts'
+import {
+  lineMetrics,
+  type MetricsLine,
+  mean,
+  metricsLine,
+  rates,
+  SUMMARY_GROUPS,
+  total,
+} from '../text/evaluate/metrics-lines.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from '../text/learn/plan.ts'
 import { type ConversationRunDefinition, conversationRunSettings } from './definition.ts'
 import { finderOf } from './find-parts.ts'

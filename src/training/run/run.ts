@@ -26,15 +26,8 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from '../evaluate/judge.ts'
 import { listCheckpoints } from '../folder/checkpoint.ts'
 import { checkIfExists, type IfExists, numbered, tellNumbered } from '../folder/if-exists.ts'
-import {
-  holdsRun,
-  peekConfig,
-  type ResumeOptions,
-  RunFolder,
-  readConfig,
-  recordIn,
-  refuseOccupied,
-} from '../folder/run-folder.ts'
+import { type ResumeOptions, RunFolder, recordIn, refuseOccupied } from '../folder/run-folder.ts'
+import { holdsRun, peekConfig, readConfig } from '../folder/run-record.ts'
 import { settingsAnew } from '../folder/same-run.ts'
 import type { Trainer } from '../loop/trainer.ts'
 import { recordedKernels } from '../recorded/recorded-kernels.ts'

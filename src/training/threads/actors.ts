@@ -17,6 +17,7 @@ import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { BEAT_WORDS, Work } from '../../base/clock.ts'
 import { assert, checkCount, InputError, show } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
+import { sharedBytes } from '../../base/shared.ts'
 import type { Column } from '../../components/column.ts'
 import { Admission } from '../../fleet/admission.ts'
 import { beginningOf, keepBeginning, openBuffer } from '../../world/episodes/ahead-buffers.ts'
@@ -114,8 +115,8 @@ export class Actors {
     const numBuffers = cohort.ahead!.buffers.length
     this.#maxStaleness = numBuffers - 1
     this.columns = {
-      words: new Int32Array(new SharedArrayBuffer(4 * (Word.collected + numActors))),
-      times: new Float64Array(new SharedArrayBuffer(8 * numActors * (1 + 2 * numBuffers))),
+      words: new Int32Array(sharedBytes(4 * (Word.collected + numActors))),
+      times: new Float64Array(sharedBytes(8 * numActors * (1 + 2 * numBuffers))),
     }
     this.#collected = new Uint32Array(numActors)
     this.#admission = this.#admit(0)

@@ -2,6 +2,7 @@
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { BEAT_WORDS } from '../../base/clock.ts'
 import { recordOf } from '../../base/definition.ts'
+import { sharedBytes } from '../../base/shared.ts'
 import type { World } from '../../world/world.ts'
 import type { Actors } from './actors.ts'
 import { CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
@@ -27,8 +28,8 @@ export function lanesOrders(training: OrderedTraining, from: number, to: number)
   const { world, algorithms, actors: collectors, command: updates, numBuffers, traces, beats } = training
   const { count, actors } = world.threads
   const isActors = actors > 0 && from === count - actors
-  const command = isActors ? new Float64Array(new SharedArrayBuffer(8)) : updates
-  const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+  const command = isActors ? new Float64Array(sharedBytes(8)) : updates
+  const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
   const cohorts = laneCohorts(world).map((cohort) => ({
     name: cohort.name,
     environment: recordOf(cohort.environment),

@@ -4,11 +4,12 @@
  * caller never does: it spins briefly, then lets its event loop run until the others arrive, so errors, Ctrl-C and the
  * progress line get through.
  */
-import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../../algorithms/tokens/token-thread.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, nameCaller, show } from '../../base/errors.ts'
 import { ownFile } from '../../base/files/own-files.ts'
+import { warn } from '../../base/host.ts'
+import { numCores, startThread, type Thread } from '../../base/threads/thread.ts'
 import type { WasmMemory } from '../../components/arena.ts'
 import type { DecodingColumns } from '../../engines/local/local-columns.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
@@ -210,10 +211,12 @@ export class Barrier {
 const unclosed = new FinalizationRegistry<{ end(): boolean }>((threads) => {
   if (!threads.end()) return
   if (!isToldOfUnclosed) {
-    process.emitWarning('a trainer with threads was dropped without close(): its threads are ended now', {
-      code: 'COLONNADE_UNCLOSED_TRAINER',
-      detail: 'close() ends them at once; until then each holds memory and descriptors',
-    })
+    const message = 'a trainer with threads was dropped without close(): its threads are ended now'
+    warn(
+      message,
+      'COLONNADE_UNCLOSED_TRAINER',
+      'close() ends them at once; until then each holds memory and descriptors',
+    )
   }
   isToldOfUnclosed = true
 })
@@ -225,7 +228,7 @@ export function endWhenDropped(trainer: object, threads: { end(): boolean }): vo
 }
 
 export class Team {
-  readonly #workers: readonly Worker[]
+  readonly #workers: readonly Thread[]
   readonly #barrier: Barrier
   #failure: Error | undefined
   /** The stack in its worker. */
@@ -236,7 +239,7 @@ export class Team {
   onEnd: () => void = () => {}
 
   private constructor(
-    workers: readonly Worker[],
+    workers: readonly Thread[],
     indices: readonly number[],
     barrier: Barrier,
     describe: (index: number) => string,
@@ -264,18 +267,11 @@ export class Team {
 
   /** Starts workers with these orders. `describe` gives a worker's lanes as text. */
   static async start(orders: readonly WorkerOrder[], describe: (index: number) => string): Promise<Team> {
-    const { Worker } = await import('node:worker_threads')
-    const { availableParallelism } = await import('node:os')
     const { control, count } = orders[0]!
     const entry = ownFile(new URL('./worker.js', import.meta.url))
-    // Workers inherit the caller's flags, except that of input from standard input.
-    const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
-    const workers = orders.map((workerData) => {
-      const name = `colonnade ${workerData.index}`
-      return new Worker(entry, { workerData, name, ...(isInline && { execArgv: [] }) })
-    })
+    const workers = orders.map((order) => startThread(entry, order, `colonnade ${order.index}`))
     const indices = orders.map(({ index }) => index)
-    const team = new Team(workers, indices, new Barrier(control, count, availableParallelism()), describe)
+    const team = new Team(workers, indices, new Barrier(control, count, numCores()), describe)
     try {
       await team.meet()
     } catch {

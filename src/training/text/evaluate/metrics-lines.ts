@@ -1,5 +1,16 @@
 /** The parts of `metrics.jsonl` that run summaries read. */
+import { type Metrics, metric } from '../../../base/metrics.ts'
 import type { RlMetrics, TextMetrics } from './metrics.ts'
+
+/** Fields of a `metrics.jsonl` line besides the phases' metrics. */
+export const lineMetrics = {
+  checkpoint: metric('number of a checkpoint at this point: ticks, supervised steps and updates done', 'last'),
+} as const satisfies Metrics
+
+/** A step's metrics by name; an update's own are beside those of every step. */
+export function metricsLine({ rl, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
+  return { ...top, ...(rl ?? {}) }
+}
 
 /** Groups over which the summary's rewards are averaged. */
 export const SUMMARY_GROUPS = 100

@@ -1,15 +1,9 @@
 /** Metrics of language model trainings: of supervised steps, and of updates and their conversations. */
 import type { LossTotals } from '../../../algorithms/losses/losses.ts'
 import type { WorkName } from '../../../base/clock.ts'
-import { type Metrics, metric } from '../../../base/metrics.ts'
 import type { TokenSpans } from '../../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 import type { CollectorProgress } from '../../loop/collector.ts'
-
-/** Fields of a `metrics.jsonl` line besides the phases' metrics. */
-export const lineMetrics = {
-  checkpoint: metric('number of a checkpoint at this point: ticks, supervised steps and updates done', 'last'),
-} as const satisfies Metrics
 
 export interface Spread {
   readonly mean: number
@@ -84,11 +78,6 @@ export interface RlMetrics extends Omit<CollectorProgress, 'ticks'> {
   readonly numRecomputed: number
   readonly rolloutSeconds: number
   readonly updateSeconds: number
-}
-
-/** A step's metrics by name; an update's own are beside those of every step. */
-export function metricsLine({ rl, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
-  return { ...top, ...(rl ?? {}) }
 }
 
 /** Mean of e^Δ − Δ − 1 over counted tokens, Δ = trained − recorded (not NaN), an estimate of KL; null without any. */

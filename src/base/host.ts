@@ -1,0 +1,28 @@
+/** What a program asks of the process that it runs in. A page has another body (`host.page.ts`). */
+
+/** The runtime and its version, as checkpoints record it. */
+export const runtime: string = process.version
+/** Tells this process from others that write in the same folder. */
+export const processNumber: number = process.pid
+
+/** Writes a message for people: in a process to standard error. */
+export function tell(message: string): void {
+  process.stderr.write(`colonnade: ${message}\n`)
+}
+
+/** Warns of something that went wrong behind the user's back; with a code by which it can be filtered. */
+export function warn(message: string, code: string, detail: string): void {
+  process.emitWarning(message, { code, detail })
+}
+
+/** Whether two stretches of memory of one length have the same bytes. */
+export function haveSameBytes(a: ArrayBufferView, b: ArrayBufferView): boolean {
+  const [ours, theirs] = [a, b].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength))
+  return ours!.equals(theirs!)
+}
+
+/** Bytes of the heap in use, of typed arrays, and of the whole process. */
+export function memoryInUse(): { readonly heap: number; readonly arrayBuffers: number; readonly resident: number } {
+  const { heapUsed, arrayBuffers, rss } = process.memoryUsage()
+  return { heap: heapUsed, arrayBuffers, resident: rss }
+}

@@ -1,0 +1,11 @@
+/** The body of `thread.ts` in a page: one thread so far. */
+import { InputError } from '../errors.ts'
+import type * as node from './thread.ts'
+
+export type { Thread } from './thread.ts'
+
+export const numCores: typeof node.numCores = () => navigator.hardwareConcurrency
+
+export const startThread: typeof node.startThread = () => {
+  throw new InputError('threads', 'more than 1 in a page', '1')
+}

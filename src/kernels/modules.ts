@@ -1,0 +1,47 @@
+/** The compiled modules of the kernels, files beside this one once built. A page has another body (`modules.page.ts`). */
+import { InputError } from '../base/errors.ts'
+import { ownFile } from '../base/files/own-files.ts'
+import type { WebAssemblyBuild } from './kernels.ts'
+import { unshared } from './unshared.ts'
+
+/** The modules, whether this file runs from src or from dist. */
+const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/src/kernels/' : './', import.meta.url)
+
+/** Whether modules can be read here. */
+export const hasModules: boolean = builtin('node:fs') !== undefined
+
+/** Lets modules of a build be read. */
+export async function loadModule(_build: WebAssemblyBuild): Promise<void> {} // A file can be read at any time.
+
+/** The bytes of a build's module, for a memory that is shared or not. */
+export function readModule(build: WebAssemblyBuild, isShared: boolean): Uint8Array<ArrayBuffer> {
+  const file = `${build}.shared.wasm`
+  try {
+    const bytes = readBytes(ownFile(new URL(file, folder)))
+    return isShared ? bytes : unshared(bytes)
+  } catch (cause) {
+    if (cause instanceof InputError) throw cause
+    throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {
+      cause,
+    })
+  }
+}
+
+/** A file's bytes. @throws InputError in a runtime that cannot read files. */
+export function readBytes(url: URL): Uint8Array<ArrayBuffer> {
+  const fs = builtin('node:fs')
+  if (fs === undefined)
+    throw new InputError('kernels', 'a runtime that cannot read files', 'Node for compiled kernels, or plain')
+  return new Uint8Array(fs.readFileSync(url))
+}
+
+/** Node 20 has relaxed SIMD behind a flag, which holds for modules compiled later, in this thread and in those it starts. */
+export function allowRelaxed(): void {
+  builtin('node:v8')?.setFlagsFromString('--experimental-wasm-relaxed-simd')
+}
+
+/** A module of Node's own; undefined elsewhere. */
+function builtin<Name extends 'node:fs' | 'node:v8'>(name: Name) {
+  const runtime = globalThis.process as NodeJS.Process | undefined
+  return runtime?.getBuiltinModule?.(name)
+}

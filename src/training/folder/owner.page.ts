@@ -1,0 +1,47 @@
+/** The body of `owner.ts` in a page, whose files no other process has. */
+import { makeFolder } from '../../base/files/files.ts'
+import { resolve } from '../../base/files/path.ts'
+import { TakenError } from './if-exists.ts'
+import type * as node from './owner.ts'
+
+export const RUN_FILES: typeof node.RUN_FILES = [
+  ...['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log'],
+]
+export const RUN_FOLDERS: typeof node.RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
+
+const owned = new Map<string, Ownership>()
+
+export class Ownership {
+  isBusy = false
+  isReleased = false
+  readonly #place: string
+
+  private constructor(place: string) {
+    this.#place = place
+  }
+
+  static async take(folder: string): Promise<Ownership> {
+    const place = resolve(folder)
+    const before = owned.get(place)
+    if (before?.isBusy)
+      throw new TakenError('folder', folder, 'is in use by this page', 'a folder without a running training')
+    await before?.release()
+    const ownership = new Ownership(place)
+    owned.set(place, ownership)
+    return ownership
+  }
+
+  static async isHere(folder: string): Promise<boolean> {
+    return owned.has(resolve(folder))
+  }
+
+  async release(): Promise<void> {
+    this.isReleased = true
+    if (owned.get(this.#place) === this) owned.delete(this.#place)
+  }
+}
+
+export const asOwner: typeof node.asOwner = async (folder, action) => {
+  await makeFolder(folder)
+  return action()
+}

@@ -1,0 +1,195 @@
+/**
+ * The package as a page has it: what is built into dist/page, linked as a bundler does, runs where there is nothing of Node, with or
+ * without memory that threads share, and leaves the bits of Node's relaxed build. `tests/outside/bundlers.test.ts` asks browsers.
+ */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createContext, runInContext } from 'node:vm'
+import { gzipSync } from 'node:zlib'
+import { type OutputChunk, rolldown } from 'rolldown'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { sha256 as ofPage } from '../../src/base/files/digest.page.ts'
+import { sha256 as ofNode } from '../../src/base/files/digest.ts'
+import * as paths from '../../src/base/files/path.page.ts'
+import { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from '../../src/index.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  exports: Record<string, { browser?: { default: string } }>
+}
+/** What page programs may import beside Colonnade's modules: its dependencies, each with a body for pages. */
+const PACKAGES = ['apache-arrow', 'bitecs']
+/** Kilobytes, compressed, of a page that trains CartPole with PPO, its kernels included. */
+const KILOBYTES_MAX = 150
+
+const PROGRAM = `
+import { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from 'colonnade'
+export async function weights(name, updates) {
+  const environment = { cartPole, pendulum, breakout }[name]()
+  const world = await createWorld({ environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3 })
+  const trainer = createTrainer(world, ppo({ numSteps: 32 }))
+  for await (const { update } of trainer.updates({ totalSteps: 512 * updates }));
+  await trainer.save('run')
+  const restored = createTrainer(
+    await createWorld({ environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3 }),
+    ppo({ numSteps: 32 }),
+  )
+  await restored.restore('run')
+  return { build: world.kernelBuild, weights: [...trainer.world.cohort().weights], again: [...restored.world.cohort().weights] }
+}
+`
+
+/** Links a program with what is built for pages. */
+async function link(program: string, format: 'esm' | 'iife'): Promise<OutputChunk[]> {
+  const page = join(root, exports['.']!.browser!.default)
+  const programs = {
+    name: 'program',
+    resolveId: (id: string) => (id === 'program' ? id : id === 'colonnade' ? page : null),
+    load: (id: string) => (id === 'program' ? program : null),
+  }
+  const bundle = await rolldown({ input: 'program', cwd: root, platform: 'browser', plugins: [programs] })
+  const how = format === 'esm' ? { minify: true } : { name: 'program', codeSplitting: false }
+  const { output } = await bundle.generate({ format, ...how })
+  return output.filter((file) => file.type === 'chunk')
+}
+
+async function weightsHere(name: 'cartPole' | 'pendulum' | 'breakout', updates: number): Promise<number[]> {
+  const environment = { cartPole, pendulum, breakout }[name]()
+  const options = { environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3, kernels: 'relaxed' } as const
+  const world = await createWorld(options)
+  const trainer = createTrainer(world, ppo({ numSteps: 32 }))
+  for await (const _ of trainer.updates({ totalSteps: 512 * updates }));
+  trainer.close()
+  return [...world.cohort().weights]
+}
+
+test('no module of Node is reachable from an entry with the condition browser', () => {
+  const open = Object.values(exports).flatMap(({ browser }) => (browser ? [join(root, browser.default)] : []))
+  expect(open.length).toBeGreaterThan(1)
+  const found = new Set(open)
+  const foreign: string[] = []
+  for (const file of found) {
+    const code = readFileSync(file, 'utf8')
+    for (const [, name = ''] of code.matchAll(/(?:\bfrom|\bimport|\bimport\()\s*["']([^"'\n]+)["']/g)) {
+      if (name.startsWith('.')) found.add(join(dirname(file), name))
+      else if (!PACKAGES.includes(name)) foreign.push(`${name} in ${relative(root, file)}`)
+    }
+  }
+  expect(found.size).toBeGreaterThan(150)
+  expect(foreign).toEqual([])
+})
+
+describe('a page', () => {
+  /** The linked program, as a script for a context that has what pages have. */
+  let script = ''
+
+  beforeAll(async () => {
+    const [linked] = await link(PROGRAM, 'iife')
+    script = linked!.code
+  })
+
+  /** Runs the program where there is nothing of Node. */
+  async function inPage(isIsolated: boolean, name: string, updates: number) {
+    const globals = {
+      performance,
+      TextEncoder,
+      TextDecoder,
+      atob,
+      Blob,
+      Response,
+      DecompressionStream,
+      setTimeout,
+      AbortSignal,
+      URL,
+      console,
+    }
+    const context = createContext({ ...globals, FinalizationRegistry })
+    if (!isIsolated) runInContext('delete globalThis.SharedArrayBuffer', context)
+    const { weights } = runInContext(`${script}; program`, context) as {
+      weights(name: string, updates: number): Promise<{ build: string; weights: number[]; again: number[] }>
+    }
+    return weights(name, updates)
+  }
+
+  test.each([
+    ['cartPole', true],
+    ['cartPole', false],
+    ['pendulum', false],
+    ['breakout', false],
+  ] as const)(
+    'trains %s (shared memory: %s) with the bits of Node, and restores its checkpoint',
+    async (name, isIsolated) => {
+      const expected = await weightsHere(name, 4) // First, since it lets Node 20 run relaxed SIMD.
+      const { build, weights, again } = await inPage(isIsolated, name, 4)
+      expect(build).toBe('relaxed')
+      expect(weights.length).toBeGreaterThan(100)
+      expect([...weights]).toEqual(expected)
+      expect([...again]).toEqual(expected)
+    },
+  )
+})
+
+test(`CartPole with PPO takes at most ${KILOBYTES_MAX} kB, compressed and with its kernels`, async () => {
+  const program = `
+    import { cartPole, createTrainer, createWorld, mlp, ppo } from 'colonnade'
+    const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
+    for await (const metrics of createTrainer(world, ppo()).updates({ totalSteps: 1e5 })) console.log(metrics)`
+  const isLater = /apache-arrow|simd-module|folder\/checkpoint|conversations/
+  const loaded = (await link(program, 'esm')).filter(({ moduleIds }) => !moduleIds.some((id) => isLater.test(id)))
+  const kilobytes = loaded.reduce((sum, { code }) => sum + gzipSync(code, { level: 9 }).length / 1000, 0)
+  expect(loaded.some(({ moduleIds }) => moduleIds.some((id) => id.endsWith('relaxed-module.js')))).toBe(true)
+  expect(kilobytes).toBeGreaterThan(60)
+  expect(kilobytes).toBeLessThan(KILOBYTES_MAX)
+})
+
+describe('what a page has in place of Node', () => {
+  test('its SHA-256 is that of OpenSSL', () => {
+    for (const size of [0, 1, 55, 56, 63, 64, 65, 119, 1000]) {
+      const bytes = Uint8Array.from({ length: size }, (_, i) => (31 * i + size) & 255)
+      const expected = createHash('sha256').update(bytes).digest('hex')
+      expect(ofPage().update(bytes).hex()).toBe(expected)
+      expect(
+        ofPage()
+          .update(bytes.subarray(0, size >> 1))
+          .update(bytes.subarray(size >> 1))
+          .hex(),
+      ).toBe(expected)
+      expect(ofNode().update(bytes).hex()).toBe(expected)
+    }
+  })
+
+  test('its paths are those of Linux', async () => {
+    const { posix } = await import('node:path')
+    const some = [
+      '',
+      '/',
+      'a',
+      '/a',
+      'a/',
+      'a/b',
+      '/a/b.c',
+      '/a//b/../c',
+      '../a',
+      './a',
+      'a.tar.gz',
+      '.hidden',
+      'a/.b/',
+    ]
+    for (const path of some) {
+      const { basename, dirname, extname, isAbsolute, join } = paths
+      const ours = [basename, dirname, extname, isAbsolute, join].map((ask) => ask(path))
+      const theirs = [posix.basename, posix.dirname, posix.extname, posix.isAbsolute, posix.join].map((ask) =>
+        ask(path),
+      )
+      expect([path, ...ours]).toEqual([path, ...theirs])
+      for (const other of some) {
+        expect([path, other, paths.join(path, other)]).toEqual([path, other, posix.join(path, other)])
+        const [from, to] = [`/${path}`, `/${other}`]
+        expect([from, to, paths.resolve(from, other)]).toEqual([from, to, posix.resolve(from, other)])
+        expect([from, to, paths.relative(from, to)]).toEqual([from, to, posix.relative(from, to)])
+      }
+    }
+  })
+})
