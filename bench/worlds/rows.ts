@@ -65,6 +65,11 @@ export async function suiteRows(): Promise<readonly Row[]> {
       { atLeast: -150 },
       { settings: { algorithm: 'sac' }, episodes: 10_000, published: `−157.0 (SAC, 20k steps, ${ZOO})` },
     ),
+    row(
+      'Pendulum-v1',
+      { atLeast: -155 },
+      { settings: { algorithm: 'td3' }, episodes: 10_000, published: `−151.9 (TD3, 20k steps, ${ZOO})` },
+    ),
     row('Acrobot-v1', { atLeast: -85 }, { published: `−73.5 (PPO, 1M steps, ${ZOO})` }),
     row(
       'MountainCar-v0',

@@ -81,14 +81,18 @@ export const rooms = {
   fleet: { mutate: ['src/fleet'], tests: ['tests/fleet'] },
   offPolicy: {
     mutate: [
-      ...['off-policy.ts', 'replay.ts', 'dqn.ts', 'sac.ts'].map((name) => `src/algorithms/off-policy/${name}`),
+      ...['off-policy.ts', 'replay.ts', 'dqn.ts', 'sac.ts', 'td3.ts'].map(
+        (name) => `src/algorithms/off-policy/${name}`,
+      ),
       ...['replay', 'values', 'loss/td.ts'].map((name) => `src/kernels/${name}`),
-      ...['q-network.ts', 'sac-network.ts'].map((name) => `src/policies/${name}`),
+      ...['action-critics.ts', 'q-network.ts', 'sac-network.ts', 'td3-network.ts'].map(
+        (name) => `src/policies/${name}`,
+      ),
     ],
     tests: [
-      ...['off-policy', 'dqn-twin', 'sac-twin'].map((name) => `tests/algorithms/${name}.test.ts`),
+      ...['off-policy', 'dqn-twin', 'sac-twin', 'td3', 'td3-twin'].map((name) => `tests/algorithms/${name}.test.ts`),
       'tests/kernels/replay.test.ts',
-      ...['q-network', 'sac-network'].map((name) => `tests/policies/${name}.test.ts`),
+      ...['q-network', 'sac-network', 'td3-network'].map((name) => `tests/policies/${name}.test.ts`),
     ],
   },
   // What faults are put into allocates, which contract.test.ts measures.

@@ -55,6 +55,12 @@ export function slotsPlan(numParameters: number, numBlocks: number, numSums: num
   } satisfies Plan
 }
 
+/** Consecutive parameters, by their elements. */
+export interface Range {
+  readonly from: number
+  readonly to: number
+}
+
 /** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
 export type DifferentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number) => void | Promise<void>
 
@@ -64,8 +70,8 @@ export class Slots {
   readonly #sums: Float64Array
   readonly #numSums: number
   readonly #numParameters: number
-  /** The first parameters, which the optimizer updates. */
-  readonly #numTrained: number
+  /** The parameters that the optimizer updates, by default: all but the last ones, which training writes. */
+  readonly #trained: Range
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
   readonly #context: {
@@ -82,7 +88,7 @@ export class Slots {
     this.#sums = sums
     this.#numSums = numSums
     this.#numParameters = numParameters
-    this.#numTrained = numParameters - 2 * (context.model.normalizedInputs ?? 0)
+    this.#trained = { from: 0, to: numParameters - 2 * (context.model.normalizedInputs ?? 0) }
     this.#context = context
     this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
       gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
@@ -118,7 +124,7 @@ export class Slots {
   }
 
   /**
-   * Makes one optimizer step with the slots' gradients. Every thread calls it after synchronizing. For many parameters, threads share the
+   * Makes one optimizer step of the `trained` parameters, with the slots' gradients. Every thread calls it after synchronizing. For many parameters, threads share the
    * elements and synchronize at each yield. Thread 0 returns the gradient's norm, with the sums of all blocks in slot 0; other threads
    * may return earlier. Synchronize before the next minibatch.
    * @throws InputError for a gradient that is not finite, before the weights change.
@@ -129,21 +135,26 @@ export class Slots {
     optimizer: OptimizerColumns,
     weights: Float32Array,
     learningRate: number,
+    trained: Range = this.#trained,
   ): Generator<void, number> {
     const { thread, threads, kernels, clock } = this.#context
-    const numTrained = this.#numTrained
+    const numTrained = trained.to - trained.from
     const numSlots = Math.min(NUM_SLOTS, this.#numBlocks)
     const isShared = threads > 1 && numTrained >= SHARED_PARAMETERS
     if (!isShared && thread > 0) return 0
-    const beginOf = (k: number) => (k === threads ? numTrained : Math.floor((k * numTrained) / threads / LINE) * LINE)
-    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [0, numTrained]
+    const beginOf = (k: number) => {
+      if (k === 0 || k === threads) return k === 0 ? trained.from : trained.to
+      return Math.floor((trained.from + (k * numTrained) / threads) / LINE) * LINE
+    }
+    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [trained.from, trained.to]
     kernels.sumSlots(this.#gradients, numSlots, this.#numParameters, from, to)
     if (thread === 0) kernels.sumSlots(this.#sums, numSlots, this.#numSums, 0, this.#numSums)
     if (isShared) {
       clock.mark(Work.optimizer)
       yield // The whole gradient is complete.
     }
-    const norm = kernels.globalNorm(this.#gradients, numTrained) // The same in every thread.
+    const whole = trained.from === 0 ? this.#gradients : this.#gradients.subarray(trained.from, trained.to)
+    const norm = kernels.globalNorm(whole, numTrained) // The same in every thread.
     if (!Number.isFinite(norm)) {
       if (thread > 0) return norm // Thread 0 throws.
       const got = `a gradient of norm ${norm}`

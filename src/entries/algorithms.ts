@@ -28,6 +28,7 @@ export { type RowLossColumns, rowLoss } from '../algorithms/losses/row-loss.ts'
 export { dqn } from '../algorithms/off-policy/dqn.ts'
 export * from '../algorithms/off-policy/off-policy.ts'
 export { sac } from '../algorithms/off-policy/sac.ts'
+export { td3 } from '../algorithms/off-policy/td3.ts'
 export * from '../algorithms/on-policy/on-policy.ts'
 export {
   defineOptimizer,
@@ -40,9 +41,18 @@ export { type Staleness, stalenessSettings } from '../algorithms/tokens/stalenes
 export type { TokenBatch } from '../algorithms/tokens/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/tokens/token-loss.ts'
 export { Expression, type Operand, where } from '../base/expressions/expression.ts'
-export type { ActionValuePolicy, ActionValueShape, SoftPolicy, SoftShape } from '../policies/policy.ts'
+export type {
+  ActionCriticPolicy,
+  ActionValuePolicy,
+  ActionValueShape,
+  DeterministicPolicy,
+  DeterministicShape,
+  SoftPolicy,
+  SoftShape,
+} from '../policies/policy.ts'
 export { qNetwork } from '../policies/q-network.ts'
 export { sacNetwork } from '../policies/sac-network.ts'
+export { td3Network } from '../policies/td3-network.ts'
 export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/backends/array-backend.ts'
 export type {
   BackendCall,

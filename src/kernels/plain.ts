@@ -88,6 +88,7 @@ export {
   vocabularyBackward,
 } from './transformer/vocabulary.ts'
 export { chooseByValue, chosenBackward, duelingForward, evaluateByValue, valueOfBest } from './values/actions.ts'
+export { addActionNoise, noisyEvaluate, spreadActions, tanhBackward } from './values/deterministic.ts'
 export {
   drawReplayNormal,
   joinActions,

@@ -42,8 +42,8 @@ export class ParameterList {
 }
 
 /**
- * Declares hidden layers of the given sizes, with `activation`, and with `numOutputs` a linear head whose initial weights have gain
- * `headGain`.
+ * Declares hidden layers of the given sizes, with `activation`, and with `numOutputs` a head, linear by default, whose initial weights
+ * have gain `headGain`.
  */
 export function stackShape(
   parameters: ParameterList,
@@ -51,6 +51,7 @@ export function stackShape(
   sizes: { readonly numInputs: number; readonly hidden: readonly number[]; readonly numOutputs?: number },
   activation: 'tanh' | 'relu',
   headGain = 1,
+  headActivation: number = Activation.linear,
 ): StackShape {
   let { numInputs } = sizes
   const widths = sizes.numOutputs === undefined ? sizes.hidden : [...sizes.hidden, sizes.numOutputs]
@@ -61,7 +62,7 @@ export function stackShape(
       weight: parameters.add(`${layerName}.weight`, [numInputs, numOutputs]),
       bias: parameters.add(`${layerName}.bias`, [numOutputs]),
       ...{ numInputs, numOutputs },
-      activation: isHead ? Activation.linear : Activation[activation],
+      activation: isHead ? headActivation : Activation[activation],
       gain: isHead ? headGain : Math.SQRT2,
     }
     numInputs = numOutputs

@@ -75,11 +75,23 @@ export interface ActionValueShape {
   readonly exploration: number
 }
 
-/** The sizes of a model with an actor and two action critics. */
+/** The sizes of a model with a sampling actor and two action critics. */
 export interface SoftShape {
   readonly actionWidth: number
   /** Index in the list of parameters of the logarithm of the entropy weight, which the algorithm writes. */
   readonly logTemperature: number
+}
+
+/** The sizes of a model with a deterministic actor and two action critics, and its parameters' positions among the weights. */
+export interface DeterministicShape {
+  readonly actionWidth: number
+  /**
+   * Position of two numbers, which the algorithm writes: whether lanes explore by uniform actions (1) or by the actor's with noise (0),
+   * and the standard deviation of that noise, for actions within ±1.
+   */
+  readonly exploration: number
+  readonly actor: { readonly from: number; readonly to: number }
+  readonly critics: { readonly from: number; readonly to: number }
 }
 
 /** A network with known shapes, before it has memory. */
@@ -105,8 +117,10 @@ export interface PolicyModel {
   readonly dense?: DenseNetwork
   /** If its outputs are action values: `bind` returns an `ActionValuePolicy`. */
   readonly actionValues?: ActionValueShape
-  /** If it has two action critics: `bind` returns a `SoftPolicy`. */
+  /** If it has a sampling actor and two action critics: `bind` returns a `SoftPolicy`. */
   readonly soft?: SoftShape
+  /** If it has a deterministic actor and two action critics: `bind` returns a `DeterministicPolicy`. */
+  readonly deterministic?: DeterministicShape
   workspace(): Plan
   /** Writes initial weights, keyed by the seed and `key`. */
   initialize(weights: Float32Array, random: Random, key: number): void
@@ -196,11 +210,21 @@ export interface ActionValuePolicy extends Policy {
 }
 
 /**
- * A policy of continuous actions: an actor with reparameterized sampling from given normal numbers, and two critics. Actions are within
- * ±1 here. Rows are ≤ BLOCK_ROWS; results start at row 0 and are valid until the next call.
+ * A policy of continuous actions with two critics. Actions are within ±1 here. Rows are ≤ BLOCK_ROWS; results start at row 0 and are
+ * valid until the next call.
  */
-export interface SoftPolicy extends Policy {
+export interface ActionCriticPolicy {
   readonly criticValues: readonly [Float32Array, Float32Array]
+  /** Scales the environment's actions to ±1. */
+  shrink(action: Float32Array, from: number, count: number): Float32Array
+  /** The lesser of both critics' values of actions. */
+  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
+  /** Adds a critic's gradient, from that by its values in the last `judge`. */
+  differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void
+}
+
+/** Its actor samples, reparameterized, from given normal numbers. */
+export interface SoftPolicy extends Policy, ActionCriticPolicy {
   /** Samples actions for rows from … from + count of `observation` from standard normal numbers; writes their log-probabilities, in nats. */
   draw(
     observation: Float32Array,
@@ -209,18 +233,26 @@ export interface SoftPolicy extends Policy {
     logprob: Float32Array,
     count: number,
   ): Float32Array
-  /** Scales the environment's actions to ±1. */
-  shrink(action: Float32Array, from: number, count: number): Float32Array
-  /** The lesser of both critics' values of actions. */
-  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
-  /** Adds a critic's gradient, from that by its values in the last `judge`. */
-  differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void
   /** Adds the actor's gradient of scale · (temperature · log π − value), after `draw` and `judge` of the same rows. */
   differentiateActor(
     observation: Float32Array,
     from: number,
     normal: Float32Array,
     temperature: number,
+    scale: number,
+    count: number,
+    gradient: ParameterViews,
+  ): void
+}
+
+/** Its actor is a function of the observation. */
+export interface DeterministicPolicy extends Policy, ActionCriticPolicy {
+  /** The actor's actions for rows from … from + count of `observation`, which the caller may change. */
+  act(observation: Float32Array, from: number, count: number): Float32Array
+  /** Adds the actor's gradient of −scale · the first critic's value, after `act` and `judge` of the same rows. */
+  differentiateActor(
+    observation: Float32Array,
+    from: number,
     scale: number,
     count: number,
     gradient: ParameterViews,

@@ -7,6 +7,7 @@ import { convolutional, dense, recurrent } from './network/ready-made.ts'
 import type { PolicyDefinition } from './policy.ts'
 import { qNetwork } from './q-network.ts'
 import { sacNetwork } from './sac-network.ts'
+import { td3Network } from './td3-network.ts'
 
 /** Creates a policy from its settings, like `mlp`. `id` and `settings` describe it. */
 export type PolicyFactory = Factory<Settings, PolicyDefinition>
@@ -19,6 +20,7 @@ export const policies: readonly PolicyFactory[] = [
   recurrent,
   qNetwork,
   sacNetwork,
+  td3Network,
 ] as unknown as PolicyFactory[]
 
 /**

@@ -1,15 +1,20 @@
 import { defineFactory } from '../base/definition.ts'
-import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import { choice, type SettingValues, sizes } from '../base/settings.ts'
-import { type BoxSpace, type Space, spaceWidth } from '../base/space.ts'
+import type { Space } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import {
+  type ActingShape,
+  ActionCritics,
+  actingShape,
+  type CriticStacks,
+  criticStacks,
+  criticsPlan,
+} from './action-critics.ts'
 import {
   DenseStack,
   gradientPlan,
-  type InputGradient,
   initializeStacks,
   ParameterList,
   type StackShape,
@@ -52,13 +57,10 @@ export const sacNetwork = defineFactory(
   }),
 ) satisfies (...parameters: never[]) => PolicyDefinition
 
-interface Shape {
+interface Shape extends ActingShape {
   readonly parameters: ParameterList
   readonly actor: StackShape
-  readonly critics: readonly [StackShape, StackShape]
-  readonly observationWidth: number
-  readonly actionSpace: BoxSpace
-  readonly actionWidth: number
+  readonly critics: CriticStacks
   readonly inputs: InputMoments | null
 }
 
@@ -67,25 +69,15 @@ function buildNetwork(
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
-  if (observationSpace.kind !== 'box') {
-    throw new InputError('sacNetwork observation space', show(observationSpace), 'a box')
-  }
-  const isBounded = (space: BoxSpace) => [...space.low, ...space.high].every(Number.isFinite)
-  if (actionSpace.kind !== 'box' || !isBounded(actionSpace)) {
-    throw new InputError('sacNetwork action space', show(actionSpace), 'a box with finite bounds')
-  }
-  const [observationWidth, actionWidth] = [spaceWidth(observationSpace), spaceWidth(actionSpace)]
+  const acting = actingShape('sacNetwork', observationSpace, actionSpace)
+  const { observationWidth, actionWidth } = acting
   const parameters = new ParameterList()
   const actorSizes = { numInputs: observationWidth, hidden, numOutputs: 2 * actionWidth }
   const actor = stackShape(parameters, 'actor', actorSizes, activation, 0.01)
-  const criticSizes = { numInputs: observationWidth + actionWidth, hidden, numOutputs: 1 }
-  const critics = [
-    stackShape(parameters, 'critic0', criticSizes, activation, 1),
-    stackShape(parameters, 'critic1', criticSizes, activation, 1),
-  ] as const
+  const critics = criticStacks(parameters, acting, hidden, activation)
   const temperature = parameters.add('logTemperature', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, observationWidth) : null
-  const shape: Shape = { parameters, actor, critics, observationWidth, actionSpace, actionWidth, inputs }
+  const shape: Shape = { ...acting, parameters, actor, critics, inputs }
   return {
     numParameters: parameters.size,
     parameters: parameters.list,
@@ -103,27 +95,23 @@ function buildNetwork(
   }
 }
 
-function workspacePlan({ actor, critics, observationWidth, actionWidth, inputs }: Shape) {
+function workspacePlan(shape: Shape) {
+  const { actor, critics, observationWidth, actionWidth, inputs } = shape
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
     inputs: inputsPlan(observationWidth, inputs !== null),
     actor: stackPlan(actor),
-    critics: { critic0: stackPlan(critics[0]), critic1: stackPlan(critics[1]) },
+    critics: criticsPlan(critics, shape),
     gradients: gradientPlan([actor, ...critics]),
-    /** Actions within ±1, and critic inputs: observations with these actions. */
+    /** Sampled actions within ±1. */
     unit: rows(actionWidth),
-    joined: rows(observationWidth + actionWidth),
-    dJoined: rows(observationWidth + actionWidth),
     normal: rows(actionWidth),
     words: column('u32', 4),
-    /** The lesser of the two critics' values. */
-    least: rows(1),
     dOutputs: rows(2 * actionWidth),
     dUnit: rows(actionWidth),
     dLeast: rows(1),
     evaluated: { logprob: rows(1), entropy: rows(1), value: rows(1) },
     derivatives: { dLogprob: rows(1), dEntropy: rows(1), dValue: rows(1) },
-    bounds: { low: column('f32', actionWidth), high: column('f32', actionWidth) },
   } satisfies Plan
 }
 
@@ -133,31 +121,27 @@ class SacNetwork implements SoftPolicy {
   readonly #shape: Shape
   readonly #inputs: Inputs
   readonly #actor: DenseStack
-  readonly #critics: readonly [DenseStack, DenseStack]
-  readonly #dJoined: InputGradient
+  readonly #critics: ActionCritics
   readonly #workspace: Workspace
   readonly #kernels: Kernels
   readonly #random: Random
   /** The actor's last outputs. */
   #outputs: Float32Array = new Float32Array(0)
-  readonly criticValues: [Float32Array, Float32Array] = [this.#outputs, this.#outputs]
 
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.observationWidth, shape.inputs, views, workspace.inputs, kernels)
-    const { actor, critics, gradients, dJoined } = workspace
+    const { actor, critics, gradients } = workspace
     this.#actor = new DenseStack(shape.actor, views, actor, gradients, kernels)
-    this.#critics = [
-      new DenseStack(shape.critics[0], views, critics.critic0, gradients, kernels),
-      new DenseStack(shape.critics[1], views, critics.critic1, gradients, kernels),
-    ]
-    this.#dJoined = { dx: dJoined, accumulate: false, activation: Activation.linear }
+    this.#critics = new ActionCritics(shape, shape.critics, this.#inputs, views, critics, gradients, kernels)
     this.#workspace = workspace
     this.#kernels = kernels
     this.#random = random
-    workspace.bounds.low.set(shape.actionSpace.low)
-    workspace.bounds.high.set(shape.actionSpace.high)
+  }
+
+  get criticValues() {
+    return this.#critics.criticValues
   }
 
   view(column: Float32Array): ParameterViews {
@@ -166,7 +150,7 @@ class SacNetwork implements SoftPolicy {
 
   infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
     const kernels = this.#kernels
-    const { normal, words, unit, bounds, evaluated } = this.#workspace
+    const { normal, words, unit, evaluated } = this.#workspace
     const { actionWidth } = this.#shape
     const { key0, key1 } = this.#random
     const { lane, episode, step } = lanes.episode
@@ -177,7 +161,7 @@ class SacNetwork implements SoftPolicy {
       if (explore) kernels.drawNormal(normal, words, lane, episode, step, key0, key1, count, actionWidth, first)
       else normal.fill(0, 0, count * actionWidth)
       this.draw(observation, first, normal, evaluated.logprob, count)
-      kernels.stretchActions(chosen as Float32Array, unit, bounds.low, bounds.high, count, actionWidth, first)
+      this.#critics.stretch(chosen as Float32Array, unit, first, count)
       this.#evaluate(observation, chosen as Float32Array, first, count)
       for (let i = 0; i < count; i++) {
         logprob[first + i] = evaluated.logprob[i]!
@@ -211,24 +195,15 @@ class SacNetwork implements SoftPolicy {
   }
 
   shrink(action: Float32Array, from: number, count: number): Float32Array {
-    const { unit, bounds } = this.#workspace
-    this.#kernels.shrinkActions(unit, action, bounds.low, bounds.high, count, this.#shape.actionWidth, from)
-    return unit
+    return this.#critics.shrink(action, from, count)
   }
 
   judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
-    const { joined, least } = this.#workspace
-    const { observationWidth, actionWidth } = this.#shape
-    const x = this.#inputs.read(observation, from, count)
-    this.#kernels.joinActions(joined, x, unit, count, observationWidth, actionWidth, this.#inputs.at(from))
-    for (const i of [0, 1] as const) this.criticValues[i] = this.#critics[i].forward(joined, 0, count)
-    const [one, other] = this.criticValues
-    for (let i = 0; i < count; i++) least[i] = Math.min(one[i]!, other[i]!)
-    return least
+    return this.#critics.judge(observation, from, unit, count)
   }
 
   differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void {
-    this.#critics[critic].backward(dValue, this.#workspace.joined, 0, count, gradient)
+    this.#critics.differentiateCritic(critic, dValue, count, gradient)
   }
 
   differentiateActor(
@@ -240,18 +215,17 @@ class SacNetwork implements SoftPolicy {
     count: number,
     gradient: ParameterViews,
   ): void {
-    const { joined, dJoined, dLeast, dUnit, dOutputs, unit } = this.#workspace
-    const { observationWidth, actionWidth } = this.#shape
-    const [one, other] = this.criticValues
+    const { dLeast, dUnit, dOutputs, unit } = this.#workspace
+    const { actionWidth } = this.#shape
+    const critics = this.#critics
     dUnit.fill(0, 0, count * actionWidth)
     for (const critic of [0, 1] as const) {
-      for (let i = 0; i < count; i++) dLeast[i] = one[i]! <= other[i]! === (critic === 0) ? -scale : 0
-      this.#critics[critic].backward(dLeast, joined, 0, count, null, this.#dJoined)
-      for (let i = 0; i < count * actionWidth; i++) {
-        const row = Math.floor(i / actionWidth)
-        const at = row * (observationWidth + actionWidth) + observationWidth + (i % actionWidth)
-        dUnit[i] = dUnit[i]! + dJoined[at]!
-      }
+      critics.differentiateActions(
+        dUnit,
+        critic,
+        critics.ofLeast(dLeast, critic, () => -scale, count),
+        count,
+      )
     }
     this.#kernels.squashedBackward(dOutputs, dUnit, unit, this.#outputs, normal, temperature, scale, count, actionWidth)
     const x = this.#inputs.read(observation, from, count)
@@ -270,9 +244,9 @@ class SacNetwork implements SoftPolicy {
 
   /** As `evaluate`, after the actor has run on these rows. */
   #evaluate(observation: Float32Array, action: Float32Array, from: number, count: number): Evaluated {
-    const { evaluated, bounds } = this.#workspace
+    const { evaluated, critics } = this.#workspace
     const { logprob, entropy, value } = evaluated
-    const { low, high } = bounds
+    const { low, high } = critics.bounds
     const { actionWidth } = this.#shape
     this.#kernels.squashedEvaluate(logprob, entropy, action, this.#outputs, low, high, count, actionWidth, from)
     const least = this.judge(observation, from, this.shrink(action, from, count), count)
@@ -280,14 +254,13 @@ class SacNetwork implements SoftPolicy {
     return evaluated
   }
 
-  /** Uses only the derivative by the value: it goes to both critics if their values are equal, otherwise to the lesser one's. */
+  /** Uses only the derivative by the value: it goes to the critic with the lesser value, as in `ActionCritics`. */
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
     const { derivatives, dLeast } = this.#workspace
     lossOf(this.evaluate(rows, from, count), derivatives, from, count)
-    const [one, other] = this.criticValues
     for (const critic of [0, 1] as const) {
-      for (let i = 0; i < count; i++) dLeast[i] = one[i]! <= other[i]! === (critic === 0) ? derivatives.dValue[i]! : 0
-      this.differentiateCritic(critic, dLeast, count, gradient)
+      const dValue = this.#critics.ofLeast(dLeast, critic, (row) => derivatives.dValue[row]!, count)
+      this.differentiateCritic(critic, dValue, count, gradient)
     }
   }
 }

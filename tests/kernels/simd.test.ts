@@ -30,6 +30,7 @@ describe('binding', () => {
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
         ...[
+          'addActionNoise',
           'beginEpisodes',
           'chooseByValue',
           'chosenBackward',
@@ -45,6 +46,7 @@ describe('binding', () => {
           'listReplayable',
           'maskVocabulary',
           'multiStepReturns',
+          'noisyEvaluate',
           'overlongPenalty',
         ],
         ...[
@@ -56,8 +58,24 @@ describe('binding', () => {
           'selectCandidates',
           'setPriorities',
         ],
-        ...['shrinkActions', 'spreadAdvantage', 'squashedBackward', 'squashedEvaluate', 'squashedSample'],
-        ...['stretchActions', 'tdLoss', 'tokenGae', 'tokenRewards', 'valueLoss', 'valueOfBest', 'weighAdvantages'],
+        ...[
+          'shrinkActions',
+          'spreadActions',
+          'spreadAdvantage',
+          'squashedBackward',
+          'squashedEvaluate',
+          'squashedSample',
+        ],
+        ...[
+          'stretchActions',
+          'tanhBackward',
+          'tdLoss',
+          'tokenGae',
+          'tokenRewards',
+          'valueLoss',
+          'valueOfBest',
+          'weighAdvantages',
+        ],
         ...['whitenTokens'],
       ])
       expect(Object.keys(compiled)).toEqual(names)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { dqn } from '../../src/algorithms/off-policy/dqn.ts'
 import { sac } from '../../src/algorithms/off-policy/sac.ts'
+import { td3 } from '../../src/algorithms/off-policy/td3.ts'
 import { Random } from '../../src/base/random.ts'
 import { boolean } from '../../src/base/settings.ts'
 import type { Space } from '../../src/base/space.ts'
@@ -35,6 +36,7 @@ import type {
 } from '../../src/policies/policy.ts'
 import { qNetwork } from '../../src/policies/q-network.ts'
 import { sacNetwork } from '../../src/policies/sac-network.ts'
+import { td3Network } from '../../src/policies/td3-network.ts'
 import { Numbers } from '../kernels/calls.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -93,6 +95,12 @@ const trainings = [
     choices: false,
     policy: sacNetwork({ hidden: [8], normalizeObservations: true }),
     learner: sac({ numSteps: 16, learningStarts: 64, batchSize: 32, weightDecay: 0.1 }),
+  },
+  {
+    name: 'td3',
+    choices: false,
+    policy: td3Network({ hidden: [8], normalizeObservations: true }),
+    learner: td3({ numSteps: 16, learningStarts: 64, batchSize: 32, weightDecay: 0.1 }),
   },
 ]
 

@@ -7,7 +7,7 @@ import { philox4x32, Stream, unitFromWord } from '../../src/base/random.ts'
 import { type AlgorithmFactory, replayTable } from '../../src/entries/algorithms.ts'
 import { createTrainer, createWorld, type EnvironmentDefinition } from '../../src/index.ts'
 import type { Parameter, PolicyDefinition } from '../../src/policies/policy.ts'
-import { step as descend, type StepSettings, type TwinMoments } from './on-policy-twin.ts'
+import { step as descend, type StepSettings } from './on-policy-twin.ts'
 
 /** The settings of learning from a replay. */
 export interface OffPolicyTwinSettings extends StepSettings {
@@ -114,6 +114,13 @@ export interface Recording {
   readonly updates: readonly (readonly (readonly Omit<Step, 'priority'>[])[])[]
 }
 
+/** A part of the parameters with steps and moments of its own, by how their names begin, and the metrics that it tells. */
+export interface TwinStage {
+  readonly names: readonly string[]
+  readonly interval: number
+  readonly metrics: readonly string[]
+}
+
 /** A recomputed update. */
 interface TwinUpdate {
   readonly weights: readonly number[]
@@ -125,19 +132,29 @@ interface TwinUpdate {
   readonly norms: readonly number[]
 }
 
+/** Changes the weights as the algorithm does after each update. */
+type After<S> = (
+  weights: number[],
+  settings: S,
+  progress: number,
+  parameters: readonly Parameter[],
+  gradientSteps: number,
+) => void
+
 /** Recomputes the run's updates. `after` changes the weights as the algorithm does after each update. */
 export function* replayed<S extends OffPolicyTwinSettings>(
   { begun, parameters, numLanes, key0, key1, updates }: Recording,
   settings: S,
   lossOf: (batch: TwinBatch, settings: S) => TwinLoss,
-  after: (weights: number[], settings: S, progress: number, parameters: readonly Parameter[]) => void = () => {},
+  after: After<S> = () => {},
+  stagesOf: (settings: S) => readonly TwinStage[] = () => [{ names: [''], interval: 1, metrics: [''] }],
 ): Generator<TwinUpdate> {
+  const stages = stagesOf(settings).map((stage) => ({ ...stage, moments: { first: [], second: [], steps: 0 } }))
   const { batchSize, nStep, gamma, priorityExponent, priorityCorrection } = settings
   const numSteps = updates[0]![0]!.length
   const weights = [...begun]
   let target = [...begun]
   const lanes: Step[][] = Array.from({ length: numLanes }, () => [])
-  const moments: TwinMoments = { first: [], second: [], steps: 0 }
   const numBlocks = Math.max(Math.ceil(settings.replayRows / numLanes), numSteps + nStep)
   const center = parameters.find(({ name }) => name === 'observation.center')?.offset
   const numTrained = center ?? weights.length
@@ -164,7 +181,8 @@ export function* replayed<S extends OffPolicyTwinSettings>(
     const rate = settings.learningRate * scheduleOf(settings, u, updates.length)
     const beta = priorityCorrection + (1 - priorityCorrection) * (u / updates.length)
     const norms: number[] = []
-    const told: Readonly<Record<string, number>>[] = []
+    const told: (readonly [string, number])[] = []
+    let named: readonly string[] = []
     let drawn: typeof places = []
     let rows: TwinRow[] = []
     for (let g = 0; g < settings.gradientSteps && learns; g++) {
@@ -196,19 +214,32 @@ export function* replayed<S extends OffPolicyTwinSettings>(
         }
         return { ...row, return: sum, discount, next: lane[t + nStep]!.observation }
       })
-      const batch = { rows, weights: [...weights], target: [...target], step: steps, key0, key1, parameters }
-      const { lossAt, errors, metrics } = lossOf(batch, settings)
-      const gradient = weights.slice(0, numTrained).map((weight, k) => {
-        const name = parameters.findLast(({ offset }) => offset <= k)!.name
-        const along = (move: number) => lossAt(weights.with(k, weight + move), name)
-        return (along(1e-5) - along(-1e-5)) / 2e-5
-      })
-      const norm = Math.hypot(...gradient)
-      norms.push(norm)
-      told.push(metrics)
-      const scale = Math.min(1, settings.maxGradNorm / norm)
-      const scaled = gradient.map((slope) => scale * slope)
-      descend(weights, scaled, { ...settings, learningRate: rate }, moments)
+      const of = { rows, target: [...target], step: steps, key0, key1, parameters }
+      let errors: readonly number[] = []
+      for (const { names, interval, metrics: own, moments } of stages) {
+        if ((steps + 1) % interval !== 0) continue
+        const loss = lossOf({ ...of, weights: [...weights] }, settings)
+        if (errors.length === 0) errors = loss.errors
+        named = Object.keys(loss.metrics)
+        const trained = [...weights.keys()].filter((k) => {
+          const { name } = parameters.findLast(({ offset }) => offset <= k)!
+          return k < numTrained && names.some((begin) => name.startsWith(begin))
+        })
+        const gradient = trained.map((k) => {
+          const { name } = parameters.findLast(({ offset }) => offset <= k)!
+          const along = (move: number) => loss.lossAt(weights.with(k, weights[k]! + move), name)
+          return (along(1e-5) - along(-1e-5)) / 2e-5
+        })
+        const norm = Math.hypot(...gradient)
+        norms.push(norm)
+        const isOwn = ([name]: readonly [string, number]) => own.some((begin) => name.startsWith(begin))
+        told.push(...Object.entries(loss.metrics).filter(isOwn))
+        const scale = Math.min(1, settings.maxGradNorm / norm)
+        const part = trained.map((k) => weights[k]!)
+        const scaled = gradient.map((slope) => scale * slope)
+        descend(part, scaled, { ...settings, learningRate: rate }, moments)
+        for (const [i, k] of trained.entries()) weights[k] = part[i]!
+      }
       if (priorityExponent > 0) {
         for (const [i, { n, t }] of drawn.entries()) {
           lanes[n]![t]!.priority = (errors[i]! + 1e-6) ** priorityExponent
@@ -220,11 +251,11 @@ export function* replayed<S extends OffPolicyTwinSettings>(
         target = target.map((each, k) => each + settings.targetRate * (weights[k]! - each))
       }
     }
-    after(weights, settings, (u + 1) / updates.length, parameters)
+    after(weights, settings, (u + 1) / updates.length, parameters, steps)
     const mean = (of: readonly number[]) => of.reduce((sum, each) => sum + each, 0) / of.length
-    const names = Object.keys(told[0] ?? {})
+    const meanOf = (name: string) => mean(told.filter(([of]) => of === name).map(([, value]) => value))
     const metrics = {
-      ...Object.fromEntries(names.map((name) => [name, mean(told.map((each) => each[name]!))])),
+      ...Object.fromEntries(named.map((name) => [name, meanOf(name)])),
       ...{ gradNorm: mean(norms), learningRate: rate, drawableRows: places.length },
     }
     yield {
@@ -318,14 +349,15 @@ export async function holdToReplay<S extends OffPolicyTwinSettings>(
   environment: EnvironmentDefinition,
   policy: PolicyDefinition,
   lossOf: (batch: TwinBatch, settings: S) => TwinLoss,
-  after?: (weights: number[], settings: S, progress: number, parameters: readonly Parameter[]) => void,
+  after?: After<S>,
   others: Readonly<Record<string, unknown>> = {},
+  stagesOf?: (settings: S) => readonly TwinStage[],
 ) {
   const { recording, seen, settings } = await recordRun(factory, given, environment, policy)
   const { parameters } = recording
   const numTrained = parameters.find(({ name }) => name === 'observation.center')?.offset ?? recording.begun.length
   const furthest = (a: readonly number[], b: readonly number[]) => Math.max(...a.map((x, k) => Math.abs(x - b[k]!)))
-  const twins = [...replayed(recording, settings as unknown as S, lossOf, after)]
+  const twins = [...replayed(recording, settings as unknown as S, lossOf, after, stagesOf)]
   for (const [u, twin] of twins.entries()) {
     const { metrics, weights, columns } = seen[u]!
     const message = `update ${u}`
@@ -351,7 +383,7 @@ export async function holdToReplay<S extends OffPolicyTwinSettings>(
     const changed = { ...settings, [name]: other } as unknown as S
     let apart = 0
     let u = 0
-    for (const twin of replayed(recording, changed, lossOf, after)) {
+    for (const twin of replayed(recording, changed, lossOf, after, stagesOf)) {
       apart = Math.max(apart, furthest(twin.weights.slice(0, numTrained), seen[u++]!.weights))
       if (apart > 10 * TOLERANCE) break
     }

@@ -31,6 +31,7 @@ test('an algorithm of action values comes with its policy, and the policy with i
   expect(await partsOf('Acrobot-v1', { algorithm: 'dqn' })).toEqual(['dqn', 'qNetwork'])
   expect(await partsOf('Acrobot-v1', { policy: 'qNetwork' })).toEqual(['dqn', 'qNetwork'])
   expect(await partsOf('MountainCarContinuous-v0', { algorithm: 'sac' })).toEqual(['sac', 'sacNetwork'])
+  expect(await partsOf('MountainCarContinuous-v0', { policy: 'td3Network' })).toEqual(['td3', 'td3Network'])
   expect(await partsOf('MountainCar-v0', {})).toEqual(['dqn', 'qNetwork'])
   expect(await partsOf('MountainCar-v0', { algorithm: 'ppo' })).toEqual(['ppo', 'mlp'])
   expect(await partsOf('CartPole-v1', {})).toEqual(['ppo', 'mlp'])

@@ -312,6 +312,27 @@ describe('every setting of a control run acts', () => {
     expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
   })
 
+  test('of td3 and of its network', async () => {
+    const told = {
+      ...{ numLanes: 4, totalSteps: 96, threads: 1, kernels: 'plain', algorithm: 'td3', 'td3Network.hidden': '4' },
+      ...{ 'td3.learningStarts': 8, 'td3.batchSize': 8, 'td3.replayRows': 40, 'td3.learningRate': 0.05 },
+      ...{ 'td3.numSteps': 4, 'td3.gradientSteps': 4, 'td3.targetInterval': 3, 'td3.maxGradNorm': 0.05 },
+      ...{ 'td3.priorityExponent': 0.6, 'td3.nStep': 2 },
+    }
+    const table: Record<string, Shown> = {
+      'td3.warmupFraction': { to: 1 },
+      'td3.momentum': { with: { 'td3.optimizer': 'sgd' } },
+      'td3.replayRows': { to: 24 },
+      'td3.learningStarts': { to: 40 },
+      'td3.priorityCorrection': { to: 1 },
+      'td3.targetNoiseClip': { to: 0.01 },
+    }
+    const keys = [...(await runKeys('Pendulum-v1', { algorithm: 'td3' }))]
+    const own = keys.filter(([key]) => /^(td3|td3Network)\./.test(key))
+    expect(own.length).toBeGreaterThan(24)
+    expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
+  })
+
   test('of an action that is a box', async () => {
     const keys = [...(await runKeys('Pendulum-v1', { policy: 'mlp' }))]
     const some = keys.filter(([key]) => key === 'mlp.logStd')
@@ -349,7 +370,7 @@ describe('every setting of a control run acts', () => {
   // Networks on a device: one step is made of each.
   test.each(
     policies
-      .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork'].includes(id))
+      .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork', 'td3Network'].includes(id))
       .map((factory) => [factory.id, factory] as const),
   )('of the policy %s', async (id, factory) => {
     const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'

@@ -20,7 +20,13 @@ import {
   type LearnerShape,
   type LossKind,
 } from '../algorithm.ts'
-import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
+import {
+  checkOptimizer,
+  type OptimizerColumns,
+  optimizerPlan,
+  optimizerSettings,
+  startOptimizer,
+} from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
@@ -87,6 +93,8 @@ export interface ReplayedBlock {
   first: number
   /** Number of gradient steps before this one. */
   step: number
+  /** Index of the stage that is trained. */
+  stage: number
   /** The policy's input for these rows. */
   readonly rows: Rows
   /** The lane's observation `nStep` steps later, or at an earlier truncation of its episode. */
@@ -100,7 +108,7 @@ export interface ReplayedBlock {
   readonly weight: Float32Array
   /** The value of `nextObservation`. Written by the loss. */
   readonly nextValue: Float32Array
-  /** Absolute error of the row, its new priority. Written by the loss. */
+  /** Absolute error of the row, its new priority. Written by the loss in the first stage. */
   readonly error: Float32Array
   /** Weight of a row: 1 / rows of the minibatch. */
   scale: number
@@ -110,8 +118,22 @@ export interface ReplayedBlock {
 export interface OffPolicyLoss {
   /** Adds the gradient of a block's loss to `gradient`, and the sum of each metric to `sums` from element `sumsFrom`. */
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void
-  /** Called by one thread after each update with the completed fraction of the training, for schedules. */
-  advance?(progress: number): void
+  /**
+   * Called by one thread after each update with the completed fraction of the training and the number of gradient steps so far, for
+   * schedules.
+   */
+  advance?(progress: number, gradientSteps: number): void
+}
+
+/** A part of the weights with optimizer steps of its own, such as an actor that steps less often than its critics. */
+export interface Stage {
+  /** Its elements among the weights. */
+  readonly from: number
+  readonly to: number
+  /** It takes part in every gradient step whose number, from 1, is a multiple of this. */
+  readonly interval: number
+  /** The metrics to which its blocks add. */
+  readonly metrics: readonly string[]
 }
 
 /** The inputs of a loss. */
@@ -136,6 +158,11 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   readonly obeysMasks?: boolean
   /** Workspace that its loss needs, in numbers per row of a block. Default 0. */
   scratchWidth?(shape: LearnerShape): number
+  /**
+   * Stages of a gradient step, one after another: the blocks of each are differentiated by the weights that the ones before it left, on one
+   * minibatch. The first one's interval is 1. Default: one stage of all trained weights. Called after `check`.
+   */
+  stages?(parameters: SettingValues<S>, shape: LearnerShape): readonly Stage[]
   /** Rejects an unsupported cohort. @throws InputError */
   check(shape: LearnerShape): void
   loss(parameters: SettingValues<S>, context: OffPolicyContext): OffPolicyLoss
@@ -163,19 +190,28 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
       checkOptimizer(id, values, parts)
       const { numSteps, gamma } = values
       const sums = Object.keys(options.metrics)
+      const stagesOf = (shape: LearnerShape) => options.stages?.(parameters, shape) ?? [wholeStage(sums, shape)]
       return {
         numSteps,
         gamma,
         plan(shape: LearnerShape): Plan {
           checkShape(options, shape)
           options.check(shape)
-          return offPolicyPlan(values, sums.length, options.scratchWidth?.(shape) ?? 0, shape)
+          const scratchWidth = options.scratchWidth?.(shape) ?? 0
+          return offPolicyPlan(values, sums.length, scratchWidth, stagesOf(shape).length, shape)
         },
-        bind: (context: LearnerContext): Learner =>
-          new OffPolicyLearner({ id, values, metrics, sums }, context, (whole) => options.loss(parameters, whole)),
+        bind(context: LearnerContext): Learner {
+          const own = { id, values, metrics, sums, stages: stagesOf(context) }
+          return new OffPolicyLearner(own, context, (whole) => options.loss(parameters, whole))
+        },
       }
     },
   })
+}
+
+/** All weights but the statistics of observations, which training writes. */
+function wholeStage(metrics: readonly string[], { model }: LearnerShape): Stage {
+  return { from: 0, to: model.numParameters - 2 * (model.normalizedInputs ?? 0), interval: 1, metrics }
 }
 
 function checkShape(
@@ -194,7 +230,13 @@ function checkShape(
 /** Rows of a block. Few rows let threads share a minibatch. */
 const REPLAYED_ROWS = BLOCK_ROWS / 4
 
-function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: number, shape: LearnerShape) {
+function offPolicyPlan(
+  values: OffPolicyValues,
+  numSums: number,
+  scratchWidth: number,
+  numStages: number,
+  shape: LearnerShape,
+) {
   const { model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
   const { batchSize } = values
   const width = spaceWidth(observationSpace)
@@ -218,7 +260,7 @@ function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: n
     target: model.workspace(),
   })
   return {
-    optimizer: optimizerPlan(values, model.numParameters),
+    optimizer: optimizerPlan(values, model.numParameters, numStages),
     replay: replayPlan({ ...values, ...shape }),
     target: saved(column('f32', model.numParameters)),
     ...slotsPlan(model.numParameters, Math.ceil(batchSize / blockRows), numSums),
@@ -241,6 +283,7 @@ interface OffPolicyParts {
   readonly metrics: Metrics
   /** The metrics that the loss sums, in order. */
   readonly sums: readonly string[]
+  readonly stages: readonly Stage[]
 }
 
 /** Added to errors, so that a row with error 0 can be drawn again. */
@@ -255,6 +298,8 @@ class OffPolicyLearner implements Learner {
   readonly #target: Policy
   readonly #totals: MetricTotals<Metrics>
   readonly #slots: Slots
+  /** The optimizer's columns of each stage. */
+  readonly #optimizers: readonly OptimizerColumns[]
   readonly #block: ReplayedBlock
   readonly #blockRows: number
 
@@ -270,7 +315,20 @@ class OffPolicyLearner implements Learner {
     this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
     this.#totals = new MetricTotals(parts.metrics)
     this.#slots = new Slots(this.#columns, parts.sums.length, context)
-    this.#block = { ...this.#own, rows: this.#own, first: 0, count: 0, step: 0, scale: 1 / parts.values.batchSize }
+    const { optimizer } = this.#columns
+    const numPowers = optimizer.betaPowers.length / parts.stages.length
+    this.#optimizers = parts.stages.map((_, i) => {
+      return { ...optimizer, betaPowers: optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers) }
+    })
+    this.#block = {
+      ...this.#own,
+      rows: this.#own,
+      first: 0,
+      count: 0,
+      step: 0,
+      stage: 0,
+      scale: 1 / parts.values.batchSize,
+    }
     if (thread !== 0) return
     startOptimizer(this.#columns.optimizer)
     startReplay(this.#columns.replay)
@@ -278,7 +336,7 @@ class OffPolicyLearner implements Learner {
 
   *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
     const { thread, clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
-    const { values, sums } = this.#parts
+    const { values, sums, stages } = this.#parts
     const { replay, gradientSteps, learns, target } = this.#columns
     const totals = this.#totals
     const isFirst = thread === 0
@@ -298,14 +356,28 @@ class OffPolicyLearner implements Learner {
     }
     yield // The replay and the first minibatch are complete.
     for (let i = 0; i < values.gradientSteps && learns[0]; i++) {
-      this.#slots.begin(Math.ceil(values.batchSize / this.#blockRows))
-      const pending = this.#slots.differentiate(this.#differentiateBlock)
-      if (pending !== undefined) yield pending
-      yield // The gradients of all slots are complete.
-      const norm = yield* this.#slots.descend(this.#parts.id, values, this.#columns.optimizer, weights, rate)
+      const due = [...stages.entries()].filter(([, { interval }]) => (gradientSteps[0]! + 1) % interval === 0)
+      for (const [turn, [number, stage]] of due.entries()) {
+        if (turn > 0) {
+          yield // The weights of the stage before are complete.
+          policy.refresh?.()
+        }
+        this.#block.stage = number
+        this.#slots.begin(Math.ceil(values.batchSize / this.#blockRows))
+        const pending = this.#slots.differentiate(this.#differentiateBlock)
+        if (pending !== undefined) yield pending
+        yield // The gradients of all slots are complete.
+        const descent = this.#slots.descend(this.#parts.id, values, this.#optimizers[number]!, weights, rate, stage)
+        const norm = yield* descent
+        if (isFirst) {
+          totals.add('gradNorm', norm)
+          for (const name of stage.metrics) {
+            totals.add(name, this.#columns.sums[sums.indexOf(name)]!, values.batchSize)
+          }
+          clock.mark(Work.optimizer)
+        }
+      }
       if (isFirst) {
-        totals.add('gradNorm', norm)
-        for (let s = 0; s < sums.length; s++) totals.add(sums[s]!, this.#columns.sums[s]!, values.batchSize)
         this.#follow()
         if (i + 1 < values.gradientSteps) this.#draw(update / numUpdates)
         clock.mark(Work.optimizer)
@@ -314,7 +386,7 @@ class OffPolicyLearner implements Learner {
       policy.refresh?.()
       this.#target.refresh?.()
     }
-    if (isFirst) this.#loss.advance?.((update + 1) / numUpdates)
+    if (isFirst) this.#loss.advance?.((update + 1) / numUpdates, gradientSteps[0]!)
     totals.add('learningRate', rate)
     totals.add('drawableRows', replay.counts[ReplayCount.drawable]!)
     return totals.values()
@@ -377,6 +449,7 @@ class OffPolicyLearner implements Learner {
     for (let i = 0; i < count; i++) own.weight[i] = weight[first + i]!
     clock.mark(Work.gather)
     this.#loss.ofBlock(block, gradient, sums, sumsFrom)
+    if (block.stage > 0) return
     for (let i = 0; i < count; i++) error[first + i] = own.error[i]!
   }
 }

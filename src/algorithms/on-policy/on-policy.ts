@@ -193,7 +193,8 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         needsTable: options.needsTable ?? false,
         staleness: stalenessOf(values),
         plan(shape: LearnerShape): Plan {
-          if (shape.model.actionValues !== undefined || shape.model.soft !== undefined) {
+          const { actionValues, soft, deterministic } = shape.model
+          if ((actionValues ?? soft ?? deterministic) !== undefined) {
             const expected = 'a policy of action probabilities, like mlp'
             throw new InputError(`${id} policy`, 'a policy of action values', expected)
           }

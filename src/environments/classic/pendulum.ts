@@ -54,6 +54,11 @@ export const pendulum = defineEnvironment({
       algorithm: withSettings('sac', { numSteps: 2, gradientSteps: 8, batchSize: 128, gamma: 0.98 }),
       policy: withSettings('sacNetwork', { hidden: [64, 64] }),
     },
+    {
+      run: { numLanes: 4, totalSteps: 30_000 },
+      algorithm: withSettings('td3', { numSteps: 2, gradientSteps: 8, batchSize: 128, gamma: 0.98 }),
+      policy: withSettings('td3Network', { hidden: [64, 64] }),
+    },
   ],
   state: () => ({ angle: 'f32', angularVelocity: 'f32' }),
   make: ({ maxEpisodeSteps, gravity }) => ({

@@ -34,7 +34,11 @@ export function presetOf(
 }
 
 /** The default policies of algorithms that need special ones. */
-const usualPolicies: Readonly<Record<string, string>> = { dqn: 'qNetwork', sac: 'sacNetwork' }
+const usualPolicies: Readonly<Record<string, string>> = {
+  dqn: 'qNetwork',
+  sac: 'sacNetwork',
+  td3: 'td3Network',
+}
 
 /** How often a run that follows its preset succeeds; changed settings would change that. */
 export function reachedByPreset(
