@@ -30,9 +30,9 @@ import {
   type TrainingBackend,
 } from '../training/backends/backend.ts'
 import { localBackend } from '../training/backends/local-backend.ts'
-import { formMasks } from '../training/text/learn/form-masks.ts'
 import { microBatchRows } from '../training/text/learn/plan.ts'
 import { evaluatorOf, settled } from '../training/text/learn/rl-phase.ts'
+import { tokenForms } from '../training/text/learn/token-forms.ts'
 import { inOwnMemory, prepareUpdate } from '../training/text/learn/token-update.ts'
 import type { ConversationCohort } from '../world/conversations/cohort.ts'
 import { createWorld, type World } from '../world/world.ts'
@@ -229,7 +229,7 @@ class ModelBackend implements OpenBackend {
     const loss = advantages === undefined ? this.#loss : withAdvantages(this.#loss, null)
     const columns = samplesToTrajectories(samples).columns()
     const rows = allRows(columns)
-    const batch = packBatch({ ...rows, masks: formMasks(rows, cohort) }, microBatchRows(cohort.context))
+    const batch = packBatch({ ...rows, ...tokenForms(rows, cohort) }, microBatchRows(cohort.context))
     const size = { rows: batch.order.length, tokens: columns.token.length }
     const update = inOwnMemory(tokenUpdatePlan(size, cohort.model.hasValueHead))
     const overrides = advantages === undefined ? {} : { advantage: advantages }

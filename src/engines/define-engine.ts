@@ -9,6 +9,7 @@ import type { Tokenizer } from '../language/tokenizers/tokenizer.ts'
 import { Arrival } from './arrival.ts'
 import {
   checkTurn,
+  type Engine,
   type EngineContext,
   type EngineDefinition,
   type LogprobKind,
@@ -44,6 +45,8 @@ export interface EngineParts {
   readonly logprobs: LogprobKind
   /** Whether it enforces `TurnRequest.constraint`; default false. */
   readonly constrains?: boolean
+  /** The changes of logits (`TurnRequest.changes`) that it makes; default: none. */
+  readonly changes?: Engine['changes']
   /** Generates part of every open turn. Returns a promise if other threads help. Omit it if the engine generates by itself. */
   advance?(turns: Iterable<OpenTurn>): void | Promise<void>
   /** Starts to generate a turn. If the promise rejects, the turn fails. */
@@ -73,7 +76,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
     create(context) {
       const { numSlots, tokenizer } = context
       const parts = create(context)
-      const { logprobs, constrains = false, advance } = parts
+      const { logprobs, constrains = false, changes = [], advance } = parts
       if (advance === undefined && parts.begin === undefined) {
         throw new InputError(`engine ${id}`, 'neither advance nor begin', 'one of them')
       }
@@ -100,7 +103,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
         })
       }
       return {
-        ...{ id, logprobs, constrains, threads: null },
+        ...{ id, logprobs, constrains, changes, threads: null },
         get version() {
           return version
         },
@@ -174,8 +177,10 @@ class Turn implements OpenTurn {
     this.#listener.add(token, logprob, candidates, version)
     this.ids.push(token)
     this.#left--
-    const isStopped = this.#stops.push(token) !== null || this.#tokenizer.endIds.includes(token)
-    if (isStopped) this.end('stop')
+    const { ids, generated, changes } = this.request
+    const isEnd = this.#stops.push(token) !== null || this.#tokenizer.endIds.includes(token)
+    const isEarly = this.ids.length - (ids.length - generated) < (changes?.minTokens ?? 0)
+    if (isEnd && !isEarly) this.end('stop')
     else if (this.#left === 0) this.#conclude({ slot: this.request.slot, reason: 'length' })
   }
 

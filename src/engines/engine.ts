@@ -10,7 +10,7 @@
 import { InputError } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import type { Constraint } from '../environments/text.ts'
+import type { Constraint, LogitChanges } from '../environments/text.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Tokenizer } from '../language/tokenizers/tokenizer.ts'
 import type { LoraAdapter } from '../language/transformer/lora.ts'
@@ -52,6 +52,8 @@ export interface TurnRequest {
   readonly key: readonly [group: number, member: number, tokensBefore: number]
   /** Constraint on the answer; absent: none. Requires an engine with `constrains`. */
   readonly constraint?: Constraint
+  /** Changes of the logits; absent: none. Requires an engine whose `changes` lists them. */
+  readonly changes?: LogitChanges
 }
 
 /** Generated tokens in columns, one row per token. The rows of a slot are in the order of generation. */
@@ -108,6 +110,11 @@ export interface Engine {
    * constrained distribution.
    */
   readonly constrains?: boolean
+  /**
+   * The changes of logits that it makes; default: none. The log-probabilities of such an answer are NaN, unless they come from the
+   * changed logits.
+   */
+  readonly changes?: readonly (keyof LogitChanges)[]
   /** Checks a constraint before a turn with it is submitted. @throws InputError for a constraint that the engine cannot enforce. */
   prepare?(constraint: Constraint): void
   /** The last confirmed version of its weights; −1 before the first. */

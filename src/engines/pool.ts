@@ -6,6 +6,7 @@
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import { philox4x32 } from '../base/random.ts'
 import type { Columns, Plan } from '../components/column.ts'
+import { LOGIT_CHANGES } from '../environments/text.ts'
 import { Arrival } from './arrival.ts'
 import {
   checkTurn,
@@ -81,6 +82,7 @@ class Pool implements Engine {
   readonly id: string
   readonly logprobs: Engine['logprobs']
   readonly constrains: boolean
+  readonly changes: NonNullable<Engine['changes']>
   readonly threads = null
   version = -1
   readonly #context: EngineContext
@@ -107,6 +109,9 @@ class Pool implements Engine {
     const [first] = this.#members
     this.logprobs = first!.engine.logprobs
     this.constrains = this.#members.every(({ engine }) => engine.constrains === true)
+    this.changes = LOGIT_CHANGES.filter((name) =>
+      this.#members.every(({ engine }) => engine.changes?.includes(name) === true),
+    )
     for (const { engine, name } of this.#members) {
       if (engine.logprobs !== this.logprobs) {
         const expected = `${show(this.logprobs)}, the kind of member 1`

@@ -1,6 +1,6 @@
 /** An engine without a model, for tests: a function decides each step of each turn, so delays and faults are scheduled, not random. */
 import { defineEngine, type OpenTurn } from './define-engine.ts'
-import type { EngineDefinition, LogprobKind, TurnRequest } from './engine.ts'
+import type { Engine, EngineDefinition, TurnRequest } from './engine.ts'
 
 /** One step of a turn: a token with its log-probability in nats, `wait` for no output yet, or an abort or failure by the engine. */
 export type ScriptStep =
@@ -19,12 +19,13 @@ export function scriptedEngine(
   {
     logprobs = 'candidates',
     constrains = false,
-  }: { readonly logprobs?: LogprobKind; readonly constrains?: boolean } = {},
+    changes = [],
+  }: Partial<Pick<Engine, 'logprobs' | 'constrains' | 'changes'>> = {},
 ): EngineDefinition {
   return defineEngine('scripted', () => {
     const steps = new WeakMap<OpenTurn, number>()
     return {
-      ...{ logprobs, constrains },
+      ...{ logprobs, constrains, changes },
       advance(turns) {
         for (const turn of turns) {
           const step = steps.get(turn) ?? 0

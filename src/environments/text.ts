@@ -30,6 +30,25 @@ export function isMessage(message: unknown): message is Message {
 export type Constraint = { readonly schema: object } | { readonly grammar: string } | { readonly regex: string }
 
 /**
+ * What a turn changes of the logits before its tokens are drawn, in this order; then come temperature and filters. Absent: nothing.
+ */
+export interface LogitChanges {
+  /** Numbers added to the logits of token ids. */
+  readonly bias?: Readonly<Record<string, number>>
+  /** Logits of ids in the prompt or the answer so far are divided by it, or multiplied if they are not above 0; above 0. */
+  readonly repetition?: number
+  /** Subtracted from the logit of an id for each time that the answer has it. */
+  readonly frequency?: number
+  /** Subtracted from the logit of an id that the answer has. */
+  readonly presence?: number
+  /** No end token is drawn, and no stop string ends the turn, before it has this many tokens. */
+  readonly minTokens?: number
+}
+
+/** The names of logit changes. */
+export const LOGIT_CHANGES = ['bias', 'repetition', 'frequency', 'presence', 'minTokens'] as const
+
+/**
  * Sampling and stop strings of one turn of the model; omitted values are the cohort's. A turn sampled from another distribution than the
  * cohort's is not trained on: its tokens have a loss mask of 0, and `untrainedTokens` counts them.
  */

@@ -115,6 +115,20 @@ describe('the engine of llama.cpp’s server', () => {
     }
   })
 
+  test('changes logits by biases and repetition, which have the same meaning there', async () => {
+    const { engine: definition, asked } = await llamaServer()
+    const { engine, sampling } = (await talkWorld({ engine: definition(), numLanes: 1 })).cohort()
+    expect(engine.changes).toEqual(['bias', 'repetition'])
+    const turn = { slot: 0, ids: Int32Array.of(1, 2), generated: 0, unchanged: 0, maxTokens: 3, explore: true }
+    const changes = { bias: { 3: -1.5 }, repetition: 1.5 }
+    engine.submit({ ...turn, sampling, stopStrings: [], key: [0, 0, 0], changes })
+    await engine.arrival
+    expect(asked[0]).toMatchObject({
+      ...{ logit_bias: [[3, -1.5]], repeat_penalty: 1.5, repeat_last_n: -1, presence_penalty: 0 },
+      samplers: ['penalties', 'temperature', 'top_k', 'top_p', 'min_p'],
+    })
+  })
+
   test('knows no log-probability of a turn of which the server left some out', async () => {
     const { engine } = await llamaServer((path, json) =>
       path === '/completion'

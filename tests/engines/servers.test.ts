@@ -133,7 +133,8 @@ describe('a turn', () => {
     await talkUntil(await talkWorld({ engine, sampling, numLanes: 1 }), 1)
     return JSON.parse(asked.find(({ path }) => path === serverKinds[kind].turn)!.body)
   }
-  const shared = { stop: expect.any(Array), repetition_penalty: 1, n: 1, skip_special_tokens: false }
+  const NO_CHANGE = { repetition_penalty: 1, frequency_penalty: 0, presence_penalty: 0 }
+  const shared = { stop: expect.any(Array), ...NO_CHANGE, n: 1, skip_special_tokens: false }
   const ids = expect.arrayContaining([expect.any(Number)])
 
   test.each(drawn)('is asked of vLLM with all that draws it: %j', async (sampling) => {
@@ -160,6 +161,27 @@ describe('a turn', () => {
       },
     })
   })
+
+  test.each([
+    ['vllm', { min_tokens: 2, repetition_penalty: 1.5, frequency_penalty: 0.5, presence_penalty: -1 }],
+    ['sglang', { min_new_tokens: 2, repetition_penalty: 1.5, frequency_penalty: 0.5, presence_penalty: -1 }],
+  ] as const)(
+    'of changed logits is asked of a %s server, and its log-probabilities are unknown',
+    async (kind, fields) => {
+      const { asked, engine: definition } = await liar(kind, () => ({}))
+      const { engine, sampling } = (await talkWorld({ engine: definition, numLanes: 1 })).cohort()
+      expect(engine.changes).toEqual(['bias', 'repetition', 'frequency', 'presence', 'minTokens'])
+      const changes = { bias: { 3: -1.5 }, repetition: 1.5, frequency: 0.5, presence: -1, minTokens: 2 }
+      const turn = { slot: 0, ids: Int32Array.of(1, 2), generated: 0, unchanged: 0, maxTokens: 3, explore: true }
+      engine.submit({ ...turn, sampling, stopStrings: [], key: [0, 0, 0], changes })
+      await engine.arrival
+      const { tokens } = engine.poll()
+      const body = JSON.parse(asked.find(({ path }) => path === serverKinds[kind].turn)!.body)
+      expect(body.sampling_params).toMatchObject({ ...fields, logit_bias: { 3: -1.5 } })
+      const logprobs = tokens.flatMap(({ logprob, count }) => Array.from(logprob.subarray(0, count)))
+      expect([logprobs.length > 0, logprobs.every(Number.isNaN)]).toEqual([true, true])
+    },
+  )
 
   // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
   test.each<[ServerKind, (json: Record<string, any>) => void, RegExp]>([

@@ -32,6 +32,7 @@ describe('binding', () => {
         ...[
           'addActionNoise',
           'beginEpisodes',
+          'changeVocabulary',
           'chooseByValue',
           'chosenBackward',
           'correctionWeights',

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterAll } from 'vitest'
 import { type Gateway, type GatewayOptions, openGateway } from '../../src/agents/gateway/gateway.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
-import type { Constraint } from '../../src/environments/text.ts'
+import type { Constraint, LogitChanges } from '../../src/environments/text.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
@@ -19,6 +19,7 @@ export interface SeenTurn {
   readonly logprobs: number[]
   /** The required format; absent: none. */
   readonly constraint?: Constraint
+  readonly changes?: LogitChanges
 }
 
 const open: Gateway[] = []
@@ -40,6 +41,7 @@ export async function scriptedGateway(
   template = TOOL_TEMPLATE,
   context = 400,
   constrains = false,
+  changes: readonly (keyof LogitChanges)[] = [],
 ) {
   const folder = await temporaryFolder()
   await writeQwen3(join(folder, 'tiny'), { context, template })
@@ -50,8 +52,9 @@ export async function scriptedGateway(
     (request, ids, step) => {
       if (!scripts.has(request)) {
         const said = say(tokenizer.decode(ids), seen.length)
-        const { constraint } = request
-        const turn = { prompt: [...ids], chosen: [], logprobs: [], ...(constraint && { constraint }) }
+        const { constraint, changes } = request
+        const form = { ...(constraint && { constraint }), ...(changes && { changes }) }
+        const turn = { prompt: [...ids], chosen: [], logprobs: [], ...form }
         seen.push(turn)
         scripts.set(request, { turn, ids: said === null ? null : [...tokenizer.encode(said), tokenizer.endIds[0]!] })
       }
@@ -62,7 +65,7 @@ export async function scriptedGateway(
       turn.logprobs.push(Math.fround(logprob))
       return { token, logprob }
     },
-    { constrains },
+    { constrains, changes },
   )
   const policy = languageModel({ folder: join(folder, 'tiny') })
   const gateway = await opened({ policy, engine, name: 'tiny', ...options })

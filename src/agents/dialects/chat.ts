@@ -46,7 +46,7 @@ export async function chat(
   const prompt = tokenized('messages', () => client.promptOf(messages, { tools, variables }))
   const { ids } = prompt
   const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
-  const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, client.owner)
+  const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, served, client.owner)
   const mayCall = names.length > 0
   const form = formOf(body, names, served)
   const isAlone = mayCall && !booleanField(body, 'parallel_tool_calls', true)

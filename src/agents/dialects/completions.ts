@@ -34,7 +34,14 @@ export async function complete(
   const telling = readTelling(body, host, integerField(body, 'logprobs', null, 0, 20))
   const maxTokens = integerField(body, 'max_tokens', 16, 1)
   const prompts = promptsOf(served, body.prompt)
-  const requests = turnsOf(prompts, body, (ids) => client.budgetOf(ids, maxTokens, 'prompt'), telling, client.owner)
+  const requests = turnsOf(
+    prompts,
+    body,
+    (ids) => client.budgetOf(ids, maxTokens, 'prompt'),
+    telling,
+    served,
+    client.owner,
+  )
   const form = formOf(body, [], served)
   const submitted = form === null ? requests : requests.map((each) => ({ ...each, constraint: form.constraint }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))

@@ -21,6 +21,11 @@ function each(rule: Rule, ...names: readonly string[]): Rules {
 /** Sampling fields that every dialect honors. */
 export const DRAWING = ['temperature', 'top_p', 'top_k', 'min_p', 'seed'] as const
 
+/** Fields that change the logits before tokens are drawn. */
+export const CHANGING = [
+  ...(['logit_bias', 'frequency_penalty', 'presence_penalty', 'repetition_penalty', 'min_tokens'] as const),
+] as const
+
 /** The fields of vLLM, SGLang and llama.cpp for constraints. */
 export const GUIDED = [
   ...(['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs'] as const),
@@ -29,16 +34,16 @@ export const GUIDED = [
 
 /** Fields with the same meaning in all dialects, whichever documents them. */
 const SHARED: Rules = {
-  ...each('taken', 'model', 'stream', 'tools', 'tool_choice', ...DRAWING),
+  ...each('taken', 'model', 'stream', 'tools', 'tool_choice', ...DRAWING, ...CHANGING),
   ...each('hint', 'metadata', 'user', 'service_tier', 'store', 'safety_identifier', 'client_metadata'),
   ...each('hint', 'prompt_cache_key', 'prompt_cache_retention', 'cache_control', 'cache_salt', 'priority', 'verbosity'),
   // Fields of OpenAI, vLLM, SGLang and llama.cpp that change the distribution of tokens.
-  ...each([0], 'frequency_penalty', 'presence_penalty', 'min_tokens', 'mirostat', 'dry_multiplier', 'xtc_probability'),
-  ...each([1], 'repetition_penalty', 'repeat_penalty', 'typical_p', 'tfs_z', 'best_of'),
+  ...each([0], 'mirostat', 'dry_multiplier', 'xtc_probability'),
+  ...each([1], 'repeat_penalty', 'typical_p', 'tfs_z', 'best_of'),
   ...each([0], 'top_a', 'epsilon_cutoff', 'eta_cutoff', 'dynatemp_range', 'smoothing_factor', 'top_n_sigma'),
   ...each([[]], 'stop_token_ids', 'bad_words', 'banned_tokens'),
   ...each([false], 'ignore_eos', 'include_stop_str_in_output', 'echo', 'use_beam_search'),
-  ...{ logit_bias: [{}, []], skip_special_tokens: [true], allowed_token_ids: [], prompt_logprobs: [], samplers: [] },
+  ...{ skip_special_tokens: [true], allowed_token_ids: [], prompt_logprobs: [], samplers: [] },
   // Parameters of the above, without effect by themselves.
   ...each('hint', 'mirostat_tau', 'mirostat_eta', 'xtc_threshold', 'repeat_last_n', 'dynatemp_exponent'),
   ...each('hint', 'dry_base', 'dry_allowed_length', 'dry_penalty_last_n', 'dry_sequence_breakers'),
@@ -96,7 +101,9 @@ export function checkDialect(body: Body, dialect: DialectName, hints: Hints): vo
     else if (rule === 'hint') hints.add(name)
     else if (!rule.some((neutral) => JSON.stringify(neutral) === JSON.stringify(value))) {
       const instead = rule.length === 0 ? 'nothing' : rule.map(show).join(' or ')
-      const can = Object.hasOwn(SHARED, name) ? `; it supports ${DRAWING.join(', ')}, stop and max_tokens` : ''
+      const can = Object.hasOwn(SHARED, name)
+        ? `; it supports ${[...DRAWING, ...CHANGING].join(', ')}, stop and max_tokens`
+        : ''
       throw new RequestError(
         400,
         `${name}: got ${show(value)}, expected ${instead}: this server cannot do that${can}`,
@@ -110,6 +117,6 @@ export function checkDialect(body: Body, dialect: DialectName, hints: Hints): vo
 
 /** The fields of sampling and of the model, which have the same names in other dialects. */
 export function drawingOf(body: Body): Body {
-  const given = ['model', ...DRAWING].filter((name) => body[name] !== undefined)
+  const given = ['model', ...DRAWING, ...CHANGING].filter((name) => body[name] !== undefined)
   return Object.fromEntries(given.map((name) => [name, body[name]]))
 }

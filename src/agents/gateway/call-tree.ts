@@ -11,7 +11,7 @@
  */
 import { hash } from 'node:crypto'
 import { jsonOrText } from '../../base/files/files.ts'
-import type { Constraint, Message } from '../../environments/text.ts'
+import type { Message } from '../../environments/text.ts'
 import { spelledMessage } from '../../language/templates/dialogue.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
@@ -27,8 +27,8 @@ interface Chosen {
   readonly version: Int32Array | number
   /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null if no filter excluded tokens. */
   readonly candidates: { readonly end: Int32Array; readonly candidate: Int32Array } | null
-  /** The constraint on the answer; null if there is none or the log-probabilities are unknown. */
-  readonly constraint: Constraint | null
+  /** The answer's constraint and changed logits; null if there are none or the log-probabilities are unknown. */
+  readonly form: Omit<TurnForm, 'turn'> | null
 }
 
 /** An answer of the model, and its prompt. */
@@ -269,7 +269,7 @@ function rowOf(
   for (const call of path) {
     turn.fill(call.number, from, call.end.length) // The prompt of an answer belongs to its turn.
     const { chosen } = call
-    if (chosen.constraint !== null && fresh.has(call)) forms.push({ turn: call.number, constraint: chosen.constraint })
+    if (chosen.form !== null && fresh.has(call)) forms.push({ turn: call.number, ...chosen.form })
     for (let i = 0; i < chosen.logprob.length; i++) {
       const t = call.asked.length + i
       lossMask[t] = fresh.has(call) ? 1 : 0
@@ -292,14 +292,18 @@ function rowOf(
   }
 }
 
-function columnsOf({ tokens, constraint }: Generation): Chosen {
+function columnsOf({ tokens, constraint, changes }: Generation): Chosen {
   const { version = 0 } = tokens[0] ?? {}
+  const isUnknown = tokens.some(({ logprob }) => Number.isNaN(logprob))
   const isOne = tokens.every((each) => each.version === version)
   let numCandidates = 0
   const end = Int32Array.from(tokens, ({ candidates }) => (numCandidates += candidates.length))
   return {
     logprob: Float32Array.from(tokens, ({ logprob }) => logprob),
-    constraint: tokens.some(({ logprob }) => Number.isNaN(logprob)) ? null : (constraint ?? null),
+    form:
+      (constraint ?? changes) === undefined || isUnknown
+        ? null
+        : { ...(constraint && { constraint }), ...(changes && { changes }) },
     version: isOne ? version : Int32Array.from(tokens, (each) => each.version),
     candidates:
       numCandidates === 0 ? null : { end, candidate: Int32Array.from(tokens.flatMap(({ candidates }) => candidates)) },

@@ -8,10 +8,10 @@ import { InputError } from '../../base/errors.ts'
 import { RequestError } from '../../base/http/server.ts'
 import type { Engine, TurnRequest } from '../../engines/engine.ts'
 import { LocalEngine } from '../../engines/local/local.ts'
-import type { Constraint } from '../../environments/text.ts'
+import type { Constraint, LogitChanges } from '../../environments/text.ts'
 
 export interface GenerationRequest
-  extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key' | 'constraint'> {
+  extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key' | 'constraint' | 'changes'> {
   readonly ids: Int32Array
   /** Number of most probable tokens reported with each chosen token. */
   readonly numTop: number
@@ -38,6 +38,8 @@ export interface Generation {
   readonly tokens: readonly GeneratedToken[]
   /** The constraint on the answer; absent: none. */
   readonly constraint?: Constraint
+  /** The changes of the logits; absent: none. */
+  readonly changes?: LogitChanges
   /** Number of prompt ids that were in the cache. */
   readonly numCached: number
   /** Null while it runs. */
@@ -97,6 +99,7 @@ class Group implements GenerationGroup {
       ...{
         request,
         ...(request.constraint && { constraint: request.constraint }),
+        ...(request.changes && { changes: request.changes }),
         tokens: [],
         numCached: 0,
         end: null,
@@ -342,9 +345,10 @@ export class Batcher {
 
   /** A turn that the engine broke off continues after its tokens, as the first in the queue. */
   #again(turn: Turn): void {
-    const isMidway = turn.request.constraint !== undefined && turn.tokens.length > 0
-    if (isMidway)
-      this.#finish(turn, 'failed', 'the engine broke off an answer with a required format, which cannot be continued')
+    const { constraint, changes } = turn.request
+    const isMidway = (constraint !== undefined || changes !== undefined) && turn.tokens.length > 0
+    const why = `${constraint === undefined ? 'changed logits' : 'a required format'}, which cannot be continued`
+    if (isMidway) this.#finish(turn, 'failed', `the engine broke off an answer with ${why}`)
     else if (turn.breaks++ < MOST_BREAKS) this.#queue.unshift(turn)
     else this.#finish(turn, 'failed', `the engine broke off the turn ${turn.breaks} times without a new token`)
   }

@@ -5,6 +5,7 @@ import { type Body, RequestError } from '../../base/http/server.ts'
 import type { ModelHost } from '../dialects/dialect.ts'
 import { type GeneratedToken, type Generation, type GenerationGroup, type GenerationRequest, steps } from './batcher.ts'
 import { booleanField, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
+import { CHANGE_FIELDS, changesOf } from './logit-changes.ts'
 import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
 import { TextStream } from './text-stream.ts'
@@ -45,11 +46,12 @@ export function turnsOf(
   body: Body,
   maxTokensOf: (ids: Int32Array) => number,
   { stopStrings, numTop }: Telling,
+  served: ServedModel,
   owner?: object,
 ): GenerationRequest[] {
   const n = integerField(body, 'n', 1, 1, MOST_CHOICES)
   const seed = integerField(body, 'seed', randomInt(2 ** 47), Number.MIN_SAFE_INTEGER)
-  const drawing = drawingOf(body)
+  const drawing = { ...drawingOf(body), ...changesOf(body, CHANGE_FIELDS, served) }
   return prompts.flatMap((ids, p) =>
     Array.from({ length: n }, (_, i) => ({
       ...drawing,
@@ -115,8 +117,8 @@ export function choicesOf(
   skipSpecial = true,
 ): Choice[] {
   return group.turns.map((turn, index) => {
-    const { ids, stopStrings } = requests[index]!
-    return new Choice(index, turn, ids, new TextStream(tokenizer, stopStrings, skipSpecial))
+    const { ids, stopStrings, changes } = requests[index]!
+    return new Choice(index, turn, ids, new TextStream(tokenizer, stopStrings, skipSpecial, changes?.minTokens))
   })
 }
 

@@ -20,11 +20,11 @@ import {
   textField,
   textsField,
 } from './fields.ts'
+import { CHANGE_FIELDS, type ChangeFields, changesOf } from './logit-changes.ts'
 import { checkModel, checkRoom, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
 import { TextStream } from './text-stream.ts'
 
-const NO_PENALTIES = { frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1] }
 const VLLM = {
   taken: ['request_id', 'token_ids', 'sampling_params', 'model', 'output_mode', 'stream'],
   // Other servers salt the cache to separate weight versions, which never share one here.
@@ -32,11 +32,14 @@ const VLLM = {
   refused: { priority: [0], stream_options: [{}], kv_transfer_params: [] },
 }
 const VLLM_SAMPLING = {
-  taken: ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'n', 'stop', 'logprobs'],
+  taken: [
+    ...['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'n', 'stop', 'logprobs'],
+    ...Object.keys(CHANGE_FIELDS),
+  ],
   ignored: ['detokenize', 'skip_special_tokens'],
   refused: {
-    ...{ ...NO_PENALTIES, min_tokens: [0], stop_token_ids: [[]], ignore_eos: [false] },
-    ...{ include_stop_str_in_output: [false], prompt_logprobs: [], logit_bias: [{}], bad_words: [[]] },
+    ...{ stop_token_ids: [[]], ignore_eos: [false] },
+    ...{ include_stop_str_in_output: [false], prompt_logprobs: [], bad_words: [[]] },
     ...{ allowed_token_ids: [], skip_reading_prefix_cache: [false], structured_outputs: [] },
   },
 }
@@ -48,11 +51,16 @@ const SGLANG = {
   ignored: ['return_text_in_logprobs', 'session_id'],
   refused: { logprob_start_len: [-1], token_ids_logprob: [], return_hidden_states: [false] },
 }
+const { min_tokens: MIN_TOKENS, ...SHARED_CHANGES } = CHANGE_FIELDS
+const SGLANG_CHANGES = { ...SHARED_CHANGES, min_new_tokens: MIN_TOKENS }
 const SGLANG_SAMPLING = {
-  taken: ['temperature', 'top_p', 'top_k', 'min_p', 'max_new_tokens', 'sampling_seed', 'n', 'stop'],
+  taken: [
+    ...['temperature', 'top_p', 'top_k', 'min_p', 'max_new_tokens', 'sampling_seed', 'n', 'stop'],
+    ...Object.keys(SGLANG_CHANGES),
+  ],
   ignored: ['skip_special_tokens', 'spaces_between_special_tokens', 'no_stop_trim'],
   refused: {
-    ...{ ...NO_PENALTIES, min_new_tokens: [0], stop_token_ids: [[]], stop_regex: [[]], ignore_eos: [false] },
+    ...{ stop_token_ids: [[]], stop_regex: [[]], ignore_eos: [false] },
     ...{ json_schema: [], regex: [], ebnf: [], structural_tag: [], custom_params: [] },
   },
 }
@@ -70,14 +78,24 @@ export function generateRoutes(served: ServedModel, naming: Naming): Map<string,
 function requestsOf(
   prompts: readonly Int32Array[],
   sampling: Body,
-  names: { readonly maxTokens: string; readonly initial: number; readonly seed: string; readonly prompt: string },
+  names: {
+    readonly maxTokens: string
+    readonly initial: number
+    readonly seed: string
+    readonly prompt: string
+    readonly changes: ChangeFields
+  },
   numTop: number,
   served: ServedModel,
 ): GenerationRequest[] {
   const n = integerField(sampling, 'n', 1, 1, MOST_CHOICES)
   const seed = integerField(sampling, names.seed, randomInt(2 ** 47), Number.MIN_SAFE_INTEGER)
   const maxTokens = integerField(sampling, names.maxTokens, names.initial, 1)
-  const drawing = { ...drawingOf(sampling), stopStrings: textsField(sampling, 'stop', MOST_STOPS) }
+  const drawing = {
+    ...drawingOf(sampling),
+    ...changesOf(sampling, names.changes, served),
+    stopStrings: textsField(sampling, 'stop', MOST_STOPS),
+  }
   return prompts.flatMap((ids, p) => {
     const room = checkRoom(ids, maxTokens, names.prompt, served)
     return Array.from({ length: n }, (_, i) => ({
@@ -96,7 +114,7 @@ async function vllm(served: ServedModel, naming: Naming, body: Body, signal: Abo
   const model = body.model === undefined || body.model === null ? naming.names()[0]! : checkModel(body, naming)
   const numTop = integerField(sampling, 'logprobs', null, 0, 20)
   const ids = idsField('token_ids', body.token_ids, served.vocabularySize)
-  const names = { maxTokens: 'max_tokens', initial: 16, seed: 'seed', prompt: 'token_ids' }
+  const names = { maxTokens: 'max_tokens', initial: 16, seed: 'seed', prompt: 'token_ids', changes: CHANGE_FIELDS }
   const requests = requestsOf([ids], sampling, names, numTop ?? 0, served)
   const id = textField(body, 'request_id', randomUUID())
   const isStream = booleanField(body, 'stream', false)
@@ -167,7 +185,10 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
     text !== null
       ? [Int32Array.from(promptIds(tokenizer, text))]
       : (isBatch ? (given as unknown[]) : [given]).map((each) => idsField('input_ids', each, vocabularySize))
-  const names = { maxTokens: 'max_new_tokens', initial: 128, seed: 'sampling_seed', prompt: 'input_ids' }
+  const names = {
+    ...{ maxTokens: 'max_new_tokens', initial: 128, seed: 'sampling_seed', prompt: 'input_ids' },
+    changes: SGLANG_CHANGES,
+  }
   const requests = requestsOf(prompts, sampling, names, wantsLogprobs ? numTop : 0, served)
   const isStream = booleanField(body, 'stream', false)
   if (isStream && requests.length > 1) throw badField('stream', true, 'false for several answers')
@@ -175,8 +196,8 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
   const group = served.batcher.submit(requests, id)
   const begun = performance.now()
   const answerOf = (turn: Generation, index: number) => {
-    const { ids, stopStrings } = requests[index]!
-    const words = new TextStream(tokenizer, stopStrings, true)
+    const { ids, stopStrings, changes } = requests[index]!
+    const words = new TextStream(tokenizer, stopStrings, true, changes?.minTokens)
     let said = turn.tokens.map((token) => words.push(token.id)).join('')
     if (turn.end !== null) said += words.end()
     const last = turn.tokens.at(-1)

@@ -7,19 +7,24 @@ export class TextStream {
   readonly #endIds: readonly number[]
   readonly #stopStrings: readonly string[]
   readonly #text: TextOfIds
+  /** Tokens before which no stop string ends the turn. */
+  readonly #minTokens: number
+  #numTokens = 0
   /** Text that may be the start of a stop string. */
   #held = ''
   /** The stop string that ended the turn, if one did. */
   stopString: string | null = null
 
-  constructor(tokenizer: Tokenizer, stopStrings: readonly string[], skipSpecial: boolean) {
+  constructor(tokenizer: Tokenizer, stopStrings: readonly string[], skipSpecial: boolean, minTokens = 0) {
     this.#endIds = tokenizer.endIds
     this.#stopStrings = stopStrings
+    this.#minTokens = minTokens
     this.#text = new TextOfIds(tokenizer, { skipSpecial })
   }
 
   /** The text that became certain with this id; '' for an end token. */
   push(id: number): string {
+    this.#numTokens++
     return this.#endIds.includes(id) ? '' : this.#release(this.#text.push(id))
   }
 
@@ -37,6 +42,11 @@ export class TextStream {
       if (found < 0 || found >= at) continue
       at = found
       this.stopString = stop
+    }
+    if (this.stopString !== null && this.#numTokens < this.#minTokens) {
+      this.stopString = null
+      this.#held = ''
+      return all
     }
     const keep = this.stopString !== null ? all.length - at : isLast ? 0 : this.#beginning(all)
     this.#held = this.stopString === null ? all.slice(all.length - keep) : ''

@@ -5,7 +5,7 @@
  */
 import { InputError } from '../../base/errors.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
-import type { TokenCandidates, TokenMasks } from '../../language/transformer/packed.ts'
+import type { TokenCandidates, TokenChanges, TokenMasks } from '../../language/transformer/packed.ts'
 
 /** Sequences as in tables: sequence i has tokens begin[i] … end[i] − 1. */
 export interface TokenSequences extends TokenSpans {
@@ -19,6 +19,8 @@ export interface TokenSequences extends TokenSpans {
   readonly candidateBegin?: ArrayLike<number>
   /** The masks of constrained tokens without ids. */
   readonly masks?: TokenMasks | null
+  /** The tokens whose logits were changed. */
+  readonly changes?: TokenChanges | null
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -116,12 +118,13 @@ export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number
 }
 
 function candidatesOf(
-  { candidateCount, candidateIds, candidateBegin, masks = null }: TokenSequences,
+  { candidateCount, candidateIds, candidateBegin, masks = null, changes = null }: TokenSequences,
   order: readonly number[],
 ): TokenCandidates | null {
   if (candidateCount === undefined || candidateIds === undefined) return null
-  if (candidateIds.length === 0 && masks === null) return null
-  return { begin: Int32Array.from(order, (i) => candidateBegin![i]!), length: candidateCount, ids: candidateIds, masks }
+  if (candidateIds.length === 0 && masks === null && changes === null) return null
+  const begin = Int32Array.from(order, (i) => candidateBegin![i]!)
+  return { begin, length: candidateCount, ids: candidateIds, masks, changes }
 }
 
 /**

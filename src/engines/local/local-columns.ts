@@ -28,6 +28,19 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
       /** 1 if only the tokens of the slot's mask may come next. A mask has one bit per token of the vocabulary. */
       masked: column('u8', numSlots),
       mask: column('i32', numSlots, maskWords(model.shape.vocabularySize)),
+      /** Length of the prompt: the answer begins there. */
+      answer: column('i32', numSlots),
+      /** 1 if the slot's logits are changed, by its row of `changes`. Biases of slot n begin at n · MOST_BIASES. */
+      changed: column('u8', numSlots),
+      changes: {
+        ...{
+          repetition: column('f32', numSlots),
+          frequency: column('f32', numSlots),
+          presence: column('f32', numSlots),
+        },
+        ...{ biasBegin: column('i32', numSlots), biasEnd: column('i32', numSlots) },
+        ...{ biasId: column('i32', numSlots, MOST_BIASES), bias: column('f32', numSlots, MOST_BIASES) },
+      },
     },
     decoder: decoderPlan(model, numSlots, context, adapter, weightBits),
     /** Decoders of the other threads. The first thread's decoder has room for all slots. */
@@ -39,6 +52,9 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
     ),
   } satisfies Plan
 }
+
+/** Maximum biases of a turn. */
+export const MOST_BIASES = 1024
 
 export type LocalColumns = Columns<ReturnType<typeof localEnginePlan>>
 

@@ -4,12 +4,12 @@
  * the slots; the tokens do not depend on the number of threads.
  */
 import { InputError } from '../../base/errors.ts'
-import type { Constraint } from '../../environments/text.ts'
+import { type Constraint, LOGIT_CHANGES } from '../../environments/text.ts'
 import { type Grammars, grammarsOf, type Matcher } from '../../language/grammars/grammars.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
 import { type DecoderColumns, TransformerDecoder } from '../../language/transformer/decoder.ts'
 import { bitsOf } from '../../language/transformer/quantized.ts'
-import { checkSampling, type Sampling } from '../../language/transformer/sampling.ts'
+import { checkSampling } from '../../language/transformer/sampling.ts'
 import {
   checkTurn,
   type DecodingWorkers,
@@ -23,130 +23,8 @@ import {
   type TurnRequest,
   type WeightsDelivery,
 } from '../engine.ts'
-import { type DecodingColumns, type LocalColumns, localEnginePlan, SHARE_SLOTS } from './local-columns.ts'
-
-export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
-  readonly decoder: TransformerDecoder
-  readonly context: number
-  readonly sampling: Sampling
-  readonly explore: boolean
-  /** Buffer for a list of slots. */
-  readonly slots: Int32Array
-  /** Per slot with a turn: the slot with the same ids from which it copies keys and values; −1: none. */
-  readonly source: Int32Array
-  /** Per slot: the last custom sampling that this thread used; empty before the first. */
-  readonly samplings: Sampling[]
-}
-
-/** Feeds uncached ids and chooses a token for the slots of share `index` of `numShares`. Does nothing for an empty share. */
-export function decodeShare(thread: DecodingThread, index: number, numShares: number): void {
-  const { turns, ids, decoder, slots, context, sampling, explore } = thread
-  const { slot, lane, episode, draw, forward } = decoder.columns
-  if (index >= numShares) return
-  const count = listActive(thread)
-  const from = shareBegin(count, index, numShares)
-  const to = shareBegin(count, index + 1, numShares)
-  feed(thread, from, to)
-  for (let i = from, row = 0; i < to; i++, row++) {
-    const n = slots[i]!
-    const last = turns.length[n]! - 1
-    slot[row] = n
-    // Random numbers depend on the conversation, not on its slot.
-    lane[row] = turns.group[n]!
-    episode[row] = turns.member[n]!
-    draw[row] = turns.tokensBefore[n]! + last
-    forward.token[row] = ids[n * context + last]!
-    forward.position[row] = last
-  }
-  let isOwn = false
-  for (let i = from; i < to; i++) if (turns.ownDrawing[slots[i]!] === 1 || turns.masked[slots[i]!] === 1) isOwn = true
-  if (isOwn) drawEach(thread, to - from)
-  else decoder.advance(to - from, sampling, explore)
-}
-
-/** Chooses the tokens of the first `count` rows. Adjacent rows with the same sampling are sampled together. */
-function drawEach(thread: DecodingThread, count: number): void {
-  const { turns, decoder, sampling, explore } = thread
-  const { slot, mask } = decoder.columns
-  decoder.computeLogits(count)
-  for (let row = 0; row < count; row++) mask[row] = turns.masked[slot[row]!] === 1 ? slot[row]! : -1
-  for (let begin = 0, row = 1; row <= count; row++) {
-    const n = slot[begin]!
-    if (row < count && drawAlike(turns, n, slot[row]!)) continue
-    if (turns.ownDrawing[n] === 1)
-      decoder.drawRows(begin, row, samplingOf(thread, n), turns.explore[n] === 1, turns.mask)
-    else decoder.drawRows(begin, row, sampling, explore, turns.mask)
-    begin = row
-  }
-}
-
-/** Whether the turns of two slots have the same sampling. */
-function drawAlike(turns: LocalColumns['turns'], a: number, b: number): boolean {
-  const { ownDrawing, temperature, topK, topP, minP, explore } = turns
-  if (ownDrawing[a] === 0 || ownDrawing[b] === 0) return ownDrawing[a] === ownDrawing[b]
-  const isSameFilter = topK[a] === topK[b] && topP[a] === topP[b] && minP[a] === minP[b]
-  return isSameFilter && temperature[a] === temperature[b] && explore[a] === explore[b]
-}
-
-/** The custom sampling of slot n. Returns the same object while its values do not change, since a decoder is bound to it. */
-function samplingOf({ turns, samplings }: DecodingThread, n: number): Sampling {
-  const [temperature, topK, topP, minP] = [turns.temperature[n]!, turns.topK[n]!, turns.topP[n]!, turns.minP[n]!]
-  const last = samplings[n]
-  const isSame = last?.temperature === temperature && last.topK === topK && last.topP === topP && last.minP === minP
-  if (isSame) return last
-  samplings[n] = { temperature, topK, topP, minP }
-  return samplings[n]
-}
-
-function listActive({ turns, slots }: Pick<DecodingThread, 'turns' | 'slots'>): number {
-  let count = 0
-  for (let n = 0; n < slots.length; n++) if (turns.active[n] === 1) slots[count++] = n
-  return count
-}
-
-/** The first row of a share. */
-function shareBegin(count: number, index: number, numShares: number): number {
-  return Math.floor((index * count) / numShares)
-}
-
-/**
- * Feeds the uncached ids of the slots at places `from` to `to`, except their last ids. A slot with the same ids as an earlier slot, as
- * for answers to one prompt, copies its keys and values, which are equal to the bit.
- */
-function feed({ turns, ids, decoder, context, slots, source }: DecodingThread, from: number, to: number): void {
-  const { cached, length } = turns
-  let before = -1
-  for (let i = from; i < to; i++) {
-    const n = slots[i]!
-    const last = length[n]! - 1
-    source[n] = -1
-    if (cached[n]! >= last) continue
-    if (before >= 0 && hasSameIds(turns, ids, context, n, before)) source[n] = before
-    else {
-      decoder.feed(n, ids.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
-      before = n
-    }
-  }
-  decoder.flush()
-  for (let i = from; i < to; i++) {
-    const n = slots[i]!
-    if (source[n]! >= 0) decoder.copyCache(n, source[n]!, cached[n]!, length[n]! - 1)
-    cached[n] = length[n]!
-  }
-}
-
-/** Whether two slots have the same ids. */
-function hasSameIds(
-  { length }: LocalColumns['turns'],
-  ids: Int32Array,
-  context: number,
-  a: number,
-  b: number,
-): boolean {
-  if (length[a] !== length[b]) return false
-  for (let i = 0; i < length[a]!; i++) if (ids[a * context + i] !== ids[b * context + i]) return false
-  return true
-}
+import { type DecodingThread, decodeShare, listActive, shareBegin } from './decode-share.ts'
+import { type DecodingColumns, type LocalColumns, localEnginePlan, MOST_BIASES, SHARE_SLOTS } from './local-columns.ts'
 
 /** The error of a turn that no token can continue. */
 const STUCK = 'no token of the vocabulary can continue an answer that meets the constraint'
@@ -160,6 +38,7 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly id = 'local'
   readonly logprobs = 'candidates'
   readonly constrains = true
+  readonly changes = LOGIT_CHANGES
   readonly arrival = null
   readonly threads = this
   /** Null if this thread decodes alone, which is always so outside a trainer with ready workers. */
@@ -177,6 +56,8 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #ownStops: readonly StopStrings[]
   /** The matcher of each slot's constraint; null without one. */
   readonly #matchers: (Matcher | null)[]
+  /** Tokens that each slot's answer has before it may end. */
+  readonly #minTokens: Int32Array
   readonly #grammars: Grammars
   /** Why the last turn that failed did. */
   #failure = STUCK
@@ -221,6 +102,7 @@ export class LocalEngine implements Engine, EngineThreads {
     this.#ownStops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
     this.#stops = [...this.#ownStops]
     this.#matchers = new Array(numSlots).fill(null)
+    this.#minTokens = new Int32Array(numSlots)
     this.#grammars = grammarsOf(context.tokenizer, model.shape.vocabularySize)
   }
 
@@ -239,6 +121,8 @@ export class LocalEngine implements Engine, EngineThreads {
     const { active, length, cached, group, member, tokensBefore } = this.turns
     checkTurn(this.id, turn, numSlots, context, active[slot] === 1)
     this.#takeDrawing(turn)
+    this.turns.answer[slot] = ids.length - generated
+    this.#takeChanges(turn)
     this.#takeConstraint(turn)
     const window = this.#context.ids.subarray(slot * context, (slot + 1) * context)
     if (ids.buffer !== window.buffer || ids.byteOffset !== window.byteOffset) window.set(ids)
@@ -272,14 +156,38 @@ export class LocalEngine implements Engine, EngineThreads {
     turns.explore[slot] = explore ? 1 : 0
   }
 
+  /** Writes a turn's changes of logits to the shared columns. */
+  #takeChanges({ slot, changes = {} }: TurnRequest): void {
+    const { bias = {}, repetition = 1, frequency = 0, presence = 0, minTokens = 0 } = changes
+    const { vocabularySize } = this.#context.model.shape
+    const biases = Object.entries(bias)
+    const isId = ([id]: [string, number]) => Number.isSafeInteger(Number(id)) && Number(id) < vocabularySize
+    if (biases.length > MOST_BIASES || !biases.every(isId)) {
+      const expected = `at most ${MOST_BIASES}, by ids below ${vocabularySize}`
+      throw new InputError('turn of engine local, bias', `${biases.length} biases`, expected)
+    }
+    const { changed, changes: columns } = this.turns
+    this.#minTokens[slot] = minTokens
+    changed[slot] = biases.length > 0 || repetition !== 1 || frequency !== 0 || presence !== 0 ? 1 : 0
+    columns.repetition[slot] = repetition
+    columns.frequency[slot] = frequency
+    columns.presence[slot] = presence
+    const begin = slot * MOST_BIASES
+    columns.biasBegin[slot] = begin
+    columns.biasEnd[slot] = begin + biases.length
+    for (const [i, [id, value]] of biases.entries()) {
+      columns.biasId[begin + i] = Number(id)
+      columns.bias[begin + i] = value
+    }
+  }
+
   /** Starts the matcher of a constrained turn. Tokens that the turn already generated are part of the answer. */
   #takeConstraint({ slot, ids, generated, constraint }: TurnRequest): void {
     this.#release(slot)
-    if (constraint === undefined) return
-    const matcher = this.#grammars.matcherOf(constraint)
+    const matcher = constraint === undefined ? null : this.#grammars.matcherOf(constraint)
     this.#matchers[slot] = matcher
-    const isOfForm = ids.subarray(ids.length - generated).every((id) => matcher.accept(id))
-    if (!isOfForm || !this.#mask(slot, matcher)) {
+    const isOfForm = matcher === null || ids.subarray(ids.length - generated).every((id) => matcher.accept(id))
+    if (!isOfForm || !this.#mask(slot, generated)) {
       this.#release(slot)
       throw new InputError(
         'turn of engine local, constraint',
@@ -289,11 +197,17 @@ export class LocalEngine implements Engine, EngineThreads {
     }
   }
 
-  /** Writes the mask of slot's next token. Returns false if no token is allowed. */
-  #mask(slot: number, matcher: Matcher): boolean {
+  /** Writes the mask of slot's token behind `numSaid` of its answer. Returns false if no token is allowed. */
+  #mask(slot: number, numSaid: number): boolean {
     const { numWords } = this.#grammars
-    const mask = matcher.next()
-    if (mask === null || mask.every((word) => word === 0)) return false
+    const matcher = this.#matchers[slot]!
+    const isEarly = numSaid < this.#minTokens[slot]!
+    this.turns.masked[slot] = 0
+    if (matcher === null && !isEarly) return true
+    const allowed = matcher === null ? this.#grammars.all : matcher.next()
+    if (allowed === null) return false
+    const mask = isEarly ? this.#grammars.withoutEnds(allowed) : allowed
+    if (mask.every((word) => word === 0)) return false
     this.turns.mask.set(mask, slot * numWords)
     this.turns.masked[slot] = 1
     return true
@@ -375,7 +289,9 @@ export class LocalEngine implements Engine, EngineThreads {
     ids[n * context + length[n]!] = token
     length[n] = length[n]! + 1
     this.#left[n] = this.#left[n]! - 1
-    const isStopped = this.#stops[n]!.push(token) !== null || tokenizer.endIds.includes(token)
+    const isEarly = length[n]! - this.turns.answer[n]! < this.#minTokens[n]!
+    const isEnd = this.#stops[n]!.push(token) !== null || tokenizer.endIds.includes(token)
+    const isStopped = isEnd && !isEarly
     const goesOn = !isStopped && this.#left[n]! > 0
     if (goesOn && this.#goesOn(n, token)) return null
     active[n] = 0
@@ -385,10 +301,9 @@ export class LocalEngine implements Engine, EngineThreads {
   /** Whether some token may follow this one. If not, `#failure` says why. */
   #goesOn(n: number, token: number): boolean {
     const matcher = this.#matchers[n]!
-    if (matcher === null) return true
     this.#failure = STUCK
     try {
-      return matcher.accept(token) && this.#mask(n, matcher)
+      return matcher?.accept(token) !== false && this.#mask(n, this.turns.length[n]! - this.turns.answer[n]!)
     } catch (error) {
       // A constraint with too many readings of the answer so far: the other turns continue.
       if (!(error instanceof InputError)) throw error

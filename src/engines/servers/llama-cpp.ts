@@ -48,6 +48,8 @@ export const llamaCppEngine = defineEngineFactory({
 const SEEDS = 2 ** 32 - 1
 
 class LlamaCppShapes implements ServerShapes {
+  /** It counts the prompt's tokens for the other penalties, and knows no minimum of tokens. */
+  readonly changes = ['bias', 'repetition'] as const
   readonly #client: JsonClient
   readonly #model: string
   readonly #kind: LogprobKind
@@ -88,14 +90,17 @@ class LlamaCppShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint } = turn
+    const { ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint, changes } = turn
+    const { bias, repetition = 1 } = changes
     const answer = await this.#client.ask(
       '/completion',
       {
         ...{ prompt: ids, n_predict: maxTokens, stop, seed: seed % SEEDS, return_tokens: true, cache_prompt: true },
         // Its defaults (penalties, top-k 40, min-p 0.05) differ from ours, so every sampler is named.
-        ...{ samplers: ['temperature', 'top_k', 'top_p', 'min_p'] },
-        ...{ temperature, top_k: topK, top_p: topP, min_p: minP, repeat_penalty: 1 },
+        ...{ samplers: [...(repetition === 1 ? [] : ['penalties']), 'temperature', 'top_k', 'top_p', 'min_p'] },
+        ...{ temperature, top_k: topK, top_p: topP, min_p: minP, repeat_penalty: repetition },
+        ...(repetition === 1 ? {} : { repeat_last_n: -1, frequency_penalty: 0, presence_penalty: 0 }),
+        ...(bias === undefined ? {} : { logit_bias: Object.entries(bias).map(([id, value]) => [Number(id), value]) }),
         ...(constraint === null ? {} : structured(constraint)),
         ...(this.#kind === 'none' ? {} : { n_probs: 1, post_sampling_probs: this.#kind === 'tempered' }),
         ...(this.#adapters.length === 0 ? {} : { lora: this.#adapters.map((id) => ({ id, scale: 1 })) }),

@@ -17,7 +17,7 @@ import { removeWhole } from '../../base/files/files.ts'
 import { AnswerError, JsonClient } from '../../base/http/json-client.ts'
 import { philox4x32 } from '../../base/random.ts'
 import { choice, integer, number, type SettingValues, text } from '../../base/settings.ts'
-import type { Constraint } from '../../environments/text.ts'
+import type { Constraint, LogitChanges } from '../../environments/text.ts'
 import { decoderPlan } from '../../language/transformer/decoder.ts'
 import type { Sampling } from '../../language/transformer/sampling.ts'
 import { defineEngine, type OpenTurn } from '../define-engine.ts'
@@ -72,6 +72,7 @@ export interface ServerTurn extends Sampling {
   readonly stop: readonly string[]
   /** Constraint on the answer; null: none. */
   readonly constraint: Constraint | null
+  readonly changes: LogitChanges
   /** Cache salt for this engine's weights, so that the server reuses no cache of weights that another engine gave the same name. */
   readonly salt: string
 }
@@ -95,6 +96,8 @@ export interface DeliveredFolder {
 
 /** The routes and formats of a kind of server. Every method rejects with the server's message. */
 export interface ServerShapes {
+  /** The changes of logits that it makes with the same meaning. */
+  readonly changes: readonly (keyof LogitChanges)[]
   /** Asks the server for its description. @throws InputError for a model that it does not serve. */
   describe(): Promise<ServerDescription>
   /** Returns the ids of a text, without ids that a template adds. */
@@ -123,12 +126,13 @@ export function serverEngine(
   const { logprobs, weights = '', deltas = '', tolerance = 0 } = settings
   const client = serverClient(id, settings)
   const definition = defineEngine(id, (context) => {
-    const server = new ServerClient(id, client, shapesOf(client, context), context, {
+    const shapes = shapesOf(client, context)
+    const server = new ServerClient(id, client, shapes, context, {
       ...{ logprobs, weights, tolerance },
       hasDeltas: deltas !== '' && context.adapter === null,
     })
     return {
-      ...{ logprobs, constrains: true },
+      ...{ logprobs, constrains: true, changes: shapes.changes },
       begin: (turn) => server.generate(turn),
       setWeights: (delivery) => server.deliver(delivery),
       prove: () => server.prove(),
@@ -241,8 +245,8 @@ class ServerClient {
         throw this.#distrusted(`got tokens of version ${show(version)}, expected ${allowed.join(' or ')}, as delivered`)
       }
       if (since > 0) this.#isUnproved = true
-      // Under a grammar, the distribution of a server's log-probabilities is unknown.
-      const isFree = asked.constraint === null
+      // Under a grammar or with changed logits, the distribution of a server's log-probabilities is unknown.
+      const isFree = asked.constraint === null && Object.keys(asked.changes).length === 0
       turn.add(token, isFree ? logprob : Number.NaN, isFree ? candidates : [], numberOf(version))
     }
     if (!turn.isOpen) return
@@ -338,7 +342,7 @@ class ServerClient {
       maxTokens: PROBE_TOKENS,
       ...GREEDY,
       seed: 0,
-      ...{ stop: [], constraint: null },
+      ...{ stop: [], constraint: null, changes: {} },
       salt: this.#saltOf(version),
     }
     const turn = await this.#ask(asked)
@@ -425,7 +429,7 @@ class ServerClient {
     return { ...said, tokens: said.tokens.map((each) => ({ ...each, version })) }
   }
 
-  #turnOf({ ids, maxTokens, sampling, explore, stopStrings, key, constraint }: TurnRequest): ServerTurn {
+  #turnOf({ ids, maxTokens, sampling, explore, stopStrings, key, constraint, changes }: TurnRequest): ServerTurn {
     const { temperature, topP, topK, minP } = explore ? sampling : GREEDY
     const seed = this.#seedOf(key)
     const id = `${this.#name}${seed.toString(36)}-${ids.length}`
@@ -441,6 +445,7 @@ class ServerClient {
       seed,
       stop: stopStrings,
       constraint: constraint ?? null,
+      changes: changes ?? {},
       salt: this.#saltOf(version),
     }
   }

@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import { type SettingValues, text } from '../../base/settings.ts'
-import type { Constraint } from '../../environments/text.ts'
+import { type Constraint, LOGIT_CHANGES } from '../../environments/text.ts'
 import { defineEngineFactory } from '../define-engine-factory.ts'
 import type { LogprobKind } from '../engine.ts'
 import { checkZstd } from '../weight-deltas.ts'
@@ -54,6 +54,7 @@ export const sglangEngine = defineEngineFactory({
 const ADAPTER = 'colonnade-'
 
 class SglangShapes implements ServerShapes {
+  readonly changes = LOGIT_CHANGES
   readonly #client: JsonClient
   readonly #model: string
   readonly #kind: LogprobKind
@@ -88,7 +89,8 @@ class SglangShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint } = turn
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint, changes } = turn
+    const { bias, repetition = 1, frequency = 0, presence = 0, minTokens = 0 } = changes
     const wantsSets = this.#kind === 'candidates'
     const answer = await this.#client.ask(
       '/generate',
@@ -98,7 +100,9 @@ class SglangShapes implements ServerShapes {
         ...(this.#adapter === null ? {} : { lora_path: this.#adapter }),
         sampling_params: {
           ...{ temperature, top_p: topP, top_k: topK === 0 ? -1 : topK, min_p: minP, max_new_tokens: maxTokens },
-          ...{ sampling_seed: seed, stop, n: 1, repetition_penalty: 1, min_new_tokens: 0, skip_special_tokens: false },
+          ...{ sampling_seed: seed, stop, n: 1, repetition_penalty: repetition, min_new_tokens: minTokens },
+          ...{ frequency_penalty: frequency, presence_penalty: presence, skip_special_tokens: false },
+          ...(bias === undefined ? {} : { logit_bias: bias }),
           ...(constraint === null ? {} : structured(constraint)),
         },
       },

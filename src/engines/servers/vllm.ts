@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import { bothErrors, type JsonClient } from '../../base/http/json-client.ts'
 import type { SettingValues } from '../../base/settings.ts'
-import type { Constraint } from '../../environments/text.ts'
+import { type Constraint, LOGIT_CHANGES } from '../../environments/text.ts'
 import { defineEngineFactory } from '../define-engine-factory.ts'
 import type { LogprobKind } from '../engine.ts'
 import type { ClaimedTurn } from './server-answer.ts'
@@ -37,6 +37,7 @@ const MODES: Readonly<Record<string, LogprobKind>> = { processed_logprobs: 'cand
 const ADAPTER = 'colonnade'
 
 class VllmShapes implements ServerShapes {
+  readonly changes = LOGIT_CHANGES
   readonly #client: JsonClient
   #model: string
 
@@ -75,7 +76,8 @@ class VllmShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint, salt } = turn
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, constraint, changes, salt } = turn
+    const { bias, repetition = 1, frequency = 0, presence = 0, minTokens = 0 } = changes
     const answer = await this.#client.ask(
       '/inference/v1/generate',
       {
@@ -83,7 +85,9 @@ class VllmShapes implements ServerShapes {
         // vLLM's defaults differ from ours, so every parameter is given.
         sampling_params: {
           ...{ temperature, top_p: topP, top_k: topK, min_p: minP, max_tokens: maxTokens, seed, stop },
-          ...{ n: 1, logprobs: 0, repetition_penalty: 1, min_tokens: 0 },
+          ...{ n: 1, logprobs: 0, repetition_penalty: repetition, min_tokens: minTokens },
+          ...{ frequency_penalty: frequency, presence_penalty: presence },
+          ...(bias === undefined ? {} : { logit_bias: bias }),
           ...{ detokenize: false, skip_special_tokens: false },
           ...(constraint === null ? {} : { structured_outputs: structured(constraint) }),
         },

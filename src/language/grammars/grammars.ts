@@ -26,6 +26,9 @@ const LENGTH_MAX = 100_000
 export class Grammars {
   readonly #tokenizer: Tokenizer
   readonly numWords: number
+  /** The mask of every token. */
+  readonly all: Int32Array
+  readonly #withoutEnds = new WeakMap<Int32Array, Int32Array>()
   #vocabulary: Vocabulary | null = null
   /** Automata by the JSON of their constraints, the last used last. */
   readonly #automata = new Map<string, Automaton>()
@@ -33,6 +36,17 @@ export class Grammars {
   constructor(tokenizer: Tokenizer, vocabularySize: number) {
     this.#tokenizer = tokenizer
     this.numWords = maskWords(vocabularySize)
+    this.all = new Int32Array(this.numWords).fill(-1)
+  }
+
+  /** A mask without the tokens that end a turn: the same array for the same mask. */
+  withoutEnds(mask: Int32Array): Int32Array {
+    const known = this.#withoutEnds.get(mask)
+    if (known !== undefined) return known
+    const others = mask.slice()
+    for (const id of this.#tokenizer.endIds) others[id >> 5]! &= ~(1 << (id & 31))
+    this.#withoutEnds.set(mask, others)
+    return others
   }
 
   /**

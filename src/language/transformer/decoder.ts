@@ -2,16 +2,20 @@
 import { assert, InputError } from '../../base/errors.ts'
 import type { Random } from '../../base/random.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
 import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
-import { checkSampling, inverseOf, maskWords, type Sampling } from './sampling.ts'
+import { changedRowsPlan, checkSampling, inverseOf, maskWords, type Sampling } from './sampling.ts'
 
 /** Rows of prompts that are batched before they run, to amortize the copy of the weights in a matrix product. */
 const FED_ROWS = 128
+
+/** Nothing is differentiated where tokens are drawn. */
+const UNREAD = new Uint8Array(0)
 
 /** The columns of one thread that decodes up to `slots` sequences at once, each of at most `context` tokens. */
 export function decoderPlan(
@@ -58,6 +62,8 @@ export function decoderShare(
     candidateOffset: column('i32', slots + 1),
     /** The index of each row's mask, -1 for none. Written by the caller before `drawRows`. */
     mask: column('i32', slots),
+    /** Which logits `changeLogits` changes. Written by the caller. */
+    changed: changedRowsPlan(slots, vocabularySize, context),
     uniform: column('f32', slots),
     words: column('u32', 4),
     chosen: column('i32', slots),
@@ -170,6 +176,14 @@ export class TransformerDecoder {
     const { vocabularySize, width } = model.shape
     const { hidden, none, scratch } = forward
     kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
+  }
+
+  /** Changes the logits of rows 0 … count as the columns `changed` say, whose `ids` have the rows' sequences. */
+  changeLogits(count: number, ids: Int32Array, changes: TurnChanges): void {
+    const { kernels, model } = this.#forward
+    const { logits, changed } = this.columns
+    const { vocabularySize } = model.shape
+    kernels.changeVocabulary(logits, UNREAD, ids, changed, changes, count, 0, vocabularySize, false)
   }
 
   /**

@@ -7,7 +7,7 @@
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
-import type { TokenSpans } from '../../kernels/bind.ts'
+import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
 import { Forward } from './forward.ts'
@@ -23,7 +23,7 @@ import {
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'
-import { inverseOf, maskWords } from './sampling.ts'
+import { changedRowsPlan, inverseOf, maskWords } from './sampling.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
@@ -45,6 +45,17 @@ export interface TokenCandidates {
   readonly ids: Int32Array
   /** The masks of tokens that have no ids here; null or absent: none. */
   readonly masks?: TokenMasks | null
+  /** The tokens whose logits were changed; null or absent: none. */
+  readonly changes?: TokenChanges | null
+}
+
+/** Which tokens were drawn from changed logits. */
+export interface TokenChanges {
+  /** The row of `turns` of each token, at the token's position; -1: none. */
+  readonly index: Int32Array
+  /** Where the answer of such a token begins. */
+  readonly answer: Int32Array
+  readonly turns: TurnChanges
 }
 
 /** The masks from which tokens were chosen: one bit per token of the vocabulary, 1 if it was allowed. */
@@ -73,6 +84,8 @@ export function packedPlan(
     candidateEnd: column('i32', rows),
     /** The index of the mask of each row's target; -1: none. */
     mask: column('i32', rows),
+    changed: changedRowsPlan(rows, Math.min(VOCABULARY_CHUNK, vocabularySize), context),
+    wasAbove: column('u8', rows, Math.min(VOCABULARY_CHUNK, vocabularySize)),
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
     dEntropy: each(1),
@@ -103,6 +116,8 @@ export class PackedTransformer {
   /** The ids of the packed rows' candidate sets; null if no row has one. */
   #candidateIds: Int32Array | null = null
   #masks: Int32Array | null = null
+  #changes: TurnChanges | null = null
+  #tokens: ArrayLike<number> = []
 
   /** An adapter freezes the model's weights, and gradients are the adapter's. 8- and 4-bit weights need one. */
   constructor(
@@ -142,9 +157,12 @@ export class PackedTransformer {
     to: number,
     candidates: TokenCandidates | null = null,
   ): number {
-    const { target, candidateBegin, candidateEnd, mask, forward } = this.#columns
+    const { target, candidateBegin, candidateEnd, mask, changed, forward } = this.#columns
     this.#candidateIds = candidates?.ids ?? null
     this.#masks = candidates?.masks?.words ?? null
+    const changes = candidates?.changes ?? null
+    this.#changes = changes?.turns ?? null
+    this.#tokens = tokens
     const { token, position, firstKey, sequence } = forward
     let row = 0
     for (let s = from; s < to; s++) {
@@ -165,6 +183,10 @@ export class PackedTransformer {
           at += Math.max(0, candidates.length[i + 1]!)
           candidateEnd[row] = at
           mask[row] = candidates.length[i + 1]! > 0 ? -1 : (candidates.masks?.index[i + 1] ?? -1)
+          changed.change[row] = changes?.index[i + 1] ?? -1
+          changed.first[row] = start
+          changed.answer[row] = changes?.answer[i + 1] ?? 0
+          changed.end[row] = i + 1
           this.#checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at)
         }
         position[row] = i - start
@@ -259,11 +281,14 @@ export class PackedTransformer {
   /** Computes the logits of one chunk of the vocabulary, masked by candidate sets. Returns its number of tokens. */
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
-    const { logits, candidateBegin, candidateEnd, mask } = this.#columns
+    const { logits, candidateBegin, candidateEnd, mask, changed, wasAbove } = this.#columns
     const { hidden, none, scratch } = columns
     const { width, vocabularySize } = model.shape
     const tokens = head.length / width
     kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
+    const changes = this.#changes
+    if (changes !== null)
+      kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, false)
     const ids = this.#candidateIds
     if (ids !== null)
       kernels.restrictVocabulary(logits, ids, candidateBegin, candidateEnd, inverse, count, first, tokens)
@@ -278,13 +303,16 @@ export class PackedTransformer {
     const { kernels, weights, columns, model } = this.#forward
     const { width } = model.shape
     const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
-    const { logits, dLogprob, dEntropy, target, dNormed, dx } = this.#columns
+    const { logits, dLogprob, dEntropy, target, dNormed, dx, changed, wasAbove } = this.#columns
+    const changes = this.#changes
     for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const head = weights.head[chunk]!
       const first = chunk * VOCABULARY_CHUNK
       // With one chunk, its logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
+      if (changes !== null)
+        kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, true)
       const dHead = into.head[chunk]
       if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)

@@ -4,6 +4,7 @@
  * them is recorded and trained: other logits become −10⁹ in both.
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { column } from '../../components/column.ts'
 
 /** The distribution that tokens are drawn from. Each filter, in this order, applies to the tokens left by the last. */
 export interface Sampling {
@@ -49,6 +50,16 @@ export function inverseOf(temperature: number): number {
 /** Number of 32-bit words of a mask, which has one bit per token of the vocabulary. */
 export function maskWords(vocabularySize: number): number {
   return Math.ceil(vocabularySize / 32)
+}
+
+/** The columns of rows whose logits are changed (`changeVocabulary`), in chunks of `tokens` of the vocabulary. */
+export function changedRowsPlan(rows: number, tokens: number, context: number) {
+  const each = () => column('i32', rows)
+  return {
+    ...{ change: each(), first: each(), answer: each(), end: each() },
+    times: column('i32', tokens),
+    seen: column('i32', Math.min(tokens, context)),
+  }
 }
 
 /** Average ids per candidate set that are planned for if `topK` does not bound it. */

@@ -1,6 +1,12 @@
 /** A trajectory: a finished conversation or a segment of one, with its checks. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
-import { type Constraint, type StopReason, stopReasons } from '../../environments/text.ts'
+import {
+  type Constraint,
+  LOGIT_CHANGES,
+  type LogitChanges,
+  type StopReason,
+  stopReasons,
+} from '../../environments/text.ts'
 
 /** A trajectory, as appended and read back. */
 export interface Trajectory {
@@ -50,16 +56,17 @@ export interface Trajectory {
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
   /**
-   * The constrained turns of this row. Their tokens were drawn from the tokens that the constraint allows; if a filter excluded some of
-   * those, `candidateIds` lists the rest. Missing: no turn was constrained.
+   * The turns of this row with a constraint or changed logits. Tokens were drawn from those that the constraint allows; if a filter
+   * excluded some of those, `candidateIds` lists the rest. Missing: there is no such turn.
    */
   readonly forms?: readonly TurnForm[]
 }
 
-/** A constrained turn. */
+/** A turn with a constraint, changed logits, or both. */
 export interface TurnForm {
   readonly turn: number
-  readonly constraint: Constraint
+  readonly constraint?: Constraint
+  readonly changes?: LogitChanges
 }
 
 /** Per-token columns of a trajectory, and its identity fields. */
@@ -149,16 +156,34 @@ export function checkCandidates(
   throw new InputError(subject, got, `${token.length} counts, one per token, whose sum is the number of ids`)
 }
 
-/** Checks constrained turns. @throws InputError for an invalid one. */
+/** Checks turns with constraints and changed logits. @throws InputError for an invalid one. */
 export function checkForms(subject: string, forms: readonly TurnForm[]): void {
-  for (const { turn, constraint } of forms) {
-    const kinds = Object.entries(constraint ?? {})
-    const isKnown = ([kind, said]: [string, unknown]) =>
-      kind === 'schema' ? typeof said === 'object' && said !== null : FORMS.includes(kind) && typeof said === 'string'
-    if (isCount(turn) && kinds.length === 1 && isKnown(kinds[0]!)) continue
-    const expected = 'a turn with a constraint: a schema, a grammar or a regex'
-    throw new InputError(`${subject}, forms`, show({ turn, constraint }), expected)
+  for (const form of forms) {
+    const { turn, constraint, changes } = form
+    const isWhole = isCount(turn) && (constraint !== undefined || changes !== undefined)
+    if (isWhole && isConstraint(constraint) && areChanges(changes)) continue
+    const expected = 'a turn with a constraint (a schema, a grammar or a regex), changes of logits, or both'
+    throw new InputError(`${subject}, forms`, show(form), expected)
   }
+}
+
+function isConstraint(constraint: Constraint | undefined): boolean {
+  if (constraint === undefined) return true
+  const [kind, ...others] = Object.entries(constraint ?? {})
+  if (kind === undefined || others.length > 0) return false
+  const [name, said] = kind as [string, unknown]
+  return name === 'schema'
+    ? typeof said === 'object' && said !== null
+    : FORMS.includes(name) && typeof said === 'string'
+}
+
+function areChanges(changes: LogitChanges | undefined): boolean {
+  if (changes === undefined) return true
+  const { bias = {}, repetition = 1, minTokens = 0, ...others } = changes ?? { minTokens: -1 }
+  const isKnown = Object.keys(others).every((name) => (LOGIT_CHANGES as readonly string[]).includes(name))
+  const areFinite = Object.values(others).every((value) => Number.isFinite(value))
+  const areBiases = Object.entries(bias).every(([id, value]) => isCount(Number(id)) && Number.isFinite(value))
+  return isKnown && areFinite && areBiases && repetition > 0 && repetition < Infinity && isCount(minTokens)
 }
 const FORMS = ['grammar', 'regex']
 

@@ -169,7 +169,7 @@ describe('Responses', () => {
     [{ tools: [null] }, 'tools', 'got null, expected tools of type function'],
     [{ tools: [{ type: 'web_search', name: 'web' }] }, 'tools', 'expected tools of type function'],
     [{ stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
-    [{ frequency_penalty: 1 }, 'frequency_penalty', 'it supports temperature, top_p, top_k, min_p, seed, stop'],
+    [{ typical_p: 0.5 }, 'typical_p', 'it supports temperature, top_p, top_k, min_p, seed, logit_bias'],
     [{ grammar: 'x' }, 'grammar', 'expected nothing: this server cannot do that; it supports'],
     [{ truncation: 'auto' }, 'truncation', 'expected "disabled": this server cannot do that'],
     [{ background: true }, 'background', 'expected false: this server cannot do that'],
@@ -388,7 +388,7 @@ describe('Messages', () => {
     [{ messages: [], context_management: { edits: [] } }, 'context_management', 'this server cannot do that'],
     [{ messages: [], stop: ['x'] }, 'stop', 'expected nothing: this server cannot do that'],
     [{ messages: [], thread: { type: 'create' } }, 'thread', 'expected none: send the whole conversation'],
-    [{ messages: [], presence_penalty: 1 }, 'presence_penalty', 'expected 0: this server cannot do that; it supports'],
+    [{ messages: [], xtc_probability: 1 }, 'xtc_probability', 'expected 0: this server cannot do that; it supports'],
   ])('refuses %j by name', (body, param, words) => expectRefused(anthropic, body, param, words))
 
   const head = { id: expect.stringMatching(/^msg_[0-9a-f]{32}$/), type: 'message', role: 'assistant', model: 'm' }

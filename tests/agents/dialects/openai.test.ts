@@ -320,7 +320,7 @@ describe('requests that cannot be answered', () => {
       400,
       { code: 'unsupported_field', param: 'dry_multiplier' },
     ],
-    ['a field that asks for what is not done', { ...text, logit_bias: { 5: 1 } }, 400, { code: 'unsupported_field' }],
+    ['a field that asks for what is not done', { ...text, best_of: 3 }, 400, { code: 'unsupported_field' }],
     ['a number out of range', { ...text, top_p: 2 }, 400, { param: 'top_p', code: 'bad_field' }],
     ['a top_p of 0', { ...text, top_p: 0 }, 400, { param: 'top_p', code: 'bad_field' }],
     ['a number that is a text', { ...text, max_tokens: '5' }, 400, { param: 'max_tokens' }],

@@ -1,21 +1,14 @@
 /** Answers of a form from the engine that computes in this process: what it says is of the form, and what is recorded is what evaluating gives. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { takeArena } from '../../../src/components/arena.ts'
-import { column } from '../../../src/components/column.ts'
 import { defineTextEnvironment } from '../../../src/environments/text.ts'
 import { createWorld } from '../../../src/index.ts'
-import { createKernels } from '../../../src/kernels/bind.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
-import { PackedTransformer, packedPlan } from '../../../src/language/transformer/packed.ts'
 import type { Sampling } from '../../../src/language/transformer/sampling.ts'
 import { Trajectories } from '../../../src/tables/trajectories/trajectories.ts'
-import type { Trajectory } from '../../../src/tables/trajectories/trajectory.ts'
 import { readTrajectories, writeTrajectories } from '../../../src/tables/trajectories/trajectory-table.ts'
 import { packTrajectories, unpackTrajectories } from '../../../src/training/text/collect/trajectory-snapshot.ts'
-import { formMasks } from '../../../src/training/text/learn/form-masks.ts'
-import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
-import type { World } from '../../../src/world/world.ts'
+import { compared } from '../../support/evaluated.ts'
 import { made, opened, TOOL_TEMPLATE } from '../../support/gateway.ts'
 import { outside, randomSchema } from '../../support/json-schema.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
@@ -204,35 +197,6 @@ async function recorded(sampling: Partial<Sampling>) {
   }
   const { trajectories } = gateway
   return { world, rows: Array.from({ length: trajectories.count }, (_, i) => trajectories.row(i)) }
-}
-
-/** What evaluating says of each token that was drawn, beside what was recorded. */
-function compared(
-  { world, rows }: { world: World<ConversationCohort>; rows: readonly Trajectory[] },
-  { temperature }: Sampling,
-) {
-  const { model, weights } = world.cohort()
-  const { arena, columns } = takeArena({
-    weights: column('f32', weights.length),
-    packed: packedPlan(model, CONTEXT, CONTEXT),
-  })
-  columns.weights.set(weights)
-  const kernels = createKernels(arena.memory, world.kernelBuild)
-  const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels)
-  const trajectories = new Trajectories()
-  for (const row of rows) trajectories.append(row)
-  const table = trajectories.rows(rows.map((_, i) => i))
-  const masks = formMasks(table, world.cohort())
-  const pairs: [recorded: number, evaluated: number][] = []
-  for (const i of rows.keys()) {
-    const candidates = { begin: table.candidateBegin, length: table.candidateCount, ids: table.candidateIds, masks }
-    const count = packed.pack(table.token, table, i, i + 1, candidates)
-    const { logprob } = packed.evaluate(count, temperature)
-    for (let t = table.begin[i]! + 1; t < table.end[i]!; t++) {
-      if (table.lossMask[t] === 1) pairs.push([table.logprob[t]!, logprob[t - table.begin[i]! - 1]!])
-    }
-  }
-  return { pairs, masks }
 }
 
 describe('what is recorded of an answer of a form', () => {

@@ -18,9 +18,9 @@ import { isOfModel } from '../../../tables/trajectories/trajectory.ts'
 import { differentiate, type TrainingBackend } from '../../backends/backend.ts'
 import type { Collector } from '../../loop/collector.ts'
 import { mismatchKl, rewardMetrics, spreadOf, stalenessOf } from '../evaluate/metrics.ts'
-import { formMasks } from './form-masks.ts'
 import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
 import { microBatchRows } from './plan.ts'
+import { tokenForms } from './token-forms.ts'
 import { columnsFor, type Evaluator, prepareUpdate } from './token-update.ts'
 
 export class RlPhase implements Phase {
@@ -95,7 +95,7 @@ export class RlPhase implements Phase {
       throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'at least one')
     }
     const batch = packBatch(
-      { ...columns, masks: formMasks(columns, cohort) },
+      { ...columns, ...tokenForms(columns, cohort) },
       microBatchRows(cohort.context),
       this.#dealMinibatches(columns.segment, numMinibatches),
     )

@@ -8,7 +8,7 @@ import { TokenThread, type TokenWork } from '../../../algorithms/tokens/token-th
 import { Clock, Work } from '../../../base/clock.ts'
 import { Random } from '../../../base/random.ts'
 import { viewColumns } from '../../../components/arena.ts'
-import { type DecodingThread, decodeShare } from '../../../engines/local/local.ts'
+import { type DecodingThread, decodeShare } from '../../../engines/local/decode-share.ts'
 import { createKernels } from '../../../kernels/bind.ts'
 import { TransformerDecoder } from '../../../language/transformer/decoder.ts'
 import { lora } from '../../../language/transformer/lora.ts'

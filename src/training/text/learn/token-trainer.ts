@@ -49,7 +49,7 @@ import { allRows, Trajectories, type TrajectoryColumns } from '../../../tables/t
 import { asConversations } from '../../../world/cohort.ts'
 import { type ConversationCohort, loadAdapter, refreshWeights } from '../../../world/conversations/cohort.ts'
 import { World } from '../../../world/world.ts'
-import { formMasks } from './form-masks.ts'
+import { tokenForms } from './token-forms.ts'
 import { inOwnMemory, type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
 /** An open language model. The trainer changes its weights in place. */
@@ -318,7 +318,7 @@ export class Trainer {
     const { temperature } = this.#target
     const numTokens = columns.token.length
     const rows = allRows(columns)
-    const batch = packBatch({ ...rows, masks: formMasks(rows, this.#cohort) }, this.#rows)
+    const batch = packBatch({ ...rows, ...tokenForms(rows, this.#cohort) }, this.#rows)
     const update = inOwnMemory(
       tokenUpdatePlan({ rows: batch.order.length, tokens: numTokens }, this.#target.model.hasValueHead),
     )
