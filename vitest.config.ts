@@ -87,7 +87,7 @@ const PLAIN = new RegExp(
 const THOROUGH = [
   'learning/.*',
   'outside/.*',
-  'fleet/forecast',
+  'fleet/(forecast|nats)',
   '(training|agents/serving)/faults',
   'agents/serving/raw-fuzz',
   'cli/(actors|alone|stuck)',

@@ -4,6 +4,11 @@ export const environmentVariables = {
   COLONNADE_GATEWAY_KEY: "the operator's key of `gateway`; agents do not get it",
   COLONNADE_SERVE_KEY: 'the key that clients of `serve` send',
   COLONNADE_CONTROL_KEY: 'the key for the control routes of `serve`',
+  COLONNADE_NATS_CREDENTIALS: 'the file of credentials for the NATS server of a fleet (`.creds`)',
+  COLONNADE_NATS_USER: 'the user of the NATS server of a fleet',
+  COLONNADE_NATS_PASSWORD: 'the password of that user',
+  COLONNADE_NATS_TOKEN: 'the token of the NATS server of a fleet',
+  COLONNADE_NATS_CA: 'the PEM file of the authority that signed the certificate of the NATS server of a fleet',
   HF_TOKEN: 'the token of the Hugging Face hub, for pushing and for private repositories',
   HF_ENDPOINT: "the hub's address; by default https://huggingface.co",
   HF_HUB_CACHE: 'the folder for downloads from the hub; by default `hub` in HF_HOME',
@@ -34,6 +39,8 @@ export function variablesForOthers(): NodeJS.ProcessEnv {
     COLONNADE_GATEWAY_KEY: _,
     COLONNADE_SERVE_KEY: _serve,
     COLONNADE_CONTROL_KEY: _control,
+    COLONNADE_NATS_PASSWORD: _password,
+    COLONNADE_NATS_TOKEN: _token,
     ...others
   } = process.env
   return others

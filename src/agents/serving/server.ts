@@ -1,5 +1,6 @@
 /** Serves a language model over HTTP, with the APIs of common inference servers. */
 import { checkGiven, checkOptions, InputError } from '../../base/errors.ts'
+import { admitting, checkedSecret, keyCheck, type Secret } from '../../base/http/keys.ts'
 import { type Listening, listen, RequestError, type Route } from '../../base/http/server.ts'
 import { VERSION } from '../../base/version.ts'
 import { Hints } from '../dialects/hints.ts'
@@ -8,7 +9,6 @@ import type { Batcher } from './batcher.ts'
 import { controlRoutes } from './control.ts'
 import { type FaultOptions, type FaultRecord, Faults } from './faults.ts'
 import { generateRoutes } from './generate.ts'
-import { admitting, checkedSecret, keyCheck, type Secret } from './keys.ts'
 import { openServedModel, type ServedModelOptions } from './served-model.ts'
 
 /** Options of `serveModel`. */

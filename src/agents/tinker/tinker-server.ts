@@ -1,7 +1,7 @@
 /** Serves a training service of Tinker's protocol over HTTP, for the SDK 0.38 and for the `tinker` backend. */
 import { checkGiven, checkOptions, InputError } from '../../base/errors.ts'
+import { admitting, checkedSecret, keyCheck } from '../../base/http/keys.ts'
 import { listen } from '../../base/http/server.ts'
-import { admitting, checkedSecret, keyCheck } from '../serving/keys.ts'
 import { LOOPBACK, plainNote } from '../serving/server.ts'
 import { TinkerService, type TinkerServiceOptions } from './tinker-service.ts'
 

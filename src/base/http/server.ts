@@ -57,11 +57,18 @@ export class HttpDocument {
   readonly type: string
   readonly content: string | Uint8Array
   readonly headers: Readonly<Record<string, string>>
+  readonly status: number
 
-  constructor(type: string, content: string | Uint8Array, headers: Readonly<Record<string, string>> = {}) {
+  constructor(
+    type: string,
+    content: string | Uint8Array,
+    headers: Readonly<Record<string, string>> = {},
+    status: number = 200,
+  ) {
     this.type = type
     this.content = content
     this.headers = headers
+    this.status = status
   }
 }
 
@@ -269,8 +276,8 @@ class Sender {
     this.#end(response, text)
   }
 
-  sendDocument(response: ServerResponse, { type, content, headers }: HttpDocument): void {
-    response.writeHead(200, { 'content-type': type, ...headers })
+  sendDocument(response: ServerResponse, { type, content, headers, status }: HttpDocument): void {
+    response.writeHead(status, { 'content-type': type, ...headers })
     this.#end(response, content)
   }
 

@@ -1,8 +1,8 @@
 /** Keys of requests: OpenAI's bearer token or Anthropic's header. */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { InputError } from '../../base/errors.ts'
-import { RequestError, type RequestHead, type Route } from '../../base/http/server.ts'
+import { InputError } from '../errors.ts'
+import { RequestError, type RequestHead, type Route } from './server.ts'
 
 export function hashOf(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()

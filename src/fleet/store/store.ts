@@ -1,0 +1,64 @@
+/**
+ * The contract of stores: blobs by their SHA-256, for what is too large for a bus. A blob never changes, so its hash is
+ * a reference that any machine can check. Every carrier passes `tests/fleet/store-suite.ts`.
+ */
+import { createHash } from 'node:crypto'
+import { InputError, show } from '../../base/errors.ts'
+
+/** A range of a blob's bytes: `from` ≤ i < `to`. */
+export interface BlobRange {
+  readonly from: number
+  readonly to: number
+}
+
+/** Blobs that are put once and read by hash. */
+export interface Store {
+  /** Keeps bytes, and returns their hash: 64 hexadecimal digits. The same bytes are kept once. */
+  put(bytes: Uint8Array): Promise<string>
+  /**
+   * A blob's bytes, compared with its hash; or a range of them, cut at the blob's end, which is not compared.
+   * @throws BlobError if the blob is missing or damaged.
+   */
+  get(hash: string, range?: BlobRange): Promise<Uint8Array>
+  close(): Promise<void>
+}
+
+/** A store whose owner also removes blobs. */
+export interface OwnStore extends Store {
+  /** Removes a blob, if it is there. */
+  drop(hash: string): Promise<void>
+  /** The hashes of all blobs, in order. */
+  list(): Promise<string[]>
+}
+
+/** A blob that a store does not have, or has with other bytes. */
+export class BlobError extends InputError {
+  readonly isMissing: boolean
+
+  constructor(hash: string, isMissing: boolean) {
+    super(`blob ${hash}`, isMissing ? 'none in the store' : 'other bytes in the store', 'the bytes that were put')
+    this.isMissing = isMissing
+  }
+}
+
+/** The SHA-256 of bytes, as the name of a blob. */
+export function hashOfBlob(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}
+
+/** @throws InputError for a text that is no hash; it could be a path. */
+export function checkHash(hash: string): void {
+  if (typeof hash === 'string' && /^[\da-f]{64}$/.test(hash)) return
+  throw new InputError('blob', show(hash), '64 hexadecimal digits')
+}
+
+/** @throws InputError for a range that is none. */
+export function checkRange({ from, to }: BlobRange): void {
+  if (Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to >= from) return
+  throw new InputError('range', `${show(from)} to ${show(to)}`, 'whole numbers, 0 ≤ from ≤ to')
+}
+
+/** @throws BlobError if a whole blob's bytes have another hash. */
+export function checkBlob(hash: string, bytes: Uint8Array): void {
+  if (hashOfBlob(bytes) !== hash) throw new BlobError(hash, false)
+}

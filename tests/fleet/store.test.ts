@@ -1,0 +1,108 @@
+/** The contract of stores, over every carrier. */
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { FolderStore } from '../../src/fleet/store/folder-store.ts'
+import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
+import type { Store } from '../../src/fleet/store/store.ts'
+import { storeCarriers } from '../support/fleet-carriers.ts'
+
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+describe.each(storeCarriers)('a store by $name', ({ open }) => {
+  let place: Awaited<ReturnType<typeof open>>
+  let [one, other]: Store[] = []
+  beforeAll(async () => {
+    place = await open()
+    one = await place.join()
+    other = await place.join()
+  })
+  afterAll(async () => {
+    await one!.close()
+    await other!.close()
+    await place.close()
+  })
+
+  test('gives every client the bytes that one has put, by their SHA-256', async () => {
+    // The last is longer than two ranges of the client.
+    for (const length of [0, 1, 1000, 2 ** 23, 2 ** 24 + 7]) {
+      const bytes = randomBytes(length)
+      const hash = await one!.put(bytes)
+      expect(hash).toBe(sha256(bytes))
+      expect(Buffer.compare(await other!.get(hash), bytes)).toBe(0)
+      expect(await other!.put(bytes)).toBe(hash)
+    }
+  })
+
+  test('gives ranges, cut at the end', async () => {
+    const bytes = randomBytes(1000)
+    const hash = await one!.put(bytes)
+    for (const [from, to] of [
+      [0, 1000],
+      [0, 1],
+      [10, 10],
+      [990, 2000],
+      [1000, 1001],
+      [5000, 6000],
+    ] as const) {
+      expect(Buffer.compare(await other!.get(hash, { from, to }), bytes.subarray(from, to)), `${from} ${to}`).toBe(0)
+    }
+    await expect(other!.get(hash, { from: 2, to: 1 })).rejects.toThrow('range: got 2 to 1, expected')
+  })
+
+  test('refuses what is missing, and what is no hash', async () => {
+    const none = sha256(Buffer.from('nobody has put this'))
+    await expect(one!.get(none)).rejects.toMatchObject({ isMissing: true })
+    await expect(one!.get(none, { from: 0, to: 9 })).rejects.toMatchObject({ isMissing: true })
+    await expect(one!.get('../etc/passwd')).rejects.toThrow('blob: got "../etc/passwd", expected 64 hexadecimal digits')
+  })
+
+  test('takes the same blob from many at once', async () => {
+    const bytes = randomBytes(100_000)
+    const hashes = await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 === 0 ? one! : other!).put(bytes)))
+    expect(new Set(hashes)).toEqual(new Set([sha256(bytes)]))
+    expect(Buffer.compare(await other!.get(hashes[0]!), bytes)).toBe(0)
+  })
+})
+
+describe('A folder', () => {
+  test('lists and removes blobs, notices damaged ones, and keeps no abandoned files', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
+    try {
+      const store = new FolderStore(folder)
+      const hashes = [await store.put(Buffer.from('a')), await store.put(Buffer.from('b'))]
+      expect(await store.list()).toEqual(hashes.toSorted())
+      await store.drop(hashes[0]!)
+      await store.drop(hashes[0]!)
+      expect(await store.list()).toEqual([hashes[1]])
+      const part = join(folder, hashes[1]!.slice(0, 2))
+      await writeFile(join(part, hashes[1]!), 'c')
+      await expect(store.get(hashes[1]!)).rejects.toMatchObject({ isMissing: false })
+      expect(await readdir(part)).toEqual([hashes[1]])
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+})
+
+describe('HTTP', () => {
+  test('serves only whoever has the key, and no error repeats it', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
+    const key = 'a key of more than sixteen letters'
+    const served = await serveStore(new FolderStore(folder), { key, listening: { host: '127.0.0.1', port: 0 } })
+    try {
+      const right = new HttpStore(served.url, key, 0)
+      const hash = await right.put(Buffer.from('a'))
+      const wrong = new HttpStore(served.url, 'another key of sixteen letters', 0)
+      await expect(wrong.put(Buffer.from('b'))).rejects.toThrow('status 401')
+      await expect(wrong.get(hash)).rejects.toThrow('status 401')
+      await served.close()
+      served.closeConnections()
+      await expect(right.get(hash)).rejects.toThrow(/^((?!key of more).)*$/s)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+})
