@@ -14,6 +14,7 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from '../algorithms/algorithm.ts'
+export * from '../algorithms/losses/define-preference-loss.ts'
 export * from '../algorithms/losses/define-token-loss.ts'
 export { corrections, type LossId, type Preset } from '../algorithms/losses/loss-presets.ts'
 export type { LossResult } from '../algorithms/losses/loss-program.ts'

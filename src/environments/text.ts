@@ -76,6 +76,10 @@ export interface Example {
    * assistant with replies between them. It ends with the assistant.
    */
   readonly demonstration?: readonly Message[]
+  /** A bad answer, or the messages of one. Losses of preferences compare it with `answer` or `demonstration`, the chosen answer. */
+  readonly rejected?: string | readonly Message[]
+  /** By how much the chosen answer is better; default 0. */
+  readonly margin?: number
   /** Functions that the model may call, as JSON schemas for the chat template. */
   readonly tools?: readonly object[]
   /** Maximum tokens per turn in this conversation; default: the cohort's. */

@@ -3,10 +3,10 @@
  * all of them before it claims its folder, so that no example stops it midway: one that is too long or has nothing to
  * learn is an error, or is skipped or cut (`tooLong`) and counted.
  */
-import { checkCount, InputError } from '../base/errors.ts'
+import { checkCount, InputError, show } from '../base/errors.ts'
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
 import { type HeldOut, isHeldOut, questionHash } from './held-out.ts'
-import { promptIds, trainingRows } from './templates/dialogue.ts'
+import { answerRow, promptIds, trainingRows } from './templates/dialogue.ts'
 import type { Tokenizer } from './tokenizers/tokenizer.ts'
 import type { TrainingExample } from './tokenizers/turn-ids.ts'
 import { checkSampling } from './transformer/sampling.ts'
@@ -32,7 +32,11 @@ export interface ExampleReader {
 export interface ExampleUse {
   readonly asked: boolean
   readonly learned: boolean
+  /** Learned by comparison: as pairs of answers, or as single answers. Default null: by imitation. */
+  readonly compared?: Comparison | null
 }
+
+export type Comparison = 'pair' | 'answer'
 
 export interface UsableExamples {
   /** Their indices, in ascending order. */
@@ -95,15 +99,81 @@ export function lessonOf(reader: ExampleReader, index: number): TrainingExample[
   return rowsWithin(context, rows)
 }
 
+/** An answer that is compared with others. */
+export interface ComparedAnswer extends TrainingExample {
+  readonly isGood: boolean
+  /** The example's. */
+  readonly margin: number
+}
+
+/**
+ * The answers of an example to compare: of a pair the chosen one, then the rejected one; as single answers those that it has. A cut answer
+ * loses its end. The result is empty if an answer has nothing left to learn.
+ * @throws InputError for a missing answer, and as `lessonOf` does.
+ */
+export function answersOf(reader: ExampleReader, index: number, comparison: Comparison): ComparedAnswer[] {
+  const { context, tooLong, environment } = reader
+  const answers = comparedRows(reader, index, comparison)
+  const longest = longestOf(answers)
+  if (longest <= context) return answers
+  if (tooLong !== 'cut') {
+    const subject = `${environment.id}, example ${index}`
+    throw new InputError(subject, `${longest} tokens`, `at most the context of ${context}`)
+  }
+  return cutAnswers(context, answers)
+}
+
+function comparedRows(
+  { environment, tokenizer }: ExampleReader,
+  index: number,
+  comparison: Comparison,
+): ComparedAnswer[] {
+  const subject = `${environment.id}, example ${index}`
+  const example = environment.example(index)
+  const { margin = 0 } = example
+  if (!Number.isFinite(margin)) throw new InputError(`${subject}, margin`, show(margin), 'a finite number')
+  const answers = (['chosen', 'rejected'] as const).flatMap((side) => {
+    const row = answerRow(tokenizer, example, side, subject)
+    return row === null ? [] : [{ ...row, isGood: side === 'chosen', margin }]
+  })
+  const [first, second] = answers
+  if (comparison === 'pair' && second === undefined) {
+    const got = first === undefined ? 'no answer' : first.isGood ? 'no rejected answer' : 'no chosen answer'
+    throw new InputError(subject, got, 'a chosen and a rejected one, to compare')
+  }
+  if (first === undefined) throw new InputError(subject, 'no answer', 'a good or a bad one')
+  return answers
+}
+
+/** Cuts answers to the context: all of an example, or none if one of them has nothing left to learn. */
+function cutAnswers(context: number, answers: readonly ComparedAnswer[]): ComparedAnswer[] {
+  const cut = answers.map((answer) => ({ ...answer, ...cutRow(context, answer) }))
+  return cut.every(({ lossMask }) => lossMask.includes(1)) ? cut : []
+}
+
+function cutRow(context: number, { ids, lossMask }: TrainingExample): TrainingExample {
+  return { ids: ids.slice(0, context), lossMask: lossMask.slice(0, context) }
+}
+
+/** The prompt of one example with the first answer of another, cut to the context; null if nothing of it is left. */
+export function mismatchedRow(reader: ExampleReader, index: number, other: number): TrainingExample | null {
+  const { environment, tokenizer, context } = reader
+  const { answer, demonstration, rejected } = environment.example(other)
+  const { demonstration: _, ...asked } = environment.example(index)
+  const given = demonstration ?? answer ?? rejected
+  const told = typeof given === 'string' ? { answer: given } : { demonstration: given! }
+  const row = answerRow(tokenizer, { ...asked, ...told }, 'chosen', `${environment.id}, example ${index}`)!
+  const cut = cutRow(context, row)
+  return cut.lossMask.includes(1) ? cut : null
+}
+
 function longestOf(rows: readonly TrainingExample[]): number {
   return rows.reduce((most, { ids }) => Math.max(most, ids.length), 0)
 }
 
 /** Cuts rows to the context. Drops rows with nothing left to learn. */
 function rowsWithin(context: number, rows: readonly TrainingExample[]): TrainingExample[] {
-  return rows
-    .map(({ ids, lossMask }) => ({ ids: ids.slice(0, context), lossMask: lossMask.slice(0, context) }))
-    .filter(({ lossMask }) => lossMask.includes(1))
+  return rows.map((row) => cutRow(context, row)).filter(({ lossMask }) => lossMask.includes(1))
 }
 
 /**
@@ -114,7 +184,7 @@ function rowsWithin(context: number, rows: readonly TrainingExample[]): Training
  */
 export function usableExamples(
   reader: ExampleReader,
-  { asked, learned }: ExampleUse,
+  { asked, learned, compared = null }: ExampleUse,
   heldOut: HeldOut | null = null,
 ): UsableExamples {
   const { environment, tokenizer, context, tooLong } = reader
@@ -131,14 +201,19 @@ export function usableExamples(
     if (isTold && numTokens > TOKENS_COUNTED) break
     const example = environment.example(index)
     const prompt = asked ? promptOf(reader, index, example).ids.length : 0
-    const rows = learned ? trainingRows(tokenizer, example, `${environment.id}, example ${index}`) : []
+    const rows = !learned
+      ? []
+      : compared === null
+        ? trainingRows(tokenizer, example, `${environment.id}, example ${index}`)
+        : comparedRows(reader, index, compared)
     const length = Math.max(prompt, longestOf(rows))
     numTokens += length
     const fits = prompt < context && rows.every(({ ids }) => ids.length <= context)
     if (!fits) {
       tooLongOnes.push(index)
       longest = Math.max(longest, length)
-      if (tooLong === 'skip' || (learned && rowsWithin(context, rows).length === 0)) {
+      const left = compared === null ? rowsWithin(context, rows) : cutAnswers(context, rows as ComparedAnswer[])
+      if (tooLong === 'skip' || (learned && left.length === 0)) {
         numSkipped++
         continue
       }

@@ -41,6 +41,19 @@ conversations = datasets.Dataset.from_list(
     ]
 )
 conversations.to_parquet(str(out / "conversations.parquet"))
+preferences = datasets.Dataset.from_list(
+    [
+        {
+            "prompt": f"{i} + 1",
+            "chosen": [{"role": "user", "content": f"{i} + 1"}, {"role": "assistant", "content": str(i + 1)}],
+            "rejected": [{"role": "user", "content": f"{i} + 1"}, {"role": "assistant", "content": str(i)}],
+            "score_chosen": 8.5,
+            "score_rejected": 2.0,
+        }
+        for i in range(3)
+    ]
+)
+preferences.to_parquet(str(out / "preferences.parquet"))
 with tempfile.TemporaryDirectory() as folder:
     conversations.save_to_disk(folder)
     (file,) = Path(folder).glob("*.arrow")

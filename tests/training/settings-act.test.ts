@@ -501,6 +501,8 @@ describe('every setting of a run of a language model acts', () => {
 
   test('of sft', async () => {
     const table: Record<string, Shown> = {
+      'sft.loss': { shownBy: 'tests/training/text/preferences.test.ts: loss' },
+      'sft.lossSettings': { shownBy: 'tests/training/text/preferences.test.ts: lossSettings' },
       'sft.maxGradNorm': { to: 0.01 },
       'sft.warmupFraction': { to: 1 },
       ...adamOnly('sft.'),

@@ -21,14 +21,15 @@ import { TokenLossRun } from '../tokens/token-loss.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import type { LossProgram } from './loss-program.ts'
 import { type Aggregation, advantageSettings, type LossSettings, lossSettings } from './loss-settings.ts'
+import { type ComparedRows, PreferenceRun } from './preference-run.ts'
 
 /** A loss over columns of tokens, sequences and groups. */
 export interface LossDescriptor {
   readonly id: string
   /** The preset; null for a custom loss. */
   readonly preset: Preset | null
-  /** The level of ratios and clips. */
-  readonly level: 'token' | 'sequence'
+  /** The level of ratios and clips; or what a loss of preferences compares: pairs of answers, or single ones. */
+  readonly level: 'token' | 'sequence' | 'pair' | 'answer'
   /** The columns that it reads from a batch, besides spans and lossMask. */
   readonly columns: readonly OptionalColumn[]
   readonly aggregation: Aggregation
@@ -252,22 +253,40 @@ export function totalsOf(
   return { ...totals, denominator: denominatorOf(aggregation, settings.maxLength, totals) }
 }
 
+/** Whether a loss is one of preferences, which compares answers. */
+export function comparesAnswers({ level }: LossDescriptor): boolean {
+  return level === 'pair' || level === 'answer'
+}
+
+/** Whether a loss of preferences reads the scores of a value head. */
+export function readsScores(loss: LossDescriptor): boolean {
+  return comparesAnswers(loss) && Object.keys(loss.program!.columns).some((name) => name.endsWith('Score'))
+}
+
 /**
- * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`) and writes its derivatives. The
- * inputs are columns of a prepared batch and its sequences' spans; `totals` are the batch's.
+ * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`, or of `PreferenceSum`) and writes
+ * its derivatives, those by values only for a loss of preferences. The inputs are columns of a prepared batch and its sequences' spans;
+ * `totals` are the batch's.
  */
 export function differentiateLoss(
-  { settings, aggregation, program }: LossDescriptor,
-  outputs: PolicyLossOutputs,
-  inputs: PolicyLossInputs,
+  { settings, aggregation, program, level }: LossDescriptor,
+  outputs: PolicyLossOutputs & { readonly dValue?: Float32Array },
+  inputs: PolicyLossInputs & { readonly value?: Float32Array; readonly compared?: ComparedRows },
   { denominator }: LossTotals,
   from: number,
   to: number,
   kernels: Kernels,
 ): void {
   const perSequence = aggregation === 'sequence-mean'
+  if (level === 'pair' || level === 'answer') {
+    const { compared, value = NONE } = inputs
+    assert(program !== null && compared !== undefined, 'a loss of preferences has nothing to compare')
+    const run = runOf(preferenceRuns, program, PreferenceRun)
+    run.differentiate({ dValue: NONE, ...outputs }, { ...inputs, value, compared }, denominator, from, to)
+    return
+  }
   if (program !== null) {
-    runOf(program).differentiate(outputs, inputs, perSequence, denominator, from, to)
+    runOf(runs, program, TokenLossRun).differentiate(outputs, inputs, perSequence, denominator, from, to)
     return
   }
   const { surrogate } = settings
@@ -281,12 +300,14 @@ export function differentiateLoss(
   kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, spans, wholeTokens, perSequence, denominator, from, to)
 }
 
+const NONE = new Float32Array(0)
 const runs = new WeakMap<LossProgram, TokenLossRun>()
+const preferenceRuns = new WeakMap<LossProgram, PreferenceRun>()
 
 /** This thread's registers for a program. */
-function runOf(program: LossProgram): TokenLossRun {
-  const found = runs.get(program) ?? new TokenLossRun(program)
-  runs.set(program, found)
+function runOf<R>(known: WeakMap<LossProgram, R>, program: LossProgram, Run: new (program: LossProgram) => R): R {
+  const found = known.get(program) ?? new Run(program)
+  known.set(program, found)
   return found
 }
 

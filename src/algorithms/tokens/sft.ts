@@ -1,30 +1,72 @@
-/** Supervised fine-tuning: cross-entropy of the answers' tokens, with the examples in a new order per epoch. */
-import { type DefinitionRecord, defineFactory, type Factory } from '../../base/definition.ts'
+/**
+ * Training on given answers: supervised fine-tuning, the cross-entropy of the answers' tokens; or a loss of preferences, which compares
+ * good answers with bad ones. The examples have a new order per epoch.
+ */
+import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../../base/definition.ts'
+import { InputError, show } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics.ts'
-import { choice, integer, number, type SettingValues } from '../../base/settings.ts'
-import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
-import { checkOptimizer, learningRateSetting, optimizerSettings } from '../optimizers/optimizer.ts'
+import {
+  choice,
+  integer,
+  number,
+  part,
+  readSettingTexts,
+  type SettingValue,
+  type SettingValues,
+  strings,
+} from '../../base/settings.ts'
+import type { PreferenceLossFactory } from '../losses/define-preference-loss.ts'
+import { comparesAnswers, describeLoss, type LossDescriptor } from '../losses/losses.ts'
+import { preferenceLossIds, preferenceLossOf } from '../losses/preference-losses.ts'
+import { checkOptimizer, type DefaultRates, learningRateSetting, optimizerSettings } from '../optimizers/optimizer.ts'
 import { schedules } from '../schedule.ts'
-import { sftMetrics } from './text-metrics.ts'
+import { preferenceMetrics, sftMetrics } from './text-metrics.ts'
 
 /** The rate of a loaded model is TRL's; the rate of adapters is from TRL's guides. */
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
+/** The rates of a loaded model and its adapters are those of DPO in TRL and its guides. */
+const preferenceRates = { made: 3e-4, loaded: 1e-6, adapter: 1e-5 } as const
+
+const { made, loaded, adapter } = preferenceRates
+
 export const sftSettings = {
+  loss: part(
+    'loss',
+    'sft',
+    `the loss: sft, of answers to learn; or of preferences (${preferenceLossIds.join(', ')}, or the path of a module that exports one)`,
+  ),
+  lossSettings: strings(
+    [],
+    'settings of a loss of preferences, like beta=0.2; each also has its own key (sft.loss.beta=0.2)',
+  ),
   updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
   batchSize: integer(64, 'examples per step', { min: 1 }),
-  learningRate: learningRateSetting(sftRates),
+  learningRate: withPreferences(learningRateSetting(sftRates)),
   learningRateSchedule: choice('constant', schedules, 'schedule of the learning rate after its warm-up'),
   warmupFraction: number(0, 'warm-up: fraction of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'global norm to which the gradient is clipped', { above: 0 }),
   ...optimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
-/** Supervised fine-tuning with its settings. */
+function withPreferences(setting: ReturnType<typeof learningRateSetting>) {
+  return { ...setting, description: `${setting.description}; of preferences: ${made}, ${loaded} and ${adapter}` }
+}
+
+export type SftSettings = SettingValues<typeof sftSettings>
+
+/** Training on given answers with its settings. */
 export interface SftDefinition extends DefinitionRecord {
-  readonly settings: SettingValues<typeof sftSettings>
+  readonly settings: SftSettings
   readonly loss: LossDescriptor
   readonly metrics: Metrics
+  /** A custom loss or optimizer, if given. */
+  readonly parts: Parts
+}
+
+/** The default learning rates of its loss. */
+export function ratesOf({ loss }: Pick<SftDefinition, 'loss'>): DefaultRates {
+  return comparesAnswers(loss) ? preferenceRates : sftRates
 }
 
 const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
@@ -32,9 +74,58 @@ const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   { id: 'sft', module: import.meta.url, settings: sftSettings },
   (settings, parts) => {
     checkOptimizer('sft', settings, parts)
-    return { settings, loss: describeLoss('sft'), metrics: sftMetrics }
+    const loss = lossOf(settings, parts.loss)
+    if (loss.level === 'answer' && settings.batchSize < 2 && Object.hasOwn(loss.program!.columns, 'kl')) {
+      throw new InputError(
+        'sft.batchSize',
+        '1',
+        `at least 2: ${loss.id} pairs prompts with answers to others of the batch`,
+      )
+    }
+    return {
+      settings,
+      loss,
+      metrics: comparesAnswers(loss) ? { ...sftMetrics, ...preferenceMetrics } : sftMetrics,
+      parts,
+    }
   },
 )
 
-/** Supervised fine-tuning. @example sft({ updates: 200, learningRate: 1e-3 }) */
-export const sft = Object.assign(factory, { metrics: sftMetrics })
+/** Settings that older runs lack: a definition contains them only if they differ from the default. */
+const NEWER = ['loss', 'lossSettings'] as const
+
+/**
+ * Training on given answers: supervised fine-tuning, or a loss of preferences by id or as a part.
+ * @throws InputError for an unknown setting or loss, and a setting out of range.
+ * @example sft({ updates: 200, learningRate: 1e-3 })
+ * @example sft({ loss: 'dpo', lossSettings: ['beta=0.2'] })
+ */
+export function sft(given?: Partial<SftSettings>, parts?: Parts): SftDefinition {
+  const made = factory(given, parts)
+  const left = new Set<string>(NEWER.filter((key) => show(made.settings[key]) === show(sftSettings[key].default)))
+  const parameters = Object.fromEntries(Object.entries(made.parameters).filter(([key]) => !left.has(key)))
+  return Object.freeze({ ...made, parameters })
+}
+
+sft.metrics = sftMetrics
+
+function lossOf({ loss, lossSettings }: SftSettings, own: Parts[string] | undefined): LossDescriptor {
+  if (own === undefined && loss === 'sft') {
+    if (lossSettings.length === 0) return describeLoss('sft')
+    throw new InputError('sft.lossSettings', show(lossSettings), 'none: the loss sft has no settings')
+  }
+  const found = (own ??
+    preferenceLossOf(
+      'sft.loss',
+      loss,
+      'sft, or the path of a module that exports one',
+    )) as Partial<PreferenceLossFactory>
+  if (!Object.hasOwn(found, 'settings')) {
+    throw new InputError('sft.loss', show(loss), 'a loss made by definePreferenceLoss')
+  }
+  const make = found as PreferenceLossFactory
+  const given = readSettingTexts('sft.lossSettings', `loss ${make.id}`, make.settings, lossSettings)
+  const made: LossDescriptor = make(given as Record<string, SettingValue>)
+  if (comparesAnswers(made)) return made
+  throw new InputError('sft.loss', show(loss), 'a loss made by definePreferenceLoss')
+}

@@ -1,5 +1,5 @@
 /** Metrics of the algorithms for language models. */
-import type { Metrics } from '../../base/metrics.ts'
+import { type Metrics, metric } from '../../base/metrics.ts'
 
 /** Metrics of a step of either phase. */
 export const sftMetrics = {
@@ -15,6 +15,28 @@ export const sftMetrics = {
     description: "time of the caller's thread per kind of work, by name; the times add up to the whole step",
     reduction: 'last',
   },
+} as const satisfies Metrics
+
+/** Metrics of a step on preferences. Rewards are those of the loss, with its β; null if it returns none. */
+export const preferenceMetrics = {
+  chosenReward: metric('mean reward of chosen or good answers; null without any', 'rowMean'),
+  rejectedReward: metric('mean reward of rejected or bad answers; null without any', 'rowMean'),
+  rewardMargin: metric('mean reward of the former minus that of the latter', 'rowMean'),
+  rewardAccuracy: metric(
+    'fraction of pairs whose chosen answer has the higher reward; null for single answers',
+    'rowMean',
+  ),
+  chosenLogprob: metric('mean log-probability of a chosen or good answer, summed over its tokens', 'rowMean', 'nats'),
+  rejectedLogprob: metric(
+    'mean log-probability of a rejected or bad answer, summed over its tokens',
+    'rowMean',
+    'nats',
+  ),
+  preferenceKl: metric(
+    "KL to the reference that kto subtracts, by answers to the batch's other prompts; null for other losses",
+    'last',
+    'nats',
+  ),
 } as const satisfies Metrics
 
 /** Metrics of an update's conversations and of its first pass over them. */

@@ -21,6 +21,8 @@ export interface TokenSequences extends TokenSpans {
   readonly masks?: TokenMasks | null
   /** The tokens whose logits were changed. */
   readonly changes?: TokenChanges | null
+  /** Adjacent sequences with the same number, such as a pair of answers, stay in one micro-batch; default: each alone. */
+  readonly unit?: ArrayLike<number>
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -50,7 +52,7 @@ export function packBatch(
   maxRows: number,
   minibatches: readonly (readonly number[])[] = [Array.from(sequences.begin, (_, i) => i)],
 ): TokenBatch {
-  const { begin, end, token, lossMask } = sequences
+  const { begin, end, token, lossMask, unit } = sequences
   const rows = Array.from(begin, (from, i) => end[i]! - from - 1)
   rows.forEach((length, i) => {
     if (length >= 1 && length <= maxRows) return
@@ -63,7 +65,7 @@ export function packBatch(
   const bins: number[][] = []
   const cuts = [0]
   for (const members of minibatches) {
-    bins.push(...fill(rows, members, maxRows))
+    bins.push(...fill(rows, unit === undefined ? members.map((i) => [i]) : unitsOf(members, unit), maxRows))
     cuts.push(bins.length)
   }
   const order = bins.flat()
@@ -73,18 +75,32 @@ export function packBatch(
   return { order, parts, cuts, spans, token, lossMask, candidates: candidatesOf(sequences, order) }
 }
 
-/** Packs some of the sequences into micro-batches by their numbers of rows. */
-function fill(rows: readonly number[], some: readonly number[], maxRows: number): number[][] {
+function unitsOf(members: readonly number[], unit: ArrayLike<number>): number[][] {
+  const units: number[][] = []
+  members.forEach((i, place) => {
+    if (place > 0 && unit[i] === unit[members[place - 1]!]) units.at(-1)!.push(i)
+    else units.push([i])
+  })
+  return units
+}
+
+/** Packs units of sequences into micro-batches by their numbers of rows. */
+function fill(rows: readonly number[], units: readonly (readonly number[])[], maxRows: number): number[][] {
   const bins: { room: number; members: number[] }[] = []
-  const longestFirst = some.toSorted((a, b) => rows[b]! - rows[a]! || a - b)
-  for (const i of longestFirst) {
-    let bin = bins.find(({ room }) => room >= rows[i]!)
+  const sized = units.map((members) => ({ members, size: members.reduce((sum, i) => sum + rows[i]!, 0) }))
+  const longestFirst = sized.toSorted((a, b) => b.size - a.size || a.members[0]! - b.members[0]!)
+  for (const { members, size } of longestFirst) {
+    if (size > maxRows) {
+      const got = `${size + members.length} tokens together`
+      throw new InputError(`sequences ${members.join(', ')}`, got, `at most ${maxRows + members.length}`)
+    }
+    let bin = bins.find(({ room }) => room >= size)
     if (bin === undefined) {
       bin = { room: maxRows, members: [] }
       bins.push(bin)
     }
-    bin.room -= rows[i]!
-    bin.members.push(i)
+    bin.room -= size
+    bin.members.push(...members)
   }
   return bins.map(({ members }) => members)
 }

@@ -21,12 +21,14 @@ import {
 import type { BaseWeights } from '../../language/transformer/quantized.ts'
 import type { ParameterViews } from '../../policies/policy.ts'
 import {
+  comparesAnswers,
   differentiateCritic,
   differentiateLoss,
   type LossDescriptor,
   type LossTotals,
   preparedLossPlan,
 } from '../losses/losses.ts'
+import type { ComparedRows } from '../losses/preference-run.ts'
 import type { TokenBatch } from './token-batch.ts'
 
 /** Inputs of a loss per token, besides the batch. */
@@ -37,6 +39,8 @@ export interface TokenLossColumns {
   readonly oldValue: Float32Array | null
   /** Per sequence: the counted tokens of its conversation; null if every sequence is a whole conversation. */
   readonly wholeTokens: Int32Array | null
+  /** Of a loss of preferences. */
+  readonly compared?: ComparedRows
 }
 
 /** Results of a forward pass per token. `value` is empty without a critic. */
@@ -76,6 +80,13 @@ export function tokenUpdatePlan({ rows, tokens }: UpdateSize, hasCritic: boolean
     prepared: preparedLossPlan(rows, tokens, rows),
     /** Per sequence: the counted tokens of its conversation. */
     wholeTokens: column('i32', rows),
+    /** The `ComparedRows` of a loss of preferences. */
+    compared: {
+      unit: column('i32', rows),
+      isGood: column('u8', rows),
+      reference: column('f64', rows),
+      margin: column('f64', rows),
+    },
     /** Sums of each micro-batch: those of `PolicySum`, then those of `TokenSum`. */
     sums: column('f64', rows, SUMS),
     /** Number of slots or micro-batches that threads have taken. */
@@ -209,6 +220,7 @@ export class TokenThread {
     const inputs = {
       ...given,
       spans,
+      value,
       logprob: update.logprob,
       entropy: update.entropy,
       advantage: prepared.tokenAdvantage,
@@ -216,7 +228,8 @@ export class TokenThread {
       counted: prepared.counted,
     }
     const [policySums, valueSums] = [this.#policySums, this.#valueSums]
-    const outputs = { dLogprob, dEntropy, sums: policySums }
+    const outputs = { dLogprob, dEntropy, dValue, sums: policySums }
+    const hasCritic = !comparesAnswers(loss)
     const { oldValue } = given
     return (part, evaluated, derivatives) => {
       const from = parts[part]!
@@ -225,12 +238,26 @@ export class TokenThread {
       valueSums.fill(0)
       rowsToTokens(inputs.logprob, evaluated.logprob, spans, from, to)
       rowsToTokens(inputs.entropy, evaluated.entropy, spans, from, to)
+      if (value.length > 0) rowsToTokens(value, evaluated.value, spans, from, to)
       differentiateLoss(loss, outputs, inputs, totals, from, to, this.#kernels)
       tokensToRows(derivatives.dLogprob, dLogprob, spans, from, to)
       tokensToRows(derivatives.dEntropy, dEntropy, spans, from, to)
       if (value.length > 0) {
-        rowsToTokens(value, evaluated.value, spans, from, to)
-        differentiateCritic(loss, dValue, valueSums, value, oldValue, prepared, inputs, totals, from, to, this.#kernels)
+        if (hasCritic) {
+          differentiateCritic(
+            loss,
+            dValue,
+            valueSums,
+            value,
+            oldValue,
+            prepared,
+            inputs,
+            totals,
+            from,
+            to,
+            this.#kernels,
+          )
+        }
         tokensToRows(derivatives.dValue, dValue, spans, from, to)
       }
       for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!

@@ -2,6 +2,8 @@
 import { InputError, show, similar, unknownWord } from '../../base/errors.ts'
 import type { Example, Message } from '../../environments/text.ts'
 import { checkLimit, messagesOf, promptOf, textOf } from './example.ts'
+import { inKnownColumns } from './known-columns.ts'
+import { labelledOf, pairOf } from './preferences.ts'
 import { type DatasetRow, type RowOptions, readRows } from './rows.ts'
 
 /** Which rows to read, and the names of their columns. */
@@ -148,27 +150,58 @@ export function exampleOf(example: SftExample): Example {
   return { prompt: example.messages.slice(0, end + 1) } // Nothing after it is learned.
 }
 
-const EXAMPLE_COLUMNS = ['prompt', 'answer', 'completion', 'messages', 'text'] as const
+const EXAMPLE_COLUMNS = [
+  'prompt',
+  'answer',
+  'completion',
+  'messages',
+  'text',
+  'chosen',
+  'rejected',
+  'label',
+  'margin',
+] as const
 type ExampleColumn = (typeof EXAMPLE_COLUMNS)[number]
+
+/** What a row may be, by the column that shows it; the first that fits. */
+const KINDS = ['chosen', 'label', 'prompt', 'messages', 'text'] as const
+/** Further columns that these need. */
+const NEEDS: { readonly [Kind in ExampleColumn]?: readonly ExampleColumn[] } = {
+  chosen: ['rejected'],
+  label: ['prompt', 'completion'],
+}
+
+/** With an answer a row is not to compare; other labels than these are data. */
+function isKind(kind: (typeof KINDS)[number], { answer, label }: Readonly<Record<string, unknown>>): boolean {
+  if (!(kind in NEEDS)) return true
+  const hasAnswer = answer !== undefined && answer !== null
+  return !hasAnswer && (kind !== 'label' || [true, false, 0, 1].includes(label as number))
+}
 
 /**
  * The examples of a dataset for any training: prompts with answers, as from `loadRlPrompts`, or with `completion` as
- * the answer; or conversations (`messages`) or texts (`text`) to learn. The first row decides.
+ * the answer; pairs of answers (`chosen` and `rejected`) or answers with a `label` to compare; or conversations
+ * (`messages`) or texts (`text`) to learn. ShareGPT's and Alpaca's columns count as those. The first row decides.
  * @throws InputError, with the row's place, for a row that fits none, with the nearest columns; for a named column that
  * no row has; and as `readRows` does.
  */
 export async function loadExamples(path: string, options: DatasetOptions<ExampleColumn> = {}): Promise<Example[]> {
   const examples: Example[] = []
-  let kind: ExampleColumn | undefined
+  let kind: (typeof KINDS)[number] | undefined
   for await (const { place, row } of limited(path, options, EXAMPLE_COLUMNS)) {
     const isThere = (column: ExampleColumn) => row[column] !== undefined && row[column] !== null
     const at = (column: ExampleColumn) => `${place}, ${named(column, options)}`
-    kind ??= (['prompt', 'messages', 'text'] as const).find(isThere)
-    if (kind === undefined) throw noSchema(row, EXAMPLE_COLUMNS, place, options)
-    checkColumns(row, [kind], place, options)
-    if (kind === 'text') examples.push(exampleOf({ text: textOf(row.text, at('text')) }))
-    else if (kind === 'messages') examples.push(exampleOf({ messages: conversationOf(row.messages, at('messages')) }))
-    else {
+    kind ??= KINDS.find((each) => isThere(each) && (NEEDS[each] ?? []).every(isThere) && isKind(each, row))
+    if (kind === undefined) throw noSchema(row, ['prompt', 'messages', 'text'], place, options)
+    checkColumns(row, [kind, ...(NEEDS[kind] ?? [])], place, options)
+    if (kind === 'chosen') examples.push(pairOf(row, at))
+    else if (kind === 'label') examples.push(labelledOf(row, at))
+    else if (kind === 'text') examples.push(exampleOf({ text: textOf(row.text, at('text')) }))
+    else if (kind === 'messages') {
+      const { tools } = row
+      const example = exampleOf({ messages: conversationOf(row.messages, at('messages')) })
+      examples.push(tools === undefined || tools === null ? example : { ...example, tools: tools as object[] })
+    } else {
       const { prompt: given, answer, ...others } = row
       const prompt = promptOf(given, at('prompt'))
       if (isThere('answer')) examples.push({ ...others, prompt, answer: answerOf(answer, at('answer')) })
@@ -219,7 +252,8 @@ async function* limited<Column extends string>(
   for await (const { place, row } of readRows(path, source)) {
     for (const name of Object.keys(row)) seen.add(name)
     const kept = Object.entries(row).filter(([name]) => !theirs.has(name))
-    yield { place, row: Object.fromEntries([...kept, ...ours.map(([name, from]) => [name, row[from]])]) }
+    const renamed = Object.fromEntries([...kept, ...ours.map(([name, from]) => [name, row[from]])])
+    yield { place, row: inKnownColumns(renamed, place) }
     if (++count === limit) break
   }
   for (const [, from] of ours) if (!seen.has(from)) throw unknownWord(`${path}, column`, from, [...seen])

@@ -88,9 +88,32 @@ export function trainingRows(tokenizer: Tokenizer, example: Example, subject: st
   return named(subject, () => turns.trainingRows(tokenizer, lesson, toolsOf(example, subject)))
 }
 
-function checkDemonstration(demonstration: unknown, subject: string): void {
+/**
+ * The row of one of an example's answers, the chosen or the rejected one, of which only the answer is learned; null if it has none.
+ * @throws InputError for an answer of which the chat template rewrites earlier turns, and as `trainingRows` does.
+ */
+export function answerRow(
+  tokenizer: Tokenizer,
+  example: Example,
+  side: 'chosen' | 'rejected',
+  subject: string,
+): turns.TrainingExample | null {
+  const { prompt, demonstration, answer = demonstration, rejected } = example
+  const given = side === 'chosen' ? (demonstration ?? answer) : rejected
+  if (given === undefined || given === null) return null
+  if (typeof given !== 'string') checkDemonstration(given, subject, side === 'chosen' ? 'demonstration' : 'rejected')
+  if (prompt === '')
+    throw new InputError(subject, 'an answer without a prompt', 'a prompt, since answers to it are compared')
+  promptIds(tokenizer, example, subject)
+  const lesson = { prompt, answer: given, answerOnly: true }
+  const rows = named(subject, () => turns.trainingRows(tokenizer, lesson, toolsOf(example, subject)))
+  if (rows.length === 1) return rows[0]!
+  throw new InputError(subject, `an answer of ${rows.length} rows`, 'one whose earlier turns the chat template keeps')
+}
+
+function checkDemonstration(demonstration: unknown, subject: string, field = 'demonstration'): void {
   const isList = Array.isArray(demonstration) && demonstration.every(isMessage)
   if (isList && demonstration.at(-1)?.role === 'assistant') return
   const expected = "messages, of which the last is the assistant's"
-  throw new InputError(`${subject}, demonstration`, show(demonstration), expected)
+  throw new InputError(`${subject}, ${field}`, show(demonstration), expected)
 }

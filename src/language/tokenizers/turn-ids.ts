@@ -158,16 +158,21 @@ export function trainingRows(
   tokenizer: Tokenizer,
   example:
     | readonly Message[]
-    | { readonly prompt: string | readonly Message[]; readonly answer: string | readonly Message[] },
+    | {
+        readonly prompt: string | readonly Message[]
+        readonly answer: string | readonly Message[]
+        /** Learn only the answer, not earlier turns of the assistant in the prompt. */
+        readonly answerOnly?: boolean
+      },
   tools?: Tools,
 ): TrainingExample[] {
   checkGiven('tokenizer of trainingRows', tokenizer, ['encode', 'decode'])
-  const rowsOf = (messages: readonly Message[]) =>
-    asTemplateWants(messages, (wanted) => conversationRows(tokenizer, wanted, tools))
+  const rowsOf = (messages: readonly Message[], from = 0) =>
+    asTemplateWants(messages, (wanted) => conversationRows(tokenizer, wanted, tools, from))
   if (!('answer' in example)) return rowsOf(example)
-  const { prompt, answer } = example
+  const { prompt, answer, answerOnly = false } = example
   const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
-  if (typeof prompt !== 'string') return rowsOf([...prompt, ...said])
+  if (typeof prompt !== 'string') return rowsOf([...prompt, ...said], answerOnly ? prompt.length : 0)
   const [end] = tokenizer.endIds
   if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer')
   const ids = promptIds(tokenizer, prompt)
@@ -183,7 +188,13 @@ export function trainingRows(
   return [{ ids, lossMask }]
 }
 
-function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], tools?: Tools): TrainingExample[] {
+/** The rows that learn the assistant's turns from message `from` on. */
+function conversationRows(
+  tokenizer: Tokenizer,
+  messages: readonly Message[],
+  tools: Tools | undefined,
+  from: number,
+): TrainingExample[] {
   const rendering = new Rendering(tokenizer, tools)
   const rows: { ids: number[]; lossMask: number[] }[] = []
   const add = (more: number[], mask: 0 | 1): void => {
@@ -198,7 +209,7 @@ function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], to
   let end: EndToken | null = null
   const isKept = (text: string) => end !== null && text.startsWith(said.slice(0, end.to))
   for (const [index, { role }] of messages.entries()) {
-    if (role !== 'assistant') continue
+    if (role !== 'assistant' || index < from) continue
     const prompt = rendering.text(messages.slice(0, index), { addGenerationPrompt: true })
     const whole = rendering.text(messages.slice(0, index + 1))
     rendering.checkStart(whole, prompt)

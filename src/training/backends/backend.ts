@@ -11,7 +11,7 @@
  * with `defineBackend`.
  */
 
-import { differentiateLoss, type LossDescriptor, type LossTotals } from '../../algorithms/losses/losses.ts'
+import { differentiateLoss, type LossDescriptor, type LossTotals, readsScores } from '../../algorithms/losses/losses.ts'
 import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { BatchLoss, Together, TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
@@ -168,8 +168,12 @@ export async function differentiate(
 ): Promise<TokenLossSums> {
   if (backend.forwardBackward !== undefined) return backend.forwardBackward(batch, work, options)
   const { loss, update } = work
-  if (loss.settings.advantage === 'critic') {
-    throw new InputError(`loss ${loss.id}`, `a critic, by backend ${backend.id}`, 'a loss of log-probabilities only')
+  if (loss.settings.advantage === 'critic' || readsScores(loss)) {
+    throw new InputError(
+      `loss ${loss.id}`,
+      `a value head, by backend ${backend.id}`,
+      'a loss of log-probabilities only',
+    )
   }
   let policy: Float64Array = new Float64Array(PolicySum.length)
   const lossOf: BatchLoss = (_, derivatives) => {
@@ -188,11 +192,11 @@ export function evaluateLoss(
   derivatives: LossDerivatives,
 ): Float64Array {
   const sums = new Float64Array(PolicySum.length)
-  const { logprob, entropy, prepared } = update
+  const { logprob, entropy, value, dValue, prepared } = update
   const { tokenAdvantage: advantage, counted } = prepared
   const weight = loss.settings.correction === 'none' ? null : prepared.weight
-  const inputs = { ...given, spans: batch.spans, logprob, entropy, advantage, counted, weight }
+  const inputs = { ...given, spans: batch.spans, logprob, entropy, value, advantage, counted, weight }
   const [from, to] = [batch.parts[0]!, batch.parts.at(-1)!]
-  differentiateLoss(loss, { ...derivatives, sums }, inputs, totals, from, to, kernels)
+  differentiateLoss(loss, { ...derivatives, dValue, sums }, inputs, totals, from, to, kernels)
   return sums
 }

@@ -4,6 +4,7 @@ import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss
 import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../../algorithms/tokens/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../../algorithms/tokens/sft.ts'
+import { preferenceMetrics } from '../../algorithms/tokens/text-metrics.ts'
 import { type DefinitionRecord, type ModuleOrigin, remake, revive } from '../../base/definition.ts'
 import { byId, InputError, show } from '../../base/errors.ts'
 import { isThere } from '../../base/files/files.ts'
@@ -45,7 +46,7 @@ import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { SHARED_RESUMED } from './settings.ts'
 
-/** The `summary.json` of a run. `algorithm` is the loss of reinforcement learning, or sft. */
+/** The `summary.json` of a run. `algorithm` is the loss of reinforcement learning, or of the steps on given answers. */
 export interface ConversationRunSummary extends SharedSummary {
   readonly numParameters: number
   /** Parameters of the adapter, or all without one. */
@@ -197,7 +198,7 @@ async function overridden(
     engine: isOther ? await engineOf(settings, 'caller') : definition.engine,
     backend: backendOf(settings),
     loggers: given.has('loggers') ? await findLoggers(settings.loggers, 'caller') : definition.loggers,
-    sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
+    sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never, supervised.parts),
     rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
     settings,
   }
@@ -260,7 +261,9 @@ export const conversationRun: RunKind<
     const keys = keysOf(factory as TextEnvironmentFactory, given, ownLoss(await partsGiven('rl.', rlSettings, given)))
     const { mode } = valuesOf('', keys, readTexts(keys, given))
     const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
-    return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics), ...judged }
+    const { loss } = valuesOf('sft.', keys, readTexts(keys, given))
+    const lessons = loss === sftSettings.loss.default ? sft.metrics : { ...sft.metrics, ...preferenceMetrics }
+    return { ...lineMetrics, ...(mode === 'rl' ? {} : lessons), ...(mode === 'sft' ? {} : rl.metrics), ...judged }
   },
   refuses: ({ settings: { mode } }, key) => isUnused(mode, key),
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
@@ -347,7 +350,7 @@ export const conversationRun: RunKind<
     return {
       files,
       summary: {
-        algorithm: rl?.settings.loss ?? 'sft',
+        algorithm: rl?.settings.loss ?? definition.sft!.settings.loss,
         numParameters: model.numParameters,
         numTrained: (adapter?.lora ?? model).numParameters,
         sftSteps,
@@ -367,12 +370,15 @@ export const conversationRun: RunKind<
       },
     }
   },
-  curve({ environment, rl }, all) {
+  curve({ environment, sft, rl }, all) {
     const lines = all as unknown as MetricsLine[]
     const base = { smoothing: SMOOTHING, threshold: null }
     const supervised = {
       points: lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss })),
-      labels: { x: `${rl === null ? `${environment.id}: ` : ''}supervised steps`, y: 'cross-entropy' },
+      labels: {
+        x: `${rl === null ? `${environment.id}: ` : ''}supervised steps`,
+        y: sft?.loss.id === 'sft' ? 'cross-entropy' : (sft?.loss.id ?? 'loss'),
+      },
     }
     if (rl === null) return { ...base, ...supervised, evaluations: [], before: null }
     const updates = lines.filter(({ phase }) => phase === 'rl')

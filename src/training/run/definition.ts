@@ -79,7 +79,7 @@ export const conversationRunSettings = {
   mode: choice(
     'sft+rl',
     ['sft', 'rl', 'sft+rl'],
-    'supervised fine-tuning, reinforcement learning, or one after the other',
+    'training on given answers (supervised fine-tuning, or preferences by sft.loss), reinforcement learning, or one after the other',
   ),
   numLanes: integer(0, 'lanes: conversations that run side by side; 0: 64, or as many as fit in memory', { min: 0 }),
   tooLong: choice(

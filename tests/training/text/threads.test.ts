@@ -10,6 +10,7 @@ import {
   type ConversationCohort,
   createTrainer,
   createWorld,
+  defineTextEnvironment,
   InputError,
   languageModel,
   rl,
@@ -104,6 +105,27 @@ async function expectSame(options: Options, teams: readonly number[]) {
 }
 
 describe('same bits for any number of threads', () => {
+  test.each(['dpo', 'kto'])('on preferences, by %s', async (loss) => {
+    const pairs = defineTextEnvironment({
+      id: 'text/pairs',
+      settings: {},
+      make: () => ({
+        numExamples: 30,
+        example: (i: number) => ({ prompt: `${i}`, answer: `${i}`.repeat(1 + (i % 7)), rejected: `${i}${i % 4}` }),
+        respond: () => ({ reward: 0 }),
+      }),
+    })()
+    const outcomes = []
+    for (const threads of [1, 3]) {
+      const policy = languageModel({ width: 16, layers: 2, heads: 2, anyText: true })
+      const world = await createWorld({ environment: pairs, policy, numLanes: 1, seed: 3 })
+      const trainer = createTrainer(world, sft({ loss, updates: 4, batchSize: 25 }), { threads })
+      outcomes.push(await outcome(trainer, ''))
+    }
+    expect(outcomes[1]).toEqual(outcomes[0])
+    expect(outcomes[0]!.metrics).toHaveLength(4)
+  })
+
   const matrix: [string, Options][] = [
     ['of the whole model', {}],
     [

@@ -28,6 +28,10 @@ const settings = {
   completion: text('completion', 'column of completions, which are trained on if there are no answers'),
   messages: text('messages', 'column of whole conversations, which are trained on if there are no prompts'),
   text: text('text', 'column of texts, which are trained on if there are neither'),
+  chosen: text('chosen', 'column of the better answers of pairs, as texts or messages, to compare'),
+  rejected: text('rejected', 'column of the worse answers of pairs'),
+  label: text('label', 'column that says whether a completion is good, if there are no pairs'),
+  margin: text('margin', 'column that says by how much the better answer is better, if any'),
   limit: integer(0, 'maximum of rows to read; 0: all', { min: 0 }),
   reward: part('reward', 'accuracy', 'id of the reward, or the path of a module that exports one'),
   rewardSettings: strings(

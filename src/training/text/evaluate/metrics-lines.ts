@@ -7,9 +7,9 @@ export const lineMetrics = {
   checkpoint: metric('number of a checkpoint at this point: ticks, supervised steps and updates done', 'last'),
 } as const satisfies Metrics
 
-/** A step's metrics by name; an update's own are beside those of every step. */
-export function metricsLine({ rl, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
-  return { ...top, ...(rl ?? {}) }
+/** A step's metrics by name; those of preferences, or an update's own, are beside those of every step. */
+export function metricsLine({ rl, preference, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
+  return { ...top, ...preference, ...rl }
 }
 
 /** Groups over which the summary's rewards are averaged. */

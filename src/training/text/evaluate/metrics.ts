@@ -1,5 +1,6 @@
 /** Metrics of language model trainings: of supervised steps, and of updates and their conversations. */
 import type { LossTotals } from '../../../algorithms/losses/losses.ts'
+import type { preferenceMetrics } from '../../../algorithms/tokens/text-metrics.ts'
 import type { WorkName } from '../../../base/clock.ts'
 import type { TokenSpans } from '../../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
@@ -25,8 +26,12 @@ export interface TextMetrics {
   readonly tokens: number
   /** Seconds of the caller's thread by kind of work; they sum to the total. */
   readonly phaseSeconds: Readonly<Record<WorkName, number>>
+  readonly preference: PreferenceMetrics | null
   readonly rl: RlMetrics | null
 }
+
+/** Metrics of a step on preferences, by `preferenceMetrics`. Null: unknown. */
+export type PreferenceMetrics = Readonly<Record<keyof typeof preferenceMetrics, number | null>>
 
 /** Metrics of an update: its conversations and its first optimizer step. */
 export interface RlMetrics extends Omit<CollectorProgress, 'ticks'> {

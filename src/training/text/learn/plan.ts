@@ -5,15 +5,16 @@
  * names the keys that help. Loaded models get standard defaults; a task's preset is for new models.
  */
 import { availableParallelism } from 'node:os'
+import type { LossDescriptor } from '../../../algorithms/losses/losses.ts'
 import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../../algorithms/tokens/rl.ts'
-import { sft, sftRates } from '../../../algorithms/tokens/sft.ts'
+import { ratesOf, sft } from '../../../algorithms/tokens/sft.ts'
 import { MICRO_BATCH_ROWS } from '../../../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../../algorithms/tokens/token-thread.ts'
 import { InputError } from '../../../base/errors.ts'
 import { group } from '../../../base/metrics.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../../components/arena.ts'
-import { type Columns, column, listColumns, type Plan } from '../../../components/column.ts'
+import { type Columns, column, listColumns, type Plan, saved } from '../../../components/column.ts'
 import { NUM_SLOTS } from '../../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../../language/language-model.ts'
 import type { Sampling } from '../../../language/transformer/sampling.ts'
@@ -30,6 +31,14 @@ export function microBatchRows(context: number): number {
   return Math.max(MICRO_BATCH_ROWS, context - 1)
 }
 
+/** The same for a step on given answers: those of a pair are in one micro-batch. */
+export function lessonRows(context: number, { level }: Pick<LossDescriptor, 'level'>): number {
+  return level === 'pair' ? Math.max(MICRO_BATCH_ROWS, 2 * (context - 1)) : microBatchRows(context)
+}
+
+/** Rows of an example in a step: its lesson; a pair; or a good and a bad answer, and another's answer to its prompt. */
+const ROWS_OF_EXAMPLE = { token: 1, sequence: 1, pair: 2, answer: 3 } as const
+
 /** The shape of a backend's columns, for a model and a training. */
 export function backendShape(
   { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
@@ -37,8 +46,13 @@ export function backendShape(
   threads: number,
 ): BackendShape {
   const { optimizer } = (sft ?? rl)!.settings
-  const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-  return { model, adapter, weightBits, context, rows: microBatchRows(context), optimizer, hasReference, threads }
+  const hasReference = [sft, rl].some((phase) => phase !== undefined && readsReference(phase))
+  const rows = sft === undefined ? microBatchRows(context) : lessonRows(context, sft.loss)
+  return { model, adapter, weightBits, context, rows, optimizer, hasReference, threads }
+}
+
+function readsReference({ loss }: { readonly loss: LossDescriptor }): boolean {
+  return loss.columns.includes('referenceLogprob')
 }
 
 /** The columns of a training. @throws InputError for a loss with a critic and a model without a value head. */
@@ -48,6 +62,7 @@ export function textLearnerPlan(
   log: UpdateSize,
   threads: number,
   backend: BackendDefinition,
+  numExamples: number,
 ) {
   const { model, context } = opened
   const { sft, rl } = phases
@@ -55,13 +70,15 @@ export function textLearnerPlan(
     const got = 'a model without a value head'
     throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
   }
-  const batchSize = sft?.settings.batchSize ?? 0
-  const examples = { rows: batchSize, tokens: batchSize * context }
+  const lessons = sft === undefined ? 0 : sft.settings.batchSize * ROWS_OF_EXAMPLE[sft.loss.level]
+  const examples = { rows: lessons, tokens: lessons * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }
   return {
     ...backend.plan?.(backendShape(opened, phases, threads)),
     update: tokenUpdatePlan(update, model.hasValueHead),
     examples: examplesPlan(examples),
+    /** The reference's log-probability of each example's chosen and rejected answer; NaN if no step has needed it. */
+    answerLogprob: saved(column('f64', sft !== undefined && readsReference(sft) ? 2 * numExamples : 0)),
   } satisfies Plan
 }
 
@@ -78,7 +95,8 @@ export function textReservation(
   backend: BackendDefinition = localBackend,
 ): Required<Omit<ConversationReservation, 'use'>> {
   const log = conversationLogSize(draft, phases.rl === undefined ? 0 : conversationsKept(phases.rl))
-  return { learner: textLearnerPlan(draft.opened, phases, log, threads, backend), log }
+  const { numExamples } = draft.options.environment
+  return { learner: textLearnerPlan(draft.opened, phases, log, threads, backend, numExamples), log }
 }
 
 /** Maximum finished conversations that wait for learning: those of all updates sampled ahead. */
@@ -222,10 +240,13 @@ function withRates(
     )
   const supervised =
     given.sft &&
-    sft({
-      ...given.sft.parameters,
-      learningRate: rateOf(given.sft.settings.learningRate, sftRates, 'supervised steps'),
-    })
+    sft(
+      {
+        ...given.sft.parameters,
+        learningRate: rateOf(given.sft.settings.learningRate, ratesOf(given.sft), 'supervised steps'),
+      },
+      given.sft.parts,
+    )
   const notes =
     told.length === 0
       ? []
@@ -266,7 +287,7 @@ function partsOf(plan: Plan): Record<string, number> {
     [/^learner\.reference\b/, 'reference'],
     [/^learner\.packed\b/, 'activations'],
     [/^engine\.decoder\.cache\b/, 'cache'],
-    [/^(conversation|log|learner\.(update|examples))\b/, 'conversations'],
+    [/^(conversation|log|learner\.(update|examples|answerLogprob))\b/, 'conversations'],
     [/./, 'the rest'],
   ]
   const parts: Record<string, number> = {}

@@ -162,6 +162,7 @@ export class RlPhase implements Phase {
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
+      preference: null,
       rl: {
         ...rewardMetrics(columns, totals),
         ...mismatch,
