@@ -48,7 +48,7 @@ export async function chat(
   const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
   const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, served, client.owner)
   const mayCall = names.length > 0
-  const form = formOf(body, names, served)
+  const form = formOf(body, names, host)
   const isAlone = mayCall && !booleanField(body, 'parallel_tool_calls', true)
   if (isAlone && !endsCalls(tokenizer)) {
     throw badField('parallel_tool_calls', false, `true: the model's chat template does not end a call with ${CALL_END}`)

@@ -42,7 +42,7 @@ export async function complete(
     served,
     client.owner,
   )
-  const form = formOf(body, [], served)
+  const form = formOf(body, [], host)
   const submitted = form === null ? requests : requests.map((each) => ({ ...each, constraint: form.constraint }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served)

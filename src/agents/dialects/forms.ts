@@ -4,12 +4,14 @@ import { InputError, show } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { Constraint } from '../../environments/text.ts'
 import { isOfConstraint } from '../../language/grammars/grammars.ts'
+import { SPACES, schemaRules } from '../../language/grammars/schema-grammar.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import type { Choice } from '../serving/choices.ts'
 import { badField } from '../serving/fields.ts'
-import type { ServedModel } from '../serving/served-model.ts'
 import { CALL_END, callForm, type ToolCall } from '../serving/tools.ts'
+import type { ModelHost } from './dialect.ts'
 import { guidedConstraint } from './guided.ts'
+import type { Hints } from './hints.ts'
 
 /** A required output format. */
 export interface Form {
@@ -22,8 +24,9 @@ export interface Form {
  * The format that `tool_choice`, `response_format` or a field of a server's requires, or null. `names` are the tools in the prompt.
  * @throws RequestError 400 if unsupported.
  */
-export function formOf(body: Body, names: readonly string[], { tokenizer, batcher }: ServedModel): Form | null {
-  const asked = askedForm(body, names, tokenizer)
+export function formOf(body: Body, names: readonly string[], { served, hints }: ModelHost): Form | null {
+  const { tokenizer, batcher } = served
+  const asked = askedForm(body, names, tokenizer, hints)
   if (asked === null) return null
   const { engine } = batcher
   const { param, free } = asked
@@ -44,7 +47,7 @@ export function formOf(body: Body, names: readonly string[], { tokenizer, batche
 }
 
 /** The field that requires a format, the values of it that require none, and the format. */
-function askedForm(body: Body, names: readonly string[], tokenizer: Tokenizer) {
+function askedForm(body: Body, names: readonly string[], tokenizer: Tokenizer, hints: Hints) {
   const { tool_choice: choice = null, response_format: format = null } = body
   const isForced = choice !== null && choice !== 'auto' && choice !== 'none'
   const json = jsonForm(format)
@@ -53,7 +56,7 @@ function askedForm(body: Body, names: readonly string[], tokenizer: Tokenizer) {
     ...(json === null ? [] : [{ param: 'response_format', free: '{ "type": "text" }', form: () => json }]),
     ...(guided === null ? [] : [{ param: guided.param, free: 'none', form: () => formOfText(guided.constraint) }]),
     ...(isForced
-      ? [{ param: 'tool_choice', free: '"auto" or "none"', form: () => callsForm(body, names, tokenizer) }]
+      ? [{ param: 'tool_choice', free: '"auto" or "none"', form: () => callsForm(body, names, tokenizer, hints) }]
       : []),
   ]
   const [first, second] = asked
@@ -123,9 +126,10 @@ function outside({ type, required = [] }: Schema, value: unknown): string | null
 
 /** A format of tool calls only: of any tool, or of the named one. */
 function callsForm(
-  { tool_choice: choice, parallel_tool_calls: parallel }: Body,
+  { tools, tool_choice: choice, parallel_tool_calls: parallel }: Body,
   names: readonly string[],
   tokenizer: Tokenizer,
+  hints: Hints,
 ): Form {
   const named = (choice as { function?: { name?: unknown } }).function?.name
   const wanted = choice === 'required' ? names : names.filter((name) => name === named)
@@ -145,32 +149,59 @@ function callsForm(
   const { open, between, close } = form
   const literal = JSON.stringify
   const several = choice === 'required' && parallel !== false ? ` (${literal('\n')} call)*` : ''
+  const parameters = wanted.map((name) => parametersOf(tools, name))
   const grammar = [
     `root ::= call${several}`,
-    `call ::= ${literal(open)} name ${literal(between)} object ${literal(close)}`,
-    `name ::= ${wanted.map((name) => literal(name)).join(' | ')}`,
-    ...JSON_GRAMMAR,
+    `call ::= ${literal(open)} (${wanted.map((_, i) => `call${i}`).join(' | ')}) ${literal(close)}`,
+    ...wanted.map((name, i) => `call${i} ::= ${literal(name + between)} arguments${i}`),
+    ...parameters.map((each, i) => argumentRules(each, wanted[i]!, i, hints)),
+    SPACES,
   ].join('\n')
   return {
     constraint: { grammar },
     misfit(_, calls) {
       if (calls.length === 0) return 'no call of a tool'
-      const other = calls.find(({ function: { name } }) => !wanted.includes(name))
-      return other === undefined ? null : `a call of ${other.function.name}`
+      for (const { function: called } of calls) {
+        const place = wanted.indexOf(called.name)
+        if (place < 0) return `a call of ${called.name}`
+        const why = outside(parameters[place]!.schema, JSON.parse(called.arguments))
+        if (why !== null) return `a call of ${called.name} with arguments that have ${why}`
+      }
+      return null
     },
   }
 }
 
-/** JSON in GBNF, for llama.cpp, XGrammar and the local engine. */
-const JSON_GRAMMAR = [
-  'object ::= "{" ws (member (ws "," ws member)*)? ws "}"',
-  'member ::= string ws ":" ws value',
-  'value ::= object | array | string | number | "true" | "false" | "null"',
-  'array ::= "[" ws (value (ws "," ws value)*)? ws "]"',
-  'string ::= "\\"" ([^"\\\\\\x00-\\x1f] | "\\\\" (["\\\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F]))* "\\""',
-  'number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [-+]? [0-9]+)?',
-  'ws ::= [ \\n\\t]?',
-]
+/** A tool's arguments. */
+interface Parameters {
+  readonly schema: object
+  readonly isStrict: boolean
+}
+
+function parametersOf(tools: unknown, name: string): Parameters {
+  const called = (tools as { function: Record<string, unknown> }[]).find(
+    (tool) => tool.function.name === name,
+  )!.function
+  const { parameters, strict = false } = called
+  const given = typeof parameters === 'object' && parameters !== null ? parameters : {}
+  return { schema: { type: 'object', ...given }, isStrict: strict === true }
+}
+
+/**
+ * The rules of the arguments of tool `i`. Arguments whose schema cannot be enforced are any object, which is counted as a hint.
+ * @throws RequestError 400 for those of a strict tool.
+ */
+function argumentRules({ schema, isStrict }: Parameters, name: string, i: number, hints: Hints): string {
+  const rules = (each: object) => schemaRules(each, `${name}.parameters`, `arguments${i}`, `t${i}r`)
+  try {
+    return rules(schema)
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error
+    if (isStrict) throw new RequestError(400, `tools: ${error.message}`, { param: 'tools', code: 'bad_field' })
+    hints.add(error.subject)
+    return rules({ type: 'object' })
+  }
+}
 
 /** @throws RequestError 502 for a finished answer that violates the format that the engine had to enforce. */
 export function checkForm(

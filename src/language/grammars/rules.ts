@@ -5,7 +5,13 @@ import type { Ranges } from './ranges.ts'
 export class Rules {
   readonly #bodies = new Map<string, string>()
   readonly #names = new Map<string, string>()
+  readonly #prefix: string
   #next = 0
+
+  /** Names of rules begin with `prefix`. */
+  constructor(prefix = 'r') {
+    this.#prefix = prefix
+  }
 
   /** Adds a rule and returns its name; equal bodies share one rule. */
   add(body: string): string {
@@ -14,7 +20,7 @@ export class Rules {
 
   /** A name for a rule that is set later. */
   reserve(): string {
-    return `r${this.#next++}`
+    return `${this.#prefix}${this.#next++}`
   }
 
   set(name: string, body: string): string {
@@ -23,9 +29,9 @@ export class Rules {
     return name
   }
 
-  /** The grammar whose first rule is `root`. */
-  grammar(root: string): string {
-    return [['root', root], ...this.#bodies].map(([name, body]) => `${name} ::= ${body}`).join('\n')
+  /** The rules, one a line, behind one called `first` whose body is `root`. */
+  grammar(first: string, root: string): string {
+    return [[first, root], ...this.#bodies].map(([name, body]) => `${name} ::= ${body}`).join('\n')
   }
 }
 

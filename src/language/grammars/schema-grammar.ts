@@ -13,7 +13,7 @@ import { characterClass, either, literal, Rules, repeated } from './rules.ts'
 type Schema = Readonly<Record<string, unknown>>
 
 /** At most 16 spaces between two parts, so a model cannot write spaces forever. */
-const SPACES = 'ws ::= [ \\n\\t]{0,16}'
+export const SPACES = 'ws ::= [ \\n\\t]{0,16}'
 /** Keywords that do not restrict values. */
 const NOTES = [
   ...['title', 'description', 'default', 'examples', '$schema', '$id', '$comment', '$defs', 'definitions', '$anchor'],
@@ -68,13 +68,21 @@ const CHARACTER =
  * @throws InputError if the schema is invalid or no answer can match it, and for each unsupported keyword, by name.
  */
 export function schemaGrammar(schema: unknown): string {
-  const writer = new Writer(schema)
-  const root = writer.value(schema, 'schema')
-  return `${writer.rules.grammar(root)}\n${SPACES}`
+  return `${schemaRules(schema, 'schema', 'root', 'r')}\n${SPACES}`
+}
+
+/**
+ * The same as rules for a larger grammar, which has `SPACES`. The first is called `name`, and the names of the others begin with
+ * `prefix`; `subject` is the schema's name in errors.
+ */
+export function schemaRules(schema: unknown, subject: string, name: string, prefix: string): string {
+  const writer = new Writer(schema, prefix)
+  const root = writer.value(schema, subject)
+  return writer.rules.grammar(name, root)
 }
 
 class Writer {
-  readonly rules = new Rules()
+  readonly rules: Rules
   readonly #root: unknown
   /** The rule of each reference, by where it points. */
   readonly #referred = new Map<string, string>()
@@ -82,7 +90,8 @@ class Writer {
   #any: string | null = null
   #compared = 0
 
-  constructor(root: unknown) {
+  constructor(root: unknown, prefix: string) {
+    this.rules = new Rules(prefix)
     this.#root = root
     this.#character = this.rules.add(CHARACTER)
   }

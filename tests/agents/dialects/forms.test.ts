@@ -1,5 +1,7 @@
 /** Answers of a form that requests ask for: what reaches an engine that can hold answers to it, and what becomes of others. */
 import { describe, expect, test } from 'vitest'
+import type { Constraint } from '../../../src/environments/text.ts'
+import { isOfConstraint } from '../../../src/language/grammars/grammars.ts'
 import { made, scriptedGateway } from '../../support/gateway.ts'
 
 const CHAT = '/v1/chat/completions'
@@ -115,20 +117,54 @@ describe('a call of a tool', () => {
       ])
     }
     const [any, one, alone] = seen.map(({ constraint }) => grammarOf(constraint))
-    expect(any!.slice(0, 3)).toEqual([
+    expect(any!.slice(0, 4)).toEqual([
       'root ::= call ("\\n" call)*',
-      String.raw`call ::= "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " object "}\n</tool_call>"`,
-      'name ::= "add" | "sub"',
+      String.raw`call ::= "<tool_call>\n{\"name\": \"" (call0 | call1) "}\n</tool_call>"`,
+      String.raw`call0 ::= "add\", \"arguments\": " arguments0`,
+      String.raw`call1 ::= "sub\", \"arguments\": " arguments1`,
     ])
-    expect([one![0], one![2]]).toEqual(['root ::= call', 'name ::= "add"'])
-    expect([alone![0], alone![2]]).toEqual(['root ::= call', 'name ::= "add" | "sub"'])
+    expect(one!.slice(0, 3)).toEqual(['root ::= call', any![1]!.replace(' | call1', ''), any![2]])
+    expect(alone!.slice(0, 4)).toEqual(['root ::= call', ...any!.slice(1, 4)])
+    // What the schemas of the tools say is in it, each under names of its own.
+    const text = (constraint: object, said: string) => isOfConstraint(constraint as Constraint, said)
+    for (const { constraint } of seen) {
+      expect(text(constraint!, call('add'))).toBe(true)
+      expect(text(constraint!, call('add').replace('"a": 1', '"a": "1"'))).toBe(false)
+      expect(text(constraint!, call('add').replace('"a": 1', ''))).toBe(false)
+    }
     const flat = tools.map(({ function: each }) => ({ type: 'function', ...each }))
     await ask('/v1/responses', { model: 'x', input: 'hi', tools: flat, tool_choice: { type: 'function', name: 'add' } })
     const own = tools.map(({ function: { name, parameters } }) => ({ name, input_schema: parameters }))
     const asked = { model: 'x', max_tokens: 99, messages, tools: own }
     await ask('/v1/messages', { ...asked, tool_choice: { type: 'tool', name: 'add' } })
     await ask('/v1/messages', { ...asked, tool_choice: { type: 'any' } })
-    expect(seen.slice(3).map(({ constraint }) => grammarOf(constraint)[2])).toEqual([one![2], one![2], any![2]])
+    expect(seen.slice(3).map(({ constraint }) => grammarOf(constraint))).toEqual([one, one, any])
+  })
+
+  test('has arguments by a schema of which everything is enforced; of others any object, unless the tool is strict', async () => {
+    const { gateway, seen } = await scriptedGateway(() => call('odd'), {}, undefined, 400, true)
+    const { ask } = await made(gateway)
+    const parameters = { type: 'object', properties: { a: { type: 'array', uniqueItems: true } } }
+    const asked = (strict: boolean) => ({
+      ...{ model: 'x', messages, tool_choice: 'required' },
+      tools: [{ type: 'function', function: { name: 'odd', strict, parameters } }],
+    })
+    expect((await ask(CHAT, asked(false))).status).toBe(200)
+    expect(gateway.counts.hints).toEqual({ 'odd.parameters.properties.a.uniqueItems': 1 })
+    expect(isOfConstraint(seen[0]!.constraint!, call('odd').replace('"a"', '"b"'))).toBe(true)
+    const { status, json } = await ask(CHAT, asked(true))
+    expect([status, json.error.param]).toEqual([400, 'tools'])
+    expect(json.error.message).toContain('odd.parameters.properties.a.uniqueItems: got true')
+  })
+
+  test('with other arguments than its schema requires is an error, and not recorded', async () => {
+    const { chat, calls } = await saying(call('add').replace('"a"', '"b"'))
+    const { status, json } = await chat({ tools, tool_choice: 'required' })
+    expect([status, json.error.message]).toEqual([
+      502,
+      expect.stringContaining('a call of add with arguments that have no a'),
+    ])
+    expect(await calls()).toBe(0)
   })
 
   test('that the engine did not write, or of another tool, is an error, and not recorded', async () => {

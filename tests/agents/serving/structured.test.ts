@@ -83,9 +83,10 @@ describe('serve', () => {
 
   test('calls tools and writes JSON in each dialect, by a chat template of Qwen', { timeout: 60_000 }, async () => {
     const folder = join(await temporaryFolder(), 'tiny')
-    await writeQwen3(folder, { context: 500, template: TOOL_TEMPLATE })
+    await writeQwen3(folder, { context: 800, template: TOOL_TEMPLATE })
     const { url } = await served({ policy: languageModel({ folder }), slots: 8 })
-    const parameters = { type: 'object', properties: {} }
+    const a = { enum: ['x', 'y', 7] }
+    const parameters = { type: 'object', properties: { a, b: { type: 'boolean' } }, required: ['a'] }
     const tools = ['add', 'sub'].map((name) => ({ type: 'function', function: { name, parameters } }))
     const named = { type: 'function', function: { name: 'sub' } }
     for (const [more, names, most] of [
@@ -110,7 +111,9 @@ describe('serve', () => {
         expect(message.tool_calls.length).toBeLessThanOrEqual(most)
         for (const { function: called } of message.tool_calls) {
           expect(names).toContain(called.name)
-          expect(JSON.parse(called.arguments)).toBeInstanceOf(Object)
+          const given = JSON.parse(called.arguments)
+          expect(a.enum).toContain(given.a)
+          expect([undefined, true, false]).toContain(given.b)
         }
       }
     }
