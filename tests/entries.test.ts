@@ -28,7 +28,7 @@ describe('the public surface', () => {
       'colonnade/kernels': 56,
       'colonnade/loggers': 16,
       'colonnade/orchestration': 23,
-      'colonnade/rewards': 100,
+      'colonnade/rewards': 101,
       'colonnade/settings': 31,
       'colonnade/text': 111,
     })

@@ -39,6 +39,7 @@ export {
   normalizeMathAnswer,
 } from '../language/rewards/maths/answers.ts'
 export { type MathEquality, mathAccuracyReward, mathEqual } from '../language/rewards/maths/maths.ts'
+export { modelReward } from '../language/rewards/model.ts'
 export {
   createAsyncBatchProcessor,
   type RewardCounts,

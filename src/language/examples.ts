@@ -36,7 +36,8 @@ export interface ExampleUse {
   readonly compared?: Comparison | null
 }
 
-export type Comparison = 'pair' | 'answer'
+/** Pairs of answers, pairs by the scores after their last tokens, or single answers. */
+export type Comparison = 'pair' | 'score' | 'answer'
 
 export interface UsableExamples {
   /** Their indices, in ascending order. */
@@ -134,15 +135,21 @@ function comparedRows(
   if (!Number.isFinite(margin)) throw new InputError(`${subject}, margin`, show(margin), 'a finite number')
   const answers = (['chosen', 'rejected'] as const).flatMap((side) => {
     const row = answerRow(tokenizer, example, side, subject)
-    return row === null ? [] : [{ ...row, isGood: side === 'chosen', margin }]
+    if (row === null) return []
+    return [{ ...(comparison === 'score' ? scoredRow(row) : row), isGood: side === 'chosen', margin }]
   })
   const [first, second] = answers
-  if (comparison === 'pair' && second === undefined) {
+  if (comparison !== 'answer' && second === undefined) {
     const got = first === undefined ? 'no answer' : first.isGood ? 'no rejected answer' : 'no chosen answer'
     throw new InputError(subject, got, 'a chosen and a rejected one, to compare')
   }
   if (first === undefined) throw new InputError(subject, 'no answer', 'a good or a bad one')
   return answers
+}
+
+/** A row whose last token has a successor, at whose place the value head scores the row. */
+export function scoredRow({ ids, lossMask }: TrainingExample): TrainingExample {
+  return { ids: [...ids, ids.at(-1)!], lossMask: [...lossMask, 0] }
 }
 
 /** Cuts answers to the context: all of an example, or none if one of them has nothing left to learn. */

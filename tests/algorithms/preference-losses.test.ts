@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { definePreferenceLoss, type PreferenceLossFactory } from '../../src/algorithms/losses/define-preference-loss.ts'
 import { type LossDescriptor, prepareLoss } from '../../src/algorithms/losses/losses.ts'
-import { dpo, ipo, kto, orpo, simpo } from '../../src/algorithms/losses/preference-losses.ts'
+import { dpo, ipo, kto, orpo, reward, simpo } from '../../src/algorithms/losses/preference-losses.ts'
 import { PreferenceSum } from '../../src/algorithms/losses/preference-run.ts'
 import { sft } from '../../src/algorithms/tokens/sft.ts'
 import { packBatch } from '../../src/algorithms/tokens/token-batch.ts'
@@ -171,6 +171,50 @@ describe('losses of preferences', () => {
     const refused = 'sequences 8, 9: got 15 tokens together, expected at most 12'
     expect(() => packBatch(sequencesOf(pairs), 10)).toThrow(refused)
   })
+})
+
+test('the loss of a reward model agrees with TRL', async () => {
+  const { loss, metrics } = recorded.cases.reward
+  const { model: scorer, weights } = await loadTransformer(folder, { valueHead: true })
+  const sequences = sequencesOf(pairs.map((pair) => ({ ...pair, ids: [...pair.ids, 0] }))) // A place for the score.
+  const batch = packBatch(sequences, 40)
+  const update = updateOf(batch, true)
+  const { arena, columns } = takeArena({
+    weights: column('f32', scorer.numParameters),
+    learner: tokenLearnerPlan(scorer, 40, 14, sft().settings, false),
+  })
+  columns.weights.set(weights)
+  const head = scorer.parameters.find(({ name }) => name === 'v_head.summary.weight')!
+  columns.weights.set(tensorValues(gradients.get('score')!) as Float32Array, head.offset)
+  const kernels = createKernels(arena.memory, bestKernelBuild())
+  const learner = new TokenLearner(scorer, columns.weights, columns.learner, kernels)
+  const learned = { spans: batch.spans, lossMask: update.learned, referenceLogprob: update.referenceLogprob }
+  const totals = { ...prepareLoss(reward(), learned, update.prepared, kernels), denominator: pairs.length / 2 }
+  for (const [place, i] of batch.order.entries()) {
+    update.compared.unit[place] = pairs[i]!.unit
+    update.compared.isGood[place] = pairs[i]!.isGood ? 1 : 0
+    update.compared.margin[place] = recorded.pairs[pairs[i]!.unit].margin
+  }
+  const none = new Float32Array(0)
+  const compared = { ...update.compared, kl: 0 }
+  const given = { oldLogprob: none, referenceLogprob: null, oldValue: null, wholeTokens: null, compared }
+  const { policy: sums } = alone(learner.differentiate(batch, reward(), totals, given, update, 1))
+  expect(sums[PreferenceSum.loss]! / loss).toBeCloseTo(1, 5)
+  const { good, goodReward, badReward, accurate } = PreferenceSum
+  expect((sums[goodReward]! - sums[badReward]!) / sums[good]!).toBeCloseTo(metrics.margin, 5)
+  expect((sums[goodReward]! + sums[badReward]!) / (2 * sums[good]!)).toBeCloseTo(metrics.mean_reward, 5)
+  expect(sums[accurate]! / sums[good]!).toBeCloseTo(metrics.accuracy, 6)
+  let [away, norm] = [0, 0]
+  for (const { name, offset } of scorer.parameters) {
+    const theirs = gradients.get(`reward.${name === head.name ? 'score.weight' : name}`)
+    if (theirs === undefined) expect(['lm_head.weight', 'v_head.summary.bias']).toContain(name)
+    for (const [i, value] of theirs === undefined ? [] : tensorValues(theirs).entries()) {
+      away += (learner.trained.gradient[offset + i]! - Number(value)) ** 2
+      norm += Number(value) ** 2
+    }
+  }
+  expect(Math.sqrt(away / norm)).toBeLessThan(1e-4)
+  expect(Math.sqrt(norm)).toBeGreaterThan(0.1)
 })
 
 describe('definePreferenceLoss', () => {

@@ -263,6 +263,12 @@ export function readsScores(loss: LossDescriptor): boolean {
   return comparesAnswers(loss) && Object.keys(loss.program!.columns).some((name) => name.endsWith('Score'))
 }
 
+/** What a loss of preferences compares: pairs of answers, their scores, or single answers; null for other losses. */
+export function comparisonOf(loss: LossDescriptor): 'pair' | 'score' | 'answer' | null {
+  if (readsScores(loss)) return 'score'
+  return loss.level === 'pair' || loss.level === 'answer' ? loss.level : null
+}
+
 /**
  * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (in the order of `PolicySum`, or of `PreferenceSum`) and writes
  * its derivatives, those by values only for a loss of preferences. The inputs are columns of a prepared batch and its sequences' spans;

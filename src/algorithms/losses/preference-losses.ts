@@ -7,6 +7,7 @@
  *     simpo    −log σ(β ℓ̄_c − β ℓ̄_r − γ)                          arXiv 2405.14734, eq. 6; ε as for dpo
  *     orpo     −ℓ̄_c − β log σ(log odds_c − log odds_r)             arXiv 2403.07691, eq. 6, with odds of p = exp(ℓ̄)
  *     kto      w (1 − σ(±(R − β z)))                               arXiv 2402.01306, eq. 8: + and w_D for good answers, − and w_U for bad
+ *     reward   −log σ(s_c − s_r − m) + κ (s_c + s_r)²              arXiv 2307.09288, eq. 2; κ: arXiv 2312.09244; s scores, m the margin
  *
  * z is the batch's KL to the reference: the mean of ℓ − ℓ_ref over answers to other prompts of the batch, at least 0.
  */
@@ -110,7 +111,19 @@ export const kto = definePreferenceLoss({
   },
 })
 
-const losses = [dpo, ipo, kto, orpo, simpo] as unknown as readonly PreferenceLossFactory[]
+/** A reward model: its value head scores an answer after the last token. Such a model can be the reward `model`. */
+export const reward = definePreferenceLoss({
+  id: 'reward',
+  module,
+  settings: { center: number(0, 'κ, weight that keeps the scores of a pair around 0', { min: 0 }) },
+  loss({ chosenScore, rejectedScore, margin }, { center }) {
+    const loss = negativeLogSigmoid(chosenScore.minus(rejectedScore).minus(margin))
+    const centered = center === 0 ? loss : loss.plus(chosenScore.plus(rejectedScore).square().times(center))
+    return { loss: centered, chosenReward: chosenScore, rejectedReward: rejectedScore }
+  },
+})
+
+const losses = [dpo, ipo, kto, orpo, simpo, reward] as unknown as readonly PreferenceLossFactory[]
 
 /** The ids of the built-in losses of preferences. */
 export const preferenceLossIds = losses.map(({ id }) => id)

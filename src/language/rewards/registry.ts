@@ -5,6 +5,7 @@ import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthRewar
 import { codeReward } from './code/code.ts'
 import { composeRewards, type RewardPart } from './compose.ts'
 import { mathAccuracyReward } from './maths/maths.ts'
+import { modelReward } from './model.ts'
 import { remoteReward } from './remote.ts'
 import { defineReward, type Reward, type RewardFactory, type RewardOptions } from './reward.ts'
 import {
@@ -24,6 +25,7 @@ const builtInRewards = [
   formatReward,
   mathAccuracyReward,
   codeReward,
+  modelReward,
   remoteReward,
 ] as unknown as readonly RewardFactory[]
 

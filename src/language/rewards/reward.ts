@@ -281,6 +281,19 @@ export function withBatch<R extends Reward>(reward: R, judgeAll: BatchJudge, siz
   return reward
 }
 
+const openings = new WeakMap<Reward, () => Promise<unknown>>()
+
+/** Gives a reward something to read, such as a model's files, before the first conversation. */
+export function withOpening<R extends Reward>(reward: R, open: () => Promise<unknown>): R {
+  openings.set(reward, open)
+  return reward
+}
+
+/** Reads what a reward needs. @throws InputError if it cannot be read. */
+export async function opened(reward: Reward): Promise<void> {
+  await openings.get(reward)?.()
+}
+
 /** A reward's batch size; null if it judges completions one by one. */
 export function batchSizeOf(reward: Reward): BatchSize | null {
   return together.get(reward)?.size ?? null

@@ -5,7 +5,7 @@
  *
  * Caches of keys and values are not in checkpoints: prefill recreates them bit for bit.
  */
-import { comparesAnswers } from '../../algorithms/losses/losses.ts'
+import { comparisonOf } from '../../algorithms/losses/losses.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
 import { traceBuffer, Work } from '../../base/clock.ts'
@@ -16,7 +16,6 @@ import { withTodaysNames } from '../../base/former-names.ts'
 import { checkMetricNames } from '../../base/metrics.ts'
 import { ConversationPhase, candidateIdsOf, setCandidateIds } from '../../components/conversation.ts'
 import type { Reply } from '../../environments/text.ts'
-import type { Comparison } from '../../language/examples.ts'
 import { TokenTexts } from '../../language/tokenizers/token-texts.ts'
 import { bitsOf } from '../../language/transformer/quantized.ts'
 import { checkSampling } from '../../language/transformer/sampling.ts'
@@ -95,7 +94,7 @@ export function reserveConversations(
     use: {
       asked: (rl?.settings.updates ?? 0) > 0,
       learned: (sft?.settings.updates ?? 0) > 0,
-      compared: sft !== undefined && comparesAnswers(sft.loss) ? (sft.loss.level as Comparison) : null,
+      compared: sft === undefined ? null : comparisonOf(sft.loss),
     },
   })
   return () => new ConversationTraining(world, name, phases, { profile, backend, collector, sampledWhileLearning })

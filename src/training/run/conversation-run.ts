@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path'
 import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss.ts'
 import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
+import { readsScores } from '../../algorithms/losses/losses.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../../algorithms/tokens/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../../algorithms/tokens/sft.ts'
 import { preferenceMetrics } from '../../algorithms/tokens/text-metrics.ts'
@@ -127,12 +128,15 @@ async function configure(
     ...givenOf('loss.', given),
   }
   const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, rlParts)
-  const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
+  const supervised =
+    settings.mode === 'rl' ? null : sft(part('sft.') as never, await partsGiven('sft.', sftSettings, overrides))
+  const readsValues = reinforced?.loss.settings.advantage === 'critic' || (supervised && readsScores(supervised.loss))
+  const needsCritic = readsValues && !given.has('languageModel.critic')
   return {
     kind: 'conversations',
     environment,
     policy: languageModel({ ...part('languageModel.'), ...(needsCritic ? { critic: true } : {}) } as never),
-    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never, await partsGiven('sft.', sftSettings, overrides)),
+    sft: supervised,
     rl: reinforced,
     settings,
     engine,

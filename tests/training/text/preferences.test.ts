@@ -4,7 +4,11 @@ import { sft } from '../../../src/algorithms/tokens/sft.ts'
 import { defineTextEnvironment, type Example } from '../../../src/environments/text.ts'
 import { answersOf, mismatchedRow } from '../../../src/language/examples.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
+import { modelReward } from '../../../src/language/rewards/model.ts'
+import { judge, opened } from '../../../src/language/rewards/reward.ts'
+import { saveTokenizer } from '../../../src/language/tokenizers/tokenizer.ts'
 import type { TrainingExample } from '../../../src/language/tokenizers/turn-ids.ts'
+import { saveTransformer } from '../../../src/language/transformer/folder.ts'
 import { transformerLogprobs } from '../../../src/training/backends/transformer-logprobs.ts'
 import { createTrainer } from '../../../src/training/loop/trainer.ts'
 import type { TextMetrics } from '../../../src/training/text/evaluate/metrics.ts'
@@ -34,15 +38,19 @@ const environmentOf = (examples: readonly Example[]) =>
     }),
   })()
 
-type Options = Parameters<typeof sft>[0] & { readonly examples?: readonly Example[]; readonly context?: number }
+type Options = Parameters<typeof sft>[0] & {
+  readonly critic?: boolean
+  readonly examples?: readonly Example[]
+  readonly context?: number
+}
 
 async function trainerOf(
-  { examples = pairs, context = 32, ...settings }: Options,
+  { examples = pairs, context = 32, critic = false, ...settings }: Options,
   tooLong = 'error' as 'error' | 'skip' | 'cut',
 ) {
   const world = await createWorld({
     environment: environmentOf(examples),
-    policy: languageModel({ width: 16, layers: 2, heads: 2, context, anyText: true }),
+    policy: languageModel({ width: 16, layers: 2, heads: 2, context, critic, anyText: true }),
     numLanes: 1,
     seed: 4,
     tooLong,
@@ -163,6 +171,48 @@ describe('training on preferences', () => {
     expect(cut.progress().tooLong).toEqual({ skipped: 0, cut: 1 })
     expect(answersOf(cut.world.cohort(), 12, 'pair').map(({ ids }) => ids.length)).toEqual([7, 32])
     await steps(cut)
+  })
+
+  test('a reward model is a reward that judges answers as it learned to', async () => {
+    const { cohort, next, loss, preference } = await nextStep({ loss: 'reward', critic: true })
+    // The model before that step, made again.
+    const before = await trainerOf({ loss: 'reward', critic: true })
+    await steps(before, 4)
+    const folder = `${await temporaryFolder()}/judge`
+    await saveTransformer(folder, cohort.model, before.world.cohort().weights)
+    await saveTokenizer(folder, cohort.tokenizer)
+    const judged = modelReward({ folder })
+    const scoreOf = async (example: Example, answer: string) => {
+      return (await judge(judged, { prompt: '', completion: answer, example })).value!
+    }
+    const scores = await Promise.all(
+      next.map(async (i) => ({
+        good: await scoreOf(pairs[i]!, pairs[i]!.answer!),
+        bad: await scoreOf(pairs[i]!, pairs[i]!.rejected as string),
+        margin: pairs[i]!.margin!,
+      })),
+    )
+    expect(preference.chosenReward).toBeCloseTo(average(scores.map(({ good }) => good)), 5)
+    expect(preference.rejectedReward).toBeCloseTo(average(scores.map(({ bad }) => bad)), 5)
+    const losses = scores.map(({ good, bad, margin }) => Math.log(1 + Math.exp(bad - good + margin)))
+    expect(loss).toBeCloseTo(average(losses), 5)
+    expect(scores.some(({ good, bad }) => Math.abs(good - bad) > 0.1)).toBe(true)
+    const long = await judge(judged, { prompt: '', completion: 'x'.repeat(40), example: pairs[0]! })
+    expect(long).toMatchObject({ value: null, failure: 'refused', error: '46 tokens, expected at most 32' })
+  })
+
+  test('a reward model needs a value head, to learn and to judge', async () => {
+    await expect(trainerOf({ loss: 'reward' })).rejects.toThrow(
+      'sft, loss reward: got a model without a value head, expected one with a critic',
+    )
+    expect(() => modelReward()).toThrow('reward model.folder: got nothing, expected a folder')
+    const folder = `${await temporaryFolder()}/without`
+    const { model, tokenizer, weights } = (await trainerOf({})).world.cohort()
+    await saveTransformer(folder, model, weights)
+    await saveTokenizer(folder, tokenizer)
+    await expect(opened(modelReward({ folder }))).rejects.toThrow(
+      'without value_head.safetensors, expected a model trained',
+    )
   })
 
   test('an example without what is compared is named', async () => {

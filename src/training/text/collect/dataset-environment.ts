@@ -11,6 +11,7 @@ import {
   type Judgment,
   judge,
   judgeMany,
+  opened,
   type Reward,
   type RewardFactory,
   type RewardInput,
@@ -73,6 +74,7 @@ export const dataset = defineTextEnvironment({
           throw new InputError('text/dataset path', 'nothing', 'a file, like environment.path=sums.jsonl')
         const columns = Object.fromEntries(Object.entries(names).filter(([ours, theirs]) => ours !== theirs))
         const part = { ...(subset === '' ? {} : { subset }), ...(split === '' ? {} : { split }) }
+        await opened(made)
         const examples = await loadExamples(path, { columns, ...part, ...(limit === 0 ? {} : { limit }) })
         return { numExamples: examples.length, example: (index: number) => examples[index]! }
       },

@@ -5,7 +5,7 @@
  * names the keys that help. Loaded models get standard defaults; a task's preset is for new models.
  */
 import { availableParallelism } from 'node:os'
-import type { LossDescriptor } from '../../../algorithms/losses/losses.ts'
+import { type LossDescriptor, readsScores } from '../../../algorithms/losses/losses.ts'
 import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../../algorithms/tokens/rl.ts'
 import { ratesOf, sft } from '../../../algorithms/tokens/sft.ts'
@@ -69,6 +69,10 @@ export function textLearnerPlan(
   if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
     const got = 'a model without a value head'
     throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
+  }
+  if (sft !== undefined && readsScores(sft.loss) && !model.hasValueHead) {
+    const got = 'a model without a value head'
+    throw new InputError(`sft, loss ${sft.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
   }
   const lessons = sft === undefined ? 0 : sft.settings.batchSize * ROWS_OF_EXAMPLE[sft.loss.level]
   const examples = { rows: lessons, tokens: lessons * context }

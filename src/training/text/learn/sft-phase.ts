@@ -2,7 +2,7 @@
  * Steps on the environment's answers, with a new order of examples each epoch: supervised fine-tuning, or a loss of preferences. The
  * reference's log-probabilities of compared answers are computed once, when a step first needs them, and saved with the learner.
  */
-import { comparesAnswers, type LossDescriptor, prepareLoss } from '../../../algorithms/losses/losses.ts'
+import { comparesAnswers, comparisonOf, type LossDescriptor, prepareLoss } from '../../../algorithms/losses/losses.ts'
 import { type ComparedRows, PreferenceSum } from '../../../algorithms/losses/preference-run.ts'
 import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
@@ -13,7 +13,7 @@ import { Work } from '../../../base/clock.ts'
 import type { Metrics } from '../../../base/metrics.ts'
 import { whileHeld } from '../../../engines/engine.ts'
 import { PolicySum, spansOf } from '../../../kernels/bind.ts'
-import { answersOf, type Comparison, lessonOf, mismatchedRow } from '../../../language/examples.ts'
+import { answersOf, lessonOf, mismatchedRow } from '../../../language/examples.ts'
 import type { TrainingExample } from '../../../language/tokenizers/turn-ids.ts'
 import { exampleAt } from '../../../world/conversations/cohort.ts'
 import { differentiate } from '../../backends/backend.ts'
@@ -113,9 +113,10 @@ export class SftPhase implements Phase {
     const { loss } = this.#sft
     let unit = 0
     return examples.flatMap((example) => {
-      if (!comparesAnswers(loss))
+      const comparison = comparisonOf(loss)
+      if (comparison === null)
         return lessonOf(cohort, example).map((row) => ({ ...row, ...ALONE, example, unit: unit++ }))
-      const answers = answersOf(cohort, example, loss.level as Comparison)
+      const answers = answersOf(cohort, example, comparison)
       if (loss.level === 'answer') return answers.map((row) => ({ ...row, example, unit: unit++ }))
       const own = unit++
       return answers.map((row) => ({ ...row, example, unit: own }))
