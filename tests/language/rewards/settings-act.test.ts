@@ -57,6 +57,7 @@ const table: Readonly<Record<string, Shown>> = {
 const elsewhere: Readonly<Record<string, string>> = {
   'reward mathAccuracy': 'tests/language/rewards/maths.test.ts',
   'reward code': 'tests/language/rewards/code.test.ts',
+  'reward model': 'tests/training/text/preferences.test.ts',
   'reward remote': 'tests/language/rewards/remote.test.ts',
 }
 

@@ -5,7 +5,7 @@ import { defineTextEnvironment, type Example } from '../../../src/environments/t
 import { answersOf, mismatchedRow } from '../../../src/language/examples.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
 import { modelReward } from '../../../src/language/rewards/model.ts'
-import { judge, opened } from '../../../src/language/rewards/reward.ts'
+import { batchSizeOf, judge, opened } from '../../../src/language/rewards/reward.ts'
 import { saveTokenizer } from '../../../src/language/tokenizers/tokenizer.ts'
 import type { TrainingExample } from '../../../src/language/tokenizers/turn-ids.ts'
 import { saveTransformer } from '../../../src/language/transformer/folder.ts'
@@ -199,6 +199,10 @@ describe('training on preferences', () => {
     expect(scores.some(({ good, bad }) => Math.abs(good - bad) > 0.1)).toBe(true)
     const long = await judge(judged, { prompt: '', completion: 'x'.repeat(40), example: pairs[0]! })
     expect(long).toMatchObject({ value: null, failure: 'refused', error: '46 tokens, expected at most 32' })
+    const short = modelReward({ folder, context: 20, batchSize: 3 })
+    const refused = await judge(short, { prompt: '', completion: 'x'.repeat(18), example: pairs[0]! })
+    expect(refused.error).toBe('24 tokens, expected at most 20')
+    expect(batchSizeOf(short)).toBe(3)
   })
 
   test('a reward model needs a value head, to learn and to judge', async () => {
