@@ -25,7 +25,7 @@ describe('the public surface', () => {
       'colonnade/devices': 16,
       'colonnade/engines': 57,
       'colonnade/environments': 72,
-      'colonnade/kernels': 57,
+      'colonnade/kernels': 59,
       'colonnade/loggers': 16,
       'colonnade/orchestration': 23,
       'colonnade/rewards': 101,

@@ -434,7 +434,7 @@ function tensorCases(
     given('selectElements', (k) => k.selectElements(out, condition, x, y, size), [out]),
     given('flagsToFloats', (k) => k.flagsToFloats(out, condition, size), [out]),
     given('transposeMatrices', (k) => k.transposeMatrices(out, x, 1, rows, wide), [out]),
-    given('copyRows, 128 of 512', (k) => k.copyRows(out, x, rows, width, width, wide), [out], rows * width),
+    given('copyRows, 128 of 512', (k) => k.copyRows(out, x, rows, width, width, wide, 0, 0), [out], rows * width),
     given('sumMiddle, by columns', (k) => k.sumMiddle(sums, x, 1, rows, wide), [sums]),
     given('sumMiddle, by rows', (k) => k.sumMiddle(sums, x, rows, wide, 1), [sums]),
     given('addToSegments, 512 wide', (k) => k.addToSegments(sums, x, segment, rows, wide, wide), [sums]),

@@ -8,7 +8,7 @@ Sizes are those of our presets (`SETTINGS`). As in jax_twin.py, and cheaper than
     python bench/peers/network_twins.py --library jax --policy convolutional --threads 1
 
 Reads requests, a line each, and answers each with one JSON line; sleeps in between.
-    train N     runs N updates after what ran before; seconds, steps, and mean return of the last episodes of the lanes
+    train N     runs N updates after what ran before; seconds, those of the processor, steps, and mean return of the last episodes of the lanes
 JAX compiles at the first request, which is not for timing.
 """
 
@@ -402,9 +402,10 @@ def main():
     run = by_jax() if arguments.library == "jax" else by_torch()
     for line in sys.stdin:
         updates = int(line.split()[1])
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         mean_return = run(updates)
-        answer = {"seconds": time.perf_counter() - start, "steps": updates * STEPS * LANES, "meanReturn": mean_return}
+        answer = {"seconds": time.perf_counter() - start, "cpuSeconds": time.process_time() - cpu_start}
+        answer |= {"steps": updates * STEPS * LANES, "meanReturn": mean_return}
         print(json.dumps(answer | {"version": version}), flush=True)
 
 

@@ -14,6 +14,11 @@ export { discountedReturns } from './advantage/returns.ts'
 export { klPenalty, overlongPenalty } from './advantage/shaping.ts'
 export { tokenGae, tokenRewards, whitenTokens } from './advantage/tokens.ts'
 export { vtrace } from './advantage/vtrace.ts'
+export {
+  convolutionBackwardInput,
+  convolutionBackwardWeights,
+  convolutionForward,
+} from './convolution/convolution.ts'
 export { denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
 export {
   categoricalBackward,

@@ -4,16 +4,10 @@ import { type BoxSpace, type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import {
-  DenseStack,
-  type InputGradient,
-  type ParameterList,
-  type StackShape,
-  stackPlan,
-  stackShape,
-} from './dense-stack.ts'
 import type { Inputs } from './inputs.ts'
 import { type ActionCriticPolicy, BLOCK_ROWS, type ParameterViews } from './policy.ts'
+import type { ParameterList } from './stack/parameters.ts'
+import { type InputGradient, Stack, type StackShape, stackPlan, stackShape } from './stack/stack.ts'
 
 /** The sizes of both spaces. */
 export interface ActingShape {
@@ -43,10 +37,10 @@ export function criticStacks(
   hidden: readonly number[],
   activation: 'tanh' | 'relu',
 ): CriticStacks {
-  const sizes = { numInputs: observationWidth + actionWidth, hidden, numOutputs: 1 }
+  const sizes = { numInputs: observationWidth + actionWidth, numOutputs: 1 }
   return [
-    stackShape(parameters, 'critic0', sizes, activation, 1),
-    stackShape(parameters, 'critic1', sizes, activation, 1),
+    stackShape(parameters, 'critic0', sizes, { hidden, activation }, 1),
+    stackShape(parameters, 'critic1', sizes, { hidden, activation }, 1),
   ]
 }
 
@@ -54,8 +48,8 @@ export function criticStacks(
 export function criticsPlan([one, other]: CriticStacks, { observationWidth, actionWidth }: ActingShape) {
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
-    critic0: stackPlan(one),
-    critic1: stackPlan(other),
+    critic0: stackPlan(one, BLOCK_ROWS),
+    critic1: stackPlan(other, BLOCK_ROWS),
     /** Actions within ±1, and critic inputs: observations with these actions. */
     unit: rows(actionWidth),
     joined: rows(observationWidth + actionWidth),
@@ -70,7 +64,7 @@ export function criticsPlan([one, other]: CriticStacks, { observationWidth, acti
 export class ActionCritics implements ActionCriticPolicy {
   readonly #shape: ActingShape
   readonly #inputs: Inputs
-  readonly #critics: readonly [DenseStack, DenseStack]
+  readonly #critics: readonly [Stack, Stack]
   readonly #columns: Columns<ReturnType<typeof criticsPlan>>
   readonly #dJoined: InputGradient
   readonly #kernels: Kernels
@@ -82,14 +76,14 @@ export class ActionCritics implements ActionCriticPolicy {
     inputs: Inputs,
     views: ParameterViews,
     columns: Columns<ReturnType<typeof criticsPlan>>,
-    gradients: ConstructorParameters<typeof DenseStack>[3],
+    work: ConstructorParameters<typeof Stack>[3],
     kernels: Kernels,
   ) {
     this.#shape = shape
     this.#inputs = inputs
     this.#critics = [
-      new DenseStack(one, views, columns.critic0, gradients, kernels),
-      new DenseStack(other, views, columns.critic1, gradients, kernels),
+      new Stack(one, views, columns.critic0, work, kernels),
+      new Stack(other, views, columns.critic1, work, kernels),
     ]
     this.#columns = columns
     this.#dJoined = { dx: columns.dJoined, accumulate: false, activation: Activation.linear }

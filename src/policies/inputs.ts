@@ -2,8 +2,8 @@
 import { boolean } from '../base/settings.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { ParameterList } from './dense-stack.ts'
-import { BLOCK_ROWS, type ParameterViews } from './policy.ts'
+import type { ParameterViews } from './policy.ts'
+import type { ParameterList } from './stack/parameters.ts'
 
 /** Normalized numbers are clipped to this many deviations, as in Stable-Baselines3 and CleanRL. */
 export const INPUT_CLIP = 10
@@ -29,8 +29,8 @@ export function addInputMoments(parameters: ParameterList, width: number): Input
 }
 
 /** Plans one thread's columns for a block of rows; empty without normalization. */
-export function inputsPlan(width: number, isNormalized: boolean) {
-  return { normalized: column('f32', isNormalized ? BLOCK_ROWS : 0, width) } satisfies Plan
+export function inputsPlan(width: number, isNormalized: boolean, blockRows: number) {
+  return { normalized: column('f32', isNormalized ? blockRows : 0, width) } satisfies Plan
 }
 
 /** The observations of a block of rows, for one thread. */
@@ -55,7 +55,7 @@ export class Inputs {
     this.#kernels = kernels
   }
 
-  /** Returns the network's inputs for rows from … from + count, ≤ BLOCK_ROWS: from row `at(from)` on, valid until the next call. */
+  /** Returns the network's inputs for rows from … from + count, at most a block: from row `at(from)` on, valid until the next call. */
   read(observation: Float32Array, from: number, count: number): Float32Array {
     if (this.#moments === null) return observation
     const { center, deviation } = this.#moments

@@ -5,15 +5,6 @@ import { boolean, choice, type SettingValues, sizes } from '../base/settings.ts'
 import { type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import {
-  DenseStack,
-  gradientPlan,
-  initializeStacks,
-  ParameterList,
-  type StackShape,
-  stackPlan,
-  stackShape,
-} from './dense-stack.ts'
 import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
@@ -27,6 +18,8 @@ import {
   type Rows,
   type Seen,
 } from './policy.ts'
+import { ParameterList } from './stack/parameters.ts'
+import { initializeStacks, Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 const settings = {
   hidden: sizes([120, 84], 'units of each hidden layer'),
@@ -78,8 +71,8 @@ function buildNetwork(
   const numActions = actionSpace.n
   const parameters = new ParameterList()
   const numInputs = spaceWidth(observationSpace)
-  const sizes = { numInputs, hidden, numOutputs: dueling ? numActions + 1 : numActions }
-  const stack = stackShape(parameters, 'values', sizes, activation, 0.01)
+  const sizes = { numInputs, numOutputs: dueling ? numActions + 1 : numActions }
+  const stack = stackShape(parameters, 'values', sizes, { hidden, activation }, 0.01)
   const exploration = parameters.add('exploration', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
   const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration, numInputs, inputs }
@@ -90,6 +83,7 @@ function buildNetwork(
     actionValues: { numActions, exploration: parameters.list[exploration]!.offset },
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
+      weights.fill(0)
       const views = parameters.view(weights)
       initializeStacks([stack], views, random, key)
       views[exploration]!.fill(1)
@@ -104,9 +98,9 @@ function workspacePlan({ stack, numActions, numInputs, inputs }: Shape) {
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   const { numOutputs } = stack.layers.at(-1)!
   return {
-    inputs: inputsPlan(numInputs, inputs !== null),
-    stack: stackPlan(stack),
-    gradients: gradientPlan([stack]),
+    inputs: inputsPlan(numInputs, inputs !== null, BLOCK_ROWS),
+    stack: stackPlan(stack, BLOCK_ROWS),
+    work: workPlan([stack], BLOCK_ROWS),
     values: rows(numActions),
     dOutputs: rows(numOutputs),
     evaluated: { logprob: rows(1), entropy: rows(1), value: rows(1) },
@@ -121,7 +115,7 @@ type Workspace = Columns<ReturnType<typeof workspacePlan>>
 class QNetwork implements ActionValuePolicy {
   readonly #shape: Shape
   readonly #inputs: Inputs
-  readonly #stack: DenseStack
+  readonly #stack: Stack
   readonly #exploration: Float32Array
   readonly #workspace: Workspace
   readonly #kernels: Kernels
@@ -131,7 +125,7 @@ class QNetwork implements ActionValuePolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
-    this.#stack = new DenseStack(shape.stack, views, workspace.stack, workspace.gradients, kernels)
+    this.#stack = new Stack(shape.stack, views, workspace.stack, workspace.work, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
     this.#kernels = kernels

@@ -12,15 +12,6 @@ import {
   criticStacks,
   criticsPlan,
 } from './action-critics.ts'
-import {
-  DenseStack,
-  gradientPlan,
-  initializeStacks,
-  ParameterList,
-  type StackShape,
-  stackPlan,
-  stackShape,
-} from './dense-stack.ts'
 import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
@@ -34,6 +25,8 @@ import {
   type Seen,
   type SoftPolicy,
 } from './policy.ts'
+import { ParameterList } from './stack/parameters.ts'
+import { initializeStacks, Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 const settings = {
   hidden: sizes([256, 256], 'units of each hidden layer, of the actor and of both critics'),
@@ -72,8 +65,8 @@ function buildNetwork(
   const acting = actingShape('sacNetwork', observationSpace, actionSpace)
   const { observationWidth, actionWidth } = acting
   const parameters = new ParameterList()
-  const actorSizes = { numInputs: observationWidth, hidden, numOutputs: 2 * actionWidth }
-  const actor = stackShape(parameters, 'actor', actorSizes, activation, 0.01)
+  const actorSizes = { numInputs: observationWidth, numOutputs: 2 * actionWidth }
+  const actor = stackShape(parameters, 'actor', actorSizes, { hidden, activation }, 0.01)
   const critics = criticStacks(parameters, acting, hidden, activation)
   const temperature = parameters.add('logTemperature', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, observationWidth) : null
@@ -99,10 +92,10 @@ function workspacePlan(shape: Shape) {
   const { actor, critics, observationWidth, actionWidth, inputs } = shape
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
-    inputs: inputsPlan(observationWidth, inputs !== null),
-    actor: stackPlan(actor),
+    inputs: inputsPlan(observationWidth, inputs !== null, BLOCK_ROWS),
+    actor: stackPlan(actor, BLOCK_ROWS),
     critics: criticsPlan(critics, shape),
-    gradients: gradientPlan([actor, ...critics]),
+    work: workPlan([actor, ...critics], BLOCK_ROWS),
     /** Sampled actions within ±1. */
     unit: rows(actionWidth),
     normal: rows(actionWidth),
@@ -120,7 +113,7 @@ type Workspace = Columns<ReturnType<typeof workspacePlan>>
 class SacNetwork implements SoftPolicy {
   readonly #shape: Shape
   readonly #inputs: Inputs
-  readonly #actor: DenseStack
+  readonly #actor: Stack
   readonly #critics: ActionCritics
   readonly #workspace: Workspace
   readonly #kernels: Kernels
@@ -132,9 +125,9 @@ class SacNetwork implements SoftPolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.observationWidth, shape.inputs, views, workspace.inputs, kernels)
-    const { actor, critics, gradients } = workspace
-    this.#actor = new DenseStack(shape.actor, views, actor, gradients, kernels)
-    this.#critics = new ActionCritics(shape, shape.critics, this.#inputs, views, critics, gradients, kernels)
+    const { actor, critics, work } = workspace
+    this.#actor = new Stack(shape.actor, views, actor, work, kernels)
+    this.#critics = new ActionCritics(shape, shape.critics, this.#inputs, views, critics, work, kernels)
     this.#workspace = workspace
     this.#kernels = kernels
     this.#random = random

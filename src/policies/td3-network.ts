@@ -13,15 +13,6 @@ import {
   criticStacks,
   criticsPlan,
 } from './action-critics.ts'
-import {
-  DenseStack,
-  gradientPlan,
-  initializeStacks,
-  ParameterList,
-  type StackShape,
-  stackPlan,
-  stackShape,
-} from './dense-stack.ts'
 import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
@@ -35,6 +26,8 @@ import {
   type Rows,
   type Seen,
 } from './policy.ts'
+import { ParameterList } from './stack/parameters.ts'
+import { initializeStacks, Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 const settings = {
   hidden: sizes([256, 256], 'units of each hidden layer, of the actor and of both critics'),
@@ -78,8 +71,8 @@ function buildNetwork(
   const acting = actingShape('td3Network', observationSpace, actionSpace)
   const { observationWidth, actionWidth } = acting
   const parameters = new ParameterList()
-  const actorSizes = { numInputs: observationWidth, hidden, numOutputs: actionWidth }
-  const actor = stackShape(parameters, 'actor', actorSizes, activation, 0.01, Activation.tanh)
+  const actorSizes = { numInputs: observationWidth, numOutputs: actionWidth }
+  const actor = stackShape(parameters, 'actor', actorSizes, { hidden, activation }, 0.01, Activation.tanh)
   const actorEnd = parameters.size
   const critics = criticStacks(parameters, acting, hidden, activation)
   const criticsEnd = parameters.size
@@ -98,12 +91,11 @@ function buildNetwork(
     },
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
+      weights.fill(0)
       const views = parameters.view(weights)
       initializeStacks([actor, ...critics], views, random, key)
       views[exploration]!.set([1, DEVIATION])
-      if (inputs === null) return
-      views[inputs.center]!.fill(0)
-      views[inputs.deviation]!.fill(1)
+      if (inputs !== null) views[inputs.deviation]!.fill(1)
     },
     bind: (weights, workspace, kernels, random) =>
       new Td3Network(shape, weights, workspace as unknown as Workspace, kernels, random),
@@ -114,10 +106,10 @@ function workspacePlan(shape: Shape) {
   const { actor, critics, observationWidth, actionWidth, inputs } = shape
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
-    inputs: inputsPlan(observationWidth, inputs !== null),
-    actor: stackPlan(actor),
+    inputs: inputsPlan(observationWidth, inputs !== null, BLOCK_ROWS),
+    actor: stackPlan(actor, BLOCK_ROWS),
     critics: criticsPlan(critics, shape),
-    gradients: gradientPlan([actor, ...critics]),
+    work: workPlan([actor, ...critics], BLOCK_ROWS),
     /** The actor's actions within ±1, with noise where lanes explore. */
     unit: rows(actionWidth),
     draws: rows(actionWidth),
@@ -135,7 +127,7 @@ type Workspace = Columns<ReturnType<typeof workspacePlan>>
 class Td3Network implements DeterministicPolicy {
   readonly #shape: Shape
   readonly #inputs: Inputs
-  readonly #actor: DenseStack
+  readonly #actor: Stack
   readonly #critics: ActionCritics
   readonly #exploration: Float32Array
   readonly #workspace: Workspace
@@ -148,9 +140,9 @@ class Td3Network implements DeterministicPolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.observationWidth, shape.inputs, views, workspace.inputs, kernels)
-    const { actor, critics, gradients } = workspace
-    this.#actor = new DenseStack(shape.actor, views, actor, gradients, kernels)
-    this.#critics = new ActionCritics(shape, shape.critics, this.#inputs, views, critics, gradients, kernels)
+    const { actor, critics, work } = workspace
+    this.#actor = new Stack(shape.actor, views, actor, work, kernels)
+    this.#critics = new ActionCritics(shape, shape.critics, this.#inputs, views, critics, work, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
     this.#kernels = kernels

@@ -66,6 +66,13 @@ const geometryOf = ([height, width, channels, outHeight, outWidth, filterHeight,
   return { ...sizes, strideHeight, strideWidth, dilationHeight, dilationWidth, padTop, padLeft }
 }
 const patches: Grouped = ([into, from, count, ...rest]) => [into, from, geometryOf(rest), count]
+const imageOf = ([height, width, channels, filters, kernelSize]: readonly Argument[]) => {
+  return { height, width, channels, filters, kernelSize }
+}
+/** Columns, then the sizes of images, and other numbers. */
+const convolution =
+  (columns: number): Grouped =>
+  (given) => [...given.slice(0, columns), imageOf(given.slice(columns)), ...given.slice(columns + 5)]
 const cell =
   (at: number): Grouped =>
   (given) => {
@@ -104,6 +111,9 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
     const lanes = { lane: laneLane, episode: laneEpisode, step: laneStep, episodeReturn: laneReturn, phase }
     return [row, lanes, ...numbers]
   },
+  convolutionBackwardInput: convolution(5),
+  convolutionBackwardWeights: convolution(5),
+  convolutionForward: convolution(5),
   discountedReturns: ([returns, carry, reward, nextValue, terminated, truncated, valid, ...numbers]) => {
     return [{ return: returns, reward, nextValue, terminated, truncated, valid }, carry, ...numbers]
   },

@@ -3,6 +3,7 @@ import {
   Activation,
   Combination,
   Comparison,
+  convolutionScratch,
   createKernels,
   ElementMap,
   gruScratch,
@@ -202,6 +203,88 @@ describe('dense', () => {
   })
 })
 
+describe('convolution', () => {
+  /** Sizes at which a body may turn, the columns by name, and the workspace. */
+  const drawn = (numbers: Numbers, numRows: number) => {
+    const side = () => numbers.whole(1, numRows > 40 ? 3 : 12)
+    const [height, width, channels, kernelSize] = [side(), side(), numbers.whole(1, 9), numbers.whole(1, 5)]
+    const filters = numRows > 40 ? numbers.whole(1, 5) : widthOf(numbers)
+    const image = { height, width, channels, filters, kernelSize }
+    const pixels = height * width
+    return {
+      sizes: Object.values(image),
+      x: (count: number) => numbers.floats(count * pixels * channels),
+      y: (count: number) => numbers.floats(count * pixels * filters),
+      weight: numbers.floats(kernelSize ** 2 * channels * filters),
+      bias: numbers.floats(filters),
+      workspace: numbers.floats(convolutionScratch(image)),
+    }
+  }
+  const rowsOf = (numbers: Numbers) => numbers.whole(0, 3)
+
+  matches(
+    'convolutionForward',
+    (numbers) => {
+      const [numRows, xFrom] = [rowsOf(numbers), numbers.whole(0, 2)]
+      const { sizes, x, y, weight, bias, workspace } = drawn(numbers, numRows)
+      return [y(numRows), x(xFrom + numRows), weight, bias, workspace, ...sizes, numRows, xFrom]
+    },
+    { relative: 1e-5, scale: 8, workspace: [4] },
+    200,
+  )
+  matches(
+    'convolutionBackwardWeights',
+    (numbers) => {
+      const [numRows, xFrom] = [rowsOf(numbers), numbers.whole(0, 2)]
+      const { sizes, x, y, weight, bias, workspace } = drawn(numbers, numRows)
+      return [weight, bias, y(numRows), x(xFrom + numRows), workspace, ...sizes, numRows, xFrom]
+    },
+    { relative: 1e-5, scale: 8, workspace: [4] },
+    200,
+  )
+  matches(
+    'convolutionBackwardInput',
+    (numbers) => {
+      const numRows = rowsOf(numbers)
+      const { sizes, x, y, weight, workspace } = drawn(numbers, numRows)
+      return [x(numRows), y(numRows), weight, workspace, x(numRows), ...sizes, numRows]
+    },
+    { relative: 1e-5, scale: 8, workspace: [3] },
+    200,
+  )
+
+  const widthIn = (given: readonly Argument[], channels: number) =>
+    [5, 6, channels].reduce((product, place) => product * (given[place] as number), 1)
+  ignoresCompany(
+    'convolutionForward',
+    {
+      make(numbers, numRows) {
+        const { sizes, x, y, weight, bias, workspace } = drawn(numbers, numRows)
+        return [y(numRows), x(numRows), weight, bias, workspace, ...sizes, numRows, 0]
+      },
+      part: (given, first, count) => given.with(-2, count).with(-1, first),
+      outputs: (given) => [[0, widthIn(given, 8)]],
+    },
+    40,
+  )
+  ignoresCompany(
+    'convolutionBackwardInput',
+    {
+      make(numbers, numRows) {
+        const { sizes, x, y, weight, workspace } = drawn(numbers, numRows)
+        return [x(numRows), y(numRows), weight, workspace, x(numRows), ...sizes, numRows]
+      },
+      part(given, first, count) {
+        const [inputs, outputs] = [widthIn(given, 7), widthIn(given, 8)]
+        const parts = [0, 1, 4].map((index) => rows(given[index], first, count, index === 1 ? outputs : inputs))
+        return given.with(0, parts[0]!).with(1, parts[1]!).with(4, parts[2]!).with(-1, count)
+      },
+      outputs: (given) => [[0, widthIn(given, 7)]],
+    },
+    40,
+  )
+})
+
 describe('matmul', () => {
   /** C, A, B, bias, scratch; the sizes; which sides lie transposed; and whether C is added to. */
   const product = (numbers: Numbers, numRows: number, numColumns: number, depth: number): Argument[] => {
@@ -332,7 +415,9 @@ describe('layout', () => {
     (numbers) => {
       const [count, width] = [numRowsOf(numbers), widthOf(numbers)]
       const [outRow, xRow] = [width + numbers.whole(0, 3), width + numbers.whole(0, 3)]
-      return [numbers.floats(count * outRow), numbers.floats(count * xRow), count, width, outRow, xRow]
+      const [outFrom, xFrom] = [numbers.whole(0, 5), numbers.whole(0, 5)]
+      const [out, x] = [numbers.floats(outFrom + count * outRow), numbers.floats(xFrom + count * xRow)]
+      return [out, x, count, width, outRow, xRow, outFrom, xFrom]
     },
     { relative: 0 },
   )

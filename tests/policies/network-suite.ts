@@ -43,7 +43,7 @@ export async function played(policy: PolicyDefinition, environment = cartPole(),
 }
 
 /** The rows of lanes one after another: what a policy that is trained on sequences of whole rollouts is handed. */
-function sequencesOf({ rollout, numLanes, numSteps, model }: EpisodeCohort): Rows {
+export function sequencesOf({ rollout, numLanes, numSteps, model }: EpisodeCohort): Rows {
   const order = Array.from({ length: numLanes }, (_, n) =>
     Array.from({ length: numSteps }, (__, t) => t * numLanes + n),
   ).flat()
@@ -82,16 +82,46 @@ function loss({ logprob, entropy, value }: Evaluated, count: number): number {
   return sum
 }
 
-async function gradientOf({ policy, weights }: EpisodeCohort, rows: Rows, count: number) {
+export async function gradientOf({ policy, weights }: EpisodeCohort, rows: Rows, count: number) {
   const gradient = new Float32Array(weights.length)
   await policy.differentiate(rows, 0, count, lossOf, policy.view(gradient))
   return gradient
 }
 
 /** Largest difference over the largest number. */
-function relativeError(a: Float32Array, b: Float32Array): number {
+export function relativeError(a: Float32Array, b: Float32Array): number {
   const largest = b.reduce((max, x) => Math.max(max, Math.abs(x)), 0)
   return a.reduce((max, x, i) => Math.max(max, Math.abs(x - b[i]!)), 0) / largest
+}
+
+/** Gives the weights some size, so that every part has a say. */
+export function enlarge({ weights, policy }: EpisodeCohort): void {
+  for (let i = 0; i < weights.length; i++) weights[i] = weights[i]! + 0.1 * Math.sin(i)
+  policy.refresh?.()
+}
+
+/** Expects of each parameter's first, middle and last weight the gradient that finite differences give. */
+export async function expectSlopes(cohort: EpisodeCohort, rows: Rows, count: number): Promise<void> {
+  const nudge = 0.002 // Small: a relu has kinks.
+  const gradient = await gradientOf(cohort, rows, count)
+  const at = async () => loss(await cohort.policy.evaluate(rows, 0, count), count)
+  const largest = gradient.reduce((max, x) => Math.max(max, Math.abs(x)), 0)
+  for (const { offset, shape, name } of cohort.model.parameters) {
+    const size = shape.reduce((product, side) => product * side, 1)
+    for (const place of new Set([offset, offset + (size >> 1), offset + size - 1])) {
+      const weight = cohort.weights[place]!
+      const sides: number[] = []
+      for (const step of [nudge, -nudge]) {
+        cohort.weights[place] = weight + step
+        cohort.policy.refresh?.()
+        sides.push(await at())
+      }
+      cohort.weights[place] = weight
+      const slope = (sides[0]! - sides[1]!) / (2 * nudge)
+      expect(Math.abs(gradient[place]! - slope), `${name} ${place}`).toBeLessThan(0.02 * largest)
+    }
+  }
+  cohort.policy.refresh?.()
 }
 
 const environments = { discrete: cartPole(), 'multi-discrete with masks': doors(), box: pendulum() }
@@ -225,12 +255,6 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     expect(new Set(rollout.value).size).toBeGreaterThan(isSlow ? 10 : 20)
   })
 
-  /** Gives the weights some size, so that every part has a say. */
-  const enlarge = ({ weights, policy }: EpisodeCohort) => {
-    for (let i = 0; i < weights.length; i++) weights[i] = weights[i]! + 0.1 * Math.sin(i)
-    policy.refresh?.()
-  }
-
   test.runIf(isSlow).each(networks.map((given, i) => [...given, chosen(networksOn('wasm'))[i]![1]] as const))(
     '%s has the gradient that wasm gives',
     async (_, policy, environment, onWasm) => {
@@ -250,27 +274,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     async (_, policy, environment) => {
       const cohort = await play(policy, environment)
       enlarge(cohort)
-      const nudge = 0.002 // Small: a relu has kinks.
-      const rows = sequencesOf(cohort)
-      const gradient = await gradientOf(cohort, rows, numRows)
-      const at = async () => loss(await cohort.policy.evaluate(rows, 0, numRows), numRows)
-      const largest = gradient.reduce((max, x) => Math.max(max, Math.abs(x)), 0)
-      for (const { offset, shape, name } of cohort.model.parameters) {
-        const size = shape.reduce((product, side) => product * side, 1)
-        for (const place of new Set([offset, offset + (size >> 1), offset + size - 1])) {
-          const weight = cohort.weights[place]!
-          const sides: number[] = []
-          for (const step of [nudge, -nudge]) {
-            cohort.weights[place] = weight + step
-            cohort.policy.refresh?.()
-            sides.push(await at())
-          }
-          cohort.weights[place] = weight
-          const slope = (sides[0]! - sides[1]!) / (2 * nudge)
-          expect(Math.abs(gradient[place]! - slope), `${name} ${place}`).toBeLessThan(0.02 * largest)
-        }
-      }
-      cohort.policy.refresh?.()
+      await expectSlopes(cohort, sequencesOf(cohort), numRows)
     },
   )
 

@@ -17,6 +17,14 @@ export const trainings = {
   CartPole: ['CartPole-v1', 'totalSteps=8192', 'mlp.hidden=16,16', ...ppo],
   Pendulum: ['Pendulum-v1', 'totalSteps=8192', 'mlp.hidden=16', 'environment.maxEpisodeSteps=50', ...ppo],
   Breakout: ['Breakout-MinAtar', 'totalSteps=4096', 'mlp.hidden=16,16', ...ppo],
+  convolution: [
+    'Breakout-MinAtar',
+    'totalSteps=4096',
+    'policy=convolutional',
+    'convolutional.filters=4,3',
+    'convolutional.hidden=8',
+    ...ppo,
+  ],
   Recall: [
     'Recall-v0',
     'totalSteps=4096',

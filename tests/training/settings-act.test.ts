@@ -367,7 +367,7 @@ describe('every setting of a control run acts', () => {
     expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
   })
 
-  // Networks on a device: one step is made of each.
+  // One step is made of each.
   test.each(
     policies
       .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork', 'td3Network'].includes(id))
@@ -381,7 +381,8 @@ describe('every setting of a control run acts', () => {
     }
     const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
     const { 'mlp.hidden': _, ...rest } = base
-    const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
+    const on: Texts = id === 'dense' ? { 'dense.device': 'cpu' } : {}
+    const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, ...on, ...own }
     const keys = [...(await runKeys(environment, { policy: factory.id }))]
     const table: Record<string, Shown> = {
       [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },

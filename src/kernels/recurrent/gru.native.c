@@ -79,7 +79,5 @@ void KERNEL(gruBackward)(float *dX, float *dWeight, float *dBias, float *dAfter,
       if (!goes_on(&states, (size_t)n * length + t)) set_zero(dState + (size_t)n * units, units);
     }
   }
-  set_zero(dWeight, 3 * (size_t)units * units);
-  set_zero(dBias, 3 * units);
   KERNEL(denseBackwardWeights)(dWeight, dBias, dProduct, hidden, numRows, units, 3 * units, 0);
 }

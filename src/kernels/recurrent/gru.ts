@@ -46,7 +46,7 @@ export function gruForward(
 }
 
 /**
- * The gradient of `gruForward`, from dAfter and what it left: writes dX, dWeight and dBias. None goes to `recorded` and
+ * The gradient of `gruForward`, from dAfter and what it left: writes dX, and adds to dWeight and dBias. None goes to `recorded` and
  * `carried`, which come from a rollout or a burn-in.
  */
 export function gruBackward(
@@ -64,8 +64,6 @@ export function gruBackward(
   units: number,
 ): void {
   const { continues } = starts
-  dWeight.fill(0)
-  dBias.fill(0)
   const dProduct = new Float32Array(3 * units)
   const dState = new Float32Array(units) // By the h' of the row at hand, from the step after it.
   for (let row = numLanes * length - 1; row >= 0; row--) {

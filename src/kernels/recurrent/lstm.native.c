@@ -81,7 +81,5 @@ void KERNEL(lstmBackward)(float *dX, float *dWeight, float *dBias, float *dAfter
       set_zero(dCell + (size_t)n * units, units);
     }
   }
-  set_zero(dWeight, 4 * (size_t)units * units);
-  set_zero(dBias, 4 * units);
   KERNEL(denseBackwardWeights)(dWeight, dBias, dProduct, hidden, numRows, units, 4 * units, 0);
 }

@@ -65,8 +65,6 @@ export function lstmBackward(
   units: number,
 ): void {
   const { continues } = starts
-  dWeight.fill(0)
-  dBias.fill(0)
   const dState = new Float32Array(2 * units) // By the h' and s' of the row at hand, from the step after it.
   for (let row = numLanes * length - 1; row >= 0; row--) {
     if (row % length === length - 1) dState.fill(0)

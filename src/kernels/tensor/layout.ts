@@ -16,7 +16,10 @@ export function transposeMatrices(
   }
 }
 
-/** Copies `numRows` rows of `width` elements; rows of `out` begin outRow elements apart, rows of x xRow elements. */
+/**
+ * Copies `numRows` rows of `width` elements. Rows of `out` begin outRow elements apart, the first at element `outFrom`; those of x
+ * likewise.
+ */
 export function copyRows(
   out: Float32Array | Int32Array,
   x: Float32Array | Int32Array,
@@ -24,9 +27,11 @@ export function copyRows(
   width: number,
   outRow: number,
   xRow: number,
+  outFrom: number,
+  xFrom: number,
 ): void {
   for (let row = 0; row < numRows; row++) {
-    for (let k = 0; k < width; k++) out[row * outRow + k] = x[row * xRow + k]!
+    for (let k = 0; k < width; k++) out[outFrom + row * outRow + k] = x[xFrom + row * xRow + k]!
   }
 }
 

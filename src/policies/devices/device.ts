@@ -1,6 +1,6 @@
 /**
- * The contract of devices, which hold tensors, and how they are found. Networks other than the fused perceptron run on tfjs, on the
- * machine's best backend. tfjs has one engine per process, so one device is active at a time; starting another switches to it. A device
+ * The contract of devices, which hold tensors, and how they are found. Networks of the user's own, and ready-made ones with `device`,
+ * run on tfjs. tfjs has one engine per process, so one device is active at a time; starting another switches to it. A device
  * requested by name is started or is an error, and never replaced by another.
  *
  * `startDevice()` tries the devices best first and reports the skipped ones with reasons, such as WebGPU on a software adapter.

@@ -99,12 +99,15 @@ export function recurrentKernels(run: RunColumns): Readonly<Record<string, ManyO
         [dAfter, after, gates, weight, recorded, continues, carried],
         [[numLanes * length, numGates], [units, numGates], [numGates]],
         scratch(numLanes, length, units),
-        (kernels, [dAfter, after, gates, weight, recorded, continues, carried], [dX, dWeight, dBias], room) =>
+        (kernels, [dAfter, after, gates, weight, recorded, continues, carried], [dX, dWeight, dBias], room) => {
+          kernels.clear(dWeight!, dWeight!.length)
+          kernels.clear(dBias!, dBias!.length)
           kernels[backward](
             ...[dX!, dWeight!, dBias!, dAfter!, after!, gates!, weight!],
             { recorded: recorded!, continues: continues!, carried: carried! },
             ...[room, numLanes, length, units],
-          ),
+          )
+        },
       )
     }
   return { Gru: forward(gru), GruGrad: backward(gru), Lstm: forward(lstm), LstmGrad: backward(lstm) }

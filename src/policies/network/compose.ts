@@ -1,10 +1,10 @@
 /** Composes networks from parts: a trunk for the actor, one for the critic unless they share it, and their heads. */
-import type { LayerActivation } from '../devices/layers.ts'
 import type { Tf } from '../devices/tfjs.ts'
 import type { HeadShape } from '../head.ts'
+import type { ImageShape } from '../stack/convolution.ts'
 import { LOG_STD, type Network } from './device-policy.ts'
 import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'
-import { convolutionLayer, denseLayer, gruCell, type ImageShape, inOrder, lstmCell, memoryPart } from './parts.ts'
+import { convolutionLayer, denseLayer, gruCell, inOrder, lstmCell, memoryPart } from './parts.ts'
 
 /** The parts of a trunk: convolutions, then dense layers, then a recurrent cell, each optional. */
 export interface TrunkOptions {
@@ -14,7 +14,7 @@ export interface TrunkOptions {
   readonly image: ImageShape | null
   /** Units of each dense layer. */
   readonly hidden: readonly number[]
-  readonly activation: LayerActivation
+  readonly activation: 'tanh' | 'relu'
   readonly cell: 'gru' | 'lstm' | null
   readonly units: number
 }

@@ -12,7 +12,6 @@ import type { Random } from '../../base/random.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { ParameterList } from '../dense-stack.ts'
 import type { Device } from '../devices/device.ts'
 import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'
 import type {
@@ -26,6 +25,7 @@ import type {
   Seen,
   Sequence,
 } from '../policy.ts'
+import { ParameterList } from '../stack/parameters.ts'
 import type { NetworkParameter, SeenSteps, Weights } from './module.ts'
 
 /** Maximum rows per call of a device: the overhead of a call far exceeds the work of one row. */

@@ -4,6 +4,7 @@ import { hasLayers, type LayerActivation, runBiasLayer, runDenseLayer } from '..
 import { type Cell, hasRecurrence, recurrence } from '../devices/recurrent.ts'
 import type { Tf } from '../devices/tfjs.ts'
 import { orthogonal } from '../orthogonal.ts'
+import type { ImageShape } from '../stack/convolution.ts'
 import type { Features, Module, NetworkParameter, SeenSteps, Weights } from './module.ts'
 
 function matrix(name: string, shape: readonly number[], gain: number): NetworkParameter {
@@ -47,9 +48,6 @@ function activate(tf: Tf, x: Tensor2D, activation: LayerActivation): Tensor2D {
   if (activation === 'tanh') return tf.tanh(x)
   return activation === 'relu' ? tf.relu(x) : x
 }
-
-/** Height, width and channels of an image. */
-export type ImageShape = readonly [number, number, number]
 
 /** A convolution over images, flattened row by row with channels last, with `same` padding and relu; its output is flattened too. */
 export function convolutionLayer(name: string, image: ImageShape, filters: number, kernelSize: number): Module {

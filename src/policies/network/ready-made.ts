@@ -1,18 +1,26 @@
 import { defineFactory } from '../../base/definition.ts'
-import { InputError, show } from '../../base/errors.ts'
+import { InputError } from '../../base/errors.ts'
 import { boolean, choice, integer, number, sizes } from '../../base/settings.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
+import { actorCritic } from '../actor-critic.ts'
 import { type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
 import { headShape } from '../head.ts'
+import { normalizeObservations } from '../inputs.ts'
 import { mlp } from '../mlp.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
+import { imageShape } from '../stack/convolution.ts'
 import { type TrunkOptions, trunk, withHeads } from './compose.ts'
 import { type DeviceHolder, networkModel } from './device-policy.ts'
-import type { ImageShape } from './parts.ts'
 
+const logStd = number(0, 'starting log standard deviation of a continuous action')
 const shared = {
-  device: choice('best', ['best', ...deviceNames], 'device of the network; best: the first one that can start'),
-  logStd: number(0, 'starting log standard deviation of a continuous action'),
+  normalizeObservations,
+  device: choice(
+    'none',
+    ['none', 'best', ...deviceNames],
+    'device of the network; none: our own kernels, on the threads of the run; best: the first device that can start',
+  ),
+  logStd,
 }
 const denseSettings = {
   hidden: sizes([64, 64], 'units of each hidden layer'),
@@ -32,11 +40,16 @@ export const dense = defineFactory(
   {
     id: 'dense',
     module: import.meta.url,
-    settings: { ...denseSettings, sharedTrunk: boolean(false, 'actor and critic share the hidden layers'), ...shared },
+    settings: {
+      ...denseSettings,
+      sharedTrunk: boolean(false, 'actor and critic share the hidden layers'),
+      device: choice('best', ['best', ...deviceNames], 'device of the network; best: the first one that can start'),
+      logStd,
+    },
   },
   ({ device, ...parameters }) => {
     const onDevice = { ...parameters, device, filters: [], kernelSize: 1, cell: null, units: 0 } as const
-    const { prepare, build } = readyMade('dense', onDevice, null)
+    const { prepare, build } = networkOnDevice('dense', onDevice, null)
     const withLayers = (...spaces: [Space, Space]): PolicyModel => ({
       ...build(...spaces),
       dense: mlp(parameters).build(...spaces).dense!,
@@ -95,15 +108,31 @@ export const recurrent = defineFactory(
 
 type ReadyMadeParameters = Omit<TrunkOptions, 'image'> & {
   readonly sharedTrunk: boolean
-  readonly device: 'best' | DeviceName
   readonly logStd: number
 }
 
+/** The network by our own kernels, or on the device that is named. */
 function readyMade(
   id: string,
-  parameters: ReadyMadeParameters,
+  parameters: ReadyMadeParameters & {
+    readonly device: 'none' | 'best' | DeviceName
+    readonly normalizeObservations: boolean
+  },
   sequence: Sequence | null,
 ): Pick<PolicyDefinition, 'prepare' | 'build'> {
+  const { device, normalizeObservations } = parameters
+  if (device === 'none') return { build: (...spaces) => actorCritic(id, parameters, sequence, ...spaces) }
+  if (normalizeObservations) {
+    throw new InputError(`${id} normalizeObservations`, `true with device ${device}`, 'false, or device none')
+  }
+  return networkOnDevice(id, { ...parameters, device }, sequence)
+}
+
+function networkOnDevice(
+  id: string,
+  parameters: ReadyMadeParameters & { readonly device: 'best' | DeviceName },
+  sequence: Sequence | null,
+): Required<Pick<PolicyDefinition, 'prepare' | 'build'>> {
   const holder: DeviceHolder = { device: undefined }
   return {
     async prepare() {
@@ -119,11 +148,4 @@ function readyMade(
       return networkModel(id, network, actionSpace, observationSpace, sequence, holder)
     },
   }
-}
-
-function imageShape(id: string, space: Space): ImageShape {
-  if (space.kind !== 'box' || space.shape.length !== 3) {
-    throw new InputError(`${id} observation space`, show(space), 'a box of shape height × width × channels')
-  }
-  return space.shape as unknown as ImageShape
 }

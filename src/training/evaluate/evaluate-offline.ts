@@ -158,8 +158,9 @@ async function rowsUnder(
     const chosenBy = fields.get('action')!
     const numActions = table.numRows * chosenBy.width
     let distance = 0
-    for (let from = 0; from < table.numRows; from += BLOCK_ROWS) {
-      const count = Math.min(BLOCK_ROWS, table.numRows - from)
+    const most = Math.min(BLOCK_ROWS, model.blockRows ?? BLOCK_ROWS)
+    for (let from = 0; from < table.numRows; from += most) {
+      const count = Math.min(most, table.numRows - from)
       for (const [name, target] of [
         ['observation', rollout.observation], // Of one step: lanes observe its content.
         ['action', rollout.action],

@@ -38,7 +38,7 @@ function concat(heap: Heap): Kernel {
     let from = 0
     for (const tensor of tensors) {
       const width = sizeOf(tensor.shape.slice(axis))
-      if (width > 0) kernels.copyRows(into.subarray(from), heap.words(tensor), numRows, width, row, width)
+      if (width > 0) kernels.copyRows(into, heap.words(tensor), numRows, width, row, width, from, 0)
       from += width
     }
     return out
@@ -62,7 +62,7 @@ function split(heap: Heap): Kernel {
     let first = 0
     for (const [i, part] of parts.entries()) {
       const width = lengths[i]! * inner
-      if (width > 0) kernels.copyRows(heap.words(part), from.subarray(first), numRows, width, width, row)
+      if (width > 0) kernels.copyRows(heap.words(part), from, numRows, width, width, row, 0, first)
       first += width
     }
     return parts
@@ -104,7 +104,7 @@ function slice(heap: Heap): Kernel {
     const [into, from] = [heap.words(out), heap.words(x)]
     const block = run.taken * rows.taken
     for (const [n, start] of starts.entries()) {
-      kernels.copyRows(into.subarray(n * block), from.subarray(start), rows.taken, run.taken, run.taken, rows.step)
+      kernels.copyRows(into, from, rows.taken, run.taken, run.taken, rows.step, n * block, start)
     }
     return out
   }

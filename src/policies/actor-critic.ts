@@ -1,0 +1,347 @@
+/**
+ * Actors and critics over our own kernels: stacks of layers for each, or a shared trunk below two heads. `mlp`, `convolutional` and
+ * `recurrent` are such networks.
+ */
+import { InputError, show } from '../base/errors.ts'
+import type { Random } from '../base/random.ts'
+import { type Space, spaceWidth } from '../base/space.ts'
+import { type Columns, column, type Plan } from '../components/column.ts'
+import { Activation } from '../kernels/bind.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import { Head, type HeadShape, headPlan, headShape } from './head.ts'
+import { addInputMoments, INPUT_CLIP, type InputMoments, Inputs, inputsPlan } from './inputs.ts'
+import {
+  type ActingLanes,
+  BLOCK_ROWS,
+  type DenseLayer,
+  type DenseNetwork,
+  type Evaluated,
+  type LossOf,
+  type ParameterViews,
+  type Policy,
+  type PolicyModel,
+  type Rows,
+  type Seen,
+  type Sequence,
+} from './policy.ts'
+import type { Cell } from './stack/cell.ts'
+import { imageShape } from './stack/convolution.ts'
+import type { LayerShape, Steps } from './stack/layer.ts'
+import { ParameterList } from './stack/parameters.ts'
+import {
+  type InputGradient,
+  initializeStacks,
+  Stack,
+  type StackOptions,
+  type StackShape,
+  stackPlan,
+  stackShape,
+  workPlan,
+} from './stack/stack.ts'
+
+/** The settings of such a network. */
+export interface ActorCriticSettings extends Omit<StackOptions, 'image' | 'memoryAt'> {
+  /** Actor and critic share everything but the heads. */
+  readonly sharedTrunk: boolean
+  /** Initial log standard deviation of a continuous action. */
+  readonly logStd: number
+  readonly normalizeObservations: boolean
+}
+
+/** The network's layers and parameters. */
+interface Shape {
+  readonly parameters: ParameterList
+  /** The layers that actor and critic share; null if they share none. */
+  readonly trunk: StackShape | null
+  readonly actor: StackShape
+  readonly critic: StackShape
+  /** The existing stacks, in the order of their parameters. */
+  readonly stacks: readonly StackShape[]
+  /** Index of the log standard deviations in the list of parameters; −1 for choices. */
+  readonly logStd: number
+  readonly head: HeadShape
+  readonly numInputs: number
+  /** Indices of their means and deviations in the list of parameters; null without normalization. */
+  readonly inputs: InputMoments | null
+  readonly memoryWidth: number
+  readonly sequence: Sequence | null
+  readonly blockRows: number
+}
+
+/** The model of an actor and a critic; `id` is the policy's in errors. A network with a cell is trained on sequences. */
+export function actorCritic(
+  id: string,
+  settings: ActorCriticSettings,
+  sequence: Sequence | null,
+  observationSpace: Space,
+  actionSpace: Space,
+): PolicyModel {
+  const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
+  const { parameters, inputs } = shape
+  const dense = denseNetwork(shape)
+  return {
+    numParameters: parameters.size,
+    parameters: parameters.list,
+    memoryWidth: shape.memoryWidth,
+    sequence,
+    blockRows: shape.blockRows,
+    normalizedInputs: inputs === null ? 0 : shape.numInputs,
+    ...(dense === null ? {} : { dense }),
+    workspace: () => workspacePlan(shape),
+    initialize(weights, random, key) {
+      weights.fill(0)
+      const views = parameters.view(weights)
+      initializeStacks(shape.stacks, views, random, key)
+      views[shape.logStd]?.fill(settings.logStd)
+      if (inputs !== null) views[inputs.deviation]!.fill(1)
+    },
+    bind: (weights, workspace, kernels, random) =>
+      new ActorCritic(shape, weights, workspace as unknown as Workspace, kernels, random),
+  }
+}
+
+function shapeOf(
+  id: string,
+  settings: ActorCriticSettings,
+  sequence: Sequence | null,
+  observationSpace: Space,
+  actionSpace: Space,
+): Shape {
+  const { filters = [], hidden, activation, cell = null, sharedTrunk, normalizeObservations } = settings
+  if (observationSpace.kind !== 'box') {
+    throw new InputError(`${id} observation space`, show(observationSpace), 'a box')
+  }
+  const image = filters.length > 0 ? imageShape(id, observationSpace) : null
+  const parameters = new ParameterList()
+  const numInputs = spaceWidth(observationSpace)
+  const head = headShape(actionSpace)
+  const layers = { ...settings, image }
+  const hasTrunk = sharedTrunk && (filters.length > 0 || hidden.length > 0 || cell !== null)
+  const trunk = hasTrunk ? stackShape(parameters, 'trunk', { numInputs }, layers) : null
+  const below = trunk?.layers.at(-1)?.numOutputs ?? numInputs
+  const own = (memoryAt: number) => (hasTrunk ? { hidden: [], activation } : { ...layers, memoryAt })
+  const widthOf = (stack: StackShape | null) => stack?.cell?.memoryWidth ?? 0
+  const actor = stackShape(parameters, 'actor', { numInputs: below, numOutputs: head.numOutputs }, own(0), 0.01)
+  const logStd = head.choices.length > 0 ? -1 : parameters.add('actor.logStd', [head.actionWidth])
+  const critic = stackShape(parameters, 'critic', { numInputs: below, numOutputs: 1 }, own(widthOf(actor)), 1)
+  const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
+  const stacks = trunk === null ? [actor, critic] : [trunk, actor, critic]
+  const memoryWidth = stacks.reduce((sum, stack) => sum + widthOf(stack), 0)
+  const blockRows = blockRowsOf(stacks, sequence)
+  const stacked = { trunk, actor, critic, stacks }
+  return { parameters, ...stacked, logStd, head, numInputs, inputs, memoryWidth, sequence, blockRows }
+}
+
+/** Rows whose activations stay in the second-level cache; at least a whole sequence. */
+function blockRowsOf(stacks: readonly StackShape[], sequence: Sequence | null): number {
+  const widest = Math.max(...stacks.flatMap(({ layers }) => layers.map(({ numOutputs }) => numOutputs)))
+  const rows = widest > 1024 ? BLOCK_ROWS / 4 : BLOCK_ROWS
+  return sequence === null ? rows : Math.max(rows, sequence.burnIn + sequence.length)
+}
+
+/** The layers of a network that has only dense ones, which can be exported; else null. */
+function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters }: Shape): DenseNetwork | null {
+  const offsetOf = (place: number) => parameters.list[place]!.offset
+  const isDense = (layer: LayerShape) => parameters.list[layer.matrices[0]!.weight]!.shape.length === 2
+  if (!stacks.every(({ layers, cell }) => cell === null && layers.every(isDense))) return null
+  const describe = (stack: StackShape | null): DenseLayer[] =>
+    (stack?.layers ?? []).map(({ numInputs, numOutputs, activation, matrices: [matrix] }) => ({
+      name: parameters.list[matrix!.weight]!.name.replace(/\.weight$/, ''),
+      ...{ numInputs, numOutputs },
+      activation: (['linear', 'tanh', 'relu'] as const).find((name) => Activation[name] === activation)!,
+      weight: offsetOf(matrix!.weight),
+      bias: offsetOf(matrix!.weight + 1),
+    }))
+  return {
+    trunk: describe(trunk),
+    actor: describe(actor),
+    critic: describe(critic),
+    logStd: logStd < 0 ? null : offsetOf(logStd),
+    inputs: inputs && { center: offsetOf(inputs.center), deviation: offsetOf(inputs.deviation), clip: INPUT_CLIP },
+  }
+}
+
+/** Plans one thread's workspace for a block of rows. */
+function workspacePlan(shape: Shape) {
+  const { trunk, actor, critic, stacks, head, numInputs, inputs, memoryWidth, sequence, blockRows } = shape
+  const rows = (width: number) => column('f32', blockRows, width)
+  const partRows = sequence !== null && sequence.burnIn > 0 ? blockRows : 0
+  return {
+    inputs: inputsPlan(numInputs, inputs !== null, blockRows),
+    trunk: stackPlan(trunk ?? { layers: [], cell: null }, blockRows),
+    actor: stackPlan(actor, blockRows),
+    critic: stackPlan(critic, blockRows),
+    head: headPlan(head, blockRows),
+    work: workPlan(stacks, blockRows),
+    /** The gradient by the trunk's outputs. */
+    dTrunk: trunk === null ? column('f32', 0) : rows(actor.layers[0]!.numInputs),
+    /** The burn-in of sequences, or what follows it: rows one after another. */
+    part: {
+      observation: column('f32', partRows, numInputs),
+      memory: column('f32', partRows, memoryWidth),
+      continues: column('u8', partRows),
+    },
+  } satisfies Plan
+}
+
+type Workspace = Columns<ReturnType<typeof workspacePlan>>
+
+/** Empty log standard deviations for a head of choices; empty rows. */
+const NONE = new Float32Array(0)
+const NO_FLAGS = new Uint8Array(0)
+
+class ActorCritic implements Policy {
+  readonly #shape: Shape
+  readonly #inputs: Inputs
+  readonly #trunk: Stack | null
+  readonly #actor: Stack
+  readonly #critic: Stack
+  readonly #head: Head
+  /** The two heads' gradients by the trunk's outputs, which are summed before the activation's derivative. */
+  readonly #dActor: InputGradient | null
+  readonly #dCritic: InputGradient | null
+  readonly #cells: readonly Cell[]
+  readonly #part: Workspace['part']
+  readonly #kernels: Kernels
+  readonly #steps: { -readonly [name in keyof Steps]: Steps[name] }
+  /** The current rows' inputs and the trunk's outputs; `…From` is the index of the first. */
+  #x: Float32Array = NONE
+  #xFrom = 0
+  #top: Float32Array = NONE
+  #topFrom = 0
+
+  constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
+    const views = shape.parameters.view(weights)
+    const { trunk, actor, critic, work, dTrunk } = workspace
+    this.#shape = shape
+    this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
+    this.#trunk = shape.trunk && new Stack(shape.trunk, views, trunk, work, kernels)
+    this.#actor = new Stack(shape.actor, views, actor, work, kernels)
+    this.#critic = new Stack(shape.critic, views, critic, work, kernels)
+    this.#head = new Head(shape.head, workspace.head, views[shape.logStd] ?? NONE, kernels, random)
+    const activation = shape.trunk?.layers.at(-1)?.activation ?? Activation.linear
+    this.#dActor = this.#trunk && { dx: dTrunk, accumulate: false, activation: Activation.linear }
+    this.#dCritic = this.#trunk && { dx: dTrunk, accumulate: true, activation }
+    this.#cells = [this.#trunk?.cell, this.#actor.cell, this.#critic.cell].filter((cell) => cell != null)
+    this.#part = workspace.part
+    this.#kernels = kernels
+    this.#steps = {
+      ...{ numLanes: 0, length: 1, memory: NONE, memoryWidth: shape.memoryWidth, memoryFrom: 0 },
+      ...{ continues: NO_FLAGS, isCarried: false },
+    }
+  }
+
+  view(column: Float32Array): ParameterViews {
+    return this.#shape.parameters.view(column)
+  }
+
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
+    const { blockRows, memoryWidth } = this.#shape
+    for (let first = from; first < to; first += blockRows) {
+      const count = Math.min(blockRows, to - first)
+      this.#singleSteps(lanes.memory.current, first, count)
+      this.#read(lanes.observation.current, first, count)
+      this.#actor.forward(this.#top, this.#topFrom, count, this.#head.columns.output, 0, this.#steps)
+      this.#head.act(lanes, explore, first, count)
+      this.#critic.forward(this.#top, this.#topFrom, count, lanes.action.value, first, this.#steps)
+      for (const cell of this.#cells) cell.remember(lanes.memory.next, memoryWidth, first)
+    }
+  }
+
+  values(value: Float32Array, { observation, memory }: Seen, count: number): void {
+    const { blockRows } = this.#shape
+    for (let first = 0; first < count; first += blockRows) {
+      const rows = Math.min(blockRows, count - first)
+      this.#singleSteps(memory, first, rows)
+      this.#read(observation, first, rows)
+      this.#critic.forward(this.#top, this.#topFrom, rows, value, first, this.#steps)
+    }
+  }
+
+  evaluate(rows: Rows, from: number, count: number): Evaluated {
+    const { sequence } = this.#shape
+    if (sequence === null) {
+      this.#read(rows.observation, from, count)
+    } else {
+      const isWhole = sequence.burnIn === 0
+      const numLanes = count / sequence.length
+      if (!isWhole) {
+        const early = this.#partOf(rows, numLanes, 0, sequence.burnIn)
+        this.#readSequences(early, numLanes, sequence.burnIn, false)
+        this.#forward(numLanes * sequence.burnIn)
+        for (const cell of this.#cells) cell.carry()
+      }
+      const trained = isWhole ? rows : this.#partOf(rows, numLanes, sequence.burnIn, sequence.length)
+      this.#readSequences(trained, numLanes, sequence.length, !isWhole)
+    }
+    this.#forward(count)
+    this.#head.evaluate(rows, from, count)
+    return this.#head.evaluated
+  }
+
+  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
+    lossOf(this.evaluate(rows, from, count), this.#head.derivatives, from, count)
+    this.#head.backward(rows, from, count, gradient[this.#shape.logStd] ?? NONE)
+    const { dOutput, dValue } = this.#head.columns
+    this.#actor.backward(dOutput, this.#top, this.#topFrom, count, gradient, this.#dActor)
+    this.#critic.backward(dValue, this.#top, this.#topFrom, count, gradient, this.#dCritic)
+    if (this.#dActor !== null) this.#trunk!.backward(this.#dActor.dx, this.#x, this.#xFrom, count, gradient)
+  }
+
+  /** Computes logits (means) and values of the current rows. */
+  #forward(count: number): void {
+    const { output, value } = this.#head.columns
+    this.#actor.forward(this.#top, this.#topFrom, count, output, 0, this.#steps)
+    this.#critic.forward(this.#top, this.#topFrom, count, value, 0, this.#steps)
+  }
+
+  /** Runs rows from … from + count of observations through the layers that actor and critic share. */
+  #read(observation: Float32Array, from: number, count: number): void {
+    this.#x = this.#inputs.read(observation, from, count)
+    this.#xFrom = this.#inputs.at(from)
+    this.#top = this.#trunk?.forward(this.#x, this.#xFrom, count, undefined, 0, this.#steps) ?? this.#x
+    this.#topFrom = this.#trunk === null ? this.#xFrom : 0
+  }
+
+  /** Says that each of the next `count` rows is a step of its own, from row `from` of the memory. */
+  #singleSteps(memory: Float32Array, from: number, count: number): void {
+    const steps = this.#steps
+    steps.numLanes = count
+    steps.length = 1
+    steps.memory = memory
+    steps.memoryFrom = from
+    steps.continues = NO_FLAGS
+    steps.isCarried = false
+  }
+
+  #readSequences(
+    rows: Omit<Rows, 'action' | 'actionMask'>,
+    numLanes: number,
+    length: number,
+    isCarried: boolean,
+  ): void {
+    const steps = this.#steps
+    steps.numLanes = numLanes
+    steps.length = length
+    steps.memory = rows.memory
+    steps.memoryFrom = 0
+    steps.continues = rows.continues
+    steps.isCarried = isCarried
+    this.#read(rows.observation, 0, numLanes * length)
+  }
+
+  /** Copies `length` rows of each sequence, from its row `first`, one after another. */
+  #partOf(rows: Rows, numLanes: number, first: number, length: number): Workspace['part'] {
+    const part = this.#part
+    const { numInputs, memoryWidth, sequence } = this.#shape
+    const all = sequence!.burnIn + sequence!.length
+    const copy = (into: Float32Array, from: Float32Array, width: number) =>
+      this.#kernels.copyRows(into, from, numLanes, length * width, length * width, all * width, 0, first * width)
+    copy(part.observation, rows.observation, numInputs)
+    copy(part.memory, rows.memory, memoryWidth)
+    for (let n = 0, i = 0; n < numLanes; n++) {
+      for (let t = 0; t < length; t++, i++) part.continues[i] = rows.continues[n * all + first + t]!
+    }
+    return part
+  }
+}

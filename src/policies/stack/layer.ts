@@ -1,0 +1,73 @@
+/**
+ * The contract of layers, of which stacks are made: they convert blocks of rows, in one thread, and gradients by their outputs into
+ * gradients by their weights and inputs.
+ */
+import type { Columns, Plan } from '../../components/column.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { ParameterViews } from '../policy.ts'
+
+/** A weight that starts orthogonal, times `gain`: its index in the list of parameters, and its sizes as a matrix. */
+export interface Matrix {
+  readonly weight: number
+  readonly numInputs: number
+  readonly numOutputs: number
+  readonly gain: number
+}
+
+/** A layer with its parameters, before there is memory. */
+export interface LayerShape {
+  readonly numInputs: number
+  readonly numOutputs: number
+  /** The activation of its outputs. Gradients by them arrive multiplied by its derivative. */
+  readonly activation: number
+  /** Its weights, in the order of their parameters; all other parameters start at 0. */
+  readonly matrices: readonly Matrix[]
+  /** Elements of the workspace that the layers of a thread share. */
+  scratch(blockRows: number): number
+  /** Its own columns, for blocks of so many rows. */
+  plan?(blockRows: number): Plan
+  bind(parts: LayerParts): Layer
+}
+
+/** What a layer is bound to. */
+export interface LayerParts {
+  readonly weights: ParameterViews
+  readonly columns: Columns<Plan>
+  readonly scratch: Float32Array
+  readonly kernels: Kernels
+}
+
+/** How the rows of a block follow one another: `length` steps of each lane, one lane after another. */
+export interface Steps {
+  readonly numLanes: number
+  readonly length: number
+  /** The recorded memory of each row, `memoryWidth` elements a row, from row `memoryFrom`. */
+  readonly memory: Float32Array
+  readonly memoryWidth: number
+  readonly memoryFrom: number
+  /** Per row: 1 if the memory continues from the previous row, 0 if it is the recorded one; empty if none continues. */
+  readonly continues: Uint8Array
+  /** Whether a lane's first row may continue from what `carry` kept. */
+  readonly isCarried: boolean
+}
+
+/** A bound layer. */
+export interface Layer {
+  /** Computes outputs for `count` rows of x from row `xFrom`, into y from row `yFrom` on. */
+  forward(y: Float32Array, x: Float32Array, count: number, yFrom: number, xFrom: number, steps: Steps | null): void
+  /**
+   * Backpropagates dy, the gradient by the pre-activations of the last `forward`: adds that by the weights to `gradient` unless it is null,
+   * and writes that by the rows of x, times the derivative of the activation that produced them, to dx unless it is null; with
+   * `accumulate` it is added to what dx holds before.
+   */
+  backward(
+    dy: Float32Array,
+    x: Float32Array,
+    count: number,
+    xFrom: number,
+    gradient: ParameterViews | null,
+    dx: Float32Array | null,
+    accumulate: boolean,
+    activation: number,
+  ): void
+}
