@@ -20,7 +20,10 @@ async function build() {
 
 async function types() {
   if (!(await tool('typescript-native/bin/tsc', '--build'))) return false
-  return !areChecked || tool('typescript-native/bin/tsc', '-p', 'tests')
+  if (!areChecked) return true
+  return (
+    (await tool('typescript-native/bin/tsc', '-p', 'tests')) && tool('typescript-native/bin/tsc', '-p', 'playground')
+  )
 }
 
 /** Runs a program of Node to its end, from the root; true where it succeeds. */

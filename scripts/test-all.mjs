@@ -19,6 +19,7 @@ const PARTS = [
   'sanitize',
   'fuzz:servers',
   'test:page',
+  'test:bundlers',
   'test:servers',
   'test:loggers',
   'test:vector-env',

@@ -8,6 +8,7 @@ export { type AlgorithmDefinition, defineAlgorithm } from './algorithms/algorith
 export { a2c } from './algorithms/on-policy/a2c.ts'
 export { ppo } from './algorithms/on-policy/ppo.ts'
 export { InputError } from './base/errors.ts'
+export { listFiles, readFile, writeFile } from './base/files/kept.page.ts'
 export { Random, Stream } from './base/random.ts'
 export {
   type BoxSpace,
@@ -36,6 +37,7 @@ export {
 export { ticTacToe } from './environments/games/tic-tac-toe.ts'
 export { breakout } from './environments/minatar/breakout.ts'
 export { type EnvironmentId, environmentFactory, environments } from './environments/registry.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from './policies/export/export.ts'
 export { mlp } from './policies/mlp.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 export { restart } from './systems/episodes/reset.ts'

@@ -3,7 +3,7 @@
  * without memory that threads share, and leaves the bits of Node's relaxed build. `tests/outside/bundlers.test.ts` asks browsers.
  */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createContext, runInContext } from 'node:vm'
@@ -13,7 +13,10 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { sha256 as ofPage } from '../../src/base/files/digest.page.ts'
 import { sha256 as ofNode } from '../../src/base/files/digest.ts'
 import * as paths from '../../src/base/files/path.page.ts'
+import { exportPolicy } from '../../src/entries/data.ts'
 import { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from '../../src/index.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
@@ -25,21 +28,40 @@ const PACKAGES = ['apache-arrow', 'bitecs']
 const KILOBYTES_MAX = 150
 
 const PROGRAM = `
-import { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from 'colonnade'
-export async function weights(name, updates) {
+import {
+  breakout, cartPole, createTrainer, createWorld, exportPolicy, listFiles, mlp, pendulum, ppo, readFile, writeFile,
+} from 'colonnade'
+const make = async (name) => {
   const environment = { cartPole, pendulum, breakout }[name]()
-  const world = await createWorld({ environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3 })
-  const trainer = createTrainer(world, ppo({ numSteps: 32 }))
+  const policy = mlp({ hidden: [32] })
+  const world = await createWorld({ environment, policy, numLanes: 16, seed: 3 })
+  return { world, environment, policy, trainer: createTrainer(world, ppo({ numSteps: 32 })) }
+}
+export async function train(name, updates) {
+  const { world, environment, policy, trainer } = await make(name)
   for await (const { update } of trainer.updates({ totalSteps: 512 * updates }));
   await trainer.save('run')
-  const restored = createTrainer(
-    await createWorld({ environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3 }),
-    ppo({ numSteps: 32 }),
-  )
-  await restored.restore('run')
-  return { build: world.kernelBuild, weights: [...trainer.world.cohort().weights], again: [...restored.world.cohort().weights] }
+  const weights = world.cohort().weights.slice()
+  await exportPolicy({ environment, policy, weights, format: 'onnx', out: 'run/policy.onnx' })
+  await exportPolicy({ environment, policy, weights, format: 'module', out: 'run/policy.mjs' })
+  const files = []
+  for (const path of await listFiles('run')) {
+    files.push([path, [...(await readFile(path))]])
+    await writeFile(path.replace('run', 'elsewhere'), await readFile(path))
+  }
+  const { trainer: restored } = await make(name)
+  await restored.restore('elsewhere')
+  return { build: world.kernelBuild, weights: [...weights], again: [...restored.world.cohort().weights], files }
 }
 `
+
+/** What the program gives; files by path. */
+interface Trained {
+  readonly build: string
+  readonly weights: readonly number[]
+  readonly again: readonly number[]
+  readonly files: readonly (readonly [string, number[]])[]
+}
 
 /** Links a program with what is built for pages. */
 async function link(program: string, format: 'esm' | 'iife'): Promise<OutputChunk[]> {
@@ -55,14 +77,11 @@ async function link(program: string, format: 'esm' | 'iife'): Promise<OutputChun
   return output.filter((file) => file.type === 'chunk')
 }
 
-async function weightsHere(name: 'cartPole' | 'pendulum' | 'breakout', updates: number): Promise<number[]> {
+async function makeHere(name: 'cartPole' | 'pendulum' | 'breakout') {
   const environment = { cartPole, pendulum, breakout }[name]()
-  const options = { environment, policy: mlp({ hidden: [32] }), numLanes: 16, seed: 3, kernels: 'relaxed' } as const
-  const world = await createWorld(options)
-  const trainer = createTrainer(world, ppo({ numSteps: 32 }))
-  for await (const _ of trainer.updates({ totalSteps: 512 * updates }));
-  trainer.close()
-  return [...world.cohort().weights]
+  const policy = mlp({ hidden: [32] })
+  const world = await createWorld({ environment, policy, numLanes: 16, seed: 3, kernels: 'relaxed' })
+  return { world, environment, policy, trainer: createTrainer(world, ppo({ numSteps: 32 })) }
 }
 
 test('no module of Node is reachable from an entry with the condition browser', () => {
@@ -97,36 +116,59 @@ describe('a page', () => {
       TextEncoder,
       TextDecoder,
       atob,
+      btoa,
       Blob,
       Response,
       DecompressionStream,
       setTimeout,
       AbortSignal,
+      MessageChannel,
       URL,
       console,
     }
     const context = createContext({ ...globals, FinalizationRegistry })
     if (!isIsolated) runInContext('delete globalThis.SharedArrayBuffer', context)
-    const { weights } = runInContext(`${script}; program`, context) as {
-      weights(name: string, updates: number): Promise<{ build: string; weights: number[]; again: number[] }>
+    const { train } = runInContext(`${script}; program`, context) as {
+      train(name: string, updates: number): Promise<Trained>
     }
-    return weights(name, updates)
+    return train(name, updates)
   }
 
-  test.each([
+  const rows = [
     ['cartPole', true],
     ['cartPole', false],
     ['pendulum', false],
     ['breakout', false],
-  ] as const)(
-    'trains %s (shared memory: %s) with the bits of Node, and restores its checkpoint',
+  ] as const
+  test.each(rowsOf(rows, 3))(
+    'trains %s (shared memory: %s) with the bits of Node, which goes on from its checkpoint',
     async (name, isIsolated) => {
-      const expected = await weightsHere(name, 4) // First, since it lets Node 20 run relaxed SIMD.
-      const { build, weights, again } = await inPage(isIsolated, name, 4)
+      const { world, environment, policy, trainer } = await makeHere(name) // First, since it lets Node 20 run relaxed SIMD.
+      for await (const _ of trainer.updates({ totalSteps: 512 * 4 }));
+      const expected = world.cohort().weights.slice()
+      const { build, weights, again, files } = await inPage(isIsolated, name, 4)
       expect(build).toBe('relaxed')
       expect(weights.length).toBeGreaterThan(100)
-      expect([...weights]).toEqual(expected)
-      expect([...again]).toEqual(expected)
+      expect([...weights]).toEqual([...expected])
+      expect([...again]).toEqual([...expected])
+
+      const folder = await temporaryFolder()
+      for (const [path, bytes] of files) {
+        mkdirSync(dirname(join(folder, path)), { recursive: true })
+        writeFileSync(join(folder, path), Uint8Array.from(bytes))
+      }
+      const here = await makeHere(name)
+      await here.trainer.restore(join(folder, 'run'))
+      for await (const _ of here.trainer.updates({ totalSteps: 512 * 6 }));
+      for await (const _ of trainer.updates({ totalSteps: 512 * 6 }));
+      expect([...here.world.cohort().weights]).toEqual([...world.cohort().weights])
+      for (const [format, file] of [
+        ['onnx', 'policy.onnx'],
+        ['module', 'policy.mjs'],
+      ] as const) {
+        await exportPolicy({ environment, policy, weights: expected, format, out: join(folder, file) })
+        expect(readFileSync(join(folder, 'run', file)).equals(readFileSync(join(folder, file)))).toBe(true)
+      }
     },
   )
 })

@@ -4,6 +4,7 @@
  *
  * Runs read and write only by the operations of `disk`, which a test replaces to let the n-th fail.
  */
+import { joined } from '../bytes.ts'
 import { checkGiven, InputError, show } from '../errors.ts'
 import { processNumber } from '../host.ts'
 import { disk, type OpenFile } from './disk.ts'
@@ -158,16 +159,6 @@ export function appendBytes(path: string, chunks: readonly Uint8Array[]): void {
   } catch (cause) {
     throw cannotWrite(path, cause)
   }
-}
-
-function joined(chunks: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(chunks.reduce((sum, { byteLength }) => sum + byteLength, 0))
-  let at = 0
-  for (const chunk of chunks) {
-    whole.set(chunk, at)
-    at += chunk.byteLength
-  }
-  return whole
 }
 
 function encode(text: string): Uint8Array {

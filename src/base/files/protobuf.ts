@@ -3,12 +3,13 @@
  * A message is a list of fields. A field is its number and kind in a varint, then a varint, a 32- or 64-bit number, or
  * a length and its bytes. Writers also write fields that are 0 or empty; the caller leaves them out.
  */
+import { joined } from '../bytes.ts'
 
 /** The bytes of zero or more fields in pieces, which `messageOf` joins. */
 export type Field = readonly Uint8Array[]
 
 export function messageOf(fields: readonly Field[]): Uint8Array {
-  return Buffer.concat(fields.flat())
+  return joined(fields.flat())
 }
 
 const VARINT = 0
@@ -23,29 +24,31 @@ export function numberField(number: number, value: number): Field {
 
 /** A field with a text, bytes, or a message as the bytes of its fields. */
 export function bytesField(number: number, value: string | Uint8Array | readonly Field[]): Field {
-  const parts = typeof value === 'string' ? [Buffer.from(value)] : value instanceof Uint8Array ? [value] : value.flat()
+  const parts =
+    typeof value === 'string' ? [new TextEncoder().encode(value)] : value instanceof Uint8Array ? [value] : value.flat()
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   return [varint((number << 3) | BYTES), varint(length), ...parts]
 }
 
 /** A field with a 64-bit float. */
 export function doubleField(number: number, value: number): Field {
-  const bytes = Buffer.alloc(8)
-  bytes.writeDoubleLE(value)
+  const bytes = new Uint8Array(8)
+  new DataView(bytes.buffer).setFloat64(0, value, true)
   return [varint((number << 3) | DOUBLE), bytes]
 }
 
 /** A field with a 32-bit float. */
 export function floatField(number: number, value: number): Field {
-  const bytes = Buffer.alloc(4)
-  bytes.writeFloatLE(value)
+  const bytes = new Uint8Array(4)
+  new DataView(bytes.buffer).setFloat32(0, value, true)
   return [varint((number << 3) | FLOAT), bytes]
 }
 
 /** A field with a list of 64-bit floats. */
 export function doublesField(number: number, values: Float64Array): Field {
-  const bytes = Buffer.alloc(8 * values.length)
-  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
+  const bytes = new Uint8Array(8 * values.length)
+  const view = new DataView(bytes.buffer)
+  for (const [i, value] of values.entries()) view.setFloat64(8 * i, value, true)
   return bytesField(number, bytes)
 }
 

@@ -3,9 +3,9 @@
  * model, a tfjs LayersModel, or an ES module without dependencies. The exported policy acts by its mode; tests compare it with the
  * original.
  */
-import { join } from 'node:path'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { writeWhole } from '../../base/files/files.ts'
+import { join } from '../../base/files/path.ts'
 import { layersModel, MODEL_FILE, WEIGHTS_FILE } from './layers.ts'
 import { moduleText } from './module.ts'
 import { type Exported, networkOf } from './network.ts'

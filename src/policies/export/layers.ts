@@ -3,6 +3,7 @@
  * `logits` or `mean` (batch × their number) and `value` (batch × 1). tfjs has no layer that chooses or clips, so the caller computes the
  * action: `userDefinedMetadata` has the action space and the log standard deviations.
  */
+import { joined } from '../../base/bytes.ts'
 import { InputError } from '../../base/errors.ts'
 import { spaceToJson } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
@@ -68,7 +69,7 @@ export function layersModel(network: Network): { model: string; weights: Uint8Ar
       actionMask: masked,
     },
   }
-  return { model: `${JSON.stringify(model, null, 2)}\n`, weights: Buffer.concat(data) }
+  return { model: `${JSON.stringify(model, null, 2)}\n`, weights: joined(data) }
 }
 
 export const MODEL_FILE = 'model.json'

@@ -2,6 +2,7 @@
  * Policies as one ES module without dependencies, for browsers and Node: base64 weights, and the arithmetic of the plain kernels (sums in
  * f64 over the inputs in ascending order, rounded once), so that results are bit-identical.
  */
+import { base64Of, joined } from '../../base/bytes.ts'
 import type { BoxSpace } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
 import { headWidth, type Network, type WeightedLayer } from './network.ts'
@@ -85,7 +86,7 @@ function checked(name, numbers, length) {
 ${actionSpace.kind === 'box' ? '' : LARGEST}
 const weights = new Float32Array(
   Uint8Array.from(
-    atob('${Buffer.concat(data).toString('base64')}'),
+    atob('${base64Of(joined(data))}'),
     (letter) => letter.charCodeAt(0),
   ).buffer,
 )

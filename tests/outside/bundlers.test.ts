@@ -1,0 +1,237 @@
+/**
+ * Pages that somebody builds of the packed file, by each bundler and by none, opened in Chromium: each trains CartPole until it is
+ * solved, and Pendulum and Breakout for some updates, and has the weights of Node's relaxed build. Asked by `npm run test:bundlers` alone.
+ */
+import { createHash } from 'node:crypto'
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { extname, join, normalize } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import * as colonnade from '../../dist/src/index.js'
+import { cached, installPackages } from '../support/cache.ts'
+import { type Browser, openChromium, until } from '../support/chromium.ts'
+import { skipLoudly, start } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const { pack, install } = (await import(new URL('../../scripts/packed.mjs', import.meta.url).href)) as {
+  pack(folder: string): { tarball: string }
+  install(folder: string, tarball: string): void
+}
+
+const TOOLS = [
+  ...['esbuild@0.28.2', 'vite@8.3.8', 'rollup@4.68.8', '@rollup/plugin-node-resolve@16.0.3'],
+  ...['webpack@5.112.2', 'webpack-cli@6.0.0'],
+]
+const SEEDS = [1, 2, 3]
+/** Kilobytes, compressed, of all that a page loads which trains these three environments. */
+const KILOBYTES_MAX = 150
+
+/** What every page and Node do. */
+const TRAIN = `
+async function train({ breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo }, name, seed, kernels) {
+  const environment = { cartPole, pendulum, breakout }[name]()
+  const { run, policy, algorithm } = environment.presets[0]
+  const options = { environment, policy: mlp(policy.parameters), numLanes: run.numLanes, seed, kernels }
+  const world = await createWorld(options)
+  const trainer = createTrainer(world, ppo(algorithm.parameters))
+  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
+    if (name === 'cartPole' ? trainer.progress().solvedAtStep !== null : update === 12) break
+  }
+  const { weights } = world.cohort()
+  const { buffer, byteOffset, byteLength } = weights
+  const { steps } = trainer
+  const solved = trainer.progress().episodeReturnLast100.mean
+  trainer.close()
+  return { kernels: world.kernelBuild, steps, solved, weights: new Uint8Array(buffer, byteOffset, byteLength).slice() }
+}
+`
+const PROGRAM = `
+import { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from 'colonnade'
+${TRAIN}
+globalThis.train = async (name, seed) => {
+  const { weights, ...rest } = await train({ breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo }, name, seed)
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', weights))
+  return { ...rest, isShared: crossOriginIsolated, hash: [...hash].map((byte) => byte.toString(16).padStart(2, '0')).join('') }
+}
+`
+
+interface Trained {
+  readonly kernels: string
+  readonly steps: number
+  readonly solved: number
+  readonly isShared: boolean
+  readonly hash: string
+}
+
+let why = ''
+let project: string
+let tools: string
+let browser: Browser | undefined
+let server: Server | undefined
+const expected = new Map<string, Trained>()
+
+beforeAll(async () => {
+  if (import.meta.env.MODE !== 'bundlers') {
+    why = 'pages of bundlers in Chromium (npm run test:bundlers asks them)'
+    return
+  }
+  const opened = await openChromium()
+  const made = await cached(`bundlers-${TOOLS.join('-').replaceAll(/[@/]/g, '_')}`, async (path, run) => {
+    await installPackages(path, run, TOOLS)
+    await run('node', ['node_modules/esbuild/install.js'])
+  })
+  if ('why' in opened || 'why' in made) {
+    why = [opened, made].flatMap((each) => ('why' in each ? [each.why] : [])).join('; ')
+    return
+  }
+  browser = opened.browser
+  tools = made.folder
+  project = await temporaryFolder()
+  install(project, pack(project).tarball)
+  writeFileSync(join(project, 'main.js'), PROGRAM)
+  const train = new Function(`${TRAIN}; return train`)() as (
+    ...given: [typeof colonnade, string, number, string]
+  ) => Promise<Trained & { weights: Uint8Array }>
+  for (const name of ['cartPole', 'pendulum', 'breakout']) {
+    for (const seed of SEEDS) {
+      const { weights, ...rest } = await train(colonnade, name, seed, 'relaxed')
+      const hash = createHash('sha256').update(weights).digest('hex')
+      expected.set(`${name} ${seed}`, { ...rest, hash })
+    }
+  }
+  server = createServer(serve)
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+}, 600_000)
+
+afterAll(async () => {
+  await browser?.close()
+  server?.close()
+})
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.mjs': 'text/javascript',
+}
+
+/** Serves the project's files; below /isolated/ with the headers by which a page is isolated. */
+function serve({ url = '' }: { url?: string }, answer: import('node:http').ServerResponse): void {
+  const { pathname } = new URL(url, 'http://page')
+  const isIsolated = pathname.startsWith('/isolated/')
+  try {
+    const path = normalize(pathname.replace('/isolated/', '/'))
+    const bytes = readFileSync(join(project, path))
+    answer.setHeader('content-type', TYPES[extname(path)] ?? 'application/octet-stream')
+    if (isIsolated) {
+      answer.setHeader('cross-origin-opener-policy', 'same-origin')
+      answer.setHeader('cross-origin-embedder-policy', 'require-corp')
+    }
+    answer.end(bytes)
+  } catch {
+    answer.statusCode = 404
+    answer.end()
+  }
+}
+
+/** Runs a tool in the project. Returns its warnings. */
+async function build(tool: string, ...words: string[]): Promise<string[]> {
+  const path = join(tools, 'node_modules/.bin', tool)
+  const { code, stdout, stderr } = await start(path, words, {
+    cwd: project,
+    timeout: 0,
+    env: { ...process.env, NODE_PATH: join(tools, 'node_modules') },
+  }).ended
+  if (code !== 0) throw new Error(`${tool}: ${stderr}${stdout}`)
+  const said = `${stdout}\n${stderr}`.split('\n')
+  return said.filter(
+    (line) => /^\s*(\(!\) |▲ |WARNING|\[[A-Z_]+\] )/.test(line) && !/Circular dependenc|size limit/i.test(line),
+  )
+}
+
+/** Opens a page, lets it train, and compares. Returns the kilobytes that it loaded, compressed. */
+async function opens(path: string, isIsolated = false): Promise<number> {
+  const { port } = server!.address() as AddressInfo
+  const page = await browser!.newPage()
+  const asked = new Set<string>()
+  const wrong: string[] = []
+  page.on('request', (request) => asked.add(new URL(request.url()).pathname))
+  page.on('pageerror', (error) => wrong.push(String(error)))
+  await page.goto(`http://127.0.0.1:${port}/${isIsolated ? 'isolated/' : ''}${path}`)
+  await until(page, "typeof globalThis.train === 'function'").catch((error: Error) => wrong.push(error.message))
+  expect(wrong).toEqual([])
+  for (const [of, { kernels, ...other }] of expected) {
+    const [name, seed] = of.split(' ')
+    const { isShared, ...trained } = await page.evaluate<Trained>(`train('${name}', ${seed})`)
+    expect(isShared).toBe(isIsolated)
+    expect([of, trained]).toEqual([of, { kernels, ...other }])
+    if (name === 'cartPole') expect(trained.solved).toBeGreaterThanOrEqual(475)
+  }
+  expect(wrong).toEqual([])
+  await page.close()
+  const loaded = [...asked]
+    .filter((each) => each.endsWith('js'))
+    .map((each) => join(project, each.replace('/isolated/', '/')))
+  return loaded.reduce((sum, file) => sum + gzipSync(readFileSync(file), { level: 9 }).byteLength / 1000, 0)
+}
+
+/** Writes the page of a bundle. */
+function pageOf(folder: string, script: string): string {
+  writeFileSync(join(project, folder, 'index.html'), `<!doctype html><script type="module" src="./${script}"></script>`)
+  return `${folder}/index.html`
+}
+
+test('esbuild', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  expect(
+    await build('esbuild', 'main.js', '--bundle', '--format=esm', '--splitting', '--minify', '--outdir=esbuild'),
+  ).toEqual([])
+  expect(await opens(pageOf('esbuild', 'main.js'))).toBeLessThan(KILOBYTES_MAX)
+})
+
+test('Vite', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  writeFileSync(join(project, 'index.html'), '<!doctype html><script type="module" src="/main.js"></script>')
+  expect(await build('vite', 'build', '--logLevel', 'warn', '--outDir', 'vite', '--base', './')).toEqual([])
+  expect(await opens('vite/index.html')).toBeLessThan(KILOBYTES_MAX)
+})
+
+test('Rollup', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const plugin = join(tools, 'node_modules/@rollup/plugin-node-resolve/dist/es/index.js')
+  const config = `import resolve from '${plugin}'
+  export default { input: 'main.js', plugins: [resolve({ browser: true })], output: { dir: 'rollup', format: 'es' } }`
+  writeFileSync(join(project, 'rollup.config.mjs'), config)
+  expect(await build('rollup', '-c')).toEqual([])
+  await opens(pageOf('rollup', 'main.js'))
+})
+
+test('webpack', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const config = { mode: 'production', entry: './main.js', performance: { hints: false } }
+  const text = `module.exports = { ...${JSON.stringify(config)}, output: { path: __dirname + '/webpack', filename: 'main.js' } }`
+  writeFileSync(join(project, 'webpack.config.cjs'), text)
+  expect(await build('webpack', '-c', 'webpack.config.cjs')).toEqual([])
+  expect(await opens(pageOf('webpack', 'main.js'))).toBeLessThan(KILOBYTES_MAX)
+})
+
+test('no bundler: modules from a folder, by an import map; with shared memory and without', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  mkdirSync(join(project, 'plain'))
+  for (const name of ['colonnade', 'bitecs']) {
+    cpSync(join(project, 'node_modules', name), join(project, 'plain', name), { recursive: true, dereference: true })
+  }
+  const { exports } = JSON.parse(readFileSync(join(project, 'plain/bitecs/package.json'), 'utf8')) as {
+    exports: { '.': { import: { default: string } | string } }
+  }
+  const way = exports['.'].import
+  const bitecs = typeof way === 'string' ? way : way.default
+  const imports = { colonnade: './colonnade/dist/page/index.js', bitecs: `./bitecs/${bitecs.replace('./', '')}` }
+  const page = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script><script type="module">${PROGRAM}</script>`
+  writeFileSync(join(project, 'plain/index.html'), page)
+  await opens('plain/index.html')
+  await opens('plain/index.html', true)
+  const built = readdirSync(join(project, 'plain/colonnade/dist/page'), { recursive: true, encoding: 'utf8' })
+  expect(built.filter((name) => statSync(join(project, 'plain/colonnade/dist/page', name)).size === 0)).toEqual([])
+})
