@@ -67,6 +67,14 @@ TEXTS = [
     "<think>hm</think> done",
     "𝒳 \U0001f9ff \U000e0001",
     "नमस्ते दुनिया ٣٤ ½ Ⅷ",
+    "we'ſ we'S 'ſ\u212a I'\u212a a'ſb",
+    "\ufeff\ufeff x \ufeff\n\u0085 \u200b\u180e y\u00a0\u00a0z\u3000",
+    "1²3½4Ⅷ5①6٣7𑇡8\U00011de1",
+    "a\u088fb \U00016ea0\U00016ebbc \u0295\u0294X \U000323b0y \u1acf",
+    "\U000105d2\u0307 a\u0345\u1ad0\u0334 q\u0345\u0334 \U00011384\U000113bb",
+    "\x85 \x85\x85\n \u2028\u2029x  \r\n\r\n  \tend \u200d",
+    "ΣΑΣ İI ǅ ﬁ ㎏ ẞß",
+    "▁ ▁▁x <0x41> <0xZZ> Ġ Ċé",
 ]
 
 QWEN_PATTERN = (

@@ -25,9 +25,7 @@ describe.each(recorded)('%s, as transformers has it', async (name) => {
 
   test('ids decode to its text', () => {
     for (const { ids, decoded } of texts) {
-      // The library loses a byte order mark that stands at the start of a run of byte tokens.
-      const lost = name === 'llama' || name === 'mistral' ? decoded.replace('\u{feff}', '') : decoded
-      expect(tokenizer.decode(Int32Array.from(ids))).toBe(lost)
+      expect(tokenizer.decode(Int32Array.from(ids))).toBe(decoded)
     }
   })
 
@@ -35,8 +33,7 @@ describe.each(recorded)('%s, as transformers has it', async (name) => {
     const spelled = texts.filter(({ decoded, said }) => decoded !== said)
     expect(spelled.length).toBeGreaterThan(0)
     for (const { ids, said } of spelled) {
-      const lost = name === 'llama' || name === 'mistral' ? said.replace('\u{feff}', '') : said
-      expect(tokenizer.decode(ids, { skipSpecial: true })).toBe(lost)
+      expect(tokenizer.decode(ids, { skipSpecial: true })).toBe(said)
     }
     const [end] = tokenizer.endIds
     expect(tokenizer.decode([end!, tokenizer.vocabularySize, end!], { skipSpecial: true })).toBe('\u{fffd}')
@@ -62,7 +59,7 @@ describe.each(recorded)('%s, as transformers has it', async (name) => {
   })
 
   test('decoding and encoding again gives the ids of every text that transformers gives back', () => {
-    const kept = texts.filter(({ text, decoded }) => decoded === text && !text.includes('\u{feff}'))
+    const kept = texts.filter(({ text, decoded }) => decoded === text)
     expect(kept.length).toBeGreaterThan(15)
     for (const { text } of kept) {
       const ids = tokenizer.encode(text)
@@ -229,7 +226,9 @@ describe('what a tokenizer of a stranger does', () => {
     expect(() => normalizing.encode('a')).toThrow(
       /text "a": got an error \(a step made 16777216 characters, and at most 4194304 are allowed\)/,
     )
-    const wide = { type: 'Metaspace', replacement: ' ', str_rep: ' '.repeat(64), prepend_scheme: 'never' }
+    const wide = {
+      ...{ type: 'Metaspace', replacement: ' ', str_rep: ' '.repeat(64), prepend_scheme: 'never', split: false },
+    }
     const pretokenizers = [wide, wide, wide, wide, wide]
     const splitting = await loadTokenizer(await altered({ pre_tokenizer: { type: 'Sequence', pretokenizers } }))
     expect(() => splitting.encode(' ')).toThrow(/a step made 16777216 characters/)

@@ -54,8 +54,8 @@ export async function findInstalled(modules: string): Promise<{ python: string }
 }
 
 /** Runs a program to its end. One that cannot start has no code, and `stderr` says why. */
-export async function attempt(program: string, words: readonly string[]) {
-  return start(program, words, { timeout: SCRIPT_MS }).ended.catch((cause: Error) => ({
+export async function attempt(program: string, words: readonly string[], timeout = SCRIPT_MS) {
+  return start(program, words, { timeout }).ended.catch((cause: Error) => ({
     code: null,
     stdout: '',
     stderr: cause.message,

@@ -1,8 +1,8 @@
 /**
  * Loads a tokenizer's folder in Hugging Face's format, with `@huggingface/tokenizers`. `tokenizer.json` is the
- * tokenizer; other files name the begin and end tokens and hold chat templates. The library cannot encode special
- * tokens as text, or a text that continues another; for these, a second tokenizer reads a slightly changed file over
- * the same vocabulary.
+ * tokenizer; other files name the begin and end tokens and hold chat templates. The library's model makes ids of
+ * words. Its other steps give other words than the Rust library now and then: `reference-steps.ts` has those that do
+ * not, and tells added tokens from text.
  *
  * The file is untrusted and has regular expressions and replacements, so all work of the library has a time limit. Only
  * short texts skip it if all steps are known to be quick (`quick-steps.ts`): the limit would take ten times as long as
@@ -15,20 +15,24 @@ import { InputError, show } from '../../base/errors.ts'
 import { isThere, parseJsonObject, readWhole } from '../../base/files/files.ts'
 import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from '../templates/chat-template.ts'
 import { isQuick, QUICK_LENGTH } from './quick-steps.ts'
+import { type AddedToken, foldedAsReference, splitAdded, stepAsReference } from './reference-steps.ts'
 import { TimeLimitError, withinTime } from './time-limit.ts'
-import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
+import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 type Json = Readonly<Record<string, unknown>>
-interface AddedToken {
-  readonly id: number
-  readonly content: string
-  readonly special?: boolean
+/** What a text goes through before the model. */
+type Steps = Pick<Engine, 'normalizer' | 'pre_tokenizer'>
+/** Added tokens that are looked for in the text as it stands, or in the normalized text. */
+interface Sought {
+  readonly tokens: ReadonlyMap<string, AddedToken>
+  readonly split: (text: string) => readonly string[]
 }
-/** A tokenizer, its variant for texts that continue others, and its added tokens. */
 interface Reader {
-  readonly whole: Engine
-  readonly continued: Engine
-  readonly added: RegExp
+  readonly engine: Engine
+  /** The steps of a text that continues another. */
+  readonly continued: Steps
+  readonly raw: Sought
+  readonly normalized: Sought
 }
 
 /** The files in a model's folder that make up its tokenizer. */
@@ -90,11 +94,11 @@ export async function loadTokenizer(
   const limitOfText = (length: number): number | null => (allQuick && length <= QUICK_LENGTH ? null : limit(length))
   const { Tokenizer: Library } = await import('@huggingface/tokenizers')
   const start = () => {
-    const readers = startReaders(Library, json, config, added)
-    return { ...readers, leading: config.add_bos_token === undefined ? leadingIds(readers.usual.whole) : null }
+    const reader = startReader(Library, json, config, added)
+    return { reader, leading: config.add_bos_token === undefined ? leadingIds(reader.engine) : null }
   }
-  const { usual, plain, leading } = bounded(path, 'a tokenizer of a known kind', limit(bytes.length), start)
-  const engine = usual.whole
+  const { reader, leading } = bounded(path, 'a tokenizer of a known kind', limit(bytes.length), start)
+  const { engine } = reader
   let vocabularySize = 0
   for (const id of engine.get_vocab().values()) vocabularySize = Math.max(vocabularySize, id + 1)
   const idOf = (name: string): number[] => {
@@ -122,9 +126,8 @@ export async function loadTokenizer(
     chatTemplate: await readTemplate(folder, config, named, templateArguments),
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
-      const reader = asSpecial ? usual : plain
       return bounded(`text ${show(text)}`, `a text that ${path} can encode`, limitOfText(text.length), () =>
-        continues ? encodeContinued(reader, text) : idsOf(reader.whole, text),
+        encodeText(reader, text, asSpecial, continues),
       )
     },
     decode(ids, { skipSpecial = false } = {}) {
@@ -171,29 +174,42 @@ function bounded<T>(subject: string, expected: string, limitMs: number | null, c
   }
 }
 
-/** The tokenizer of the file, and one that treats special tokens as text. */
-function startReaders(Library: typeof Engine, json: Json, config: Json, added: readonly AddedToken[]) {
+/** The tokenizer of the file, with the reference's steps. */
+function startReader(Library: typeof Engine, json: Json, config: Json, added: readonly AddedToken[]): Reader {
   const start = (changes: Json): Engine => {
-    const engine = new Library({ ...json, ...changes }, config)
-    for (const part of [engine.normalizer, engine.pre_tokenizer, engine.decoder]) limitLength(part)
+    const changed = {
+      ...json,
+      ...changes,
+      pre_tokenizer: foldedAsReference(changes.pre_tokenizer ?? json.pre_tokenizer),
+    }
+    const engine = new Library(changed, config)
+    for (const part of ['normalizer', 'pre_tokenizer', 'decoder'] as const) {
+      stepAsReference(engine[part], (changed as Json)[part])
+      limitLength(engine[part])
+    }
     return engine
   }
-  const whole = start({})
-  // The vocabulary, with its merges, is by far the largest part: it is built once and shared.
-  const variant = (changes: Json) => {
-    const engine = start({ model: NO_MODEL, ...changes })
-    engine.model = whole.model
-    return engine
+  const engine = start({})
+  // The vocabulary, with its merges, is by far the largest part: it is built once.
+  const continued = start({
+    model: NO_MODEL,
+    normalizer: withoutPrefix(json.normalizer),
+    pre_tokenizer: withoutPrefix(json.pre_tokenizer),
+  })
+  const Splitter = engine.splitter_normalized.constructor as new (
+    words: readonly string[],
+  ) => {
+    split(text: string): string[]
   }
-  const continued = { normalizer: withoutPrefix(json.normalizer), pre_tokenizer: withoutPrefix(json.pre_tokenizer) }
-  const text = { added_tokens: added.filter(({ special }) => !special) }
-  const usual: Reader = { whole, continued: variant(continued), added: anyOf(added.map(({ content }) => content)) }
-  const plain: Reader = {
-    whole: variant(text),
-    continued: variant({ ...continued, ...text }),
-    added: anyOf(text.added_tokens.map(({ content }) => content)),
+  const seek = (isNormalized: boolean): Sought => {
+    const sought = added.filter(({ special = false, normalized = !special }) => normalized === isNormalized)
+    const contentOf = ({ content }: AddedToken) =>
+      isNormalized && engine.normalizer ? engine.normalizer.normalize(content) : content
+    const tokens = new Map(sought.map((token) => [contentOf(token), token]))
+    const splitter = new Splitter([...tokens.keys()])
+    return { tokens, split: (text) => splitter.split(text) }
   }
-  return { usual, plain }
+  return { engine, continued, raw: seek(false), normalized: seek(true) }
 }
 
 /** Adds a length check after each step of the sequences in a part of a tokenizer. */
@@ -233,24 +249,49 @@ function withoutPrefix(part: unknown): unknown {
   return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, withoutPrefix(value)]))
 }
 
-function idsOf(engine: Engine, text: string): number[] {
-  const { ids, tokens } = engine.encode(text, { add_special_tokens: false })
-  const at = ids.findIndex((id: number | undefined) => id === undefined)
-  if (at >= 0)
-    throw new InputError(`text ${show(text)}`, show(tokens[at]), 'only text that the tokenizer has tokens for')
+/** The ids of a text. The part before the first added token may continue another text. */
+function encodeText(
+  { engine, continued, raw, normalized }: Reader,
+  text: string,
+  special: boolean,
+  continues: boolean,
+) {
+  const ids: number[] = []
+  let steps: Steps = continues ? continued : engine
+  let isFirst = true
+  for (const section of splitAdded(text, raw.split, raw.tokens, special)) {
+    const { normalizer } = steps
+    const parts =
+      typeof section === 'string'
+        ? splitAdded(normalizer?.normalize(section) ?? section, normalized.split, normalized.tokens, special)
+        : [section]
+    for (const part of parts) {
+      if (typeof part === 'string') {
+        const words = steps.pre_tokenizer?.pre_tokenize(part, { section_index: isFirst ? 0 : 1 }) ?? [part]
+        pushIds(ids, engine, words, text)
+      } else {
+        ids.push(part.id)
+        steps = engine
+      }
+      isFirst = false
+    }
+  }
   return ids
 }
 
-/** The part before the first added token continues the previous text; the rest is encoded as usual. */
-function encodeContinued({ whole, continued, added }: Reader, text: string): number[] {
-  const at = text.search(added)
-  if (at < 0) return idsOf(continued, text)
-  return [...idsOf(continued, text.slice(0, at)), ...idsOf(whole, text.slice(at))]
+function pushIds(ids: number[], { model }: Engine, words: string[], text: string): void {
+  for (const token of model(words) as string[]) {
+    const id = model.tokens_to_ids.get(token) ?? model.unk_token_id
+    if (id === undefined) {
+      throw new InputError(`text ${show(text)}`, show(token), 'only text that the tokenizer has tokens for')
+    }
+    ids.push(id)
+  }
 }
 
 /** The ids that the post-processor puts before a text. */
 function leadingIds(engine: Engine): number[] {
-  const text = idsOf(engine, 'x')
+  const text: number[] = engine.encode('x', { add_special_tokens: false }).ids
   const { ids } = engine.encode('x')
   const at = ids.findIndex((_: number, start: number) => text.every((id, i) => ids[start + i] === id))
   return ids.slice(0, Math.max(at, 0))

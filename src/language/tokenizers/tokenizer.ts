@@ -65,6 +65,7 @@ export function anyOf(texts: readonly string[], flags = ''): RegExp {
   return new RegExp(sorted.length === 0 ? '[]' : sorted.map(escaped).join('|'), flags)
 }
 
-function escaped(text: string): string {
+/** A text as a regular expression that matches it. */
+export function escaped(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
 }
