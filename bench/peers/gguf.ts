@@ -123,7 +123,7 @@ export async function writeGguf(
     ['llama.attention.head_count', U32, numHeads],
     ['llama.attention.head_count_kv', U32, numKeyHeads],
     ['llama.rope.dimension_count', U32, headWidth],
-    ['llama.rope.freq_base', F32, shape.ropeTheta],
+    ['llama.rope.freq_base', F32, shape.rope.theta],
     ['llama.attention.layer_norm_rms_epsilon', F32, normEpsilon],
     ['llama.vocab_size', U32, vocabularySize],
     ['tokenizer.ggml.model', TEXT, 'gpt2'],

@@ -79,12 +79,14 @@ export {
 export { matmul } from './tensor/matmul.ts'
 export { dequantizeRows, matmulQuantized } from './tensor/quantized.ts'
 export { dequantizeRows4, matmulQuantized4 } from './tensor/quantized4.ts'
+export { activationBackward, activationForward, capBackward, capElements } from './transformer/activation.ts'
 export { dropElements, scaleElements } from './transformer/adapter.ts'
-export { attentionBackward, attentionForward } from './transformer/attention.ts'
+export { attentionBackward, attentionForward, cappedBackward, cappedForward } from './transformer/attention.ts'
 export { maskVocabulary, restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { changeVocabulary } from './transformer/changes.ts'
+export { layerNormBackward, layerNormForward } from './transformer/layer-norm.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
-export { rope } from './transformer/rope.ts'
+export { rope, ropePart } from './transformer/rope.ts'
 export { swigluBackward, swigluForward } from './transformer/swiglu.ts'
 export {
   evaluateVocabulary,

@@ -24,6 +24,9 @@ width is no multiple of 4; qwen3's is not width / heads, and its model is in
 several shards; smollm's weights are bf16. llama3's frequencies are scaled as Llama 3.1's
 are: of its six one stays, one is in between and four are divided. smollm3's are
 scaled linearly, and its second layer does not turn queries and keys.
+
+The other families have small windows, so that sequences are longer, and caps and
+scales that act. Gradients have the names that the model has in its file.
 """
 
 import shutil
@@ -32,14 +35,19 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from transformers import (
-    LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
-    SmolLM3ForCausalLM)
+    Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, Glm4Config,
+    Glm4ForCausalLM, GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM,
+    MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PhiConfig,
+    PhiForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+    StableLmConfig, StableLmForCausalLM)
 
 FOLDER = Path(__file__).parent / "transformer"
 LENGTHS = [1, 9, 30]
 POSITIONS = [0, 1, 63, 1000, 30000]
 
 COMMON = dict(num_hidden_layers=2, max_position_embeddings=64, use_cache=False)
+SMALL = dict(vocab_size=41, hidden_size=24, intermediate_size=28)
+TOKENS = dict(pad_token_id=None, bos_token_id=1, eos_token_id=2)
 MODELS = {
     "llama": (LlamaForCausalLM, LlamaConfig(
         vocab_size=61, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_key_value_heads=2,
@@ -62,7 +70,52 @@ MODELS = {
         vocab_size=43, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1,
         pad_token_id=None, bos_token_id=1, eos_token_id=2, no_rope_layers=[1, 0],
         rope_parameters={"rope_type": "linear", "rope_theta": 5000000.0, "factor": 2.5}, **COMMON)),
+    "mistral": (MistralForCausalLM, MistralConfig(
+        **SMALL, num_attention_heads=4, num_key_value_heads=2, head_dim=6, sliding_window=7, **COMMON)),
+    "phi3": (Phi3ForCausalLM, Phi3Config(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, **COMMON)),
+    "gemma": (GemmaForCausalLM, GemmaConfig(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=1, head_dim=10, **COMMON)),
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=12,
+        sliding_window=7, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, **COMMON)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=12,
+        sliding_window=7, layer_types=["sliding_attention", "full_attention"], rope_parameters={
+            "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}, **COMMON)),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, attention_bias=True, **COMMON)),
+    "granite": (GraniteForCausalLM, GraniteConfig(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, mlp_bias=True,
+        embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.7, attention_multiplier=0.3, **COMMON)),
+    "glm4": (Glm4ForCausalLM, Glm4Config(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-5, **COMMON)),
+    "stablelm": (StableLmForCausalLM, StableLmConfig(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=2, use_qkv_bias=True, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, **COMMON)),
+    "stablelm-parallel": (StableLmForCausalLM, StableLmConfig(
+        **SMALL, **TOKENS, num_attention_heads=3, num_key_value_heads=1, use_parallel_residual=True, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}, **COMMON)),
+    "phi": (PhiForCausalLM, PhiConfig(
+        **SMALL, **TOKENS, num_attention_heads=2, num_key_value_heads=2, **COMMON)),
+    "gpt2": (GPT2LMHeadModel, GPT2Config(
+        vocab_size=41, n_embd=24, n_inner=28, n_head=4, n_layer=2, n_positions=64, resid_pdrop=0, embd_pdrop=0,
+        attn_pdrop=0, **TOKENS, use_cache=False)),
 }
+
+
+def angles(name, model):
+    if name in ("gpt2", "gemma3"):
+        return {}
+    cosine, sine = model.model.rotary_emb(torch.zeros(1), torch.tensor([POSITIONS]))
+    half = cosine.shape[-1] // 2
+    return {
+        "positions": torch.tensor(POSITIONS).int(),
+        "cosine": cosine[0, :, :half].contiguous(),
+        "sine": sine[0, :, :half].contiguous(),
+    }
 
 
 def record(name, make, config, seed):
@@ -71,11 +124,11 @@ def record(name, make, config, seed):
     model = make(config).float().eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            if "norm" in parameter_name:
-                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
-            elif parameter_name.endswith("bias"):
+            if parameter_name.endswith("bias"):
                 parameter.copy_(0.5 * torch.randn_like(parameter))
-            elif "embed_tokens" in parameter_name:
+            elif "norm" in parameter_name or ".ln_" in parameter_name:
+                parameter.copy_((0 if name.startswith("gemma") else 1) + 0.3 * torch.randn_like(parameter))
+            elif "embed_tokens" in parameter_name or "wte" in parameter_name or "wpe" in parameter_name:
                 parameter.copy_(torch.randn_like(parameter) * (0.5 if config.tie_word_embeddings else 1))
             else:
                 parameter.copy_(torch.randn_like(parameter) * 1.2 / parameter.shape[1] ** 0.5)
@@ -104,12 +157,8 @@ def record(name, make, config, seed):
         derivatives.append((d_logprob, d_entropy))
         loss = loss + (d_logprob * logprob + d_entropy * entropy).sum()
     loss.backward()
-    cosine, sine = model.model.rotary_emb(torch.zeros(1), torch.tensor([POSITIONS]))
-    half = cosine.shape[-1] // 2
     expected = {
-        "positions": torch.tensor(POSITIONS).int(),
-        "cosine": cosine[0, :, :half].contiguous(),
-        "sine": sine[0, :, :half].contiguous(),
+        **angles(name, model),
         "tokens": torch.cat(sequences).int(),
         "lengths": torch.tensor(LENGTHS).int(),
         "logits": torch.cat(logits),

@@ -26,6 +26,11 @@ export interface AttentionRows {
   readonly logSum: Float32Array
 }
 
+/** An attention whose scores are capped: cap · tanh(score / cap) (Gemma Team 2024). */
+export interface CappedShape extends AttentionShape {
+  readonly attentionCap: number
+}
+
 /**
  * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (two times the most keys of a row, each
  * rounded up to a multiple of four) is workspace.
@@ -42,7 +47,23 @@ export function attentionForward(
   shape: AttentionShape,
   numRows: number,
 ): void {
-  const { numHeads, numKeyHeads, headWidth } = shape
+  cappedForward(out, logSum, q, k, v, scores, first, position, { ...shape, attentionCap: 0 }, numRows)
+}
+
+/** `attentionForward` with capped scores; a cap of 0 is none. */
+export function cappedForward(
+  out: Float32Array,
+  logSum: Float32Array,
+  q: Float32Array,
+  k: Float32Array,
+  v: Float32Array,
+  scores: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  shape: CappedShape,
+  numRows: number,
+): void {
+  const { numHeads, numKeyHeads, headWidth, attentionCap: cap } = shape
   const keyRow = numKeyHeads * headWidth
   const scale = 1 / Math.sqrt(headWidth)
   for (let row = 0; row < numRows; row++) {
@@ -52,7 +73,8 @@ export function attentionForward(
       const keys = first[row]! * keyRow + Math.floor((head * numKeyHeads) / numHeads) * headWidth
       let max = Number.NEGATIVE_INFINITY
       for (let j = 0; j < count; j++) {
-        scores[j] = scale * dot(q, at, k, keys + j * keyRow, headWidth)
+        const score = scale * dot(q, at, k, keys + j * keyRow, headWidth)
+        scores[j] = cap > 0 ? cap * Math.tanh(score / cap) : score
         max = Math.max(max, scores[j]!)
       }
       let sum = 0
@@ -82,14 +104,30 @@ export function attentionBackward(
   dv: Float32Array,
   dOut: Float32Array,
   forward: AttentionRows,
-  _scores: Float32Array,
+  scores: Float32Array,
   first: Int32Array,
   position: Int32Array,
   shape: AttentionShape,
   numRows: number,
 ): void {
+  cappedBackward(dq, dk, dv, dOut, forward, scores, first, position, { ...shape, attentionCap: 0 }, numRows)
+}
+
+/** `attentionBackward` after `cappedForward`: each dscore is multiplied by 1 − tanh²(score / cap). */
+export function cappedBackward(
+  dq: Float32Array,
+  dk: Float32Array,
+  dv: Float32Array,
+  dOut: Float32Array,
+  forward: AttentionRows,
+  _scores: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  shape: CappedShape,
+  numRows: number,
+): void {
   const { query: q, key: k, value: v, attended: out, logSum } = forward
-  const { numHeads, numKeyHeads, headWidth } = shape
+  const { numHeads, numKeyHeads, headWidth, attentionCap: cap } = shape
   const keyRow = numKeyHeads * headWidth
   const scale = 1 / Math.sqrt(headWidth)
   for (let row = 0; row < numRows; row++) {
@@ -100,8 +138,10 @@ export function attentionBackward(
       dq.fill(0, at, at + headWidth)
       for (let j = 0; j <= position[row]!; j++) {
         const key = keys + j * keyRow
-        const p = Math.exp(scale * dot(q, at, k, key, headWidth) - logSum[row * numHeads + head]!)
-        const dScore = p * (dot(dOut, at, v, key, headWidth) - shared) * scale
+        const score = scale * dot(q, at, k, key, headWidth)
+        const capped = cap > 0 ? Math.tanh(score / cap) : 0
+        const p = Math.exp((cap > 0 ? cap * capped : score) - logSum[row * numHeads + head]!)
+        const dScore = p * (dot(dOut, at, v, key, headWidth) - shared) * scale * (1 - capped * capped)
         for (let d = 0; d < headWidth; d++) {
           dq[at + d] = dq[at + d]! + dScore * k[key + d]!
           dk[key + d] = dk[key + d]! + dScore * q[at + d]!

@@ -33,3 +33,38 @@ export function rope(
     }
   }
 }
+
+/**
+ * The same for the first `rotaryWidth` elements of each head alone, whose halves are turned together, or, with
+ * `neighbors`, elements 2k and 2k + 1 (as GLM's). cosine and sine are positions × rotaryWidth / 2.
+ */
+export function ropePart(
+  x: Float32Array,
+  cosine: Float32Array,
+  sine: Float32Array,
+  position: Int32Array,
+  numRows: number,
+  numHeads: number,
+  headWidth: number,
+  rotaryWidth: number,
+  neighbors: boolean,
+  inverse: boolean,
+): void {
+  const half = rotaryWidth / 2
+  const [step, apart] = neighbors ? [2, 1] : [1, half]
+  for (let row = 0; row < numRows; row++) {
+    const angles = position[row]! * half
+    for (let head = 0; head < numHeads; head++) {
+      const at = (row * numHeads + head) * headWidth
+      for (let k = 0; k < half; k++) {
+        const cos = cosine[angles + k]!
+        const sin = inverse ? -sine[angles + k]! : sine[angles + k]!
+        const place = at + k * step
+        const first = x[place]!
+        const second = x[place + apart]!
+        x[place] = first * cos - second * sin
+        x[place + apart] = second * cos + first * sin
+      }
+    }
+  }
+}

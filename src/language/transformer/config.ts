@@ -1,19 +1,13 @@
-/** Reads Hugging Face's `config.json` of a transformer, and refuses settings that are not implemented. */
+/** Reads Hugging Face's `config.json` of a transformer into its parts, and refuses parts that are not implemented. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import { FAMILIES, type Family, type Given, type Layout } from './families.ts'
+import { checkRope, type Rope, readRope } from './rope.ts'
 
 /** The content of a `config.json`. */
 export type TransformerConfig = Readonly<Record<string, unknown>>
 
-/** How RoPE's frequencies are scaled. The names of methods and parameters are those of `config.json`. */
-export type RopeScaling =
-  | { readonly kind: 'linear'; readonly factor: number }
-  | {
-      readonly kind: 'llama3'
-      readonly factor: number
-      readonly low_freq_factor: number
-      readonly high_freq_factor: number
-      readonly original_max_position_embeddings: number
-    }
+type Activation = Parameters<Kernels['activationForward']>[3]
 
 /** The network that a `config.json` describes, in this project's terms. */
 export interface TransformerShape {
@@ -28,73 +22,78 @@ export interface TransformerShape {
   readonly feedForwardWidth: number
   /** Positions that the model was trained with. */
   readonly contextLength: number
+  /** `layer` subtracts the mean and has biases (LayerNorm). */
+  readonly norm: 'rms' | 'layer'
   readonly normEpsilon: number
-  readonly ropeTheta: number
-  /** How RoPE's frequencies are scaled to reach more positions than the first training had. */
-  readonly ropeScaling: RopeScaling | null
+  /** Added to the weights of norms: 1 for Gemma. */
+  readonly normOffset: number
+  /** Attention and feed-forward layers have norms before them, after them, or both. */
+  readonly normsBefore: boolean
+  readonly normsAfter: boolean
+  /** Attention and feed-forward layer read the same norm, and their sum is added. */
+  readonly parallel: boolean
+  /** Elements of a head that RoPE turns, the first ones; 0: positions have an embedding instead. */
+  readonly rotaryWidth: number
+  /** RoPE turns neighboring elements together, instead of the first half's with the second's. */
+  readonly turnsNeighbors: boolean
+  readonly rope: Rope
+  /** RoPE of the layers with a window, if it is another. */
+  readonly windowRope: Rope | null
   /** For each layer: whether RoPE rotates its queries and keys. SmolLM3 has layers without RoPE. */
   readonly turned: readonly boolean[]
-  /** Queries, keys and values have a bias (Qwen2). */
-  readonly attentionBias: boolean
-  /** Each head's queries and keys are normalized before RoPE (Qwen3). */
-  readonly queryKeyNorm: boolean
+  /** For each layer: how many tokens a token sees, itself among them; 0: all before it. One size for all that have one. */
+  readonly windows: readonly number[]
+  readonly queryBias: boolean
+  readonly outputBias: boolean
+  readonly feedForwardBias: boolean
+  readonly headBias: boolean
+  /** Queries and keys are normalized before RoPE: each head (Qwen3), or all heads together (OLMo2). */
+  readonly queryKeyNorm: 'head' | 'whole' | null
+  readonly activation: Activation
+  /** The feed-forward layer multiplies what its activation gives. */
+  readonly gated: boolean
+  /** Multiplies queries, whose products with keys are divided by √headWidth. */
+  readonly queryScale: number
+  /** Scores are cap · tanh(score / cap); 0: no cap. */
+  readonly attentionCap: number
+  /** Logits are cap · tanh(logit / cap); 0: no cap. */
+  readonly logitCap: number
+  readonly embeddingScale: number
+  /** Multiplies what attention and feed-forward layers add. */
+  readonly residualScale: number
+  readonly logitScale: number
   /** The output head shares the embedding's weights. */
   readonly tiedEmbeddings: boolean
+  /** How files name and arrange the parameters. */
+  readonly layout: Layout
 }
 
-interface Family {
-  readonly architecture: string
-  readonly attentionBias: boolean
-  readonly queryKeyNorm: boolean
-  /** Defaults of transformers 5.23 for keys that a `config.json` lacks. Null: derived from other keys. */
-  readonly absent: {
-    readonly tie_word_embeddings: boolean
-    readonly rope_theta: number
-    readonly num_key_value_heads: number | null
-    readonly head_dim: number | null
-  }
-}
-
-/** Differences between the families, by `model_type`. SmolLM and SmolLM2 are llamas. */
-const FAMILIES: Readonly<Record<string, Family>> = {
-  llama: {
-    architecture: 'LlamaForCausalLM',
-    attentionBias: false,
-    queryKeyNorm: false,
-    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: null, head_dim: null },
-  },
-  qwen2: {
-    architecture: 'Qwen2ForCausalLM',
-    attentionBias: true,
-    queryKeyNorm: false,
-    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: 32, head_dim: null },
-  },
-  qwen3: {
-    architecture: 'Qwen3ForCausalLM',
-    attentionBias: false,
-    queryKeyNorm: true,
-    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: 32, head_dim: 128 },
-  },
-  smollm3: {
-    architecture: 'SmolLM3ForCausalLM',
-    attentionBias: false,
-    queryKeyNorm: false,
-    absent: { tie_word_embeddings: true, rope_theta: 2_000_000, num_key_value_heads: 4, head_dim: null },
-  },
-}
-
-/** The default of `rms_norm_eps` in every family. */
+/** The default of `rms_norm_eps` in most families. */
 const NORM_EPSILON = 1e-6
 
 /** SmolLM3's default: every fourth layer has no RoPE. */
 const NO_ROPE_INTERVAL = 4
 
+/** Activations, by their names in `config.json`. */
+const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+  ...{ silu: 'silu', swish: 'silu', gelu_pytorch_tanh: 'tanh', gelu_new: 'tanh', gelu: 'erf', relu: 'relu' },
+}
+
+/** Keys of parts that are not built, and the values that stand for their absence. */
+const WITHOUT: Readonly<Record<string, readonly unknown[]>> = {
+  quantization_config: [null],
+  qk_layernorm: [false],
+  add_cross_attention: [false],
+  scale_attn_weights: [true],
+  scale_attn_by_inverse_layer_idx: [false],
+  use_bidirectional_attention: [false, null],
+}
+
 /**
  * Reads a configuration; `subject` names it in errors. Missing keys get the defaults that transformers has for the
  * family.
- * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and anything that
- * the forward pass does not implement: RoPE scaling other than `linear` and `llama3`, sliding windows, biases of other
- * layers, other activations, quantized weights.
+ * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and any part that
+ * the forward pass does not have, by its key.
  */
 export function transformerShape(config: TransformerConfig, subject = 'config.json'): TransformerShape {
   const modelType = config.model_type
@@ -102,97 +101,186 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
     throw unknownWord(`${subject}, model_type`, modelType, Object.keys(FAMILIES))
   }
   const family = FAMILIES[modelType]!
+  const absent = family.absent ?? {}
   const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)
+  const keyOf = (name: string): string => family.keys?.[name] ?? name
+  /** A key's value; null stays where the key is there. */
+  const read = (name: string): unknown => {
+    const key = keyOf(name)
+    return key in config ? config[key] : absent[name]
+  }
   /** Reads a size. `otherwise` replaces null, and also a missing key if the family has no default for it. */
-  const size = (name: string, otherwise?: number, absent: number | null = null): number => {
-    const value = config[name] ?? (name in config ? otherwise : (absent ?? otherwise))
-    if (!Number.isSafeInteger(value) || (value as number) < 1) throw refuse(name, value, 'a whole number ≥ 1')
+  const size = (name: string, otherwise?: number): number => {
+    const value = read(name) ?? otherwise
+    if (!Number.isSafeInteger(value) || (value as number) < 1) throw refuse(keyOf(name), value, 'a whole number ≥ 1')
     return value as number
   }
-  const positive = (name: string, value: unknown): number => {
-    if (typeof value !== 'number' || !(value > 0 && value < Infinity)) throw refuse(name, value, 'a number above 0')
+  const positive = (name: string, otherwise?: number): number => {
+    const value = read(name) ?? otherwise
+    if (typeof value !== 'number' || !(value > 0 && value < Infinity)) {
+      throw refuse(keyOf(name), value, 'a number above 0')
+    }
     return value
   }
-  /** Refuses every value but the allowed ones. A missing setting has the first. */
-  const only = (name: string, ...allowed: unknown[]): void => {
-    const value = config[name] ?? allowed[0]
-    if (!allowed.includes(value)) throw refuse(name, value, allowed.map(show).join(' or '))
+  const isGiven = (given: Given | undefined): boolean => {
+    if (typeof given !== 'string') return given === true
+    const value = read(given) ?? false
+    if (typeof value !== 'boolean') throw refuse(given, value, 'true or false')
+    return value
   }
 
   const { architectures } = config
   if (architectures != null && !(Array.isArray(architectures) && architectures.includes(family.architecture))) {
     throw refuse('architectures', architectures, family.architecture)
   }
-  only('hidden_act', 'silu')
-  only('mlp_bias', false)
-  only('attention_bias', false)
-  only('use_sliding_window', false)
-  only('quantization_config', null)
-  const { layer_types: layerTypes = [] } = config
-  if (!Array.isArray(layerTypes) || layerTypes.some((type) => type !== 'full_attention')) {
-    throw refuse('layer_types', layerTypes, 'full_attention in every layer')
+  for (const [name, allowed] of Object.entries(WITHOUT)) {
+    const value = config[name] ?? allowed[0]
+    if (!allowed.includes(value)) throw refuse(name, value, allowed.map(show).join(' or '))
+  }
+  const bias = family.bias ?? {}
+  for (const key of ['attention_bias', 'mlp_bias']) {
+    if (Object.values(bias).includes(key)) continue
+    if ((config[key] ?? false) !== false) throw refuse(key, config[key], 'false')
   }
 
   const numHeads = size('num_attention_heads')
   const width = size('hidden_size')
   const numLayers = size('num_hidden_layers')
-  const { theta, ropeScaling } = readRope(config, refuse)
-  const shape = {
+  const numKeyHeads = size('num_key_value_heads', numHeads)
+  // Families whose heads have a width of their own have no null for it.
+  const headWidth = size('head_dim', 'head_dim' in absent ? undefined : width / numHeads)
+  const windows = readWindows(config, family, numLayers, read, refuse)
+  const contextLength = size('max_position_embeddings')
+  const ropes = readRopes(config, family, windows, read, refuse)
+  const rotaryWidth = family.learnedPositions ? 0 : turnedElements(headWidth, ropes.partial, refuse)
+  for (const each of [ropes.rope, ropes.windowRope]) if (each) checkRope(each, rotaryWidth, subject)
+  const scaledBy = family.multipliers === true ? (name: string) => positive(name, 1) : () => 1
+  const queryScale = family.queryScalar
+    ? Math.sqrt(headWidth / positive('query_pre_attn_scalar'))
+    : family.multipliers
+      ? scaledBy('attention_multiplier') * Math.sqrt(headWidth)
+      : 1
+  const cap = (name: string) => (family.queryScalar && read(name) != null ? positive(name) : 0)
+  const shape: TransformerShape = {
     vocabularySize: size('vocab_size'),
-    width,
-    numLayers,
-    numHeads,
-    numKeyHeads: size('num_key_value_heads', numHeads, family.absent.num_key_value_heads),
-    headWidth: size('head_dim', modelType === 'qwen3' ? undefined : width / numHeads, family.absent.head_dim),
-    feedForwardWidth: size('intermediate_size'),
-    contextLength: size('max_position_embeddings'),
-    normEpsilon: positive('rms_norm_eps', config.rms_norm_eps ?? NORM_EPSILON),
-    ropeTheta: positive('rope_theta', theta ?? family.absent.rope_theta),
-    ropeScaling,
-    turned: modelType === 'smollm3' ? turnedLayers(config, numLayers, refuse) : new Array(numLayers).fill(true),
-    attentionBias: family.attentionBias,
-    queryKeyNorm: family.queryKeyNorm,
-    tiedEmbeddings: (config.tie_word_embeddings ?? family.absent.tie_word_embeddings) === true,
+    ...{ width, numLayers, numHeads, numKeyHeads, headWidth, contextLength },
+    feedForwardWidth: size('intermediate_size', family.learnedPositions ? 4 * width : undefined),
+    norm: family.norm ?? 'rms',
+    normEpsilon: positive('rms_norm_eps', NORM_EPSILON),
+    normOffset: family.normOffset ?? 0,
+    normsBefore: family.norms !== 'after',
+    normsAfter: family.norms !== undefined,
+    parallel: isGiven(family.parallel),
+    rotaryWidth,
+    turnsNeighbors: family.neighbors ?? false,
+    ...{ rope: ropes.rope, windowRope: ropes.windowRope },
+    turned: family.unturned ? turnedLayers(config, numLayers, refuse) : new Array(numLayers).fill(true),
+    windows,
+    queryBias: isGiven(bias.query),
+    outputBias: isGiven(bias.output),
+    feedForwardBias: isGiven(bias.feedForward),
+    headBias: isGiven(bias.head),
+    queryKeyNorm: family.queryKeyNorm ?? null,
+    activation: readActivation(modelType, read('hidden_act') ?? 'silu', (got, expected) =>
+      refuse(keyOf('hidden_act'), got, expected),
+    ),
+    gated: family.plain !== true,
+    queryScale,
+    attentionCap: cap('attn_logit_softcapping'),
+    logitCap: cap('final_logit_softcapping'),
+    embeddingScale: family.scaledEmbeddings ? Math.fround(Math.sqrt(width)) : scaledBy('embedding_multiplier'),
+    residualScale: scaledBy('residual_multiplier'),
+    logitScale: 1 / scaledBy('logits_scaling'),
+    tiedEmbeddings: (config.tie_word_embeddings ?? absent.tie_word_embeddings ?? false) === true,
+    layout: family.layout ?? {},
   }
   if (numHeads % shape.numKeyHeads !== 0) {
     throw refuse('num_key_value_heads', shape.numKeyHeads, `a divisor of num_attention_heads = ${numHeads}`)
   }
-  if (shape.headWidth % 2 !== 0) throw refuse('head_dim', shape.headWidth, 'an even number, for RoPE')
   return shape
 }
 
 type Refuse = (name: string, got: unknown, expected: string) => InputError
+type Read = (name: string) => unknown
+
+function readActivation(modelType: string, given: unknown, refuse: (got: unknown, expected: string) => InputError) {
+  // Gemma's first files say gelu, and mean its approximation.
+  const name = modelType === 'gemma' && given === 'gelu' ? 'gelu_pytorch_tanh' : given
+  if (typeof name === 'string' && Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!
+  throw refuse(name, Object.keys(ACTIVATIONS).map(show).join(' or '))
+}
+
+/** Elements of a head that are turned: all, or a fraction. */
+function turnedElements(headWidth: number, partial: unknown, refuse: Refuse): number {
+  if (typeof partial !== 'number' || !(partial > 0 && partial <= 1)) {
+    throw refuse('partial_rotary_factor', partial, 'a number above 0 and at most 1')
+  }
+  const turned = Math.floor(headWidth * partial)
+  if (turned % 2 !== 0 || turned === 0) throw refuse('head_dim', turned, 'an even number, for RoPE')
+  return turned
+}
 
 /** RoPE's base and scaling: in `rope_parameters`, or, before transformers 5, at the top level and in `rope_scaling`. */
-function readRope(config: TransformerConfig, refuse: Refuse): { theta: unknown; ropeScaling: RopeScaling | null } {
+function readRopes(config: TransformerConfig, family: Family, windows: readonly number[], read: Read, refuse: Refuse) {
   const name = config.rope_parameters != null ? 'rope_parameters' : 'rope_scaling'
-  const rope = config[name] ?? {}
-  if (typeof rope !== 'object') throw refuse(name, rope, 'an object')
-  const { rope_type, type, rope_theta, ...parameters } = rope as Record<string, unknown>
-  const kind = rope_type ?? type ?? 'default'
-  const kinds: Record<string, readonly string[]> = {
-    default: [],
-    linear: ['factor'],
-    llama3: ['factor', 'low_freq_factor', 'high_freq_factor', 'original_max_position_embeddings'],
+  const others = {
+    rope_theta: config.rope_theta ?? family.absent?.rope_theta ?? 10_000,
+    original_max_position_embeddings: config.original_max_position_embeddings,
   }
-  if (typeof kind !== 'string' || !Object.hasOwn(kinds, kind)) {
-    throw refuse(`${name}, rope_type`, kind, `one of ${Object.keys(kinds).join(', ')}: no other scaling is built`)
+  const given = (config[name] ?? {}) as Record<string, unknown>
+  const localTheta = read('rope_local_base_freq')
+  const byLayer = typeof given === 'object' && ('full_attention' in given || 'sliding_attention' in given)
+  const { partial, ...rope } = readRope(name, byLayer ? (given.full_attention ?? {}) : given, others, refuse)
+  let windowRope: Rope | null = null
+  if (localTheta !== undefined && windows.some((window) => window > 0)) {
+    const local = byLayer ? (given.sliding_attention ?? {}) : {}
+    const { theta, scaling } = readRope(name, local, { ...others, rope_theta: localTheta }, refuse)
+    windowRope = { theta, scaling }
+  } else if (byLayer) throw refuse(name, given, 'one rotation for all layers')
+  const turned = partial ?? read('partial_rotary_factor') ?? 1
+  if (turned !== 1 && !family.partial) {
+    throw refuse(`${partial === undefined ? '' : `${name}, `}partial_rotary_factor`, turned, '1')
   }
-  const known = kinds[kind]!
-  const other = Object.keys(parameters).find((key) => !known.includes(key))
-  if (other !== undefined) {
-    throw refuse(`${name}, ${other}`, parameters[other], `${['rope_type', 'rope_theta', ...known].join(', ')} alone`)
+  return { rope, windowRope, partial: turned }
+}
+
+/** How many tokens each layer's tokens see; 0: all. */
+function readWindows(
+  config: TransformerConfig,
+  { windows }: Family,
+  numLayers: number,
+  read: Read,
+  refuse: Refuse,
+): number[] {
+  const layers = Array.from({ length: numLayers }, (_, index) => index)
+  const { layer_types: types } = config
+  const known = ['full_attention', ...(windows === undefined ? [] : ['sliding_attention'])]
+  if (
+    types != null &&
+    !(Array.isArray(types) && types.length >= numLayers && types.every((type) => known.includes(type)))
+  ) {
+    throw refuse('layer_types', types, `${known.join(' or ')} in each of ${numLayers} layers`)
   }
-  for (const key of known) {
-    const value = parameters[key]
-    if (typeof value !== 'number' || !(value > 0 && value < Infinity)) {
-      throw refuse(`${name}, ${key}`, value, 'a number above 0')
-    }
+  if (windows === undefined) {
+    if (config.use_sliding_window === true) throw refuse('use_sliding_window', true, 'false')
+    return layers.map(() => 0)
   }
-  const { low_freq_factor: low, high_freq_factor: high } = parameters as Record<string, number>
-  if (kind === 'llama3' && high! <= low!) throw refuse(`${name}, high_freq_factor`, high, `more than ${low}`)
-  const ropeScaling = kind === 'default' ? null : ({ kind, ...parameters } as RopeScaling)
-  return { theta: rope_theta ?? config.rope_theta, ropeScaling }
+  const isUsed = windows !== 'last' || config.use_sliding_window === true
+  const window = isUsed ? read('sliding_window') : null
+  const isWindowed = (index: number): boolean => {
+    if (types != null) return (types as string[])[index] === 'sliding_attention'
+    if (windows === 'all') return true
+    if (windows === 'last') return index >= Number(config.max_window_layers ?? 28)
+    return (index + 1) % Number(config.sliding_window_pattern ?? windows) !== 0
+  }
+  if (window === null || window === undefined) {
+    const at = types == null ? -1 : layers.findIndex(isWindowed)
+    if (at >= 0) throw refuse('sliding_window', window, `a whole number ≥ 1, since layer ${at} has sliding_attention`)
+    return layers.map(() => 0)
+  }
+  if (!Number.isSafeInteger(window) || (window as number) < 1)
+    throw refuse('sliding_window', window, 'a whole number ≥ 1')
+  return layers.map((index) => (isWindowed(index) ? (window as number) : 0))
 }
 
 /** Which layers have RoPE: by `no_rope_layers` (1 means that a layer has it), or all but every n-th. */

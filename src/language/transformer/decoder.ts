@@ -110,7 +110,7 @@ export class TransformerDecoder {
     this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
     this.#random = random
     this.#caches = Object.values(columns.cache)
-    this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
+    this.#context = this.#forward.context
     const { numKeyHeads, headWidth } = model.shape
     this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
     this.#candidateEnd = columns.candidateOffset.subarray(1)
@@ -173,9 +173,11 @@ export class TransformerDecoder {
     assert(count <= lane.length, 'count is above the rows of the columns') // A message with numbers would allocate at each call.
     this.#run(count)
     const { kernels, model, weights } = this.#forward
-    const { vocabularySize, width } = model.shape
-    const { hidden, none, scratch } = forward
-    kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
+    const { vocabularySize, width, logitCap } = model.shape
+    const { hidden, scratch } = forward
+    const { wholeHead, headBias } = weights
+    kernels.matmul(logits, hidden, wholeHead, headBias, scratch, count, vocabularySize, width, false, true, false)
+    if (logitCap > 0) kernels.capElements(logits, logitCap, count * vocabularySize)
   }
 
   /** Changes the logits of rows 0 … count as the columns `changed` say, whose `ids` have the rows' sequences. */

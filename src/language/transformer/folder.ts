@@ -6,6 +6,7 @@ import type { Parameter } from '../../policies/policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../../policies/weights.ts'
 import { type TransformerModel, transformer } from './model.ts'
 import { viewParameters } from './parameters.ts'
+import { fromStored, storedName, toStored } from './storage.ts'
 
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
 
@@ -79,7 +80,7 @@ async function readWeights(folder: string, model: TransformerModel): Promise<Tra
       if (name === HEAD) head = { path, tensor }
       else leftOut.push(name)
     }
-    fillWeights(weights, path, tensors, parameters, '')
+    fillWeights(weights, path, fromStored(model, path, prefixed(model, tensors), parameters), parameters, '')
   }
   if (head !== null) checkTied(head.path, head.tensor, model, weights)
   const valuePath = `${folder}/${VALUE_FILE}`
@@ -88,16 +89,22 @@ async function readWeights(folder: string, model: TransformerModel): Promise<Tra
   }
   const notes = [
     ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals the tied ${EMBEDDING}`]),
-    ...(leftOut.length === 0
-      ? []
-      : [`${folder}: left out ${listed(leftOut)}, which follow from config.json's RoPE settings`]),
+    ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which follow from config.json`]),
   ]
   return { weights, notes }
 }
 
 /** Whether a tensor that is not a parameter may still be in the file. */
 function isSpare({ shape }: TransformerModel, name: string): boolean {
-  return ROPE_BUFFER.test(name) || (shape.tiedEmbeddings && name === HEAD)
+  return ROPE_BUFFER.test(name) || shape.layout.spare?.test(name) || (shape.tiedEmbeddings && name === HEAD)
+}
+
+/** GPT-2's first files have the names of the model without its head. */
+function prefixed({ shape }: TransformerModel, tensors: ReadonlyMap<string, Tensor>): ReadonlyMap<string, Tensor> {
+  const name = storedName(shape.layout, EMBEDDING)
+  const prefix = name.slice(0, name.indexOf('.') + 1)
+  if (tensors.has(name) || !tensors.has(name.slice(prefix.length))) return tensors
+  return new Map([...tensors].map(([each, tensor]) => [prefix + each, tensor]))
 }
 
 /** Refuses a head that differs from the embedding that the configuration ties it to. */
@@ -129,7 +136,10 @@ export function isOfCritic({ name }: Pick<Parameter, 'name'>): boolean {
 
 /** The tensors of a model without its critic, as views of `weights`. */
 export function transformerTensors(model: TransformerModel, weights: Float32Array): Tensor[] {
-  return tensorsOf(model, weights, 'F32').filter((tensor) => !isOfCritic(tensor))
+  return toStored(
+    model,
+    tensorsOf(model, weights, 'F32').filter((tensor) => !isOfCritic(tensor)),
+  )
 }
 
 /**
@@ -147,7 +157,8 @@ export async function saveTransformer(
   const tensors = tensorsOf(model, weights, type)
   const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
   const { torch_dtype: _, ...config } = model.config
-  await writeSafetensors(`${folder}/model.safetensors`, tensors.slice(0, numOfModel), { format: 'pt' })
+  const stored = toStored(model, tensors.slice(0, numOfModel))
+  await writeSafetensors(`${folder}/model.safetensors`, stored, { format: 'pt' })
   if (model.hasValueHead) await writeSafetensors(`${folder}/${VALUE_FILE}`, tensors.slice(numOfModel), { format: 'pt' })
   const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`
   await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
@@ -175,7 +186,12 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
     if (!shards.has(path)) shards.set(path, [])
     return shards.get(path)!
   }
-  for (const parameter of wanted) shardOf(parameter.name).push(parameter)
+  const shardByName = new Map<string, Parameter[]>()
+  for (const parameter of wanted) {
+    const name = storedName(model.shape.layout, parameter.name)
+    if (!shardByName.has(name)) shardByName.set(name, shardOf(name))
+    shardByName.get(name)!.push(parameter)
+  }
   for (const name of [...files.keys()]) if (isSpare(model, name)) shardOf(name)
   const [extra] = files.keys()
   if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')

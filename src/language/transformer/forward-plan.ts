@@ -1,13 +1,15 @@
 /** The columns that a transformer's forward pass writes: for all layers if gradients follow, otherwise for one. */
 import { column, type Plan } from '../../components/column.ts'
 import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import type { TransformerShape } from './config.ts'
 import type { LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 
 export function layerPlan({ shape }: TransformerModel, rows: number) {
-  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm } = shape
+  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, normsAfter, gated } = shape
   const each = (elements: number) => column('f32', rows, elements)
   const normed = queryKeyNorm ? 1 : 0
+  const after = normsAfter ? 1 : 0
   return {
     /** The layer's input: rows × width. */
     x: each(width),
@@ -23,12 +25,22 @@ export function layerPlan({ shape }: TransformerModel, rows: number) {
     value: each(numKeyHeads * headWidth),
     attended: each(numHeads * headWidth),
     logSum: each(numHeads),
+    /** What attention and feed-forward layer give, before the norms after them. Empty without such norms. */
+    rawAttended: each(after * width),
+    attendedInverseRms: each(after),
+    rawFed: each(after * width),
+    fedInverseRms: each(after),
     /** The residual stream between attention and feed-forward. */
     middle: each(width),
     middleInverseRms: each(1),
-    gate: each(feedForwardWidth),
+    /** Empty without a gate. */
+    gate: each(gated ? feedForwardWidth : 0),
     up: each(feedForwardWidth),
   } satisfies Plan
+}
+
+function hasBranch({ normsAfter, residualScale, outputBias, feedForwardBias }: TransformerShape): boolean {
+  return normsAfter || residualScale !== 1 || outputBias || feedForwardBias
 }
 
 /** Bits per projection weight: 32, or 8 or 4 in a frozen model. */
@@ -44,7 +56,7 @@ export function forwardPlan(
   weightBits: WeightBits,
 ) {
   const { shape, hasValueHead, quantizesActivations } = model
-  const { width, numHeads, headWidth, feedForwardWidth } = shape
+  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, rotaryWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
   const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
@@ -57,9 +69,16 @@ export function forwardPlan(
     /** A layer's normed input, and its feed-forward activation. */
     normed: each(width),
     activated: each(feedForwardWidth),
-    /** Cosine and sine of each position's angles: context × headWidth / 2. */
-    cosine: column('f32', context, headWidth / 2),
-    sine: column('f32', context, headWidth / 2),
+    /** What attention or a feed-forward layer adds, if a bias, a norm or a scale comes after it. */
+    branch: each(hasBranch(shape) ? width : 0),
+    /** A norm's weights plus the offset. Empty without one. */
+    shifted: column('f32', shape.normOffset === 0 ? 0 : Math.max(width, Math.max(numHeads, numKeyHeads) * headWidth)),
+    /** Cosine and sine of each position's angles: context × rotaryWidth / 2, or context zeros without RoPE. */
+    cosine: column('f32', context, rotaryWidth / 2 || 1),
+    sine: column('f32', context, rotaryWidth / 2 || 1),
+    /** Those of layers with a window, if they are others. */
+    windowCosine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
+    windowSine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     scores: column('f32', 2 * Math.ceil(context / 4) * 4),
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
@@ -79,6 +98,9 @@ export function forwardPlan(
     /** For each row: its position in its sequence, and the row of the keys where its sequence begins. */
     position: column('i32', rows),
     firstKey: column('i32', rows),
+    /** The first key in a row's window, and how many follow it. Empty without windows. */
+    windowFirst: column('i32', shape.windows.some((window) => window > 0) ? rows : 0),
+    windowPosition: column('i32', shape.windows.some((window) => window > 0) ? rows : 0),
     /** Running sums over the vocabulary. */
     max: each(1),
     sum: each(1),

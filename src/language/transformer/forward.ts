@@ -8,18 +8,20 @@ import { assert, InputError, show } from '../../base/errors.ts'
 import { Stream } from '../../base/random.ts'
 import type { Columns } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { RopeScaling, TransformerShape } from './config.ts'
+import type { TransformerShape } from './config.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
+  type Norm,
   nameParameters,
   type Projection,
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, nameQuantized } from './quantized.ts'
+import { fillAngles } from './rope.ts'
 
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
 export type LayerColumns = ForwardColumns['layers'][string]
@@ -30,15 +32,31 @@ export interface KeyValueCache {
   readonly value: Float32Array
 }
 
-/** Normalizes rows with the model's epsilon. */
+/** Normalizes `count` rows of x, each `width` wide. `inverseRms` is left for the backward pass. */
 type Normalize = (
   y: Float32Array,
   inverseRms: Float32Array,
   x: Float32Array,
-  weight: Float32Array,
+  norm: Norm,
   count: number,
   width: number,
 ) => void
+
+/** Gradients of `Normalize`: dx written, or added to what it holds; those of weight and bias added. */
+type NormalizeBackward = (
+  dx: Float32Array,
+  into: Norm,
+  dy: Float32Array,
+  x: Float32Array,
+  norm: Norm,
+  inverseRms: Float32Array,
+  count: number,
+  width: number,
+  accumulate: boolean,
+) => void
+
+/** Multiplies the first `length` elements by a number, or leaves them where it is 1. */
+type Scale = (x: Float32Array, length: number) => void
 
 /** A transformer's forward pass, in one thread. */
 export class Forward {
@@ -48,14 +66,24 @@ export class Forward {
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
   readonly adapter: LoraAdapter | null
-  /** Writes y and the inverse RMS of the given number of rows of x, each `width` wide. */
   readonly normalize: Normalize
+  readonly normalizeBackward: NormalizeBackward
+  /** Multiplies elements by a number of the model's shape. */
+  readonly scaleQuery: Scale
+  readonly scaleEmbedding: Scale
+  readonly scaleLogits: Scale
+  /** Sets y = x + residualScale · branch. */
+  readonly join: (y: Float32Array, x: Float32Array, branch: Float32Array, length: number) => void
+  readonly scaleResidual: Scale
   /** Multiplies the first `length` elements of `low` by the adapter's scale. */
   readonly scaleLow: (low: Float32Array, length: number) => void
   /** The key of the pass's dropout; null without dropout. */
   #dropoutKey: readonly [number, number] | null = null
   /** The tokens as row indices of the embedding. */
   readonly #tokenRows: Uint32Array
+  readonly #positionRows: Uint32Array
+  /** Tokens that layers with a window see; 0 without such layers. */
+  readonly #window: number
 
   constructor(
     model: TransformerModel,
@@ -82,14 +110,46 @@ export class Forward {
     this.weights = nameParameters(model.shape, views, columns.none, columns.none, matrices)
     this.layers = Object.values(columns.layers)
     // Functions capture the fractions: read from an object, each would be boxed at each kernel call.
-    const { normEpsilon } = model.shape
-    this.normalize = (y, inverseRms, x, weight, count, width) =>
-      kernels.rmsNormForward(y, inverseRms, x, weight, normEpsilon, count, width)
+    const { normEpsilon, normOffset, norm, residualScale } = model.shape
+    const scaling = (by: number): Scale => (by === 1 ? () => {} : (x, length) => kernels.scaleElements(x, by, length))
+    this.scaleQuery = scaling(model.shape.queryScale)
+    this.scaleEmbedding = scaling(model.shape.embeddingScale)
+    this.scaleLogits = scaling(model.shape.logitScale)
+    this.scaleResidual = scaling(residualScale)
+    this.join = (y, x, branch, length) => {
+      for (let i = 0; i < length; i++) y[i] = x[i]! + Math.fround(residualScale * branch[i]!)
+    }
+    const { shifted } = columns
+    const shift = (weight: Float32Array, width: number): Float32Array => {
+      if (normOffset === 0) return weight
+      for (let i = 0; i < width; i++) shifted[i] = normOffset + weight[i]!
+      return shifted
+    }
+    if (norm === 'layer') {
+      this.normalize = (y, _, x, { weight, bias }, count, width) =>
+        kernels.layerNormForward(y, x, weight, bias, normEpsilon, count, width)
+      this.normalizeBackward = (dx, into, dy, x, { weight }, _, count, width, accumulate) =>
+        kernels.layerNormBackward(dx, into.weight, into.bias, dy, x, weight, normEpsilon, count, width, accumulate)
+    } else {
+      this.normalize = (y, inverseRms, x, { weight }, count, width) =>
+        kernels.rmsNormForward(y, inverseRms, x, shift(weight, width), normEpsilon, count, width)
+      this.normalizeBackward = (dx, into, dy, x, { weight }, inverseRms, count, width, accumulate) =>
+        kernels.rmsNormBackward(dx, into.weight, dy, x, shift(weight, width), inverseRms, count, width, accumulate)
+    }
     const scale = adapter?.lora.scale ?? 1
     this.scaleLow = (low, length) => kernels.scaleElements(low, scale, length)
-    const { token } = columns
+    const { token, position } = columns
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
-    fillAngles(columns.cosine, columns.sine, model.shape)
+    this.#positionRows = new Uint32Array(position.buffer, position.byteOffset, position.length)
+    const { rotaryWidth, rope, windowRope, contextLength } = model.shape
+    if (rotaryWidth > 0) fillAngles(columns.cosine, columns.sine, rotaryWidth, rope, contextLength)
+    if (windowRope) fillAngles(columns.windowCosine, columns.windowSine, rotaryWidth, windowRope, contextLength)
+    this.#window = Math.max(...model.shape.windows)
+  }
+
+  /** Positions that the columns were planned for. */
+  get context(): number {
+    return contextOf(this.columns, this.model.shape)
   }
 
   /**
@@ -100,14 +160,32 @@ export class Forward {
   run(count: number, caches?: readonly KeyValueCache[], cacheRow?: Int32Array): void {
     const { columns, kernels, model, layers } = this
     const { numLayers, width } = model.shape
-    const { top, topInverseRms, hidden } = columns
+    const { top, topInverseRms, hidden, normed } = columns
     kernels.gatherRows(layers[0]!.x, this.weights.embedding, this.#tokenRows, 0, count, width)
+    this.scaleEmbedding(layers[0]!.x, count * width)
+    const { positions } = this.weights
+    if (positions.length > 0) {
+      kernels.gatherRows(normed, positions, this.#positionRows, 0, count, width)
+      addElements(layers[0]!.x, normed, count * width)
+    }
+    if (this.#window > 0) this.#limitKeys(count)
     for (let index = 0; index < numLayers; index++) {
       const layer = layers[index] ?? layers[0]!
       const next = index === numLayers - 1 ? top : (layers[index + 1] ?? layers[0]!).x
       this.#runLayer(index, layer, next, count, caches?.[index], cacheRow)
     }
     this.normalize(hidden, topInverseRms, top, this.weights.norm, count, width)
+    this.scaleLogits(hidden, count * width)
+  }
+
+  /** Finds where the windows of rows 0 … count begin. */
+  #limitKeys(count: number): void {
+    const { position, firstKey, windowFirst, windowPosition } = this.columns
+    for (let row = 0; row < count; row++) {
+      const before = Math.max(0, position[row]! - this.#window + 1)
+      windowFirst[row] = firstKey[row]! + before
+      windowPosition[row] = position[row]! - before
+    }
   }
 
   #runLayer(
@@ -120,52 +198,119 @@ export class Forward {
   ): void {
     const { kernels, columns } = this
     const weights = this.weights.layers[index]!
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, turned } = this.model.shape
-    const { normed, activated, cosine, sine, position, scores, firstKey } = columns
+    const { shape } = this.model
+    const { numHeads, numKeyHeads, headWidth, queryKeyNorm, parallel } = shape
+    const { activated, scores } = columns
     const keyWidth = numKeyHeads * headWidth
 
-    this.normalize(normed, layer.inputInverseRms, layer.x, weights.inputNorm, count, width)
+    const input = this.normInput(layer, index, count)
     const { query, key, value, rawQuery, rawKey } = layer
-    this.project(queryKeyNorm ? rawQuery : query, normed, weights.query, count)
-    this.project(queryKeyNorm ? rawKey : key, normed, weights.key, count)
-    this.project(value, normed, weights.value, count)
+    this.project(queryKeyNorm ? rawQuery : query, input, weights.query, count)
+    this.project(queryKeyNorm ? rawKey : key, input, weights.key, count)
+    this.project(value, input, weights.value, count)
     if (queryKeyNorm) {
       const { queryInverseRms, keyInverseRms } = layer
-      const queryRows = count * numHeads
-      const keyRows = count * numKeyHeads
-      this.normalize(query, queryInverseRms, rawQuery, weights.queryNorm, queryRows, headWidth)
-      this.normalize(key, keyInverseRms, rawKey, weights.keyNorm, keyRows, headWidth)
+      const [queryParts, keyParts] = queryKeyNorm === 'head' ? [numHeads, numKeyHeads] : [1, 1]
+      const queryWidth = (numHeads * headWidth) / queryParts
+      this.normalize(query, queryInverseRms, rawQuery, weights.queryNorm, count * queryParts, queryWidth)
+      this.normalize(key, keyInverseRms, rawKey, weights.keyNorm, count * keyParts, keyWidth / keyParts)
     }
-    if (turned[index]) {
-      kernels.rope(query, cosine, sine, position, count, numHeads, headWidth, false)
-      kernels.rope(key, cosine, sine, position, count, numKeyHeads, headWidth, false)
-    }
+    this.turn(index, query, key, count, false)
+    this.scaleQuery(query, count * numHeads * headWidth)
     if (cache && cacheRow) {
       kernels.placeRows(cache.key, key, cacheRow, count, keyWidth)
       kernels.placeRows(cache.value, value, cacheRow, count, keyWidth)
     }
-    kernels.attentionForward(
-      layer.attended,
-      layer.logSum,
-      query,
-      cache?.key ?? key,
-      cache?.value ?? value,
-      scores,
-      firstKey,
-      position,
-      this.model.shape,
-      count,
-    )
-    copyElements(layer.middle, layer.x, count * width)
-    this.project(layer.middle, layer.attended, weights.output, count, true)
+    const [first, position] = this.keysOf(index)
+    const attend = shape.attentionCap > 0 ? kernels.cappedForward : kernels.attentionForward
+    const keys = cache?.key ?? key
+    const values = cache?.value ?? value
+    attend(layer.attended, layer.logSum, query, keys, values, scores, first, position, shape, count)
+    const { middle, rawAttended, attendedInverseRms, rawFed, fedInverseRms } = layer
+    const { attendedNorm, fedNorm } = weights
+    this.#add(middle, layer.x, layer.attended, weights.output, attendedNorm, rawAttended, attendedInverseRms, count)
 
-    const { gate, up, middle, middleInverseRms } = layer
-    this.normalize(normed, middleInverseRms, middle, weights.feedForwardNorm, count, width)
-    this.project(gate, normed, weights.gate, count)
-    this.project(up, normed, weights.up, count)
-    kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
-    copyElements(next, middle, count * width)
-    this.project(next, activated, weights.down, count, true)
+    const fed = parallel ? input : this.normMiddle(layer, index, count)
+    const { gate, up } = layer
+    if (shape.gated) this.project(gate, fed, weights.gate, count)
+    this.project(up, fed, weights.up, count)
+    this.activate(activated, gate, up, count)
+    this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
+  }
+
+  /** The input of a layer's attention: normed, or the layer's own. */
+  normInput(layer: LayerColumns, index: number, count: number): Float32Array {
+    const { normsBefore, width } = this.model.shape
+    if (!normsBefore) return layer.x
+    const { normed } = this.columns
+    this.normalize(normed, layer.inputInverseRms, layer.x, this.weights.layers[index]!.inputNorm, count, width)
+    return normed
+  }
+
+  /** The input of a layer's feed-forward layer. */
+  normMiddle(layer: LayerColumns, index: number, count: number): Float32Array {
+    const { normsBefore, parallel, width } = this.model.shape
+    if (parallel) return this.normInput(layer, index, count)
+    if (!normsBefore) return layer.middle
+    const { normed } = this.columns
+    const { feedForwardNorm } = this.weights.layers[index]!
+    this.normalize(normed, layer.middleInverseRms, layer.middle, feedForwardNorm, count, width)
+    return normed
+  }
+
+  /** Rotates queries and keys, or their gradients back. */
+  turn(index: number, query: Float32Array, key: Float32Array, count: number, inverse: boolean): void {
+    const { turned, numHeads, numKeyHeads, headWidth, rotaryWidth, turnsNeighbors, windows, windowRope } =
+      this.model.shape
+    if (!turned[index] || rotaryWidth === 0) return
+    const { position, cosine, sine, windowCosine, windowSine } = this.columns
+    const { kernels } = this
+    const isOther = windowRope !== null && windows[index]! > 0
+    const [cos, sin] = isOther ? [windowCosine, windowSine] : [cosine, sine]
+    if (rotaryWidth === headWidth && !turnsNeighbors) {
+      kernels.rope(query, cos, sin, position, count, numHeads, headWidth, inverse)
+      kernels.rope(key, cos, sin, position, count, numKeyHeads, headWidth, inverse)
+      return
+    }
+    const sizes = [headWidth, rotaryWidth, turnsNeighbors, inverse] as const
+    kernels.ropePart(query, cos, sin, position, count, numHeads, ...sizes)
+    kernels.ropePart(key, cos, sin, position, count, numKeyHeads, ...sizes)
+  }
+
+  /** Each row's first key in a layer, and how many follow. */
+  keysOf(index: number): readonly [Int32Array, Int32Array] {
+    const { firstKey, position, windowFirst, windowPosition } = this.columns
+    return this.model.shape.windows[index]! > 0 ? [windowFirst, windowPosition] : [firstKey, position]
+  }
+
+  /** The feed-forward layer's activation. */
+  activate(y: Float32Array, gate: Float32Array, up: Float32Array, count: number): void {
+    const { gated, activation, feedForwardWidth } = this.model.shape
+    if (gated && activation === 'silu') this.kernels.swigluForward(y, gate, up, count * feedForwardWidth)
+    else this.kernels.activationForward(y, gate, up, activation, count * feedForwardWidth)
+  }
+
+  /** Sets y = x + W · input, with the norm and the scale that come after W. */
+  #add(
+    y: Float32Array,
+    x: Float32Array,
+    input: Float32Array,
+    projection: Projection,
+    norm: Norm,
+    raw: Float32Array,
+    inverseRms: Float32Array,
+    count: number,
+  ): void {
+    const { width, normsAfter } = this.model.shape
+    const { branch } = this.columns
+    if (branch.length === 0) {
+      copyElements(y, x, count * width)
+      this.project(y, input, projection, count, true)
+      return
+    }
+    this.project(normsAfter ? raw : branch, input, projection, count)
+    if (normsAfter) this.normalize(branch, inverseRms, raw, norm, count, width)
+    this.join(y, x, branch, count * width)
   }
 
   /** Sets y (count × outputs) = x · Wᵀ + bias plus what an adapter adds, or adds that to y. */
@@ -254,51 +399,22 @@ export class Forward {
       const expected = `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`
       throw new InputError('token', show(token), expected)
     }
-    const context = this.columns.cosine.length / (this.model.shape.headWidth / 2)
+    const { context } = this
     if (!(position >= 0 && position < context))
       throw new InputError('sequence', `a token at position ${position}`, `${context} tokens at most`)
   }
 }
 
-/**
- * Fills cosines and sines of position · θ^(−2k / headWidth), scaled. Frequencies and angles are rounded to f32 where
- * `transformers` rounds them: at position 30,000 another rounding moves an angle by some thousandths from the model's
- * training.
- */
-function fillAngles(
-  cosine: Float32Array,
-  sine: Float32Array,
-  { headWidth, ropeTheta, ropeScaling }: TransformerShape,
-): void {
-  const half = headWidth / 2
-  const logTheta = Math.log(ropeTheta)
-  for (let k = 0; k < half; k++) {
-    const unscaled = Math.fround(1 / Math.fround(Math.exp(Math.fround(k / half) * logTheta)))
-    const frequency = ropeScaling === null ? unscaled : scaledFrequency(unscaled, ropeScaling)
-    for (let position = 0; position * half < cosine.length; position++) {
-      const angle = Math.fround(position * frequency)
-      cosine[position * half + k] = Math.cos(angle)
-      sine[position * half + k] = Math.sin(angle)
-    }
-  }
-}
-
-/** Scales a frequency: `linear` divides it; `llama3` (Llama 3.1) divides long wavelengths and keeps short ones. */
-function scaledFrequency(frequency: number, scaling: RopeScaling): number {
-  const { fround } = Math
-  const divided = fround(frequency / scaling.factor)
-  if (scaling.kind === 'linear') return divided
-  const { low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: positions } = scaling
-  // PyTorch divides a number by a tensor as the number times the rounded reciprocal.
-  const wavelength = fround(fround(2 * Math.PI) * fround(1 / frequency))
-  if (wavelength > positions / low) return divided
-  if (wavelength < positions / high) return frequency
-  const smooth = fround(fround(fround(positions * fround(1 / wavelength)) - low) / fround(high - low))
-  const scaled = fround(fround(fround(1 - smooth) * frequency) / scaling.factor)
-  return fround(scaled + fround(smooth * frequency))
+/** Positions that columns were planned for. */
+export function contextOf({ cosine }: Pick<ForwardColumns, 'cosine'>, { rotaryWidth }: TransformerShape): number {
+  return cosine.length / (rotaryWidth / 2 || 1)
 }
 
 /** Copies element by element: `set` would allocate a view for each layer of each pass. */
-function copyElements(to: Float32Array, from: Float32Array, count: number): void {
+export function copyElements(to: Float32Array, from: Float32Array, count: number): void {
   for (let i = 0; i < count; i++) to[i] = from[i]!
+}
+
+export function addElements(to: Float32Array, from: Float32Array, count: number): void {
+  for (let i = 0; i < count; i++) to[i] = to[i]! + from[i]!
 }

@@ -9,7 +9,7 @@ import { type Random, Stream } from '../../base/random.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { checkWeights } from '../../policies/weights.ts'
 import type { TransformerModel } from './model.ts'
-import { PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
+import { PROJECTIONS, type ProjectionName, projectionSides, projectionsOf, sizeOf, VALUE_HEAD } from './parameters.ts'
 
 /** The settings of an adapter. */
 export interface LoraSettings {
@@ -53,7 +53,7 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
   checkGiven('base of lora', base, ['config', 'parameters'])
   checkGiven('options of lora', given, ['rank'])
   const { rank, alpha = 2 * rank, dropout = 0, targets } = given
-  const all = Object.keys(PROJECTIONS) as ProjectionName[]
+  const all = projectionsOf(base.shape)
   const chosen = targets ?? all
   for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)
   if (chosen.length === 0 || new Set(chosen).size < chosen.length) {

@@ -3,25 +3,25 @@ import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
-import { sizeOf, VALUE_HEAD } from './parameters.ts'
+import { NORMS, PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
 
 /** A transformer's shape and parameters, without memory. */
 export interface TransformerModel {
   readonly config: TransformerConfig
   readonly shape: TransformerShape
   readonly numParameters: number
-  /** Weights are outputs × inputs, row-major, as in Hugging Face's files. */
+  /** Weights are outputs × inputs, row-major. Names are those of Llama's files; other families' files have their own. */
   readonly parameters: readonly Parameter[]
   /** The last two parameters are the critic's: they map each hidden state to a value. */
   readonly hasValueHead: boolean
   /** With 8- or 4-bit weights, also quantize inputs to 8 bits: integer arithmetic, with other results. */
   readonly quantizesActivations: boolean
-  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms 1, biases 0. */
+  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
 
 /**
- * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family. `valueHead` adds a
+ * A transformer from the content of a `config.json` of a family in `families.ts`. `valueHead` adds a
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
  * weights have 8 or 4 bits.
  *
@@ -57,43 +57,51 @@ export function transformer(
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
         if (Object.values<string>(VALUE_HEAD).includes(parameter.name)) view.fill(0)
         else if (parameter.shape.length === 2) fillNormal(view, deviation, random, key, index)
-        else view.fill(parameter.name.endsWith('.bias') ? 0 : 1)
+        else view.fill(parameter.name.endsWith('.bias') ? 0 : 1 - shape.normOffset)
       })
     },
   }
 }
 
 function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[] {
-  const { width, headWidth, feedForwardWidth, vocabularySize } = shape
+  const { width, headWidth, vocabularySize } = shape
   const parameters: Parameter[] = []
   let offset = 0
   const add = (name: string, ...sides: number[]): void => {
     parameters.push({ name, offset, shape: sides })
     offset += sizeOf({ shape: sides })
   }
-  const queryWidth = shape.numHeads * headWidth
-  const keyWidth = shape.numKeyHeads * headWidth
+  const addNorm = (name: string, sides: number): void => {
+    add(`${name}.weight`, sides)
+    if (shape.norm === 'layer') add(`${name}.bias`, sides)
+  }
+  const addProjection = (layer: string, name: ProjectionName, bias: boolean): void => {
+    const [numOutputs, numInputs] = projectionSides(shape, name)
+    add(`${layer}.${PROJECTIONS[name]}.weight`, numOutputs, numInputs)
+    if (bias) add(`${layer}.${PROJECTIONS[name]}.bias`, numOutputs)
+  }
+  const normWidth = (heads: number): number => (shape.queryKeyNorm === 'whole' ? heads * headWidth : headWidth)
   add('model.embed_tokens.weight', vocabularySize, width)
+  if (shape.rotaryWidth === 0) add('model.embed_positions.weight', shape.contextLength, width)
   for (let index = 0; index < shape.numLayers; index++) {
     const layer = `model.layers.${index}`
-    add(`${layer}.input_layernorm.weight`, width)
-    for (const [name, outputs] of [
-      ['q', queryWidth],
-      ['k', keyWidth],
-      ['v', keyWidth],
-    ] as const) {
-      add(`${layer}.self_attn.${name}_proj.weight`, outputs, width)
-      if (shape.attentionBias) add(`${layer}.self_attn.${name}_proj.bias`, outputs)
-      if (shape.queryKeyNorm && name !== 'v') add(`${layer}.self_attn.${name}_norm.weight`, headWidth)
-    }
-    add(`${layer}.self_attn.o_proj.weight`, width, queryWidth)
-    add(`${layer}.post_attention_layernorm.weight`, width)
-    add(`${layer}.mlp.gate_proj.weight`, feedForwardWidth, width)
-    add(`${layer}.mlp.up_proj.weight`, feedForwardWidth, width)
-    add(`${layer}.mlp.down_proj.weight`, width, feedForwardWidth)
+    if (shape.normsBefore) addNorm(`${layer}.${NORMS.inputNorm}`, width)
+    addProjection(layer, 'q_proj', shape.queryBias)
+    if (shape.queryKeyNorm) add(`${layer}.${NORMS.queryNorm}.weight`, normWidth(shape.numHeads))
+    addProjection(layer, 'k_proj', shape.queryBias)
+    if (shape.queryKeyNorm) add(`${layer}.${NORMS.keyNorm}.weight`, normWidth(shape.numKeyHeads))
+    addProjection(layer, 'v_proj', shape.queryBias)
+    addProjection(layer, 'o_proj', shape.outputBias)
+    if (shape.normsAfter) addNorm(`${layer}.${NORMS.attendedNorm}`, width)
+    if (shape.normsBefore && !shape.parallel) addNorm(`${layer}.${NORMS.feedForwardNorm}`, width)
+    if (shape.gated) addProjection(layer, 'gate_proj', shape.feedForwardBias)
+    addProjection(layer, 'up_proj', shape.feedForwardBias)
+    addProjection(layer, 'down_proj', shape.feedForwardBias)
+    if (shape.normsAfter) addNorm(`${layer}.${NORMS.fedNorm}`, width)
   }
-  add('model.norm.weight', width)
+  addNorm('model.norm', width)
   if (!shape.tiedEmbeddings) add('lm_head.weight', vocabularySize, width)
+  if (shape.headBias) add('lm_head.bias', vocabularySize)
   if (valueHead) {
     add(VALUE_HEAD.weight, 1, width)
     add(VALUE_HEAD.bias, 1)

@@ -10,12 +10,13 @@ import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
-import { Forward } from './forward.ts'
+import { addElements, copyElements, Forward } from './forward.ts'
 import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
+  type Norm,
   nameParameters,
   type Projection,
   type TransformerWeights,
@@ -74,7 +75,7 @@ export function packedPlan(
   lora: LoraModel | null = null,
   weightBits: WeightBits = 32,
 ) {
-  const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
+  const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize, logitCap, queryKeyNorm } = model.shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
     forward: forwardPlan(model, rows, context, numLayers, lora, weightBits),
@@ -87,6 +88,8 @@ export function packedPlan(
     changed: changedRowsPlan(rows, Math.min(VOCABULARY_CHUNK, vocabularySize), context),
     wasAbove: column('u8', rows, Math.min(VOCABULARY_CHUNK, vocabularySize)),
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
+    /** A chunk's logits before penalties and masks, if they have a cap. */
+    capped: each(logitCap > 0 ? Math.min(VOCABULARY_CHUNK, vocabularySize) : 0),
     dLogprob: each(1),
     dEntropy: each(1),
     dValue: each(model.hasValueHead ? 1 : 0),
@@ -99,7 +102,7 @@ export function packedPlan(
     dAttended: each(numHeads * headWidth),
     /** Gradients of an adapter's low-rank products, and of a frozen model's norms, which nobody reads. */
     dLow: each(lora?.settings.rank ?? 0),
-    frozen: column('f32', lora ? Math.max(width, headWidth) : 0),
+    frozen: column('f32', lora ? Math.max(width, queryKeyNorm === 'whole' ? numHeads * headWidth : headWidth) : 0),
     /** A vector of ones, to sum a bias's gradient over the rows. */
     ones: each(1),
   } satisfies Plan
@@ -241,9 +244,14 @@ export class PackedTransformer {
     this.#backwardHead(into, count, 1 / temperature)
     const { model, kernels, columns } = this.#forward
     for (let index = model.shape.numLayers - 1; index >= 0; index--) this.#backwardLayer(index, into, count)
-    const { width, vocabularySize } = model.shape
+    const { width, vocabularySize, contextLength } = model.shape
     if (into.embedding.length === 0) return
-    kernels.addToSegments(into.embedding, this.#columns.dx, columns.token, count, width, vocabularySize)
+    const { dx } = this.#columns
+    if (into.positions.length > 0) {
+      kernels.addToSegments(into.positions, dx, columns.position, count, width, contextLength)
+    }
+    this.#forward.scaleEmbedding(dx, count * width)
+    kernels.addToSegments(into.embedding, dx, columns.token, count, width, vocabularySize)
   }
 
   #name(gradient: ParameterViews): TransformerWeights {
@@ -281,11 +289,17 @@ export class PackedTransformer {
   /** Computes the logits of one chunk of the vocabulary, masked by candidate sets. Returns its number of tokens. */
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
-    const { logits, candidateBegin, candidateEnd, mask, changed, wasAbove } = this.#columns
+    const { logits, capped, candidateBegin, candidateEnd, mask, changed, wasAbove } = this.#columns
     const { hidden, none, scratch } = columns
-    const { width, vocabularySize } = model.shape
+    const { width, vocabularySize, logitCap } = model.shape
     const tokens = head.length / width
-    kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
+    const { headBias } = this.#forward.weights
+    const bias = headBias.length > 0 ? headBias.subarray(first, first + tokens) : none
+    kernels.matmul(logits, hidden, head, bias, scratch, count, tokens, width, false, true, false)
+    if (logitCap > 0) {
+      kernels.capElements(logits, logitCap, count * tokens)
+      copyElements(capped, logits, count * tokens)
+    }
     const changes = this.#changes
     if (changes !== null)
       kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, false)
@@ -301,7 +315,8 @@ export class PackedTransformer {
   /** Backpropagates dLogprob and dEntropy to the output head, the last norm, and `dx`. */
   #backwardHead(into: TransformerWeights, count: number, inverse: number): void {
     const { kernels, weights, columns, model } = this.#forward
-    const { width } = model.shape
+    const { width, logitCap } = model.shape
+    const { capped } = this.#columns
     const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
     const { logits, dLogprob, dEntropy, target, dNormed, dx, changed, wasAbove } = this.#columns
     const changes = this.#changes
@@ -313,6 +328,11 @@ export class PackedTransformer {
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
       if (changes !== null)
         kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, true)
+      if (logitCap > 0) kernels.capBackward(logits, capped, logitCap, count * tokens)
+      if (into.headBias.length > 0) {
+        const dBias = into.headBias.subarray(first, first + tokens)
+        kernels.matmul(dBias, this.#columns.ones, logits, none, scratch, 1, tokens, count, false, false, true)
+      }
       const dHead = into.head[chunk]
       if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
@@ -321,71 +341,83 @@ export class PackedTransformer {
       this.#backwardWeights(into.valueHead, this.#columns.dValue, hidden, count, 1, width, into.valueBias)
       this.#backwardInput(dNormed, this.#columns.dValue, weights.valueHead, count, 1, width, true)
     }
-    kernels.rmsNormBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
+    this.#forward.scaleLogits(dNormed, count * width)
+    this.#forward.normalizeBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
   }
 
   /** Turns `dx` from the gradient of the layer's output into that of its input. */
   #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
-    const { kernels, columns, model } = this.#forward
+    const forward = this.#forward
+    const { kernels, columns, model } = forward
     const { shape } = model
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, turned } = shape
-    const { normed, activated, cosine, sine, position, scores, firstKey } = columns
-    const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
-    const layer = this.#forward.layers[index]!
-    const weights = this.#forward.weights.layers[index]!
+    const { numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, gated, parallel } = shape
+    const { activated, scores } = columns
+    const { dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
+    const layer = forward.layers[index]!
+    const weights = forward.weights.layers[index]!
     const into = gradient.layers[index]!
     const keyWidth = numKeyHeads * headWidth
 
     const { gate, up, middle, middleInverseRms } = layer
-    kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
-    this.#backwardProjection(activated, into.down, dx, activated, weights.down, count, false)
-    kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
-    this.#forward.normalize(normed, middleInverseRms, middle, weights.feedForwardNorm, count, width)
-    this.#backwardProjection(dNormed, into.gate, gate, normed, weights.gate, count, false)
-    this.#backwardProjection(dNormed, into.up, up, normed, weights.up, count, true)
+    forward.activate(activated, gate, up, count)
+    const dFed = this.#backwardBranch(layer.rawFed, layer.fedInverseRms, weights.fedNorm, into.fedNorm, count)
+    this.#backwardProjection(activated, into.down, dFed, activated, weights.down, count, false)
+    if (gated && shape.activation === 'silu') kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
+    else kernels.activationBackward(gate, up, activated, shape.activation, count * feedForwardWidth)
+    const fed = forward.normMiddle(layer, index, count)
+    if (gated) this.#backwardProjection(dNormed, into.gate, gate, fed, weights.gate, count, false)
+    this.#backwardProjection(dNormed, into.up, up, fed, weights.up, count, gated)
     const { feedForwardNorm, inputNorm } = weights
-    kernels.rmsNormBackward(
-      dx,
-      into.feedForwardNorm,
-      dNormed,
-      middle,
-      feedForwardNorm,
-      middleInverseRms,
-      count,
-      width,
-      true,
-    )
+    if (!parallel) this.#backwardNorm(into.feedForwardNorm, middle, feedForwardNorm, middleInverseRms, count)
 
-    this.#backwardProjection(dAttended, into.output, dx, layer.attended, weights.output, count, false)
+    const { attendedNorm } = weights
+    const { rawAttended, attendedInverseRms } = layer
+    const dJoined = this.#backwardBranch(rawAttended, attendedInverseRms, attendedNorm, into.attendedNorm, count)
+    this.#backwardProjection(dAttended, into.output, dJoined, layer.attended, weights.output, count, false)
     dKey.fill(0, 0, count * keyWidth)
     dValue.fill(0, 0, count * keyWidth)
-    kernels.attentionBackward(dQuery, dKey, dValue, dAttended, layer, scores, firstKey, position, shape, count)
-    if (turned[index]) {
-      kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
-      kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)
-    }
+    const [first, position] = forward.keysOf(index)
+    const attend = shape.attentionCap > 0 ? kernels.cappedBackward : kernels.attentionBackward
+    attend(dQuery, dKey, dValue, dAttended, layer, scores, first, position, shape, count)
+    forward.scaleQuery(dQuery, count * numHeads * headWidth)
+    forward.turn(index, dQuery, dKey, count, true)
     if (queryKeyNorm) {
       const { rawQuery, rawKey, queryInverseRms, keyInverseRms } = layer
       const { queryNorm, keyNorm } = weights
-      const [queryRows, keyRows] = [count * numHeads, count * numKeyHeads]
-      kernels.rmsNormBackward(
-        dQuery,
-        into.queryNorm,
-        dQuery,
-        rawQuery,
-        queryNorm,
-        queryInverseRms,
-        queryRows,
-        headWidth,
-        false,
-      )
-      kernels.rmsNormBackward(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, keyRows, headWidth, false)
+      const [queryParts, keyParts] = queryKeyNorm === 'head' ? [numHeads, numKeyHeads] : [1, 1]
+      const queryWidth = (numHeads * headWidth) / queryParts
+      const back = forward.normalizeBackward
+      back(dQuery, into.queryNorm, dQuery, rawQuery, queryNorm, queryInverseRms, count * queryParts, queryWidth, false)
+      back(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, count * keyParts, keyWidth / keyParts, false)
     }
-    this.#forward.normalize(normed, layer.inputInverseRms, layer.x, inputNorm, count, width)
-    this.#backwardProjection(dNormed, into.query, dQuery, normed, weights.query, count, false)
-    this.#backwardProjection(dNormed, into.key, dKey, normed, weights.key, count, true)
-    this.#backwardProjection(dNormed, into.value, dValue, normed, weights.value, count, true)
-    kernels.rmsNormBackward(dx, into.inputNorm, dNormed, layer.x, inputNorm, layer.inputInverseRms, count, width, true)
+    const input = forward.normInput(layer, index, count)
+    this.#backwardProjection(dNormed, into.query, dQuery, input, weights.query, count, parallel)
+    this.#backwardProjection(dNormed, into.key, dKey, input, weights.key, count, true)
+    this.#backwardProjection(dNormed, into.value, dValue, input, weights.value, count, true)
+    this.#backwardNorm(into.inputNorm, layer.x, inputNorm, layer.inputInverseRms, count)
+  }
+
+  /** The gradient by what a projection added to the residual stream: `dx`, or back through a scale and a norm. */
+  #backwardBranch(raw: Float32Array, inverseRms: Float32Array, norm: Norm, into: Norm, count: number): Float32Array {
+    const { dx } = this.#columns
+    const { model, columns } = this.#forward
+    const { width, normsAfter } = model.shape
+    const { branch } = columns
+    if (branch.length === 0) return dx
+    copyElements(branch, dx, count * width)
+    this.#forward.scaleResidual(branch, count * width)
+    if (normsAfter) {
+      this.#forward.normalizeBackward(branch, into, branch, raw, norm, inverseRms, count, width, false)
+    }
+    return branch
+  }
+
+  /** Adds to `dx` what `dNormed` gives through the norm before attention or a feed-forward layer. */
+  #backwardNorm(into: Norm, x: Float32Array, norm: Norm, inverseRms: Float32Array, count: number): void {
+    const { dx, dNormed } = this.#columns
+    const { width, normsBefore } = this.#forward.model.shape
+    if (normsBefore) this.#forward.normalizeBackward(dx, into, dNormed, x, norm, inverseRms, count, width, true)
+    else addElements(dx, dNormed, count * width)
   }
 
   /** Backpropagates dy through a projection, to trained weights in `into`, and to dx (set or added), maybe x itself. */

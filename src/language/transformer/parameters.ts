@@ -19,15 +19,25 @@ export interface Projection {
   readonly b: Float32Array
 }
 
+/** A norm's weight, and its bias if it has one. */
+export interface Norm {
+  readonly weight: Float32Array
+  readonly bias: Float32Array
+}
+
 export interface LayerWeights {
-  readonly inputNorm: Float32Array
+  readonly inputNorm: Norm
   readonly query: Projection
   readonly key: Projection
   readonly value: Projection
-  readonly queryNorm: Float32Array
-  readonly keyNorm: Float32Array
+  readonly queryNorm: Norm
+  readonly keyNorm: Norm
   readonly output: Projection
-  readonly feedForwardNorm: Float32Array
+  /** The norm after attention. */
+  readonly attendedNorm: Norm
+  readonly feedForwardNorm: Norm
+  /** The norm after the feed-forward layer. */
+  readonly fedNorm: Norm
   readonly gate: Projection
   readonly up: Projection
   readonly down: Projection
@@ -36,10 +46,13 @@ export interface LayerWeights {
 export interface TransformerWeights {
   readonly embedding: Float32Array
   readonly layers: readonly LayerWeights[]
-  readonly norm: Float32Array
+  readonly norm: Norm
+  /** The embeddings of positions, if there are some. */
+  readonly positions: Float32Array
   /** The rows of the output head, VOCABULARY_CHUNK tokens per chunk. */
   readonly head: readonly Float32Array[]
   readonly wholeHead: Float32Array
+  readonly headBias: Float32Array
   readonly valueHead: Float32Array
   readonly valueBias: Float32Array
 }
@@ -56,6 +69,22 @@ export const PROJECTIONS = {
 } as const
 
 export type ProjectionName = keyof typeof PROJECTIONS
+
+/** The projections that a model has: those without a gate have six. */
+export function projectionsOf({ gated }: TransformerShape): ProjectionName[] {
+  const names = Object.keys(PROJECTIONS) as ProjectionName[]
+  return gated ? names : names.filter((name) => name !== 'gate_proj')
+}
+
+/** A norm's module in a layer, by what it normalizes; and the width of its rows. */
+export const NORMS = {
+  inputNorm: 'input_layernorm',
+  queryNorm: 'self_attn.q_norm',
+  keyNorm: 'self_attn.k_norm',
+  attendedNorm: 'post_self_attn_layernorm',
+  feedForwardNorm: 'post_attention_layernorm',
+  fedNorm: 'post_mlp_layernorm',
+} as const
 
 /** Output and input widths of a projection. */
 export function projectionSides(
@@ -97,6 +126,10 @@ export function nameParameters(
   matrices?: ReadonlyMap<string, QuantizedMatrix>,
 ): TransformerWeights {
   const take = (name: string): Float32Array => views.get(name) ?? none
+  const normNamed = (name: string): Norm => ({
+    weight: views.get(`${name}.weight`) ?? norm,
+    bias: views.get(`${name}.bias`) ?? norm,
+  })
   const embedding = take('model.embed_tokens.weight')
   const wholeHead = shape.tiedEmbeddings ? embedding : take('lm_head.weight')
   const chunkElements = VOCABULARY_CHUNK * shape.width
@@ -105,7 +138,7 @@ export function nameParameters(
     embedding,
     layers: Array.from({ length: shape.numLayers }, (_, index) => {
       const prefix = `model.layers.${index}.`
-      const normOf = (name: string): Float32Array => views.get(`${prefix}${name}.weight`) ?? norm
+      const normOf = (name: keyof typeof NORMS): Norm => normNamed(`${prefix}${NORMS[name]}`)
       const projection = (name: ProjectionName): Projection => {
         const module = prefix + PROJECTIONS[name]
         const [numOutputs, numInputs] = projectionSides(shape, name)
@@ -121,24 +154,28 @@ export function nameParameters(
         }
       }
       return {
-        inputNorm: normOf('input_layernorm'),
+        inputNorm: normOf('inputNorm'),
         query: projection('q_proj'),
         key: projection('k_proj'),
         value: projection('v_proj'),
-        queryNorm: normOf('self_attn.q_norm'),
-        keyNorm: normOf('self_attn.k_norm'),
+        queryNorm: normOf('queryNorm'),
+        keyNorm: normOf('keyNorm'),
         output: projection('o_proj'),
-        feedForwardNorm: normOf('post_attention_layernorm'),
+        attendedNorm: normOf('attendedNorm'),
+        feedForwardNorm: normOf('feedForwardNorm'),
+        fedNorm: normOf('fedNorm'),
         gate: projection('gate_proj'),
         up: projection('up_proj'),
         down: projection('down_proj'),
       }
     }),
-    norm: views.get('model.norm.weight') ?? norm,
+    norm: normNamed('model.norm'),
+    positions: take('model.embed_positions.weight'),
     head: Array.from({ length: Math.ceil(wholeHead.length / chunkElements) }, (_, chunk) =>
       wholeHead.subarray(chunk * chunkElements, Math.min((chunk + 1) * chunkElements, wholeHead.length)),
     ),
     wholeHead,
+    headBias: take('lm_head.bias'),
     valueHead: take(VALUE_HEAD.weight),
     valueBias: take(VALUE_HEAD.bias),
   }

@@ -131,7 +131,7 @@ describe('a model in a folder', () => {
       num_attention_heads: numHeads,
       hidden_size: expected.head_dim * numHeads,
     })
-    expect(shape.ropeTheta).toBe(expected.rope_theta)
+    expect(shape.rope.theta).toBe(expected.rope_theta)
     expect(shape.numKeyHeads).toBe(expected.num_key_value_heads)
     expect(shape.headWidth).toBe(expected.head_dim)
     expect(shape.normEpsilon).toBe(1e-6)
@@ -188,7 +188,7 @@ describe('a model in a folder', () => {
     await rewrite(FILE, (tensor) => tensor, ...buffers)
     const { weights, notes } = await loadTransformer(folder)
     expect(weights).toEqual((await loadTransformer(goldenFolder('llama'))).weights)
-    expect(notes).toEqual([`${folder}: left out ${names[0]} and 1 more, which follow from config.json's RoPE settings`])
+    expect(notes).toEqual([`${folder}: left out ${names[0]} and 1 more, which follow from config.json`])
     await rewrite(FILE, (tensor) => tensor, tensorOf('model.inv_freq', new Float32Array(3)))
     await expect(loadTransformer(folder)).rejects.toThrow('got tensor model.inv_freq, expected only those of the model')
   })
@@ -211,11 +211,17 @@ describe('a configuration', () => {
       [
         'llama',
         { model_type: 'lama' },
-        'model_type: got "lama" (did you mean "llama"?), expected one of llama, qwen2, qwen3, smollm3',
+        'model_type: got "lama" (did you mean "llama"?), expected one of 15, like llama,',
       ],
-      ['llama', { model_type: 'gpt2' }, 'model_type: got "gpt2", expected one of llama, qwen2, qwen3, smollm3'],
+      ['llama', { model_type: 'bloom' }, 'model_type: got "bloom"'],
       ['llama', { architectures: ['LlamaForTokenClassification'] }, 'expected LlamaForCausalLM'],
-      ['llama', rope({ rope_type: 'dynamic', factor: 2 }), 'rope_parameters, rope_type: got "dynamic"'],
+      ['llama', rope({ rope_type: 'proportional' }), 'rope_parameters, rope_type: got "proportional"'],
+      ['llama', rope({ rope_type: 'longrope', short_factor: [1] }), 'rope_parameters, long_factor: got undefined'],
+      [
+        'phi3',
+        rope({ rope_type: 'longrope', short_factor: [1], long_factor: [2], original_max_position_embeddings: 8 }),
+        'short_factor: got 1, expected 6 numbers, one for each pair',
+      ],
       ['llama', rope({ rope_type: 'linear' }), 'rope_parameters, factor: got undefined, expected a number above 0'],
       ['llama', rope({ factor: 2 }), 'rope_parameters, factor: got 2, expected rope_type, rope_theta alone'],
       ['llama3', scaled({ original_max_position_embeddings: null }), 'original_max_position_embeddings: got null'],
@@ -227,15 +233,24 @@ describe('a configuration', () => {
       [
         'llama',
         { rope_parameters: null, rope_scaling: { type: 'yarn', factor: 4 } },
-        'rope_scaling, rope_type: got "yarn"',
+        'rope_scaling, original_max_position_embeddings: got undefined',
       ],
       ['llama', { rope_theta: 0, rope_parameters: null }, 'rope_theta: got 0, expected a number above 0'],
-      ['llama', { hidden_act: 'gelu' }, 'hidden_act: got "gelu", expected "silu"'],
-      ['llama', { mlp_bias: true }, 'mlp_bias: got true, expected false'],
-      ['qwen3', { attention_bias: true }, 'attention_bias: got true, expected false'],
-      ['qwen2', { use_sliding_window: true }, 'use_sliding_window: got true'],
+      ['llama', { hidden_act: 'gelu_fast' }, 'hidden_act: got "gelu_fast", expected "silu" or'],
+      ['mistral', { mlp_bias: true }, 'mlp_bias: got true, expected false'],
+      ['mistral', { attention_bias: true }, 'attention_bias: got true, expected false'],
+      ['llama', { mlp_bias: 1 }, 'mlp_bias: got 1, expected true or false'],
+      ['llama', { use_sliding_window: true }, 'use_sliding_window: got true'],
+      ['mistral', { sliding_window: 0 }, 'sliding_window: got 0, expected a whole number ≥ 1'],
+      ['stablelm', { qk_layernorm: true }, 'qk_layernorm: got true, expected false'],
+      ['gemma2', { final_logit_softcapping: -1 }, 'final_logit_softcapping: got -1, expected a number above 0'],
       [
         'qwen2',
+        { layer_types: ['full_attention', 'sliding_attention'] },
+        'sliding_window: got null, expected a whole number ≥ 1, since layer 1 has sliding_attention',
+      ],
+      [
+        'llama',
         { layer_types: ['full_attention', 'sliding_attention'] },
         'layer_types: got ["full_attention","sliding',
       ],

@@ -25,8 +25,12 @@ describe('what transformers computes', () => {
 
   test.each(families)("RoPE's angles agree within 2e-6, at far positions too (%s)", async (family) => {
     const { model, weights, positions, cosine, sine } = await golden(family)
+    if (positions === null || cosine === null || sine === null) {
+      expect(['gpt2', 'gemma3']).toContain(family)
+      return
+    }
     const { forward } = decoder(model, weights, 'plain', 1, 30_001).columns
-    const half = model.shape.headWidth / 2
+    const half = model.shape.rotaryWidth / 2
     positions.forEach((position, row) => {
       for (let k = 0; k < half; k++) {
         const apart = Math.abs(forward.cosine[position * half + k]! - cosine[row * half + k]!)
