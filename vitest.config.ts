@@ -1,11 +1,34 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { pathToFileURL } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 const root = new URL('.', import.meta.url)
 
-/** Threads run what is built, and pages load it, also where a test imports the source that starts or serves them: Node runs no TypeScript. */
+/** What the package's own names stand for. */
+const ENTRIES = [
+  [/^colonnade$/, 'src/index.ts'],
+  [/^colonnade\/kernels$/, 'src/kernels/bind.ts'],
+  [/^colonnade\/([\w-]+)$/, 'src/entries/$1.ts'],
+] as const
+
+/** A test that imports the source gets what was built of it, which Node loads at once and as users have it. */
+const builtSource = {
+  name: 'built-source',
+  enforce: 'pre' as const,
+  resolveId(specifier: string, importer: string | undefined) {
+    if (importer === undefined) return null
+    const entry = ENTRIES.find(([name]) => name.test(specifier))
+    const path = specifier.startsWith('.')
+      ? new URL(specifier, pathToFileURL(importer)).pathname.replace(root.pathname, '')
+      : entry && specifier.replace(entry[0], entry[1])
+    if (path === undefined || !/^(src|examples|bench)\/.*\.ts$/.test(path)) return null
+    return { id: new URL(`dist/${path.slice(0, -'.ts'.length)}.js`, root).pathname, external: true }
+  },
+}
+
+/** A test that mocks modules of the source imports the source itself; threads and pages that it starts run what is built. */
 const builtWorkers = {
   name: 'built-workers',
   enforce: 'pre' as const,
@@ -24,13 +47,6 @@ const builtWorkers = {
     )
   },
 }
-
-/** The package by its names is its source, so that a test and an example that it imports have the same modules. */
-const ownSource = [
-  [/^colonnade$/, 'index.ts'],
-  [/^colonnade\/kernels$/, 'kernels/bind.ts'],
-  [/^colonnade\/([\w-]+)$/, 'entries/$1.ts'],
-].map(([find, file]) => ({ find: find as RegExp, replacement: `${root.pathname}src/${file}` }))
 
 /** The files that take longest, the longest first: begun last, one of them would keep a single core while others rest. */
 const LONG = [
@@ -102,7 +118,10 @@ const THOROUGH = [
 
 /** What a test does to all of its process. */
 const TOUCHES_PROCESS =
-  /\bvi\.(mock|doMock|spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
+  /\bvi\.(spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
+
+/** What a test does to modules that the source imports. */
+const MOCKS = /\bvi\.(mock|doMock|resetModules)\(|in-process-team/
 
 /** What is built is loaded as it stands: by Node, in which it is what threads and processes of their own load. */
 const BUILT = /\/dist\/(src|examples|bench)\//
@@ -114,9 +133,12 @@ const BUILT = /\/dist\/(src|examples|bench)\//
 const FILES = readdirSync(new URL('tests', root), { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))
   .map((path) => `tests/${path}`)
-const SHARING = FILES.filter((path) => PLAIN.test(path.slice('tests/'.length))).filter(
-  (path) => !TOUCHES_PROCESS.test(readFileSync(new URL(path, root), 'utf8')),
+const textOf = (path: string) => readFileSync(new URL(path, root), 'utf8')
+const MOCKING = FILES.filter((path) => MOCKS.test(textOf(path)))
+const SHARING = FILES.filter(
+  (path) => PLAIN.test(path.slice('tests/'.length)) && !MOCKING.includes(path) && !TOUCHES_PROCESS.test(textOf(path)),
 )
+const APART = FILES.filter((path) => !MOCKING.includes(path) && !SHARING.includes(path))
 
 for (const each of THOROUGH) {
   if (FILES.some((path) => each.test(path))) continue
@@ -128,16 +150,16 @@ const leftOut = (mode: string): string[] =>
   mode === 'test' ? FILES.filter((path) => THOROUGH.some((each) => each.test(path))) : []
 
 export default defineConfig(({ mode }) => ({
-  plugins: [builtWorkers],
-  resolve: { alias: ownSource },
   test: {
     globalSetup: new URL('tests/support/built-now.ts', root).pathname,
     server: { deps: { external: [BUILT] } },
+    execArgv: ['--import', new URL('tests/support/built.mjs', root).href],
     setupFiles: [new URL('tests/support/colors-unset.ts', root).pathname],
     projects: [
-      { extends: true, mode, test: { name: 'sharing', include: SHARING, exclude: leftOut(mode), isolate: false } },
-      { extends: true, mode, test: { name: 'apart', include: FILES, exclude: [...SHARING, ...leftOut(mode)] } },
-    ],
+      { name: 'sharing', include: SHARING, isolate: false, plugins: [builtSource] },
+      { name: 'apart', include: APART, plugins: [builtSource] },
+      { name: 'mocking', include: MOCKING, plugins: [builtWorkers] },
+    ].map(({ plugins, ...test }) => ({ extends: true, mode, plugins, test: { ...test, exclude: leftOut(mode) } })),
     testTimeout: ['properties', 'learn'].includes(mode) ? 1_200_000 : 120_000,
     hookTimeout: 300_000,
     // By itself vitest leaves one core idle: half of the two that most machines for tests have. And some tests wait.

@@ -49,7 +49,7 @@ test.each([
 test('an error of ours keeps its stack, and what is no error is told as it is', () => {
   const { stack } = new Error('ours')
   const ours = Object.assign(new Error('ours'), {
-    stack: `Error: ours\n    at step (${new URL('../../src/systems/tick.ts', import.meta.url).pathname}:3:4)`,
+    stack: `Error: ours\n    at step (${new URL('../../dist/src/systems/tick.js', import.meta.url).pathname}:3:4)`,
   })
   expect(describeStray(ours, 'uncaughtException')).toBe(ours.stack)
   expect(describeStray(Object.assign(new Error('ours'), { stack }), 'uncaughtException')).toMatch(

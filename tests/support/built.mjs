@@ -15,7 +15,7 @@ const hooks = `
   export async function resolve(specifier, context, next) {
     const { href } = specifier.startsWith('.') ? new URL(specifier, context.parentURL) : { href: specifier }
     const path = isOwn(href) ? href.slice(${root.length}) : ''
-    if (/^(src|examples)\\//.test(path)) return next('${root}dist/' + path.replace(/ts$/, 'js'), context)
+    if (/^(src|examples|bench)\\//.test(path)) return next('${root}dist/' + path.replace(/ts$/, 'js'), context)
     return path === '' ? next(specifier, context) : { url: href, format: 'module', shortCircuit: true }
   }
 

@@ -42,7 +42,8 @@ export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> 
 
 /** Fills saved columns from tensors. @throws InputError for a missing or wrong one, before writing. */
 export function restoreTensors(subject: string, world: World, tensors: ReadonlyMap<string, Tensor>): void {
-  const targets = savedTensors(world)
+  // A column without values may be younger than the checkpoint.
+  const targets = savedTensors(world).filter(({ name, bytes }) => bytes.length > 0 || tensors.has(name))
   for (const { name, type, shape } of targets) {
     const tensor = tensors.get(name)
     if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
