@@ -66,7 +66,7 @@ describe('the ranges of settings', () => {
 
   test('of losses', () => {
     expectBounds(lossSettings, {
-      ...{ epsilon: from0, gamma: from0to1, gaeLambda: from0to1, rewardKlCoef: from0 },
+      ...{ epsilon: from0, gamma: from0to1, gaeLambda: from0to1, rewardCoef: from0, rewardKlCoef: from0 },
       ...{ overlongCache: orNull(above0), overlongFactor: from0, sequencePart: from0, tokenPart: from0 },
       ...{ clipLow: orNull(from0to1), clipHigh: orNull(from0), dualClip: orNull(above1), ratioMax: orNull(above1) },
       ...{ tauPositive: above0, tauNegative: above0, logRatioMax: orNull(above0) },

@@ -517,6 +517,7 @@ describe('every setting of a run of a language model acts', () => {
   test('of rl', async () => {
     const table: Record<string, Shown> = {
       'rl.maxStaleness': { to: 1, with: { numLanes: 3 } },
+      'rl.teacher': { shownBy: 'tests/training/text/teacher.test.ts: teacher' },
       'rl.overSampling': { shownBy: 'tests/training/text/asynchronous.test.ts: overSampling' },
       'rl.order': { shownBy: 'tests/training/text/asynchronous.test.ts: order' },
       'rl.failure': { shownBy: 'tests/training/text/asynchronous.test.ts: failure' },
@@ -547,6 +548,7 @@ describe('every setting of a run of a language model acts', () => {
       'loss.lone': { with: { 'rl.groupSize': 2, 'rl.groupsPerUpdate': 3 } },
       'loss.gamma': { with: { 'loss.advantage': 'returns' } },
       'loss.gaeLambda': { with: critic },
+      'loss.rewardCoef': { shownBy: 'tests/training/text/teacher.test.ts: rewardCoef' },
       'loss.rewardKlCoef': { to: 0.5 },
       'loss.overlongCache': { to: 3, with: { 'loss.maxLength': 6 } },
       'loss.overlongFactor': { with: { 'loss.overlongCache': 3, 'loss.maxLength': 6 } },

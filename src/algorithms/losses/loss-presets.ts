@@ -115,6 +115,14 @@ export const algorithmPresets = {
     base: { correction: 'token-truncate' },
     presets: { paper: {}, areal: { correction: 'token-mask' } },
   },
+  /**
+   * On-policy distillation: the reverse KL to a teacher by token (arXiv 2306.13649, 2306.08543). Each token's advantage is the teacher's
+   * log-probability minus the student's, and rewards do not count.
+   */
+  distill: {
+    base: { advantage: 'returns', gamma: 0, rewardCoef: 0, rewardKlCoef: 1, clipLow: null, clipHigh: null },
+    presets: { paper: {} },
+  },
   sft: {
     base: { advantage: 'none', surrogate: 'cross-entropy' },
     presets: { paper: {} },

@@ -59,6 +59,7 @@ export const lossSettings = {
   whiten: boolean(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
   gamma: fraction(1, 'discount factor of returns and critic'),
   gaeLambda: fraction(1, 'mixing factor of generalized advantage estimation, with a critic'),
+  rewardCoef: number(1, 'factor of the reward in advantages; 0: rewards do not count, and may be unknown', { min: 0 }),
   rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
   overlongCache: optionalNumber(
     null,
@@ -140,6 +141,7 @@ export const advantageSettings = [
 /** The settings that act in a custom loss as in every other one. */
 const sharedSettings = [
   ...advantageSettings,
+  'rewardCoef',
   'rewardKlCoef',
   'overlongCache',
   'overlongFactor',

@@ -357,14 +357,18 @@ export function differentiateCritic(
 }
 
 function groupAdvantages(
-  { id, settings: { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }, advantages }: LossDescriptor,
+  {
+    id,
+    settings: { overlongCache, overlongFactor, maxLength, rewardCoef, rewardKlCoef, ...settings },
+    advantages,
+  }: LossDescriptor,
   { reward, known, group, oldLogprob, referenceLogprob, lossMask, spans }: Required<LossBatch>,
   prepared: PreparedLoss,
   kernels: Kernels,
 ): void {
   const count = spans.begin.length
   const { shapedReward, advantage, standing, groupSize } = prepared
-  shapedReward.set(reward)
+  setRewards(shapedReward, reward, rewardCoef)
   if (overlongCache !== null) {
     kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
   }
@@ -378,19 +382,25 @@ function groupAdvantages(
   kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, spans, count)
 }
 
+/** Copies the rewards, times a factor; with 0 an unknown one is 0, too. */
+function setRewards(shaped: Float64Array, reward: Float64Array, factor: number): void {
+  for (let i = 0; i < reward.length; i++) shaped[i] = factor === 0 ? 0 : factor * reward[i]!
+}
+
 function tokenAdvantages(
-  { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
+  { overlongCache, overlongFactor, maxLength, rewardCoef, rewardKlCoef, ...settings }: LossSettings,
   { reward, known, oldLogprob, referenceLogprob, value, lossMask, spans }: Required<LossBatch>,
   prepared: PreparedLoss,
   kernels: Kernels,
 ): void {
   const count = spans.begin.length
   const { shapedReward, advantage, standing, counted, tokenAdvantage, tokenReward, returns } = prepared
-  shapedReward.set(reward)
+  setRewards(shapedReward, reward, rewardCoef)
   if (overlongCache !== null) {
     kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
   }
-  for (let i = 0; i < count; i++) standing[i] = known[i] === 0 ? Standing.unknown : Standing.learns
+  const mayLack = rewardCoef === 0 // Then no trajectory needs one.
+  for (let i = 0; i < count; i++) standing[i] = known[i] === 0 && !mayLack ? Standing.unknown : Standing.learns
   kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, spans, count)
   const reference = rewardKlCoef > 0 ? referenceLogprob : null
   kernels.tokenRewards(tokenReward, shapedReward, oldLogprob, reference, counted, spans, rewardKlCoef, count)

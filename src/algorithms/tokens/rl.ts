@@ -14,6 +14,7 @@ import {
   type SettingValue,
   type SettingValues,
   strings,
+  text,
 } from '../../base/settings.ts'
 import { type GroupFilter, groupFilterIds, groupFilterOf } from '../../language/rewards/filters.ts'
 import type { TokenLossFactory } from '../losses/define-token-loss.ts'
@@ -35,6 +36,10 @@ export const rlSettings = {
     'paper',
     Object.keys(projectSettings) as Preset[],
     "preset of the loss's settings; a custom loss has the settings of its module",
+  ),
+  teacher: text(
+    '',
+    "a model whose log-probabilities replace the reference's, as for loss distill: its folder or hub id, or a server like vllm:http://… or sglang:http://…; empty: the model at the start",
   ),
   updates: integer(100, 'updates', { min: 0 }),
   groupsPerUpdate: integer(16, 'groups per update', { min: 1 }),
@@ -128,6 +133,14 @@ export function rl(
     throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
   }
   checkStaleLoss(settings, loss)
+  const hasReference = loss.columns.includes('referenceLogprob')
+  if (settings.teacher !== '' && !hasReference) {
+    const expected = 'none, or a loss that compares with a reference, like distill'
+    throw new InputError('rl.teacher', `${settings.teacher}, with loss ${loss.id}`, expected)
+  }
+  if (settings.teacher === '' && loss.id === 'distill') {
+    throw new InputError('rl.teacher', 'none', 'a model or server to learn from, for loss distill')
+  }
   const conversations = settings.groupsPerUpdate * settings.groupSize
   if (settings.numMinibatches > conversations) {
     const expected = `at most ${conversations}, the conversations of an update`
@@ -140,7 +153,16 @@ export function rl(
 rl.metrics = rlMetrics
 
 /** Settings that older runs lack: a definition contains them only if they differ from the default. */
-const NEWER = ['filterSettings', 'maxStaleness', 'overSampling', 'order', 'failure', 'weightSwap', 'staleLoss'] as const
+const NEWER = [
+  'teacher',
+  'filterSettings',
+  'maxStaleness',
+  'overSampling',
+  'order',
+  'failure',
+  'weightSwap',
+  'staleLoss',
+] as const
 
 function saidOf(settings: RlSettings): Partial<RlSettings> {
   const isDefault = (key: (typeof NEWER)[number]) => show(settings[key]) === show(rlSettings[key].default)

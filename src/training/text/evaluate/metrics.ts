@@ -26,7 +26,8 @@ export interface TextMetrics {
   readonly tokens: number
   /** Seconds of the caller's thread by kind of work; they sum to the total. */
   readonly phaseSeconds: Readonly<Record<WorkName, number>>
-  readonly preference: PreferenceMetrics | null
+  /** Only of a loss of preferences. */
+  readonly preference?: PreferenceMetrics
   readonly rl: RlMetrics | null
 }
 

@@ -51,8 +51,10 @@ export function backendShape(
   return { model, adapter, weightBits, context, rows, optimizer, hasReference, threads }
 }
 
-function readsReference({ loss }: { readonly loss: LossDescriptor }): boolean {
-  return loss.columns.includes('referenceLogprob')
+/** Whether a loss reads the reference's log-probabilities, and no teacher replaces it. */
+function readsReference({ loss, settings }: { readonly loss: LossDescriptor; readonly settings: object }): boolean {
+  const { teacher = '' } = settings as Partial<RlDefinition['settings']>
+  return loss.columns.includes('referenceLogprob') && teacher === ''
 }
 
 /** The columns of a training. @throws InputError for a loss with a critic and a model without a value head. */

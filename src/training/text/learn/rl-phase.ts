@@ -20,6 +20,7 @@ import type { Collector } from '../../loop/collector.ts'
 import { mismatchKl, rewardMetrics, spreadOf, stalenessOf } from '../evaluate/metrics.ts'
 import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
 import { microBatchRows } from './plan.ts'
+import { openTeacher, type Teacher } from './teacher.ts'
 import { tokenForms } from './token-forms.ts'
 import { columnsFor, type Evaluator, prepareUpdate } from './token-update.ts'
 
@@ -31,6 +32,8 @@ export class RlPhase implements Phase {
   /** Steps of earlier phases, which key an adapter's dropout together with its own. */
   readonly #stepsBefore: () => number
   #isLearning = false
+  /** Null before it is opened, and without one. */
+  #teacher: Teacher | null = null
 
   constructor(parts: PhaseParts, rl: RlDefinition, collector: Collector, stepsBefore: () => number) {
     this.#parts = parts
@@ -55,6 +58,8 @@ export class RlPhase implements Phase {
     const started = performance.now()
     // The current model becomes the reference.
     if (this.done === 0 && this.#collector.isBetweenUpdates) await this.#parts.backend.start()
+    const { teacher } = this.#rl.settings
+    if (teacher !== '') this.#teacher ??= await openTeacher('rl.teacher', teacher, this.#parts.cohort)
     if (!(await this.#collector.collect(signal))) return undefined
     this.#isLearning = true
     try {
@@ -89,7 +94,7 @@ export class RlPhase implements Phase {
     const { numMinibatches } = settings
     const rows = this.#collector.rows()
     const columns = trajectories.rows(rows)
-    if (!columns.known.includes(1)) {
+    if (!columns.known.includes(1) && loss.settings.rewardCoef > 0) {
       const first = columns.error.find((text) => text !== null) ?? 'no reason given'
       const got = `no reward of ${rows.length} conversations known (${first})`
       throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'at least one')
@@ -103,7 +108,7 @@ export class RlPhase implements Phase {
     clock.charge(Work.gather)
     const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: columns.token.length })
     const { totals, given, conversations, wholeSpans, numRecomputed } = await settled(
-      prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
+      prepareUpdate(evaluatorOf(backend, this.#teacher), kernels, loss, columns, batch, update, temperature),
     )
     const { sampled, untrained, tokens } = countTokens(columns)
     if (untrained > 0 && untrained === sampled) {
@@ -162,7 +167,6 @@ export class RlPhase implements Phase {
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
-      preference: null,
       rl: {
         ...rewardMetrics(columns, totals),
         ...mismatch,
@@ -213,11 +217,12 @@ export class RlPhase implements Phase {
   }
 }
 
-/** The backend as an evaluator for preparing updates. */
-export function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
+/** The backend as an evaluator for preparing updates, with a teacher in place of its reference. */
+export function evaluatorOf(backend: TrainingBackend, teacher: Teacher | null = null): Evaluator<Promise<void>> {
   return {
     *evaluate(batch, temperature, whose, said) {
-      yield backend.forward(batch, whose, temperature, said)
+      if (whose === 'reference' && teacher !== null) yield teacher.evaluate(batch, temperature, said.logprob)
+      else yield backend.forward(batch, whose, temperature, said)
     },
   }
 }

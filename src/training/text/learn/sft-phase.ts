@@ -102,7 +102,7 @@ export class SftPhase implements Phase {
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
-      preference: comparesAnswers(loss) ? preferenceMetricsOf(loss, sums.policy, kl) : null,
+      ...(comparesAnswers(loss) && { preference: preferenceMetricsOf(loss, sums.policy, kl) }),
       rl: null,
     }
   }

@@ -1,0 +1,141 @@
+/**
+ * A teacher: a model, in this process or at a server, whose log-probabilities of the tokens that were sampled stand in for the reference's.
+ * Student and teacher need the same tokens. In this process one thread evaluates it, in memory of its own.
+ */
+import type { TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
+import { InputError, show } from '../../../base/errors.ts'
+import { JsonClient } from '../../../base/http/json-client.ts'
+import { takeArena } from '../../../components/arena.ts'
+import { column } from '../../../components/column.ts'
+import { bestKernelBuild, createKernels } from '../../../kernels/bind.ts'
+import { loadLanguageModel } from '../../../language/load-language-model.ts'
+import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
+import { PackedTransformer, packedPlan } from '../../../language/transformer/packed.ts'
+import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
+import { microBatchRows } from './plan.ts'
+
+export interface Teacher {
+  /** Writes the log-probability of each of the batch's tokens, at its index; 0 for each sequence's first. */
+  evaluate(batch: TokenBatch, temperature: number, logprob: Float32Array): Promise<void>
+}
+
+/** Seconds after which a request has failed, its retries, and requests at a time. */
+const [DEADLINE, RETRIES, AT_ONCE] = [300, 2, 8]
+
+/**
+ * Opens a teacher: a folder or hub id of a model, or a server as `vllm:http://…` or `sglang:http://…`.
+ * @throws InputError for a model that cannot be read, other tokens than the student's, and for a server a temperature other than 1 and
+ * sampling from a part of the vocabulary, which its log-probabilities do not follow.
+ */
+export async function openTeacher(
+  subject: string,
+  name: string,
+  student: Pick<ConversationCohort, 'tokenizer' | 'context' | 'sampling'>,
+): Promise<Teacher> {
+  const [, kind, url] = /^(vllm|sglang):(https?:.*)$/.exec(name) ?? []
+  if (kind === undefined) return localTeacher(subject, name, student)
+  const { temperature, topK, topP, minP } = student.sampling
+  if (temperature !== 1 || topK !== 0 || topP !== 1 || minP !== 0) {
+    const got = `${name}, and sampling by temperature, topK, topP or minP`
+    throw new InputError(subject, got, 'a model in this process, or sampling without them')
+  }
+  const client = new JsonClient(url!, { deadline: DEADLINE, retries: RETRIES, apiKey: '' })
+  return serverTeacher(client, kind === 'vllm' ? askVllm : askSglang)
+}
+
+async function localTeacher(
+  subject: string,
+  folder: string,
+  { tokenizer, context }: Pick<ConversationCohort, 'tokenizer' | 'context'>,
+): Promise<Teacher> {
+  const { model, weights, tokenizer: own } = await loadLanguageModel(folder)
+  checkTokens(subject, folder, own, tokenizer)
+  if (model.shape.contextLength < context) {
+    throw new InputError(subject, `${folder}, with a context of ${model.shape.contextLength}`, `at least ${context}`)
+  }
+  const { arena, columns } = takeArena({
+    weights: column('f32', model.numParameters),
+    packed: packedPlan(model, microBatchRows(context), context),
+  })
+  columns.weights.set(weights)
+  const packed = new PackedTransformer(
+    model,
+    columns.weights,
+    columns.packed,
+    createKernels(arena.memory, bestKernelBuild()),
+  )
+  return {
+    async evaluate({ token, spans, parts, candidates }, temperature, logprob) {
+      for (let part = 0; part + 1 < parts.length; part++) {
+        const [from, to] = [parts[part]!, parts[part + 1]!]
+        const said = packed.evaluate(packed.pack(token, spans, from, to, candidates), temperature)
+        for (let i = from, row = 0; i < to; i++) {
+          logprob[spans.begin[i]!] = 0
+          for (let t = spans.begin[i]! + 1; t < spans.end[i]!; t++) logprob[t] = said.logprob[row++]!
+        }
+      }
+    },
+  }
+}
+
+function checkTokens(subject: string, folder: string, teacher: Tokenizer, student: Tokenizer): void {
+  const { vocabularySize } = student
+  if (teacher.vocabularySize !== vocabularySize) {
+    const got = `${folder}, with ${teacher.vocabularySize} tokens`
+    throw new InputError(subject, got, `the student's ${vocabularySize}: log-probabilities are compared token by token`)
+  }
+  for (let id = 0; id < vocabularySize; id++) {
+    const [theirs, ours] = [teacher.decode([id]), student.decode([id])]
+    if (theirs === ours) continue
+    throw new InputError(subject, `${folder}, whose token ${id} is ${show(theirs)}`, `${show(ours)}, as the student's`)
+  }
+}
+
+/** The log-probabilities of ids, in order; the first may be anything. */
+type Ask = (client: JsonClient, ids: readonly number[]) => Promise<readonly unknown[]>
+
+function serverTeacher(client: JsonClient, ask: Ask): Teacher {
+  return {
+    async evaluate({ token, spans: { begin, end }, parts }, _, logprob) {
+      const count = parts.at(-1)!
+      let next = parts[0]!
+      const work = async (): Promise<void> => {
+        while (next < count) {
+          const i = next++
+          const ids = Array.from({ length: end[i]! - begin[i]! }, (_, t) => token[begin[i]! + t]!)
+          const said = await ask(client, ids)
+          if (said.length !== ids.length) {
+            throw new InputError(`teacher at ${client.url}`, `${said.length} log-probabilities`, `${ids.length}`)
+          }
+          for (const [t, value] of said.entries()) {
+            if (t > 0 && !(typeof value === 'number' && value <= 0 && value > -Infinity)) {
+              throw new InputError(`teacher at ${client.url}`, show(value), 'a log-probability, a number ≤ 0')
+            }
+            logprob[begin[i]! + t] = t === 0 ? 0 : (value as number)
+          }
+        }
+      }
+      await Promise.all(Array.from({ length: AT_ONCE }, work))
+    },
+  }
+}
+
+/** vLLM answers with a map of ids to log-probabilities for each id of the prompt. */
+async function askVllm(client: JsonClient, ids: readonly number[]): Promise<readonly unknown[]> {
+  const { data } = (await client.ask('/v1/models', null)) as { data?: readonly { readonly id?: unknown }[] }
+  const body = { model: data?.[0]?.id, prompt: ids, max_tokens: 1, temperature: 1, prompt_logprobs: 0 }
+  const { choices } = (await client.ask('/v1/completions', body)) as { choices?: readonly Record<string, unknown>[] }
+  const said = choices?.[0]?.prompt_logprobs
+  if (!Array.isArray(said)) return []
+  return said.map((entry: Record<string, { logprob?: unknown }> | null, t) => entry?.[String(ids[t])]?.logprob)
+}
+
+/** SGLang answers with triples of log-probability, id and text. */
+async function askSglang(client: JsonClient, ids: readonly number[]): Promise<readonly unknown[]> {
+  const sampling = { max_new_tokens: 0, temperature: 1 }
+  const body = { input_ids: ids, return_logprob: true, logprob_start_len: 0, sampling_params: sampling }
+  const { meta_info: meta } = (await client.ask('/generate', body)) as { meta_info?: Record<string, unknown> }
+  const said = meta?.input_token_logprobs
+  if (!Array.isArray(said)) return []
+  return said.map((entry: readonly unknown[] | null, t) => (entry?.[1] === ids[t] ? entry[0] : undefined))
+}
