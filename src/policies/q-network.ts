@@ -1,7 +1,7 @@
 import { defineFactory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { boolean, choice, type SettingValues, sizes } from '../base/settings.ts'
+import { boolean, choice, integer, type SettingValues, sizes } from '../base/settings.ts'
 import { type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
@@ -18,10 +18,13 @@ import {
   type Rows,
   type Seen,
 } from './policy.ts'
+import { imageShape } from './stack/convolution.ts'
 import { ParameterList } from './stack/parameters.ts'
 import { initializeStacks, Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 const settings = {
+  filters: sizes([], 'filters of convolutions before the layers, over images'),
+  kernelSize: integer(3, 'height and width of the filters', { min: 1 }),
   hidden: sizes([120, 84], 'units of each hidden layer'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
   dueling: boolean(
@@ -32,7 +35,8 @@ const settings = {
 }
 
 /**
- * A multi-layer perceptron that outputs action values (Mnih et al. 2015), for one choice among several. It takes the action of the
+ * A network of action values (Mnih et al. 2015), for one choice among several: dense layers, with `filters` after convolutions as in
+ * `convolutional`. It takes the action of the
  * highest value, or a random one with the exploration probability, which is stored in its weights as `exploration`: initially 1, then set
  * by the algorithm. Initial weights are orthogonal with gain √2 in hidden layers and 0.01 in the head; biases are 0.
  * `normalizeObservations` works as in `mlp`.
@@ -59,7 +63,7 @@ interface Shape {
 }
 
 function buildNetwork(
-  { hidden, activation, dueling, normalizeObservations }: SettingValues<typeof settings>,
+  { filters, kernelSize, hidden, activation, dueling, normalizeObservations }: SettingValues<typeof settings>,
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
@@ -72,7 +76,8 @@ function buildNetwork(
   const parameters = new ParameterList()
   const numInputs = spaceWidth(observationSpace)
   const sizes = { numInputs, numOutputs: dueling ? numActions + 1 : numActions }
-  const stack = stackShape(parameters, 'values', sizes, { hidden, activation }, 0.01)
+  const image = filters.length > 0 ? imageShape('qNetwork', observationSpace) : null
+  const stack = stackShape(parameters, 'values', sizes, { filters, kernelSize, image, hidden, activation }, 0.01)
   const exploration = parameters.add('exploration', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
   const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration, numInputs, inputs }

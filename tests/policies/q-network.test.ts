@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Random, Stream } from '../../src/base/random.ts'
-import { box, discrete, multiDiscrete } from '../../src/base/space.ts'
+import { box, discrete, multiDiscrete, spaceWidth } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import { qNetwork } from '../../src/entries/algorithms.ts'
@@ -13,8 +13,13 @@ const ROWS = 5
 const observationSpace = box({ low: -9, high: 9, shape: [WIDTH] })
 
 /** A network whose weights are all drawn at random, and rows for it. */
-function makeNetwork(settings: Parameters<typeof qNetwork>[0], build = kernelBuilds()[0]!) {
+function makeNetwork(
+  settings: Parameters<typeof qNetwork>[0],
+  build = kernelBuilds()[0]!,
+  observationSpace = box({ low: -9, high: 9, shape: [WIDTH] }),
+) {
   const model = qNetwork(settings).build(observationSpace, discrete(NUM_ACTIONS))
+  const WIDTH = spaceWidth(observationSpace)
   const size = model.numParameters
   const { arena, columns } = takeArena({
     weights: column('f32', size),
@@ -122,6 +127,59 @@ describe.each([false, true])('a network of action values, dueling %s', (dueling)
       weights[i] = before
       expect(gradient[i], `parameter ${i}`).toBeCloseTo((above - below) / width, 2)
     }
+  })
+})
+
+describe('over images', () => {
+  const [height, width, channels, filters, units] = [3, 4, 2, 3, 5]
+  const settings = { filters: [filters], kernelSize: 2, hidden: [units], activation: 'tanh' } as const
+  const images = box({ low: -9, high: 9, shape: [height, width, channels] })
+
+  /** A convolution of 2 × 2 that begins at its pixel, with zeros beyond the image; relu, a dense layer with tanh, and the head. */
+  function byHand({ model, weights, rows }: ReturnType<typeof makeNetwork>): number[][] {
+    const at = (name: string) => weights.subarray(model.parameters.find((each) => each.name === name)!.offset)
+    const [w, b] = [at('values.convolution.0.weight'), at('values.convolution.0.bias')]
+    const dense = (x: number[], name: string, numOutputs: number) =>
+      Array.from({ length: numOutputs }, (_, j) =>
+        x.reduce((sum, each, k) => sum + each * at(`${name}.weight`)[k * numOutputs + j]!, at(`${name}.bias`)[j]!),
+      )
+    return Array.from({ length: ROWS }, (_, row) => {
+      const pixel = (y: number, x: number, c: number) =>
+        y < height && x < width ? rows.observation[((row * height + y) * width + x) * channels + c]! : 0
+      const seen = Array.from({ length: height * width * filters }, (_, i) => {
+        const [y, x, f] = [Math.floor(i / (width * filters)), Math.floor(i / filters) % width, i % filters]
+        let sum = b[f]!
+        for (let tap = 0; tap < 4; tap++) {
+          for (let c = 0; c < channels; c++)
+            sum += pixel(y + (tap >> 1), x + (tap & 1), c) * w[(tap * channels + c) * filters + f]!
+        }
+        return Math.max(0, sum)
+      })
+      return dense(dense(seen, 'values.0', units).map(Math.tanh), 'values.head', NUM_ACTIONS)
+    })
+  }
+
+  test.each(kernelBuilds())('gives values by convolution and dense layers, with their gradient (%s)', (build) => {
+    const network = makeNetwork(settings, build, images)
+    const { model, policy, rows, weights, gradient } = network
+    const values = policy.actionValues(rows.observation, 0, ROWS)
+    for (const [i, expected] of byHand(network).flat().entries()) expect(values[i]).toBeCloseTo(expected, 4)
+    const lossOf = (_: unknown, { dValue }: Derivatives) => dValue.fill(1)
+    policy.differentiate(rows, 0, ROWS, lossOf, policy.view(gradient))
+    const loss = () => byHand(network).reduce((sum, own, row) => sum + own[rows.action[row]!]!, 0)
+    for (let i = 0; i < model.numParameters; i++) {
+      const before = weights[i]!
+      weights[i] = before + 1e-3
+      const above = loss()
+      weights[i] = before - 1e-3
+      const below = loss()
+      weights[i] = before
+      expect(gradient[i], `parameter ${i}`).toBeCloseTo((above - below) / 2e-3, 1)
+    }
+  })
+
+  test('what is no image is refused', () => {
+    expect(() => makeNetwork(settings)).toThrow('qNetwork observation space')
   })
 })
 

@@ -281,7 +281,15 @@ describe('every setting of a control run acts', () => {
     const keys = [...(await runKeys('CartPole-v1', { algorithm: 'dqn' }))]
     const own = keys.filter(([key]) => /^(dqn|qNetwork)\./.test(key))
     expect(own.length).toBeGreaterThan(25)
-    expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+    const ofPictures = own.filter(([key]) => /filters|kernelSize/.test(key))
+    const others = own.filter((each) => !ofPictures.includes(each))
+    expect(await idle(others, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+    const filters = { 'qNetwork.filters': '2' }
+    const pictured: Record<string, Shown> = {
+      'qNetwork.filters': { to: '3', with: filters },
+      'qNetwork.kernelSize': { to: 2, with: filters },
+    }
+    expect(await idle(ofPictures, told, pictured, (texts) => trainerOutcome('Breakout-MinAtar', texts))).toEqual([])
   })
 
   test('of sac and of its network', async () => {
