@@ -7,10 +7,14 @@ import { cp, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { languageModel } from '../../src/language/language-model.ts'
+import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
 import { cached, installPackages } from '../support/cache.ts'
 import { skipLoudly, start } from '../support/command.ts'
-import { type SeenTurn, scriptedGateway } from '../support/gateway.ts'
+import { opened, type SeenTurn, scriptedGateway, TOOL_TEMPLATE } from '../support/gateway.ts'
 import { findPython } from '../support/python.ts'
+import { writeQwen3 } from '../support/qwen3-folder.ts'
+import { recordingEngine } from '../support/recording-engine.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const isNewest = process.env.NEWEST === '1'
@@ -35,16 +39,14 @@ function answerOf(kind: string, number: string, prompt: string, turn: number): s
   const call = (name: string, given: object) =>
     `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(given)}}\n</tool_call>`
   const done = `Case ${number} is done.`
-  const tools = [...prompt.matchAll(/"function": \{"name": "(\w+)"/g)].map(([, name]) => name!)
   const isAnswered = prompt.includes('result 3')
   switch (kind) {
     case 'abort':
       return null
     case 'retry':
       return turn === 0 ? null : done
-    case 'structured':
-    case 'forced':
-      return tools.length > 0 ? call(tools.at(-1)!, { answer: 3 }) : '{"answer":3}'
+    case 'object':
+      return '{"answer":3}'
     case 'tools':
       return isAnswered ? done : call('add', { a: 1, b: 2 })
     case 'forcedtools':
@@ -64,7 +66,7 @@ function answerOf(kind: string, number: string, prompt: string, turn: number): s
 /** What the client tells its user in the end. */
 function expectedOf(kind: string, number: string): string {
   const done = `Case ${number} is done.`
-  if (kind === 'structured' || kind === 'forced') return '{"answer":3}'
+  if (kind === 'object') return '{"answer":3}'
   if (kind === 'abort') return 'aborted'
   return kind === 'subagents' ? `${done} | ${done}` : done
 }
@@ -76,12 +78,8 @@ interface Outcome {
   readonly why: string
 }
 
-/** Runs a program's cases, and holds what it tells and what is recorded to what was sampled. */
-async function outcomesOf(program: string, script: string, cwd: string, env: object): Promise<Outcome[]> {
-  const options = { cwd, env: { ...process.env, ...env }, timeout: CASES_MS }
-  const listed = await start(program, [script], options).ended
-  if (listed.code !== 0) throw new Error(listed.stderr)
-  const names = JSON.parse(listed.stdout) as string[]
+/** A gateway whose model says what the kind of each case wants. */
+async function scripted() {
   const turnsOf = new Map<string, SeenTurn[]>()
   const { gateway, seen, tokenizer } = await scriptedGateway(
     (prompt) => {
@@ -97,13 +95,49 @@ async function outcomesOf(program: string, script: string, cwd: string, env: obj
     2 ** 16,
     true,
   )
+  return { gateway, tokenizer, sampledIn: (number: string) => turnsOf.get(number) ?? [] }
+}
+
+/** A gateway over the engine of this process, whose model has random weights: a form alone says what it may answer. */
+async function local() {
+  const folder = join(await temporaryFolder(), 'tiny')
+  await writeQwen3(folder, { context: 2 ** 13, template: TOOL_TEMPLATE })
+  const tokenizer = await loadTokenizer(folder)
+  const seen: SeenTurn[] = []
+  const engine = recordingEngine(seen)
+  const gateway = await opened({ policy: languageModel({ folder }), engine, name: 'tiny', slots: 2 })
+  const isOf = ({ prompt }: SeenTurn, number: string) => tokenizer.decode(prompt).includes(`[case ${number} `)
+  return { gateway, tokenizer, sampledIn: (number: string) => seen.filter((turn) => isOf(turn, number)) }
+}
+
+/** Kinds whose answers have a form, and are the model's own. */
+const OF_A_FORM = ['structured', 'forced']
+
+/** The JSON of an answer of a form, or of a call's arguments, as it is written everywhere; null if there is none. */
+function objectIn(text: string): string | null {
+  try {
+    const said = JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1))
+    return JSON.stringify(text.includes('<tool_call>') ? said.arguments : said)
+  } catch {
+    return null
+  }
+}
+
+/** Runs a program's cases, and holds what it tells and what is recorded to what was sampled. */
+async function outcomesOf(program: string, script: string, cwd: string, env: object): Promise<Outcome[]> {
+  const options = { cwd, env: { ...process.env, ...env }, timeout: CASES_MS }
+  const listed = await start(program, [script], options).ended
+  if (listed.code !== 0) throw new Error(listed.stderr)
+  const names = JSON.parse(listed.stdout) as string[]
   const kinds = names.map(
     (name) =>
       WANTED.exec(name)!
         .slice(1)
         .find((kind) => kind !== undefined)!,
   )
-  const sessions = names.map(() => gateway.openSession())
+  const [saying, free] = [await scripted(), await local()]
+  const hosts = kinds.map((kind) => (OF_A_FORM.includes(kind) ? free : saying))
+  const sessions = hosts.map(({ gateway }) => gateway.openSession())
   const asked = names.map((name, i) => ({
     ...{ name, prompt: `[case ${i} ${kinds[i]}] What is 1 + 2?`, apiKey: sessions[i]!.key },
     ...{ openaiUrl: sessions[i]!.openaiUrl, anthropicUrl: sessions[i]!.anthropicUrl },
@@ -116,7 +150,8 @@ async function outcomesOf(program: string, script: string, cwd: string, env: obj
   return names.map((name, i) => {
     const { rows } = sessions[i]!.end({ reward: 0 })
     const answer = told.find((each) => each.name === name) ?? { error: 'nothing was told', status: null }
-    const sampled = (turnsOf.get(String(i)) ?? []).filter(({ chosen }) => chosen.length > 0)
+    const { sampledIn, tokenizer } = hosts[i]!
+    const sampled = sampledIn(String(i)).filter(({ chosen }) => chosen.length > 0)
     const recorded = rows.flatMap((row) => {
       const [token, logprob, lossMask, turn] = [row.token, row.logprob, row.lossMask, row.turn].map((column) =>
         Array.from(column),
@@ -132,10 +167,11 @@ async function outcomesOf(program: string, script: string, cwd: string, env: obj
     )
     const mismatches: string[] = []
     const isCut = kinds[i] === 'abort'
-    console.error(name, recorded, expected)
     if (recorded.toSorted().join() !== (isCut ? [] : expected.toSorted()).join())
       mismatches.push('sampled and recorded')
-    const isIntended = answer.told === expectedOf(kinds[i]!, String(i))
+    const isIntended = OF_A_FORM.includes(kinds[i]!)
+      ? answer.told !== undefined && objectIn(answer.told) === objectIn(tokenizer.decode(sampled.at(-1)?.chosen ?? []))
+      : answer.told === expectedOf(kinds[i]!, String(i))
     if (answer.told !== undefined && !isIntended) mismatches.push(`told ${JSON.stringify(answer.told)}`)
     const isRefused =
       answer.error !== undefined &&

@@ -275,6 +275,20 @@ describe('a training service refuses', () => {
     expect(made.service.asked.filter(({ path }) => path === 'optim_step').length - count).toBeLessThanOrEqual(2)
   })
 
+  test('before it is asked, and goes on as if that had not been: a gradient, then a step of the last one', async () => {
+    const [made, other] = [await pair(), await pair()]
+    const sft = describeLoss('sft')
+    await expect(learn(grpo({ entropyCoef: 0.01 }))(made)).rejects.toThrow(/entropyCoef/)
+    await expect(withDerivatives('dEntropy', 0.5)(made)).rejects.toThrow(/derivative by the entropy/)
+    await expect(made.backend.optimStep(gradientStep, 1, 1)).rejects.toThrow('got no gradient')
+    await expect(step(made, { optimizer: 'sgd' })).rejects.toThrow(/expected adam/)
+    await expect(learn(sft)(made)).rejects.toThrow('a gradient before the step of the last')
+    await made.backend.optimStep(gradientStep, 1, 1)
+    await step(other)
+    await Promise.all([made, other].map(({ backend }) => backend.getWeights(1)))
+    expect(made.trained).toEqual(other.trained)
+  })
+
   test.each<[string, object, TinkerBackendOptions, RegExp]>([
     ['a whole model', { loraRank: 0, loraAlpha: 0 }, {}, /got a whole model, expected an adapter/],
     ['dropout', { loraDropout: 0.1 }, {}, /got an adapter with dropout 0.1/],

@@ -4,7 +4,9 @@
  * tokenized again. A call's parent is the one whose ids its prompt begins with. An agent that continues makes a chain;
  * one that summarizes, calls subagents or retries makes a tree.
  *
- * Each id and each message is stored once, so a session's memory grows with its content, not with how often it is sent.
+ * Each id is stored once, so a session's memory grows with its content, not with how often it is sent. Messages are not
+ * stored, since clients send them again: of those before, only their hash, and answers that clients received in another
+ * form. A client of Responses does not send them again, so theirs are, each once.
  *
  * A table row is a path from a root to a leaf, as the model last saw it. A shared prefix is learned only in the first
  * path; in the others it is context.
@@ -18,11 +20,12 @@ import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
 import type { Trajectory, TurnForm } from '../../tables/trajectories/trajectory.ts'
 import type { Generation } from '../serving/batcher.ts'
 import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
+import { type Piece, Pieces } from './pieces.ts'
 import { lastId, type Place, TokenTrie } from './token-trie.ts'
 
 /** The tokens of an answer, as columns. */
 interface Chosen {
-  readonly logprob: Float32Array
+  readonly logprob: Piece<Float32Array>
   /** One number if all tokens have the same. */
   readonly version: Int32Array | number
   /** The candidate set of token i is candidate[end[i − 1]] to candidate[end[i]]; null if no filter excluded tokens. */
@@ -37,11 +40,9 @@ interface Call {
   readonly number: number
   /** The call whose messages and answer this one's messages begin with; null if there is none. */
   readonly before: Call | null
-  /** The messages after those of `before`, and the answer as in the ids; none if the client sent a text or ids. */
-  readonly own: readonly Message[]
-  /** The answer as the client received it. */
-  readonly answer: Message
-  /** The number of messages, with those of `before` and the answer. */
+  /** The answer as in the ids, if the client received another form of it. */
+  readonly spelled: Message | null
+  /** The number of messages, with those of `before` and the answer; 0 if the client sent a text or ids. */
   readonly numMessages: number
   /** The chat template's input besides messages. */
   readonly input: string
@@ -51,6 +52,14 @@ interface Call {
   readonly chosen: Chosen
   readonly isCut: boolean
   readonly parent: Call | null
+  /** The next call whose messages and answer are the same. */
+  twin: Call | null
+}
+
+/** Messages of a response, behind those of another. */
+interface Kept {
+  readonly before: Kept | null
+  readonly messages: readonly Message[]
 }
 
 /** A prompt that is not answered yet. */
@@ -83,13 +92,19 @@ export type SessionWorth = Pick<
 export class CallTree {
   readonly #tokenizer: Tokenizer
   readonly #trie = new TokenTrie()
+  readonly #logprobs = new Pieces((length) => new Float32Array(length))
   readonly #calls: Call[] = []
   /** Calls by the hash of their messages with the answer, as the client has them. */
-  readonly #byHash = new Map<string, Call[]>()
+  readonly #byHash = new Map<string, Call>()
   /** The first call that ends at a place, and places at which prompts end. */
   readonly #ended = new Map<Place, Call>()
   readonly #prompts = new Set<Place>()
   readonly #said = new Set<string>()
+  #input = ''
+  /** The first call's prompt. */
+  #firstPrompt: readonly Message[] | null = null
+  /** The messages of responses, by the hash of all up to the last of them. */
+  readonly #kept = new Map<string, Kept>()
   readonly #asked = new WeakMap<ClientPrompt, Asked>()
   #numTokens = 0
   #continued = 0
@@ -123,7 +138,7 @@ export class CallTree {
   get prompt(): string | readonly Message[] {
     const [first] = this.#calls
     if (first === undefined) return ''
-    return first.numMessages > 0 ? first.own.slice(0, -1) : this.#tokenizer.decode(this.#trie.idsOf(first.asked))
+    return this.#firstPrompt ?? this.#tokenizer.decode(this.#trie.idsOf(first.asked))
   }
 
   /** Tokens that the model chose. */
@@ -140,7 +155,9 @@ export class CallTree {
   promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
     const told = messages.map(asTold)
     const hashes = prefixHashes(told)
-    const key = inputKey(input)
+    const spelled = inputKey(input)
+    if (spelled !== this.#input) this.#input = spelled
+    const key = this.#input // The same text for all calls.
     const before = this.#standing(hashes, key)
     const { prompt, isKept } = this.#promptOf(messages, told, input, before)
     const from = isKept ? before!.end : this.#trie.root
@@ -160,8 +177,8 @@ export class CallTree {
       return { prompt: { ids: promptOf(tokenizer, messages, input), messages, input }, isKept: false }
     }
     const { tools, variables } = input
-    const stood = standingMessages(before)
-    const all = [...stood, ...messages.slice(stood.length)]
+    const all = this.#asInIds(messages, before)
+    const stood = all.slice(0, before.numMessages)
     const { ids, isRewritten } = nextTurn(tokenizer, stood, all, lastId(before.end)!, tools, variables)
     if (isRewritten) this.#rewritten++
     this.#countSaid(isRewritten ? told : told.slice(stood.length))
@@ -172,11 +189,22 @@ export class CallTree {
     return { prompt: { ids: whole, messages: all, input }, isKept: true }
   }
 
+  /** These messages, with the answers of `last` and of the calls before it as in the ids. */
+  #asInIds(messages: readonly Message[], last: Call): Message[] {
+    const all = [...messages]
+    for (let call: Call | null = last; call !== null; call = call.before) {
+      const at = call.numMessages - 1
+      all[at] = call.spelled ?? { role: 'assistant', content: messages[at]!.content ?? '' }
+    }
+    return all
+  }
+
   /** The call with the most messages that these begin with. */
   #standing(hashes: readonly string[], input: string): Call | null {
     for (let i = hashes.length - 2; i >= 0; i--) {
-      const call = this.#byHash.get(hashes[i]!)?.find((each) => each.input === input)
-      if (call !== undefined) return call
+      let call = this.#byHash.get(hashes[i]!) ?? null
+      while (call !== null && call.input !== input) call = call.twin
+      if (call !== null) return call
     }
     return null
   }
@@ -200,15 +228,14 @@ export class CallTree {
     const end = this.#trie.add(asked, chosen, 0)
     const isContinued = parent !== null
     const spelled = spelledMessage(this.#tokenizer, this.#withoutEnd(chosen))
-    // Most clients receive the answer unchanged: store one of the two.
     const isTold = messages !== null && JSON.stringify(spelled) === JSON.stringify(message)
     const call: Call = {
-      ...{ number: this.#calls.length, before, answer: isTold ? spelled : message, input, asked, end, parent },
-      own: messages === null ? [] : [...messages.slice(before?.numMessages ?? 0), spelled],
+      ...{ number: this.#calls.length, before, spelled: isTold ? null : spelled, input, asked, end, parent },
       numMessages: messages === null ? 0 : messages.length + 1,
-      chosen: columnsOf(turn),
-      isCut: turn.end === 'length',
+      chosen: columnsOf(turn, this.#logprobs.take(chosen.length)),
+      ...{ isCut: turn.end === 'length', twin: null },
     }
+    if (this.#calls.length === 0) this.#firstPrompt = messages
     this.#calls.push(call)
     if (!this.#ended.has(end)) this.#ended.set(end, call)
     this.#numTokens += chosen.length
@@ -217,16 +244,26 @@ export class CallTree {
     this.#said.add(hashOf('', told))
     if (messages === null) return
     const hash = hashOf(known!.hash, told)
-    this.#byHash.set(hash, [...(this.#byHash.get(hash) ?? []), call])
+    let last = this.#byHash.get(hash)
+    if (last === undefined) this.#byHash.set(hash, call)
+    else {
+      while (last.twin !== null) last = last.twin
+      last.twin = call
+    }
   }
 
-  /** Returns the same messages, taken from calls where they have them, so that only new ones use memory. */
+  /** Keeps messages that the client will not send again: those that were kept before are not stored again. */
   shared(messages: readonly Message[]): () => Message[] {
     const hashes = prefixHashes(messages.map(asTold))
-    const length = hashes.findLastIndex((hash) => this.#byHash.has(hash)) + 1
-    const call = length === 0 ? null : this.#byHash.get(hashes[length - 1]!)![0]!
-    const rest = messages.slice(length)
-    return () => [...(call === null ? [] : toldMessages(call)), ...rest]
+    const length = hashes.findLastIndex((hash) => this.#kept.has(hash)) + 1
+    const before = length === 0 ? null : this.#kept.get(hashes[length - 1]!)!
+    const kept = length === messages.length && before !== null ? before : { before, messages: messages.slice(length) }
+    if (messages.length > 0) this.#kept.set(hashes.at(-1)!, kept)
+    return () => {
+      const parts: (readonly Message[])[] = []
+      for (let each: Kept | null = kept; each !== null; each = each.before) parts.unshift(each.messages)
+      return parts.flat()
+    }
   }
 
   #withoutEnd(ids: readonly number[]): readonly number[] {
@@ -241,7 +278,7 @@ export class CallTree {
     for (const leaf of this.#calls.filter((call) => !parents.has(call))) {
       const path: Call[] = []
       for (let call: Call | null = leaf; call !== null; call = call.parent) path.unshift(call)
-      const fresh = new Set(path.filter((call) => !trained.has(call) && call.chosen.logprob.length > 0))
+      const fresh = new Set(path.filter((call) => !trained.has(call) && numChosen(call) > 0))
       if (fresh.size === 0) continue // The model said nothing.
       for (const call of path) trained.add(call)
       rows.push({ ...worth, segment: rows.length, ...rowOf(this.#trie.idsOf(leaf.end), path, fresh) })
@@ -270,10 +307,10 @@ function rowOf(
     turn.fill(call.number, from, call.end.length) // The prompt of an answer belongs to its turn.
     const { chosen } = call
     if (chosen.form !== null && fresh.has(call)) forms.push({ turn: call.number, ...chosen.form })
-    for (let i = 0; i < chosen.logprob.length; i++) {
+    for (let i = 0; i < numChosen(call); i++) {
       const t = call.asked.length + i
       lossMask[t] = fresh.has(call) ? 1 : 0
-      logprob[t] = chosen.logprob[i]!
+      logprob[t] = chosen.logprob.chunk[chosen.logprob.begin + i]!
       version[t] = typeof chosen.version === 'number' ? chosen.version : chosen.version[i]!
       if (chosen.candidates === null) continue
       const { end, candidate } = chosen.candidates
@@ -292,14 +329,19 @@ function rowOf(
   }
 }
 
-function columnsOf({ tokens, constraint, changes }: Generation): Chosen {
+function numChosen({ asked, end }: Call): number {
+  return end.length - asked.length
+}
+
+function columnsOf({ tokens, constraint, changes }: Generation, logprobs: Piece<Float32Array>): Chosen {
   const { version = 0 } = tokens[0] ?? {}
   const isUnknown = tokens.some(({ logprob }) => Number.isNaN(logprob))
+  for (const [i, { logprob }] of tokens.entries()) logprobs.chunk[logprobs.begin + i] = logprob
   const isOne = tokens.every((each) => each.version === version)
   let numCandidates = 0
   const end = Int32Array.from(tokens, ({ candidates }) => (numCandidates += candidates.length))
   return {
-    logprob: Float32Array.from(tokens, ({ logprob }) => logprob),
+    logprob: logprobs,
     form:
       (constraint ?? changes) === undefined || isUnknown
         ? null
@@ -308,23 +350,6 @@ function columnsOf({ tokens, constraint, changes }: Generation): Chosen {
     candidates:
       numCandidates === 0 ? null : { end, candidate: Int32Array.from(tokens.flatMap(({ candidates }) => candidates)) },
   }
-}
-
-/** A call's ancestors by messages and the call itself, in order. */
-function chainOf(last: Call): Call[] {
-  const chain: Call[] = []
-  for (let call: Call | null = last; call !== null; call = call.before) chain.push(call)
-  return chain.reverse()
-}
-
-/** A call's messages with its answer, as in the ids. */
-function standingMessages(call: Call): Message[] {
-  return chainOf(call).flatMap(({ own }) => own)
-}
-
-/** The same, as the client has them. */
-function toldMessages(call: Call): Message[] {
-  return chainOf(call).flatMap(({ own, answer }) => [...own.slice(0, -1), answer])
 }
 
 function hashOf(before: string, told: string): string {

@@ -56,7 +56,7 @@ export function defineArrayBackend(id: string, create: (context: BackendContext)
 export function arrayWork(id: string, trained: TrainedArray): Omit<BackendWork, 'forward' | 'backward'> {
   const { weights } = trained
   return {
-    refusesUnchanged: true, // Only a step writes to the weights.
+    refusesUnchanged: (call) => call !== 'optimStep', // Only a step writes to the weights.
     start: () => trained.start(),
     optimStep: (settings, learningRate, maxNorm) => trained.descend(settings, learningRate, maxNorm),
     async saveCheckpoint(name) {

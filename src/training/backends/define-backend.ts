@@ -20,8 +20,8 @@ export interface BackendWork {
   loadWeights: Done<TrainingBackend['loadWeights']>
   takeUpColumns?: Done<NonNullable<TrainingBackend['takeUpColumns']>>
   close?: NonNullable<TrainingBackend['close']>
-  /** Whether a gradient that is refused with an `InputError` has changed nothing, so later calls go on; default false. */
-  readonly refusesUnchanged?: boolean
+  /** Whether a gradient or a step that is refused with an `InputError` has changed nothing, so later calls go on; default: no. */
+  refusesUnchanged?(call: 'forwardBackward' | 'backward' | 'optimStep'): boolean
 }
 
 /** A backend from its implementation. `create` is called once per training cohort. */
@@ -57,6 +57,7 @@ export function backendOf(id: string, work: BackendWork): TrainingBackend {
   }
   const perform = async <T>(call: BackendCall, action: () => T | Promise<T>): Promise<T> => {
     check(call)
+    const hadGradient = hasGradient
     if (call === 'optimStep' || call === 'start') hasGradient = false
     try {
       const result = await action()
@@ -64,9 +65,11 @@ export function backendOf(id: string, work: BackendWork): TrainingBackend {
       if (LOADS.includes(call)) [hasGradient, failure] = [false, null]
       return result
     } catch (cause) {
-      const isRefused = MAKES_GRADIENT.includes(call) && cause instanceof InputError
-      const isUnchanged = isRefused && work.refusesUnchanged === true
-      if (CHANGES.includes(call) && !isUnchanged) failure = { call, cause }
+      if (call === 'forwardBackward' || call === 'backward' || call === 'optimStep') {
+        const isUnchanged = cause instanceof InputError && work.refusesUnchanged?.(call) === true
+        if (isUnchanged) hasGradient = hadGradient
+        else failure = { call, cause }
+      } else if (CHANGES.includes(call)) failure = { call, cause }
       throw cause
     }
   }

@@ -90,6 +90,8 @@ class TinkerWork implements BackendWork {
   /** The reference's weights and a model with them, at the service; null until the policy's first step. */
   #reference: { readonly path: string; model: TinkerModel | null } | null = null
   #steps = 0
+  /** Whether the gradient or step under way was asked of the service. */
+  #isAsked = false
   #reduction: Promise<TinkerReduction> | null = null
   /** Whether the service samples from the weights in training; null if unknown yet. */
   #samplesByLearner: boolean | null = null
@@ -109,6 +111,11 @@ class TinkerWork implements BackendWork {
     this.#context = context
     this.#given = given
     this.#adapter = adapter
+  }
+
+  /** What is refused here before the service is asked for a gradient or a step. */
+  refusesUnchanged(): boolean {
+    return !this.#isAsked
   }
 
   async start(): Promise<void> {
@@ -148,6 +155,7 @@ class TinkerWork implements BackendWork {
     work: PreparedBatchLoss,
     { temperature }: BackwardOptions,
   ): Promise<TokenLossSums> {
+    this.#isAsked = false
     const { loss, update } = work
     checkTinkerLoss(this.#subject, loss)
     this.#checkBatch(batch, temperature)
@@ -170,6 +178,7 @@ class TinkerWork implements BackendWork {
   }
 
   async backward(batch: TokenBatch, { dLogprob, dEntropy }: LossDerivatives, options: BackwardOptions): Promise<void> {
+    this.#isAsked = false
     this.#checkBatch(batch, options.temperature)
     const byEntropy = dEntropy.findIndex((value) => value !== 0)
     if (byEntropy >= 0) {
@@ -186,6 +195,7 @@ class TinkerWork implements BackendWork {
   }
 
   async optimStep(given: OptimizerSettings, learningRate: number, maxNorm: number): Promise<number> {
+    this.#isAsked = false
     const { optimizer, beta1, beta2, epsilon, weightDecay } = given
     if (optimizer !== 'adam')
       throw new InputError(`${this.#subject}, optimizer`, optimizer, 'adam, the optimizer of the service')
@@ -198,6 +208,7 @@ class TinkerWork implements BackendWork {
     if (this.#context.hasReference && this.#reference === null) {
       this.#reference = { path: await model.save('reference'), model: null }
     }
+    this.#isAsked = true
     const { metrics } = await model.run('optim_step', {
       adam_params: {
         ...{ learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay },
@@ -367,7 +378,9 @@ class TinkerWork implements BackendWork {
   ): Promise<TinkerAnswer[]> {
     const { chunk } = await this.#client.service()
     const key = path === 'forward' ? 'forward_input' : 'forward_backward_input'
-    const passes = chunksOf(this.#subject, datums, chunk).map((data) => {
+    const chunks = chunksOf(this.#subject, datums, chunk)
+    this.#isAsked ||= path === 'forward_backward'
+    const passes = chunks.map((data) => {
       const input = { data, loss_fn: name, ...(Object.keys(config).length === 0 ? {} : { loss_fn_config: config }) }
       return model.run(path, { [key]: input })
     })

@@ -1,5 +1,7 @@
 /** The tree of a session's calls against the plain account of it, which keeps all ids of each call; and how much it holds. */
 import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { CallTree, type SessionWorth } from '../../../src/agents/gateway/call-tree.ts'
 import { TokenTrie } from '../../../src/agents/gateway/token-trie.ts'
@@ -10,6 +12,17 @@ import type { Tokenizer } from '../../../src/language/tokenizers/tokenizer.ts'
 import { TOOL_TEMPLATE } from '../../support/gateway.ts'
 import { QWEN3_TEMPLATE, writeQwen3 } from '../../support/qwen3-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { seeded, thorough } from '../../support/tiers.ts'
+
+setFlagsFromString('--expose-gc')
+const collectGarbage = runInNewContext('gc') as () => void
+
+/** Bytes in use once the garbage is collected. */
+function bytesNow(): number {
+  for (let i = 0; i < 3; i++) collectGarbage()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
+}
 
 const WORTH: SessionWorth = {
   ...{ source: 's', promptId: 0, group: 0, member: 0, epoch: 0, reward: 1, error: null, components: {} },
@@ -164,10 +177,66 @@ describe('what a session holds', () => {
       role: i % 2 ? 'assistant' : 'user',
       content: words,
     }))
+    const first = tree.shared(messages)
     const again = structuredClone(messages)
     const shared = tree.shared([...again, { role: 'user', content: 'more' }])()
     expect(shared).toEqual([...messages, { role: 'user', content: 'more' }])
     expect(shared.slice(0, 6).filter((message) => again.includes(message))).toEqual([])
+    expect(first()).toEqual(messages)
+    expect(
+      tree
+        .shared(again)()
+        .every((message, i) => message === messages[i]),
+    ).toBe(true)
+  })
+
+  /** Sessions that each go on for 100 turns of 800 ids, half of them chosen, and the bytes that they take. */
+  function held(sessions: number) {
+    const tokenizer = tokenizers.get('plain')!
+    const random = seeded(3)
+    // Of few words, which the tokenizer remembers.
+    const text = () => Array.from({ length: 132 }, () => (350 + Math.floor(900 * random())).toString(36)).join(' ')
+    const before = bytesNow()
+    const trees: CallTree[] = []
+    const ms: number[] = []
+    for (let session = 0; session < sessions; session++) {
+      const tree = new CallTree(tokenizer)
+      let said: Message[] = [{ role: 'user', content: text() }]
+      for (let turn = 0; turn < 100; turn++) {
+        // As a server receives it: other objects at each call.
+        const sent = JSON.parse(JSON.stringify(said)) as Message[]
+        const content = text()
+        const chosen = [...tokenizer.encode(content), tokenizer.endIds[0]!]
+        const tokens = chosen.map((id, i) => ({ id, logprob: -i / 7, version: 0, candidates: [], top: [] }))
+        const started = process.cpuUsage()
+        const prompt = tree.promptOf(sent, {})
+        tree.add({
+          prompt,
+          turn: { tokens, numCached: 0, end: 'stop', error: null },
+          message: { role: 'assistant', content },
+        })
+        const { user } = process.cpuUsage(started)
+        ms[turn] = (ms[turn] ?? 0) + user / 1000 / sessions
+        said = [...said, { role: 'assistant', content }, { role: 'user', content: text() }]
+      }
+      trees.push(tree)
+    }
+    const bytes = bytesNow() - before
+    const idBytes = 4 * trees.reduce((sum, { numIds }) => sum + numIds, 0)
+    return { idBytes, ratio: bytes / idBytes, ms }
+  }
+
+  const tenth = (ms: readonly number[], from: number) => ms.slice(from, from + 10).toSorted((a, b) => a - b)[5]!
+
+  thorough('of 256 sessions of 100 turns of 800 ids is less than twice the ids', { timeout: 3_600_000 }, () => {
+    held(1) // What is made once.
+    const { idBytes, ratio, ms } = held(256)
+    expect(idBytes).toBeGreaterThan(256 * 4 * 75_000)
+    const [early, middle, late] = [10, 45, 85].map((turn) => tenth(ms, turn))
+    const times = [early, middle, late].map((each) => each!.toFixed(2)).join(', ')
+    console.info(`256 sessions: ${ratio.toFixed(2)} × ids; a call at turns 15, 50, 90: ${times} ms`)
+    expect(ratio).toBeLessThan(2)
+    expect(late! / early!).toBeLessThan(2)
   })
 })
 
