@@ -103,7 +103,7 @@ const PLAIN = new RegExp(
 const THOROUGH = [
   'learning/.*',
   'outside/.*',
-  'fleet/(forecast|nats)',
+  'fleet/(forecast|nats|fleet-processes)',
   '(training|agents/serving)/faults',
   'agents/serving/raw-fuzz',
   'cli/(actors|alone|stuck)',

@@ -56,7 +56,7 @@ const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bite
 /** The rooms that need Node. */
 const NODE_ROOMS = [
   ...['src/base/files', 'src/base/threads', 'src/base/http', 'src/base/trust.ts', 'src/kernels', 'src/environments'],
-  ...['src/fleet/bus', 'src/fleet/store'],
+  ...['src/fleet/address.ts', 'src/fleet/bus', 'src/fleet/store'],
   ...['src/tables', 'src/policies/devices', 'src/policies/export', 'src/language', 'src/engines', 'src/telemetry'],
   ...['src/training', 'src/agents', 'src/compat', 'src/cli', 'bench', 'examples'],
 ]

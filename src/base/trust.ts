@@ -112,7 +112,7 @@ function lies(path: string, folder: string): boolean {
 }
 
 /** SHA-256 of a module and, recursively, of files that its texts name by relative paths, not composed names. */
-async function checksumOfModule(path: string): Promise<string> {
+export async function checksumOfModule(path: string): Promise<string> {
   const hash = createHash('sha256')
   const files = [path]
   let [bytesLeft, namesLeft] = [MODULE_BYTES, MODULE_NAMES]

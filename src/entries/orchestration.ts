@@ -1,6 +1,6 @@
 /**
  * `colonnade/orchestration`: scheduling of sampling and learning: admission of groups, the loop, and its simulation in
- * virtual time.
+ * virtual time; and fleets, whose actors are processes of other machines.
  *
  * @module colonnade/orchestration
  */
@@ -32,3 +32,16 @@ export {
   simulationSettings,
 } from '../fleet/simulation.ts'
 export { realTime, type Time, VirtualTime } from '../fleet/time.ts'
+export type { Acknowledgement } from '../training/fleet/acknowledgement.ts'
+export type { ActorOptions, ActorSummary } from '../training/fleet/fleet-actor.ts'
+export {
+  type FleetActorStatus,
+  type FleetStatus,
+  fleetOrders,
+  fleetStatus,
+  type JoinFleetOptions,
+  joinFleet,
+  orderFleet,
+  runFleetActor,
+} from '../training/fleet/join-fleet.ts'
+export type { CrewDefinition } from '../training/threads/crew.ts'

@@ -48,6 +48,9 @@ export function settle(cohorts: readonly Cohort[]): void {
   for (const cohort of cohorts) if (cohort.kind === 'episodes' && cohort.t === cohort.numSteps) settleLanes(cohort)
 }
 
+/** Asked after each tick; its promise lets the process do other work before the next one. */
+export type Pause = () => Promise<void> | undefined
+
 /**
  * Collects a whole rollout of this thread's lanes: `numSteps` steps of each cohort, or its own rollout's length. An unrecorded cohort
  * acts as long as the others. Yields the promise to await before it can continue.
@@ -56,6 +59,7 @@ export function* collectShare(
   world: World,
   cohorts: readonly Cohort[],
   numSteps?: number,
+  pause?: Pause,
 ): Generator<void | Promise<void>, void> {
   const lanes = cohorts.filter((cohort) => cohort.kind === 'episodes')
   const longest = lanes.reduce((most, { numSteps }) => Math.max(most, numSteps), 1)
@@ -66,6 +70,8 @@ export function* collectShare(
       if (moved !== undefined) yield moved
       const waiting = awaitAnswers(cohorts)
       if (waiting !== undefined) yield waiting
+      const paused = pause?.()
+      if (paused !== undefined) yield paused
     }
   } finally {
     for (const cohort of lanes) {

@@ -45,9 +45,9 @@ export type NameOf<O extends CohortOptions> = O extends { name: infer Name exten
 
 type DraftOf<C extends Cohort> = C extends EpisodeCohort ? EpisodeDraft : ConversationDraft
 
-/** The memory of another thread's world that a thread shares, and its share. */
+/** The memory of another thread's world that a thread shares, and its share; without it, of an actor in its own process. */
 interface SharedColumns {
-  readonly memory: WasmMemory
+  readonly memory?: WasmMemory
   readonly index: number
 }
 

@@ -24,6 +24,8 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   bench: async () => (await import('../commands/bench.ts')).benchCommand,
   doctor: async () => (await import('../commands/doctor.ts')).doctorCommand,
   validate: async () => (await import('../commands/validate.ts')).validateCommand,
+  actor: async () => (await import('../commands/actor.ts')).actorCommand,
+  fleet: async () => (await import('../commands/fleet.ts')).fleetCommand,
   simulate: async () => (await import('../commands/simulate.ts')).simulateCommand,
   completion: async () => (await import('../commands/completion.ts')).completionCommand,
   trust: async () => (await import('./trust.ts')).trustCommand,

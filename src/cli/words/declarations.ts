@@ -1,11 +1,13 @@
 /** The words and keys of each command, for help, completions and `--switch`. */
 import { runKeys, type Setting, type Settings, text } from '../../entries/settings.ts'
 import { algorithms, environments, policies, textEnvironments } from '../../index.ts'
+import { actorKeys } from '../commands/actor.ts'
 import { benchKeys } from '../commands/bench.ts'
 import { checkKeys } from '../commands/check.ts'
 import { dashboardKeys } from '../commands/dashboard.ts'
 import { evaluateKeys } from '../commands/evaluate.ts'
 import { exportKeys, textExportKeys } from '../commands/export.ts'
+import { fleetKeys } from '../commands/fleet.ts'
 import { gatewayKeys } from '../commands/gateway.ts'
 import { generateKeys } from '../commands/generate.ts'
 import { pushKeys } from '../commands/push.ts'
@@ -111,6 +113,19 @@ const COMMANDS_OF_ALL = {
     takes: '<environment>',
     does: "step an environment's lanes for Python (python/colonnade.py starts it)",
     keys: [['Keys of serve-env, besides environment.… and wrappers', serveEnvKeys]],
+    isRare: true,
+  },
+  actor: {
+    takes: '<fleet>',
+    does: "collect rollouts for another machine's training (train … fleet=ADDRESS)",
+    more: 'The address is like nats://host:4222/name; all else comes from the learner, but no code.',
+    keys: [['Keys of actor', actorKeys]],
+    isRare: true,
+  },
+  fleet: {
+    takes: '<fleet>',
+    does: 'show who works for a training of several machines, and end them',
+    keys: [['Keys of fleet', fleetKeys]],
     isRare: true,
   },
   simulate: {

@@ -25,8 +25,10 @@ import type { EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-rollouts.ts'
 import { Actors } from '../threads/actors.ts'
+import type { Crew, CrewDefinition } from '../threads/crew.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
 import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
+import { ThreadCrew } from '../threads/thread-crew.ts'
 import { collectWatched, WatchedRollouts } from '../watch/watched-rollouts.ts'
 import {
   type Agent,
@@ -53,6 +55,8 @@ export interface EpisodeTrainingOptions {
   readonly numBuffers: number | undefined
   /** Seconds without progress after which an awaited actor is given up; 0: never. */
   readonly stallSeconds: number
+  /** Who collects for a learner with actors; undefined: threads. */
+  readonly crew?: CrewDefinition | undefined
 }
 
 /** Reserves recorders and learners; the result binds them. @throws InputError for an algorithm that does not fit. */
@@ -107,7 +111,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { profile, beats, stallSeconds }: EpisodeTrainingOptions,
+    { profile, beats, stallSeconds, crew }: EpisodeTrainingOptions,
   ) {
     this.world = world
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
@@ -115,14 +119,24 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
     const { actors, index } = world.threads
-    if (actors > 0 && index === 0) {
-      const describe = (i: number, call: number) =>
-        `worker ${i} of ${shareOf(world)(i)}: ${callsOf(this.promises)[call]}`
-      this.#actors = new Actors(this.#agents[0]!.cohort, actors, { beats, seconds: stallSeconds, describe })
-    }
     const numBuffers = this.#agents[0]?.cohort.ahead?.buffers.length
     const [traces, command] = [this.#traces, this.#command]
-    this.#ordered = { world, algorithms, actors: this.#actors, command, numBuffers, traces, beats }
+    const ordered = { world, algorithms, command, numBuffers, traces, beats }
+    this.#ordered = ordered
+    if (actors > 0 && index === 0) {
+      const { cohort } = this.#agents[0]!
+      const parts = { world, cohort, numMembers: actors }
+      const describe = shareOf(world)
+      const calls = callsOf(this.promises)
+      const { count } = world.threads
+      const threads = (): Crew =>
+        new ThreadCrew({
+          ...{ ...parts, beats, seconds: stallSeconds, describe },
+          orders: (columns) => lanesOrders(ordered, count - actors, count, columns),
+          describeCall: (thread, call) => `worker ${thread} of ${describe(thread)}: ${calls[call]}`,
+        })
+      this.#actors = new Actors(cohort, actors, crew?.(parts) ?? threads())
+    }
   }
 
   get update(): number {
@@ -191,6 +205,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return goal.signal?.aborted === true || goal.phase !== undefined || this.#update >= numUpdates
   }
 
+  kept(updates: number): void {
+    this.#actors?.kept(updates)
+  }
+
   close(): void {
     this.#isClosed = true
     this.#team?.end()
@@ -256,8 +274,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {
-        const orders = lanesOrders(this.#ordered, count - actors, count)
-        endWhenDropped(this, await this.#actors.start(this.#update, orders, shareOf(this.world)))
+        endWhenDropped(this, await this.#actors.start(this.#update))
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were starting.

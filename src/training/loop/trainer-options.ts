@@ -3,6 +3,7 @@ import type { LoggerDefinition } from '../../telemetry/loggers/logger.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
 import { checkIfExists, type IfExists } from '../folder/if-exists.ts'
 import { folderOf } from '../folder/snapshot.ts'
+import type { CrewDefinition } from '../threads/crew.ts'
 import type { CollectorDefinition } from './collector.ts'
 
 /** Options of `createTrainer`. */
@@ -29,6 +30,8 @@ export interface TrainerOptions {
   readonly loggers?: readonly LoggerDefinition[]
   /** The collector for `rl` of the world's only cohort of conversations; default its lanes. */
   readonly collector?: CollectorDefinition
+  /** Who collects for a learner with `actors`: `joinFleet(…)`; default threads of this process. */
+  readonly crew?: CrewDefinition
 }
 
 /** The options with defaults; those of threads are checked elsewhere. @throws InputError for an unknown one. */
@@ -42,16 +45,29 @@ export function checkTrainerOptions(options: TrainerOptions) {
     'ifExists',
     'backend',
     'collector',
+    'crew',
     'loggers',
   ]
   checkOptions('createTrainer', options, known)
-  const { profile = false, folder, ifExists = 'number', stallSeconds = 300, loggers = [], backend, collector } = options
+  const {
+    profile = false,
+    folder,
+    ifExists = 'number',
+    stallSeconds = 300,
+    loggers = [],
+    backend,
+    collector,
+    crew,
+  } = options
   checkIfExists(ifExists)
+  if (crew !== undefined && typeof crew !== 'function') {
+    throw new InputError('createTrainer, crew', show(crew), 'one like joinFleet(…)')
+  }
   if (!(Number.isFinite(stallSeconds) && stallSeconds >= 0)) {
     throw new InputError('stallSeconds', show(stallSeconds), 'a number ≥ 0')
   }
   if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
-  return { profile, folder, ifExists, stallSeconds, loggers, backend, collector }
+  return { profile, folder, ifExists, stallSeconds, loggers, backend, collector, crew }
 }
 
 /** @throws InputError for an invalid definition, and if no cohort of conversations trains with it. */

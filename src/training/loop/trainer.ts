@@ -20,7 +20,7 @@ import type { Cohort } from '../../world/cohort.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { loadForConversations } from '../../world/kinds.ts'
 import { checkWorld, type World } from '../../world/world.ts'
-import type { BackendRecord, Manifest } from '../folder/checkpoint.ts'
+import type { BackendRecord, EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import {
   compare,
@@ -117,7 +117,7 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    const { profile, folder, ifExists, backend, collector, stallSeconds, loggers } = checkTrainerOptions(options)
+    const { profile, folder, ifExists, backend, collector, stallSeconds, loggers, crew } = checkTrainerOptions(options)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     }
@@ -150,7 +150,7 @@ export class Trainer<C extends Cohort = Cohort> {
     // First all declare their columns; then the first that is bound takes the memory.
     const numBuffers = actors > 0 ? maxStaleness + 1 : undefined
     const bindEpisodes = hasEpisodes
-      ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds })
+      ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds, crew })
       : undefined
     const binders = Object.entries(conversations).map(
       ([name, phases]) =>
@@ -379,6 +379,10 @@ export class Trainer<C extends Cohort = Cohort> {
     const settling = folder === undefined ? this.#settleFolder() : Promise.resolve()
     const saving = Promise.all([import('../folder/checkpoint.ts'), settling]).then(([{ writeCheckpoint }]) =>
       writeCheckpoint(folder ?? this.folder!, tensors, manifest, (path) => this.#keepBackends(path)),
+    )
+    void saving.then(
+      () => this.#episodes?.kept((manifest.cohorts[this.#names[0]!] as EpisodeRecord).update),
+      () => {}, // The caller gets the error.
     )
     // A backend's state is not copied: training waits until it is written.
     for (const training of this.#conversations.values()) training.waitFor(saving)

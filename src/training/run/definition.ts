@@ -16,6 +16,7 @@ import { cutTurns, segmentations } from '../../world/conversations/cohort.ts'
 import type { SystemDefinition } from '../../world/system.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
 import { backendRunSettings } from '../backends/find-backend.ts'
+import { acknowledgements } from '../fleet/acknowledgement.ts'
 import { learnSettings } from '../recorded/learn-options.ts'
 import { sharedRunSettings } from './settings.ts'
 
@@ -51,10 +52,25 @@ export const episodeRunSettings = {
     min: 0,
     max: 64,
   }),
-  actors: integer(1, 'how many of the threads collect while the others learn, if maxStaleness is above 0', {
-    min: 1,
-    max: 63,
-  }),
+  actors: integer(
+    1,
+    'how many of the threads collect while the others learn, if maxStaleness is above 0; with a fleet: parts of a rollout that are collected at once',
+    { min: 1, max: 63 },
+  ),
+  fleet: text(
+    '',
+    'address of a fleet, whose actors (colonnade actor) collect, like nats://host:4222/name; empty: this machine collects',
+  ),
+  store: text(
+    '',
+    "where the fleet's rollouts and weights lie: a folder that all machines mount, or http://host:port, where this process serves them",
+  ),
+  acknowledge: choice(
+    'checkpoint',
+    acknowledgements,
+    'when a rollout of the fleet is removed: when a checkpoint contains what was learned from it, or after its update',
+  ),
+  actorSeconds: integer(20, 'seconds after which a part of which no actor is heard goes to another one', { min: 2 }),
 } satisfies Settings
 
 export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>

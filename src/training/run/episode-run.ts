@@ -25,6 +25,7 @@ import { checkSystems, type SystemDefinition, type SystemFactory } from '../../w
 import { createWorld } from '../../world/world.ts'
 import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from '../evaluate/evaluate.ts'
 import { judgeMetrics } from '../evaluate/judge.ts'
+import type { Acknowledgement } from '../fleet/acknowledgement.ts'
 import { type LoadOptions, readCheckpoint } from '../folder/checkpoint.ts'
 import { readConfig } from '../folder/run-record.ts'
 import { metricsLine, metricsOfRun } from '../loop/metrics.ts'
@@ -42,6 +43,7 @@ import {
   recordedUpdates,
   recordOfFile,
 } from '../recorded/recorded-run.ts'
+import type { CrewDefinition } from '../threads/crew.ts'
 import { chooseThreads, type ThreadChoice } from '../threads/threads.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSettings, episodeRunSettings } from './definition.ts'
 import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
@@ -138,7 +140,10 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
 }
 
 /** Settings that may change on resuming, since the run so far does not depend on them. */
-const RESUMED = [...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
+const RESUMED = [
+  ...[...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'],
+  ...['fleet', 'store', 'acknowledge', 'actorSeconds'],
+] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
   const path = join(folder, 'config.json')
@@ -214,7 +219,11 @@ export async function listRollouts(folder: string): Promise<string[]> {
 }
 
 /** The trainer of a run with random weights, whatever its initial weights are. */
-async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
+async function drawnTrainer(
+  definition: EpisodeRunDefinition,
+  threads: number,
+  crew: CrewDefinition | undefined,
+): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, systems, settings } = definition
   const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsFraction } = settings
   const actors = actorsOf(definition)
@@ -228,11 +237,25 @@ async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): 
     actors,
     profile,
     stallSeconds: 0, // Runs are watched as a whole, with their own setting.
+    ...(crew === undefined ? {} : { crew }),
   })
 }
 
 export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number {
-  return (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
+  return settings.fleet !== '' || (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
+}
+
+/** The fleet that collects; undefined if this machine does. @throws InputError for settings of a fleet without one. */
+async function fleetOf({ settings, recorded }: EpisodeRunDefinition, onStop: () => void) {
+  const { fleet, store, acknowledge, actorSeconds } = settings
+  if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
+  if (fleet === '') return undefined
+  if (recorded !== null) throw new InputError('fleet', show(fleet), 'none beside from: nobody collects')
+  const { joinFleet } = await import('../fleet/join-fleet.ts')
+  return joinFleet({
+    ...{ address: fleet, store, seconds: actorSeconds, onStop },
+    acknowledge: acknowledge as Acknowledgement,
+  })
 }
 
 /** The default number of threads; 1 if other threads could not recreate the definitions. */
@@ -247,10 +270,11 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { numSteps, numMinibatches = 1 } = algorithm
   const { numLanes } = settings
   const actors = actorsOf(definition)
-  const cores = Math.max(1, availableParallelism() - actors)
+  const cores = Math.max(1, availableParallelism() - (settings.fleet === '' ? actors : 0))
   const { threads, reason } = chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores })
   if (actors === 0) return { threads, reason }
-  return { threads: threads + actors, reason: `${actors} to collect, and ${threads} to learn: ${reason}` }
+  const collects = settings.fleet === '' ? `${actors} to collect` : `${actors} parts, which the fleet collects`
+  return { threads: threads + actors, reason: `${collects}, and ${threads} to learn: ${reason}` }
 }
 
 const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems, ...wrappers] as unknown as Parameters<
@@ -297,13 +321,15 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
     const { threads, reason } =
       definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
-    const trainer = await drawnTrainer(definition, threads)
+    const stop = new AbortController()
+    const crew = await fleetOf(definition, () => stop.abort())
+    const trainer = await drawnTrainer(definition, threads, crew)
     const { weights: own, league } = trainer.world.cohort()
     if (initial) for (const each of league?.weights ?? [own]) each.set(initial)
     // Refuses misfits before the run has a folder.
     const { notes } = recorded === null ? { notes: [] } : new RecordedRollouts(recorded.table!, trainer.world.cohort())
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
-    return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices }
+    return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices, stop: stop.signal }
   },
   keepsBeginning: ({ settings }) => settings.weights !== '',
   updates({ algorithm, settings, recorded }, trainer, signal) {

@@ -63,6 +63,8 @@ export interface MadeTrainer<D, C extends Cohort> {
   readonly notes: readonly string[]
   /** Automatic choices, with reasons. */
   readonly choices: readonly string[]
+  /** Aborted when somebody elsewhere orders the run to stop. */
+  readonly stop?: AbortSignal
 }
 
 /** A kind of run. `Plan` is reported before weights are read. */

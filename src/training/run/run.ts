@@ -140,11 +140,12 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly #files: RunFolder
   readonly #kind: AnyKind
   readonly #judge: Judge
+  readonly #ordered: AbortSignal | undefined
 
   /** Use `startRun` or `resumeRun`. */
   constructor(
     files: RunFolder,
-    { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>,
+    { definition, trainer, notes: warnings, choices, stop }: MadeTrainer<D, CohortOfRun<D>>,
     judge: Judge,
     moved: string | null = null,
   ) {
@@ -156,6 +157,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     this.trainer = trainer
     this.warnings = warnings
     this.choices = choices
+    this.#ordered = stop
   }
 
   get folder(): string {
@@ -179,7 +181,9 @@ export class Run<D extends RunDefinition = RunDefinition> {
     ) as Promise<SummaryOfRun<D>>
   }
 
-  async #train({ onUpdate, signal: asked }: RunListeners<Cohort>): Promise<RunSummary> {
+  async #train({ onUpdate, signal }: RunListeners<Cohort>): Promise<RunSummary> {
+    const asks = [signal, this.#ordered].filter((each) => each !== undefined)
+    const asked = asks.length > 1 ? AbortSignal.any(asks) : asks[0]
     const { settings } = this.definition
     const trainer = this.trainer as Trainer<Cohort>
     const before = this.ended
@@ -189,7 +193,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     }
     trainer.keepsState = true // Allows abandoning an update with a stuck thread.
     const stop = new AbortController()
-    const signal = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
+    const either = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
     const giveUp = (reason: Error): void => {
       stop.abort(reason)
       trainer.giveUp(reason)
@@ -207,7 +211,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     let end: LoggedEnd = 'failed'
     let newest: number | null = null // The finished update's table; null before the first.
     try {
-      for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
+      for await (const metrics of this.#kind.updates(this.definition, trainer, either)) {
         const evaluated = await this.#evaluate()
         const line = { ...this.#kind.line(metrics, trainer), ...evaluated.figures }
         this.#files.note(line)
@@ -218,7 +222,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
         const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
         if (isKept && !isLast) await this.#checkpoint()
         onUpdate?.(metrics, trainer.progress())
-        if (isLast || signal.aborted) break
+        if (isLast || either.aborted) break
       }
       end = this.ended === null ? 'interrupted' : 'complete'
     } catch (error) {

@@ -4,15 +4,12 @@ import { BEAT_WORDS } from '../../base/clock.ts'
 import { recordOf } from '../../base/definition.ts'
 import { sharedBytes } from '../../base/shared.ts'
 import type { World } from '../../world/world.ts'
-import type { Actors } from './actors.ts'
-import { CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
+import { type ActorColumns, CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
 
 /** The parts of a training that its threads get. */
 export interface OrderedTraining {
   readonly world: World
   readonly algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** The threads that collect while others learn; undefined if all do both. */
-  readonly actors: Actors | undefined
   /** The command at the start of an update. */
   readonly command: Float64Array
   /** How many rollouts have columns; undefined for one. */
@@ -23,12 +20,19 @@ export interface OrderedTraining {
   readonly beats: Int32Array
 }
 
-/** The orders of threads `from` to `to`, each of which builds its part of the training from definitions. */
-export function lanesOrders(training: OrderedTraining, from: number, to: number): LanesOrder[] {
-  const { world, algorithms, actors: collectors, command: updates, numBuffers, traces, beats } = training
+/**
+ * The orders of threads `from` to `to`, each of which builds its part of the training from definitions. `collect`: what
+ * actors share with the thread that they work for.
+ */
+export function lanesOrders(
+  training: OrderedTraining,
+  from: number,
+  to: number,
+  collect: ActorColumns | null = null,
+): LanesOrder[] {
+  const { world, algorithms, command: updates, numBuffers, traces, beats } = training
   const { count, actors } = world.threads
-  const isActors = actors > 0 && from === count - actors
-  const command = isActors ? new Float64Array(sharedBytes(8)) : updates
+  const command = collect !== null ? new Float64Array(sharedBytes(8)) : updates
   const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
   const cohorts = laneCohorts(world).map((cohort) => ({
     name: cohort.name,
@@ -54,7 +58,7 @@ export function lanesOrders(training: OrderedTraining, from: number, to: number)
       index,
       count: to - from + 1, // With this one.
       threads: { count, actors },
-      actor: isActors ? collectors!.columns : null,
+      actor: collect,
       numBuffers,
       trace: traces[index - 1],
       beat: beats.subarray(BEAT_WORDS * index, BEAT_WORDS * (index + 1)),

@@ -9,8 +9,8 @@ import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
 import type { SystemDefinition, SystemOrder } from '../../world/system.ts'
 import { openWorld } from '../../world/world.ts'
 import { reserveEpisodes } from '../loop/episodes.ts'
-import { actorProgram } from './actors.ts'
 import type { LanesOrder, WorkerProgram } from './team.ts'
+import { actorProgram } from './thread-crew.ts'
 
 /** The worker's program, built from definitions, whose modules were already admitted in the caller's thread. */
 export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {

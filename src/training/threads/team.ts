@@ -347,7 +347,7 @@ export function shareOf(world: World): (index: number) => string {
 
 /** Memory shared by actors and the thread that they work for. */
 export interface ActorColumns {
-  /** See `Word` of `actors.ts`; then each actor's number of collected rollouts. */
+  /** See `Word` of `thread-crew.ts`; then each actor's number of collected rollouts. */
   readonly words: Int32Array
   /** For each actor: seconds waited; then for each buffer: when each actor began its rollout, in ms since the epoch. */
   readonly times: Float64Array

@@ -1,6 +1,6 @@
 /** Selects the watched rollouts of a training (`systems/episodes/watch.ts`), and lets threads take turns in them. */
 import { EnvironmentWatch } from '../../systems/episodes/watch.ts'
-import { collectShare } from '../../systems/tick.ts'
+import { collectShare, type Pause } from '../../systems/tick.ts'
 import type { Cohort } from '../../world/cohort.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
@@ -40,6 +40,7 @@ export function* collectWatched(
   world: World,
   cohorts: readonly Cohort[],
   number: number,
+  pause?: Pause,
 ): Generator<void | Promise<void>, void> {
   const { actors, count, index } = world.threads
   const lanes = cohorts.filter((cohort) => cohort.kind === 'episodes')
@@ -51,7 +52,7 @@ export function* collectWatched(
   for (const turn of turns) {
     if (turns.length > 1) yield // The previous thread's turn is over.
     if (turn !== index) continue
-    yield* collectShare(world, cohorts)
+    yield* collectShare(world, cohorts, undefined, pause)
     for (const { watch } of lanes) watch?.conclude()
   }
 }

@@ -1,0 +1,28 @@
+import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { runFleetActor } from '../../entries/orchestration.ts'
+import { strings } from '../../entries/settings.ts'
+
+export const actorKeys = {
+  modules: strings([], 'paths of modules that it may import; it never imports others'),
+}
+
+/** colonnade actor nats://host:4222/name */
+export const actorCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'the address of a fleet, like nats://host:4222/name')
+  const { modules } = readKeys(actorKeys, texts)
+  const stop = new AbortController()
+  const onSignal = () => {
+    if (stop.signal.aborted) process.exit(130)
+    console.error('ends after this rollout; again to end at once')
+    stop.abort()
+  }
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)
+  const tell = (message: string) => {
+    if (!quiet) console.error(`${subject}: ${message}`)
+  }
+  const summary = await runFleetActor(subject, { modules, signal: stop.signal, tell })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal)
+  const why = { run: 'the run has ended', drain: 'it was drained', signal: 'it was stopped' }[summary.end]
+  if (!json) console.log(`${summary.rollouts} parts of rollouts, ${summary.steps} steps; ${why}`)
+  return summary
+}

@@ -1,0 +1,137 @@
+/**
+ * The description of a run, by which actors join it: definitions by id and parameters, never code. Modules of Colonnade
+ * are named by their path in it, and a user's by their name and checksum, of which an actor's own command line must have
+ * allowed the same file.
+ */
+import { basename } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { type DefinitionRecord, recordOf, revive } from '../../base/definition.ts'
+import { InputError } from '../../base/errors.ts'
+import { ownUrl } from '../../base/files/own-files.ts'
+import { checksumOfModule } from '../../base/trust.ts'
+import { VERSION } from '../../base/version.ts'
+import type { EnvironmentDefinition } from '../../environments/environment.ts'
+import type { StoreAddress } from '../../fleet/address.ts'
+import type { Message } from '../../fleet/bus/bus.ts'
+import { haveSameBits, kernelBuilds } from '../../kernels/bind.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
+import type { PolicyDefinition } from '../../policies/policy.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
+import type { World } from '../../world/world.ts'
+import { schemaOf } from './parts.ts'
+
+export interface Description {
+  readonly colonnade: string
+  /** Of this start of the learner. */
+  readonly session: string
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  readonly cohort: Pick<
+    EpisodeCohort,
+    'name' | 'numLanes' | 'firstLane' | 'seed' | 'autoreset' | 'explore' | 'numSteps'
+  >
+  readonly seed: number
+  readonly kernels: KernelBuild
+  readonly numMembers: number
+  readonly schema: string
+  readonly store: StoreAddress
+  /** Seconds after which a part of which nothing is heard goes to another actor. */
+  readonly seconds: number
+}
+
+/** Describes a training for its actors. @throws InputError for a definition without a module. */
+export async function describeRun(
+  world: World,
+  cohort: EpisodeCohort,
+  rest: Pick<Description, 'session' | 'numMembers' | 'store' | 'seconds'>,
+): Promise<Description> {
+  const { name, numLanes, firstLane, seed, autoreset, explore, numSteps } = cohort
+  return {
+    ...{ colonnade: VERSION, ...rest },
+    environment: await withModules(recordOf(cohort.environment), nameModule),
+    policy: await withModules(recordOf(cohort.policyDefinition), nameModule),
+    cohort: { name, numLanes, firstLane, seed, autoreset, explore, numSteps },
+    seed: world.seed,
+    kernels: world.kernelBuild,
+    schema: schemaOf(cohort),
+  }
+}
+
+/** The same record with other modules. */
+async function withModules(
+  record: DefinitionRecord,
+  map: (module: string) => Promise<string>,
+): Promise<DefinitionRecord> {
+  const { module, modules = {}, wrappers, ...rest } = record
+  const named = await Promise.all(Object.entries(modules).map(async ([key, each]) => [key, await map(each)] as const))
+  return {
+    ...rest,
+    ...(module === undefined ? {} : { module: await map(module) }),
+    ...(named.length === 0 ? {} : { modules: Object.fromEntries(named) }),
+    ...(wrappers === undefined ? {} : { wrappers: await Promise.all(wrappers.map((each) => withModules(each, map))) }),
+  }
+}
+
+const OWN = 'colonnade:'
+
+async function nameModule(module: string): Promise<string> {
+  const home = ownUrl('')
+  if (module.startsWith(home)) return `${OWN}${module.slice(home.length)}`
+  const path = fileURLToPath(module)
+  return `${basename(path)} ${await checksumOfModule(path)}`
+}
+
+/** Finds the modules of a description: Colonnade's own, and the allowed ones by their checksums. */
+function finderOf(allowed: readonly string[]) {
+  const known = Promise.all(allowed.map(async (path) => [await checksumOfModule(path), path] as const))
+  return async (module: string): Promise<string> => {
+    if (module.startsWith(OWN)) {
+      const path = module.slice(OWN.length)
+      if (/^[\w/-]+\.m?[jt]s$/.test(path)) return ownUrl(path)
+      throw new InputError('module of the fleet', JSON.stringify(path), "a module of Colonnade's own")
+    }
+    const [name, checksum] = module.split(' ')
+    const found = (await known).find(([each]) => each === checksum)
+    if (found !== undefined) return pathToFileURL(found[1]).href
+    const same = allowed.find((path) => basename(path) === name)
+    const got =
+      same === undefined ? `no ${name} among the allowed modules` : `${same} with other code than the learner's`
+    throw new InputError('modules', got, `modules=…/${name}, the same file as the learner's (SHA-256 ${checksum})`)
+  }
+}
+
+/** What an actor makes of a description. */
+export interface JoinedRun {
+  readonly description: Description
+  readonly options: EpisodeCohortOptions
+  readonly kernels: KernelBuild
+}
+
+/** Makes the definitions of a run. `allowed`: paths of modules. @throws InputError for another version, or other code. */
+export async function joinRun(message: Message, allowed: readonly string[]): Promise<JoinedRun> {
+  const description = message as unknown as Description
+  const { colonnade, environment, policy, cohort, kernels } = description
+  if (colonnade !== VERSION) {
+    throw new InputError(
+      'version of the actor',
+      VERSION,
+      `${colonnade}, as the learner's: install colonnade@${colonnade}`,
+    )
+  }
+  const find = finderOf(allowed)
+  const builds = kernelBuilds()
+  const build = builds.findLast((each) => haveSameBits(each, kernels))
+  if (build === undefined)
+    throw new InputError('kernels of the actor', builds.join(', '), `${kernels}, as the learner's`)
+  const { numSteps: _, ...rest } = cohort
+  return {
+    description,
+    kernels: builds.includes(kernels) ? kernels : build,
+    options: {
+      ...rest,
+      environment: await revive<EnvironmentDefinition>('environment', await withModules(environment, find), 'caller'),
+      policy: await revive<PolicyDefinition>('policy', await withModules(policy, find), 'caller'),
+    },
+  }
+}

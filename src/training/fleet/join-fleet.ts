@@ -1,0 +1,177 @@
+/** Joins a fleet by its address: as its learner, as an actor, or to see and order who is there. */
+import { randomBytes } from 'node:crypto'
+import { join, resolve } from 'node:path'
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { makeFolder } from '../../base/files/files.ts'
+import { connectFleet, parseFleet, type StoreAddress } from '../../fleet/address.ts'
+import type { Bus } from '../../fleet/bus/bus.ts'
+import { FolderStore } from '../../fleet/store/folder-store.ts'
+import { serveStore } from '../../fleet/store/http-store.ts'
+import type { CrewDefinition } from '../threads/crew.ts'
+import type { Acknowledgement } from './acknowledgement.ts'
+import { type ActorOptions, type ActorSummary, runActor } from './fleet-actor.ts'
+import { fleetCrew, type OpenedFleet } from './fleet-crew.ts'
+
+/** Options of a fleet's learner. */
+export interface JoinFleetOptions {
+  /** `nats://host:4222/name`, or `tls://…`: a NATS server with JetStream, and the name of the run. */
+  readonly address: string
+  /** Where rollouts and weights lie: a folder that all machines mount, or `http://host:port`, where this process serves them. */
+  readonly store: string
+  /** When rows of a rollout are removed: `checkpoint`, when one contains what was learned from them, or `update`. */
+  readonly acknowledge?: Acknowledgement
+  /** Seconds after which a part of which nothing is heard goes to another actor. Default 20. */
+  readonly seconds?: number
+  /** Called when somebody orders the run to stop. */
+  onStop?(): void
+  /** Gets messages for the user; default: standard error. */
+  tell?(message: string): void
+}
+
+/**
+ * Makes actors of other processes a trainer's: pass it to `createTrainer` as `crew`, beside `actors`, the number of parts
+ * of a rollout that may be collected at once.
+ * @throws InputError for a wrong address or store.
+ * @example
+ * const crew = joinFleet({ address: 'nats://10.0.0.1:4222/cart', store: '/shared/cart' })
+ * const trainer = createTrainer(world, ppo({ maxStaleness: 1 }), { actors: 8, crew })
+ */
+export function joinFleet(options: JoinFleetOptions): CrewDefinition {
+  checkGiven('options of joinFleet', options, ['address', 'store'])
+  const { address, store, acknowledge = 'checkpoint', seconds = 20, onStop, tell = tellUser } = options
+  const { name } = parseFleet(address)
+  const storeOf = storeOpener(store, name)
+  const open = async (): Promise<OpenedFleet> => {
+    const bus = await connectFleet(address)
+    try {
+      const opened = await storeOf()
+      const close = async () => {
+        await opened.close()
+        await bus.close()
+      }
+      return { bus, ...opened, close }
+    } catch (error) {
+      await bus.close()
+      throw error
+    }
+  }
+  return fleetCrew({ open, acknowledge, seconds, tell, ...(onStop === undefined ? {} : { onStop }) })
+}
+
+function tellUser(message: string): void {
+  console.error(`colonnade: ${message}`)
+}
+
+/** The learner's side of a store. @throws InputError for a text that is none. */
+function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFleet, 'bus'>> {
+  const expected = 'a folder that all machines mount, or http://host:port, where this process serves it'
+  if (typeof store !== 'string' || store === '') throw new InputError('store', show(store), expected)
+  if (!/^\w+:\/\//.test(store)) {
+    const path = join(resolve(store), name)
+    const storeAddress: StoreAddress = { kind: 'folder', path }
+    return async () => ({ store: new FolderStore(path), storeAddress, close: async () => {} })
+  }
+  if (!/^http:\/\/[^/@]+:\d+\/?$/.test(store) || !URL.canParse(store)) {
+    throw new InputError('store', show(store.replace(/\/\/.*@/, '//…@')), expected)
+  }
+  const { hostname, port } = new URL(store)
+  return async () => {
+    const folder = resolve('runs', `${name}.blobs`)
+    await makeFolder(folder)
+    const key = randomBytes(24).toString('hex')
+    const own = new FolderStore(folder)
+    const host = hostname.replace(/^\[|\]$/g, '')
+    const served = await serveStore(own, { key, listening: { host, port: Number(port) } })
+    const close = async () => {
+      served.closeConnections()
+      await served.close()
+    }
+    return { store: own, storeAddress: { kind: 'http', url: served.url, key }, close }
+  }
+}
+
+/**
+ * Collects rollouts for the run at a fleet's address, until it ends or the actors are drained. Environment, policy and
+ * settings come from the run's description, code only from Colonnade and the given modules.
+ * @throws InputError if the run is of another version, of other code or columns, or its store cannot be reached from here.
+ */
+export async function runFleetActor(address: string, options: ActorOptions = {}): Promise<ActorSummary> {
+  return withBus(address, (bus) => runActor(bus, options))
+}
+
+async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>): Promise<T> {
+  const bus = await connectFleet(address)
+  try {
+    return await use(bus)
+  } finally {
+    await bus.close()
+  }
+}
+
+/** An actor of a fleet that is alive. */
+export interface FleetActorStatus {
+  readonly name: string
+  readonly host: string
+  /** Of its last part. */
+  readonly lanes: number
+  readonly rollouts: number
+  readonly stepsPerSecond: number
+  /** Updates of the learner since the weights that it last used. */
+  readonly weightsAge: number
+  readonly failures: number
+  /** Empty without one. */
+  readonly lastError: string
+}
+
+/** Who is there, and what waits. */
+export interface FleetStatus {
+  readonly learner: { readonly state: 'running' | 'ended' | 'silent'; readonly update: number; readonly steps: number }
+  readonly environment: string
+  readonly policy: string
+  readonly actors: readonly FleetActorStatus[]
+  /** Parts that wait for an actor or are being collected, and results that are not acknowledged. */
+  readonly queue: { readonly tasks: number; readonly results: number }
+}
+
+/** The state of the run at a fleet's address. @throws InputError if there is none. */
+export function fleetStatus(address: string): Promise<FleetStatus> {
+  return withBus(address, async (bus) => {
+    const closed = { isOwner: false, seconds: 1 }
+    const run = await bus.values('run', closed)
+    const [leases, alive] = [await bus.values('leases', closed), await bus.values('actors', closed)]
+    const [tasks, results] = [await bus.queue('tasks', closed), await bus.queue('results', closed)]
+    const { state, update, steps } = (await run.get('learner'))!.value as {
+      state: string
+      update: number
+      steps: number
+    }
+    const { environment, policy } = (await run.get('description'))!.value as Record<string, { id: string }>
+    const isAlive = (await leases.get('learner')) !== null
+    const actors: FleetActorStatus[] = []
+    for (const name of (await alive.keys()).sort()) {
+      const found = (await alive.get(name))?.value as Readonly<Record<string, never>> | undefined
+      if (found === undefined) continue // It has just gone.
+      const { host, lanes, rollouts, failures, lastError, steps, seconds, version } = found
+      const stepsPerSecond = seconds === 0 ? 0 : steps / seconds
+      actors.push({ name, host, lanes, rollouts, stepsPerSecond, weightsAge: update - version, failures, lastError })
+    }
+    return {
+      learner: { state: state === 'ended' ? 'ended' : isAlive ? 'running' : 'silent', update, steps },
+      environment: environment!.id,
+      policy: policy!.id,
+      actors,
+      queue: { tasks: await tasks.size(), results: await results.size() },
+    }
+  })
+}
+
+/** Orders for a fleet: `drain` ends the actors after their rollouts, `stop` the learner, with a checkpoint, and then the actors. */
+export const fleetOrders = ['drain', 'stop'] as const
+
+/** Orders everybody at a fleet's address. An order holds until the learner starts again. @throws InputError for others. */
+export async function orderFleet(address: string, order: (typeof fleetOrders)[number]): Promise<void> {
+  if (!fleetOrders.includes(order)) throw new InputError('order', show(order), fleetOrders.join(' or '))
+  await withBus(address, async (bus) => {
+    await (await bus.values('run', { isOwner: false })).put('order', { order })
+  })
+}

@@ -1,0 +1,76 @@
+/**
+ * The contract of crews: who collects the rollouts that a learner learns from. A crew has members, each with its part of
+ * the lanes, and fills the columns of rollouts ahead (`world/episodes/ahead.ts`). There are two: threads of this process
+ * (`thread-crew.ts`), and processes of a fleet (`training/fleet/fleet-crew.ts`).
+ */
+
+import type { Pause } from '../../systems/tick.ts'
+import { keepBeginning, openBuffer } from '../../world/episodes/ahead-buffers.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { World } from '../../world/world.ts'
+import { collectWatched, type WatchedRollouts } from '../watch/watched-rollouts.ts'
+
+/** Times of a rollout, a member each. */
+export interface CrewTimes {
+  /** When its part was begun, in ms since the epoch. */
+  readonly began: ArrayLike<number>
+  /** Seconds that it took. */
+  readonly took: ArrayLike<number>
+  /** Seconds that the member has waited for permission so far. */
+  readonly waited: ArrayLike<number>
+}
+
+export interface Crew {
+  /**
+   * Begins with the rollout of this update; the lanes' state at its start is in `beginningOf(cohort, update)`. The result
+   * ends the crew when the trainer is dropped, so it does not reference the trainer.
+   */
+  start(update: number): Promise<{ end(): boolean }>
+  /** The newest version of the weights, which is in `published`, and the rollouts that may begin: those below a number. */
+  permit(version: number, permitted: number): void
+  /** The rollouts whose part a member has collected: its rows and its lanes' next state are in the columns. */
+  collected(member: number): number
+  /** Why no more is collected; null while the crew works. */
+  readonly failure: Error | null
+  /** Settles when a member has collected more parts than these, or with the crew's failure. */
+  arrival(member: number, collected: number, update: number): Promise<void>
+  times(update: number): CrewTimes
+  /** The learner has learned from an update's rollout. */
+  learned(update: number): void
+  /** A checkpoint of so many updates is on disk. */
+  kept(updates: number): void
+  /** Whether the crew keeps the process alive. */
+  hold(isHeld: boolean): void
+  /** Ends it with a reason, which becomes its failure. */
+  fail(reason: Error): void
+  /** Ends it. Settles when nobody writes in the columns any more. */
+  close(): Promise<unknown>
+}
+
+/** What a crew collects for. */
+export interface CrewParts {
+  readonly world: World
+  readonly cohort: EpisodeCohort
+  readonly numMembers: number
+}
+
+/** Makes a crew for a training of episodes with `actors`. */
+export type CrewDefinition = (parts: CrewParts) => Crew
+
+/** Collects a member's part of a rollout with the weights of a version, into the rollout's buffer. */
+export function* collectAhead(
+  world: World,
+  cohort: EpisodeCohort,
+  number: number,
+  version: number,
+  watched: WatchedRollouts,
+  pause?: Pause,
+): Generator<void | Promise<void>, void> {
+  const { policies } = cohort.ahead!
+  openBuffer(cohort, number)
+  const policy = policies[version % policies.length]!
+  policy.refresh?.()
+  Object.assign(cohort, { policy, version })
+  yield* collectWatched(world, [cohort], watched.next([cohort]), pause)
+  keepBeginning(cohort, number + 1)
+}
