@@ -861,12 +861,7 @@ describe('a training that is stopped', () => {
   )
 
   thorough('a convolutional run can be stopped, resumed to the same bits, evaluated and exported', async () => {
-    const net = [
-      'policy=convolutional',
-      'convolutional.device=wasm',
-      'convolutional.filters=4',
-      'convolutional.hidden=8',
-    ]
+    const net = ['policy=convolutional', 'convolutional.filters=4', 'convolutional.hidden=8']
     const sizes = ['numLanes=8', 'totalSteps=16384', 'ppo.numSteps=32', 'ppo.numMinibatches=1', 'ppo.updateEpochs=1']
     const words = ['train', 'Breakout-MinAtar', ...net, ...sizes, 'seed=6']
     const training = begin(...words, 'out=run')

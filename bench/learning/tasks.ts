@@ -16,8 +16,8 @@ export interface Task {
   readonly control?: { readonly policy: PolicyDefinition; readonly wanted: Wanted }
 }
 
-/** A policy with a memory, on the device that is everywhere. */
-export const recurrent = { policy: 'recurrent', 'recurrent.device': 'wasm' }
+/** A policy with a memory. */
+export const recurrent = { policy: 'recurrent' }
 
 export const tasks: readonly Task[] = [
   {
@@ -38,7 +38,7 @@ export const tasks: readonly Task[] = [
   },
   {
     environment: 'Breakout-MinAtar',
-    settings: { policy: 'convolutional', 'convolutional.device': 'wasm' },
+    settings: { policy: 'convolutional' },
     wanted: { atLeast: 40 * 0.38 }, // Random play returns 0.38.
     seeds: [1, 2, 3],
     episodes: 200,

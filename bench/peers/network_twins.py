@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Twins of the training loops of networks: PPO with a convolutional network on Breakout (MinAtar's dynamics), and with a
-recurrent one on CartPole without velocities; each by JAX, the whole loop jitted, and by torch, as its users write it: eager, with
+recurrent one (a GRU, or an LSTM) on CartPole without velocities; each by JAX, the whole loop jitted, and by torch, as its users write it: eager, with
 autograd and its Adam, the environment in tensors too.
 
 Sizes are those of our presets (`SETTINGS`). As in jax_twin.py, and cheaper than our own loop, the time limit counts as an end.
@@ -21,7 +21,7 @@ from functools import partial
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--library", choices=["jax", "torch"], required=True)
-parser.add_argument("--policy", choices=["convolutional", "recurrent"], required=True)
+parser.add_argument("--policy", choices=["convolutional", "recurrent", "lstm"], required=True)
 parser.add_argument("--threads", type=int, required=True)
 arguments = parser.parse_args()
 # Before they are imported: they begin their threads then.
@@ -34,10 +34,13 @@ SETTINGS = {
     "convolutional": dict(lanes=64, steps=32, minibatches=8, rate=6e-3, clip=0.1, gamma=0.98, entropy=0.01, limit=1000),
     "recurrent": dict(lanes=32, steps=128, minibatches=16, rate=4e-3, clip=0.2, gamma=0.98, entropy=0.0, limit=500),
 }
-IS_RECURRENT = arguments.policy == "recurrent"
-settings = argparse.Namespace(**SETTINGS[arguments.policy])
+IS_LSTM = arguments.policy == "lstm"
+IS_RECURRENT = IS_LSTM or arguments.policy == "recurrent"
+settings = argparse.Namespace(**SETTINGS["recurrent" if IS_RECURRENT else arguments.policy])
 LANES, STEPS = settings.lanes, settings.steps
 UNITS, SEQUENCE, ACTIONS = 32, 32, 2 if IS_RECURRENT else 3
+# Gates of a cell, and what it remembers: h, and of an LSTM s behind it.
+GATES, STATES = (4, 2 * UNITS) if IS_LSTM else (3, UNITS)
 
 if arguments.library == "jax":
     import jax
@@ -204,7 +207,7 @@ def start_weights():
     weights = {}
     for name, outputs, gain in (("actor", ACTIONS, 0.01), ("critic", 1, 1.0)):
         weights |= layer(f"{name}.0", (2, UNITS), root) | layer(f"{name}.1", (UNITS, UNITS), root)
-        weights |= layer(f"{name}.input", (UNITS, 3 * UNITS), 1.0) | layer(f"{name}.hidden", (UNITS, 3 * UNITS), 1.0)
+        weights |= layer(f"{name}.input", (UNITS, GATES * UNITS), 1.0) | layer(f"{name}.hidden", (UNITS, GATES * UNITS), 1.0)
         weights |= layer(f"{name}.head", (UNITS, outputs), gain)
     return weights
 
@@ -222,6 +225,17 @@ def gru(weights, name, gates, h):
     return (1 - update) * proposed + update * h
 
 
+def lstm(weights, name, gates, state):
+    """One step of a long short-term memory, in the order i, f, g, o."""
+    every = gates + dense(weights, f"{name}.hidden", state[:, :UNITS])
+    i, f, g, o = (every[:, k * UNITS : (k + 1) * UNITS] for k in range(4))
+    cell = sigmoid(f) * state[:, UNITS:] + sigmoid(i) * xp.tanh(g)
+    return xp.concatenate((sigmoid(o) * xp.tanh(cell), cell), -1)
+
+
+step_cell = lstm if IS_LSTM else gru
+
+
 def trunk_gates(weights, name, x):
     for layer in (0, 1):
         x = relu(dense(weights, f"{name}.{layer}", x))
@@ -234,9 +248,9 @@ def act(weights, observation, memory):
         x = relu(convolve(observation, weights["convolution.weight"], weights["convolution.bias"]))
         x = relu(dense(weights, "hidden", x.reshape(x.shape[0], -1)))
         return log_softmax(dense(weights, "actor", x)), dense(weights, "critic", x)[:, 0], memory
-    actor, critic = (gru(weights, n, trunk_gates(weights, n, observation), m) for n, m in zip(("actor", "critic"), memory))
-    logprobs = log_softmax(dense(weights, "actor.head", actor))
-    return logprobs, dense(weights, "critic.head", critic)[:, 0], (actor, critic)
+    actor, critic = (step_cell(weights, n, trunk_gates(weights, n, observation), m) for n, m in zip(("actor", "critic"), memory))
+    logprobs = log_softmax(dense(weights, "actor.head", actor[:, :UNITS]))
+    return logprobs, dense(weights, "critic.head", critic[:, :UNITS])[:, 0], (actor, critic)
 
 
 def evaluate(weights, rows):
@@ -248,9 +262,9 @@ def evaluate(weights, rows):
     outputs = []
     for name, memory in (("actor", rows["actor"]), ("critic", rows["critic"])):
         gates = trunk_gates(weights, name, observation.reshape(count * length, -1)).reshape(count, length, -1)
-        cell = partial(lambda name, h, gates, going: gru(weights, name, gates, h * going[:, None]), name)
+        cell = partial(lambda name, h, gates, going: step_cell(weights, name, gates, h * going[:, None]), name)
         states = run_cell(cell, memory, (gates, goes_on))
-        outputs.append(dense(weights, f"{name}.head", states.reshape(count * length, UNITS)))
+        outputs.append(dense(weights, f"{name}.head", states.reshape(count * length, STATES)[:, :UNITS]))
     return log_softmax(outputs[0]), outputs[1][:, 0]
 
 
@@ -342,7 +356,7 @@ def by_jax():
     zeros = {name: xp.zeros_like(value) for name, value in weights.items()}
     key, draw = jax.random.split(jax.random.key(1))
     env = (begin(jax.random.uniform(draw, (LANES, 4))), xp.zeros(LANES, xp.int32), xp.zeros(LANES), xp.zeros(LANES))
-    memory = tuple(xp.zeros((LANES, UNITS)) for _ in range(MEMORY))
+    memory = tuple(xp.zeros((LANES, STATES)) for _ in range(MEMORY))
     carry = (weights, (xp.int32(0), zeros, zeros), env, memory, xp.ones(LANES), key)
 
     def run(updates):
@@ -358,7 +372,7 @@ def by_torch():
     weights = {name: torch.from_numpy(value).requires_grad_() for name, value in start_weights().items()}
     adam = torch.optim.Adam(list(weights.values()), lr=settings.rate, eps=1e-5, fused=True)
     env = (begin(torch.rand(LANES, 4)), torch.zeros(LANES, dtype=torch.int32), torch.zeros(LANES), torch.zeros(LANES))
-    memory = tuple(torch.zeros(LANES, UNITS) for _ in range(MEMORY))
+    memory = tuple(torch.zeros(LANES, STATES) for _ in range(MEMORY))
     goes_on = torch.ones(LANES)
 
     @torch.no_grad()

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { configureRun, createTrainer, createWorld, evaluate } from '../../src/index.ts'
 
 test('a convolutional policy returns six times what random play does in Breakout-MinAtar after 30,000 steps', async () => {
-  const keys = { policy: 'convolutional', 'convolutional.device': 'wasm', seed: '1', totalSteps: '30000' }
+  const keys = { policy: 'convolutional', seed: '1', totalSteps: '30000' }
   const { environment, policy, algorithm, settings } = await configureRun('Breakout-MinAtar', keys)
   const world = await createWorld({ environment, policy, numLanes: settings.numLanes, seed: 1 })
   const trainer = createTrainer(world, algorithm)

@@ -37,7 +37,7 @@ describe('a policy with a memory', () => {
         ] as const)
       : []),
   ] as const)('recalls what it was shown: %s, seed %i', async (cell, seed) => {
-    const policy = recurrent({ cell, units: 16, hidden: [16], sequenceLength: 24, device: 'wasm' })
+    const policy = recurrent({ cell, units: 16, hidden: [16], sequenceLength: 24 })
     expect(await learn(policy, seed)).toBeGreaterThanOrEqual(0.95)
   })
 
