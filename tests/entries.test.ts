@@ -24,7 +24,7 @@ describe('the public surface', () => {
       'colonnade/data': 96,
       'colonnade/devices': 16,
       'colonnade/engines': 57,
-      'colonnade/environments': 72,
+      'colonnade/environments': 87,
       'colonnade/kernels': 59,
       'colonnade/loggers': 16,
       'colonnade/orchestration': 35,

@@ -7,6 +7,7 @@
 
 export * from '../environments/bridges/from-bitecs.ts'
 export { type FromGymnasiumOptions, fromGymnasium } from '../environments/bridges/from-gymnasium.ts'
+export { type FromMujocoOptions, fromMujoco } from '../environments/bridges/from-mujoco.ts'
 export { type FromObjectsOptions, fromObjects } from '../environments/bridges/from-objects.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/bridges/led.ts'
 export * from '../environments/checks/check.ts'
@@ -14,6 +15,8 @@ export { type EnvironmentCheck, environmentChecks } from '../environments/checks
 export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export { encodeGif } from '../environments/gif.ts'
 export { Canvas } from '../environments/minatar/canvas.ts'
+export type { Physics, ResetNoise } from '../environments/mujoco/physics.ts'
+export type { Task } from '../environments/mujoco/simulation.ts'
 export { gridPicture, isGrid, type Picture, pictureColors } from '../environments/picture.ts'
 export {
   createEnvironment,

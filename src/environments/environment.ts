@@ -128,6 +128,8 @@ export interface EnvironmentModel<S> {
   step(lanes: Lanes<S>, from: number, to: number): void
   /** Draws lane n, or its whole game. Default: `gridPicture` of grid observations. */
   draw?(state: S, n: number): Picture
+  /** Loads what `reset` and `step` need, in each thread; `createWorld` awaits it. */
+  prepare?(): Promise<void>
   /** Releases resources such as processes that belong to these columns, when their world is closed. A later step acquires them again. */
   close?(state: S): void
 }
@@ -283,7 +285,7 @@ function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   for (const name of ['reset', 'step'] as const) {
     if (typeof model[name] !== 'function') throw new InputError(`${id} ${name}`, show(model[name]), 'a function')
   }
-  for (const name of ['draw', 'close'] as const) {
+  for (const name of ['draw', 'prepare', 'close'] as const) {
     if (model[name] === undefined || typeof model[name] === 'function') continue
     throw new InputError(`${id} ${name}`, show(model[name]), 'a function, or none')
   }

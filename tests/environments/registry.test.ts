@@ -58,6 +58,21 @@ function savedBytes(world: World): Map<string, Uint8Array> {
   )
 }
 
+/** Environments without presets. */
+const UNTRIED = new Set(
+  [
+    'Ant',
+    'HalfCheetah',
+    'Hopper',
+    'Humanoid',
+    'InvertedDoublePendulum',
+    'Pusher',
+    'Reacher',
+    'Swimmer',
+    'Walker2d',
+  ].map((name) => `${name}-v5`),
+)
+
 describe('every environment that comes with Colonnade', () => {
   test('has an id and a name of its own, and is made again elsewhere by its module', async () => {
     expect(new Set(built.map(({ id }) => id)).size).toBe(built.length)
@@ -72,7 +87,8 @@ describe('every environment that comes with Colonnade', () => {
 
   test('has presets that its settings take', async () => {
     for (const { id, presets } of built) {
-      expect(presets.length, id).toBeGreaterThan(0) // Each is known to be learned.
+      // Each is known to be learned, but for tasks of MuJoCo that take hours (docs/log.md).
+      expect(presets.length > 0, id).toBe(!UNTRIED.has(id))
       for (const { policy, algorithm, run } of presets) {
         const definition = await configureRun(id as EnvironmentId, { policy: policy.id, algorithm: algorithm.id })
         expect(definition.settings, id).toMatchObject(run)

@@ -1,6 +1,6 @@
 /**
- * Loads optional packages that the user installs: tfjs and its devices, DuckDB-Wasm, AssemblyScript, the SDK for MCP
- * servers. They are searched beside Colonnade, then beside the running program, and nowhere else: a package in the
+ * Loads optional packages that the user installs: tfjs and its devices, DuckDB-Wasm, AssemblyScript, MuJoCo, the SDK for
+ * MCP servers. They are searched beside Colonnade, then beside the running program, and nowhere else: a package in the
  * working directory may come from an untrusted archive. Run folders are never searched.
  *
  * No other file imports an optional package by name, so bundlers do not look for missing ones. Webpack follows a

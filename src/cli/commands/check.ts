@@ -12,6 +12,7 @@ export const checkKeys = {
 /** colonnade check <environment>: checks its contract. Exits with 1 if it is violated. */
 export const checkCommand: Command = async ({ words, json }) => {
   const { values, environment } = await readEnvironment(words, checkKeys, ['wrappers'])
+  await environment.prepare?.()
   const report = checkEnvironment(environment, values)
   if (!json) print(report)
   if (!report.holds) process.exitCode = 1

@@ -73,6 +73,7 @@ export async function draftEpisodes(
     throw new InputError('explore', show(explore), 'true or false')
   }
   checkSystems(options.systems)
+  await environment.prepare?.()
   await policy.prepare?.()
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
