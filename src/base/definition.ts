@@ -47,14 +47,17 @@ export interface Factory<S extends Settings, D extends DefinitionRecord> {
   readonly settings: S
 }
 
-/** A factory from an id, settings and a function that makes the object. `noun` names its kind in errors. */
+/**
+ * A factory from an id, settings and a function that makes the object. `noun` names its kind in errors. `newer` names settings that older
+ * runs lack: a record contains them only if they differ from their defaults.
+ */
 export function defineFactory<S extends Settings, B extends object>(
   noun: string,
-  options: { id: string; module?: string; settings: S },
+  options: { id: string; module?: string; settings: S; newer?: readonly (keyof S)[] },
   make: (parameters: SettingValues<S>, parts: Parts) => B,
 ): Factory<S, B & DefinitionRecord> {
   checkGiven(`definition of ${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`, options, [])
-  const { id, module, settings } = options
+  const { id, module, settings, newer = [] } = options
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like CartPole-v1')
   if (typeof settings !== 'object' || settings === null) {
     throw new InputError(`${id} settings`, show(settings), 'an object of settings; {} where there are none')
@@ -62,7 +65,9 @@ export function defineFactory<S extends Settings, B extends object>(
   const factory = (parameters?: Partial<SettingValues<S>>, parts: Parts = {}): B & DefinitionRecord => {
     const resolved = resolveSettings(id, settings, withParts(id, settings, parameters, parts))
     const modules = { ...(module === undefined ? {} : { module }), ...modulesOf(parts) }
-    return Object.freeze({ ...make(resolved, parts), id, parameters: resolved, ...modules })
+    const left = new Set(newer.filter((key) => show(resolved[key]) === show(settings[key]!.default)))
+    const recorded = Object.fromEntries(Object.entries(resolved).filter(([key]) => !left.has(key)))
+    return Object.freeze({ ...make(resolved, parts), id, parameters: recorded, ...modules })
   }
   return Object.assign(factory, { id, settings })
 }

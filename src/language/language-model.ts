@@ -69,6 +69,8 @@ const settings = {
   loraAlpha: number(0, 'alpha of the adapters, which are scaled by alpha / rank; 0: twice the rank', { min: 0 }),
   loraDropout: number(0, "dropout: fraction of the adapters' inputs that are 0 in training", { min: 0, max: 0.99 }),
   loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
+  loraLayers: integer(0, 'layers with adapters, counted from the last one; 0: all', { min: 0 }),
+  loraStabilized: boolean(false, 'scale the adapters by alpha / √rank (rsLoRA), for high ranks'),
   adapter: text('', "folder with an adapter in PEFT's format to continue from"),
   quantize: choice(
     32,
@@ -89,7 +91,7 @@ const settings = {
 /** Makes a language model, from a folder or new. */
 export const languageModel: Factory<typeof settings, LanguageModelDefinition> = defineFactory(
   'policy',
-  { id: 'languageModel', module: import.meta.url, settings },
+  { id: 'languageModel', module: import.meta.url, settings, newer: ['loraLayers', 'loraStabilized'] },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
       const { readWeights, ...bare } =
@@ -122,9 +124,10 @@ type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'readWeights'> & 
 }
 
 async function adapt(
-  { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets }: SettingValues<typeof settings>,
+  given: SettingValues<typeof settings>,
   model: TransformerModel,
 ): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array | null> } | null> {
+  const { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets, loraLayers, loraStabilized } = given
   if (adapter !== '') {
     const opened = await openLora(adapter, model)
     const has = opened.model.settings.rank
@@ -134,15 +137,20 @@ async function adapt(
     return opened
   }
   if (rank === 0) {
-    const [asked] = Object.entries({ loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length }).find(
-      ([, value]) => value !== 0,
-    ) ?? [null]
+    const others = { loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length, loraLayers, loraStabilized }
+    const [asked] = Object.entries(others).find(([, value]) => Number(value) !== 0) ?? [null]
     if (asked === null) return null
     throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 if there are adapters')
   }
   const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
+  const { numLayers } = model.shape
+  if (loraLayers > numLayers) {
+    throw new InputError('languageModel.loraLayers', String(loraLayers), `at most ${numLayers}, the model's layers`)
+  }
+  const last = Array.from({ length: loraLayers }, (_, i) => numLayers - loraLayers + i)
+  const more = { ...(loraLayers > 0 && { layers: last }), ...(loraStabilized && { rankStabilized: true }) }
   return {
-    model: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }),
+    model: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets, ...more }),
     readWeights: async () => null,
   }
 }

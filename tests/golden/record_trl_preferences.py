@@ -7,7 +7,7 @@ The files `trl/preferences.json` and `trl/preferences.safetensors` beside this f
     /tmp/venv/bin/pip install trl==1.16.0 torch==2.15.0 transformers==5.23.0
     /tmp/venv/bin/python tests/golden/record_trl_preferences.py
 
-(the JSON repeats the versions and the command). The reference is the model in `trl/`, which `record_trl_model.py` made. The
+(the JSON repeats the versions and the command); a folder as argument gets them instead. The reference is the model in `trl/`, which `record_trl_model.py` made. The
 policy is the same model after the steps ``sft with other settings`` of `steps.safetensors`.
 
 * ``pairs`` has prompts with a chosen and a rejected answer. ``answers`` has prompts with one answer, good (1) or bad (0), and
@@ -23,7 +23,9 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 import tempfile
+from pathlib import Path
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
@@ -213,8 +215,9 @@ def main():
         ],
         "cases": cases,
     }
-    (FOLDER / "preferences.json").write_text(json.dumps(document, indent=1) + "\n")
-    save_file(gradients, FOLDER / "preferences.safetensors")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    (out / "preferences.json").write_text(json.dumps(document, indent=1) + "\n")
+    save_file(gradients, out / "preferences.safetensors")
 
 
 if __name__ == "__main__":

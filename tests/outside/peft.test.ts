@@ -19,7 +19,7 @@ const SCRIPT = `
 import json, sys, torch
 from transformers import AutoModelForCausalLM
 from peft import LoraConfig, PeftModel, get_peft_model
-base, adapter, tokens, own, answer = sys.argv[1:]
+base, adapter, tokens, own, answer, more = sys.argv[1:]
 ids = torch.tensor([json.loads(tokens)])
 torch.manual_seed(3)
 with torch.no_grad():
@@ -28,7 +28,7 @@ with torch.no_grad():
     with model.disable_adapter():
         without = model(ids).logits[0].tolist()
     merged = model.merge_and_unload()(ids).logits[0].tolist()
-    config = LoraConfig(r=3, lora_alpha=5, lora_dropout=0.1, target_modules=["v_proj", "gate_proj", "o_proj"], task_type="CAUSAL_LM")
+    config = LoraConfig(r=3, lora_alpha=5, lora_dropout=0.1, target_modules=["v_proj", "gate_proj", "o_proj"], task_type="CAUSAL_LM", **json.loads(more))
     second = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).eval()
     count = sum(p.numel() for p in second.parameters() if p.requires_grad)
     for name, parameter in second.named_parameters():
@@ -55,9 +55,11 @@ beforeEach((context) => {
 })
 
 describe('PEFT', () => {
-  test.each(['llama', 'qwen2', 'qwen3'])(
+  test.each(['llama', 'qwen2', 'qwen3', 'llama in its last layer, rank-stabilized'])(
     'loads our adapter of a %s, and we load its own: the same logits',
-    async (family) => {
+    async (name) => {
+      const [family, isPart] = [name.split(' ')[0]!, name.includes(' ')]
+      const some = isPart ? { layers: [1], rankStabilized: true } : {}
       const size = { vocab_size: 40, hidden_size: 16, num_hidden_layers: 2, intermediate_size: 24 }
       const heads = { num_attention_heads: 4, num_key_value_heads: 2, head_dim: 4, max_position_embeddings: 64 }
       const others = { rms_norm_eps: 1e-6, rope_theta: 5e4, initializer_range: 0.3, tie_word_embeddings: true }
@@ -74,6 +76,7 @@ describe('PEFT', () => {
         alpha: 6,
         dropout: 0.1,
         targets: ['q_proj', 'o_proj', 'up_proj', 'down_proj'],
+        ...some,
       })
       const adapterWeights = new Numbers(3).floats(ours.numParameters, -0.3, 0.3)
       await saveLora(adapter, ours, adapterWeights, base)
@@ -87,6 +90,7 @@ describe('PEFT', () => {
         JSON.stringify(tokens),
         own,
         answer,
+        JSON.stringify(isPart ? { use_rslora: true, layers_to_transform: [1] } : {}),
       ])
       expect(code, stderr).toBe(0)
       const logits = JSON.parse(await readFile(answer, 'utf8'))
@@ -97,6 +101,7 @@ describe('PEFT', () => {
         alpha: 5,
         dropout: 0.1,
         targets: ['v_proj', 'o_proj', 'gate_proj'],
+        ...some,
       })
       for (const [adapted, wanted] of [
         [{ model: ours, weights: adapterWeights }, logits.ours],

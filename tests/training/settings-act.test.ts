@@ -597,6 +597,8 @@ describe('every setting of a run of a language model acts', () => {
       'languageModel.loraAlpha': { with: adapted },
       'languageModel.loraDropout': { with: adapted },
       'languageModel.loraTargets': { to: 'q_proj', with: adapted },
+      'languageModel.loraLayers': { to: 1, with: { ...adapted, 'languageModel.layers': 2 } },
+      'languageModel.loraStabilized': { with: adapted },
       'languageModel.quantize': { to: 4, with: adapted },
       'languageModel.quantizeActivations': { with: { ...adapted, 'languageModel.quantize': 8 } },
     }

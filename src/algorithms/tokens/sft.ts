@@ -71,7 +71,7 @@ export function ratesOf({ loss }: Pick<SftDefinition, 'loss'>): DefaultRates {
 
 const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   'algorithm',
-  { id: 'sft', module: import.meta.url, settings: sftSettings },
+  { id: 'sft', module: import.meta.url, settings: sftSettings, newer: ['loss', 'lossSettings'] },
   (settings, parts) => {
     checkOptimizer('sft', settings, parts)
     const loss = lossOf(settings, parts.loss)
@@ -91,23 +91,13 @@ const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   },
 )
 
-/** Settings that older runs lack: a definition contains them only if they differ from the default. */
-const NEWER = ['loss', 'lossSettings'] as const
-
 /**
  * Training on given answers: supervised fine-tuning, or a loss of preferences by id or as a part.
  * @throws InputError for an unknown setting or loss, and a setting out of range.
  * @example sft({ updates: 200, learningRate: 1e-3 })
  * @example sft({ loss: 'dpo', lossSettings: ['beta=0.2'] })
  */
-export function sft(given?: Partial<SftSettings>, parts?: Parts): SftDefinition {
-  const made = factory(given, parts)
-  const left = new Set<string>(NEWER.filter((key) => show(made.settings[key]) === show(sftSettings[key].default)))
-  const parameters = Object.fromEntries(Object.entries(made.parameters).filter(([key]) => !left.has(key)))
-  return Object.freeze({ ...made, parameters })
-}
-
-sft.metrics = sftMetrics
+export const sft = Object.assign(factory, { metrics: sftMetrics })
 
 function lossOf({ loss, lossSettings }: SftSettings, own: Parts[string] | undefined): LossDescriptor {
   if (own === undefined && loss === 'sft') {

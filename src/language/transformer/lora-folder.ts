@@ -16,12 +16,10 @@ const PREFIX = 'base_model.model.'
 const PLAIN = {
   bias: 'none',
   fan_in_fan_out: false,
-  use_rslora: false,
   use_dora: false,
   use_qalora: false,
   lora_bias: false,
   modules_to_save: null,
-  layers_to_transform: null,
   layer_replication: null,
   exclude_modules: null,
   target_parameters: null,
@@ -42,7 +40,7 @@ export async function saveLora(
   baseModel: string | null = null,
 ): Promise<void> {
   checkWeights(model, weights)
-  const { rank, alpha, dropout, targets } = model.settings
+  const { rank, alpha, dropout, targets, layers = null, rankStabilized = false } = model.settings
   const views = viewParameters(model.parameters, weights)
   const tensorsOf = (ofCritic: boolean, prefix: string) =>
     model.parameters.flatMap((parameter, index) =>
@@ -60,7 +58,8 @@ export async function saveLora(
     lora_alpha: alpha,
     lora_dropout: dropout,
     target_modules: targets,
-    ...{ bias: 'none', fan_in_fan_out: false, use_rslora: false, use_dora: false, modules_to_save: null },
+    ...{ bias: 'none', fan_in_fan_out: false, use_rslora: rankStabilized, use_dora: false, modules_to_save: null },
+    layers_to_transform: layers,
     ...{ init_lora_weights: true, inference_mode: true, rank_pattern: {}, alpha_pattern: {} },
   }
   await writeWhole(`${folder}/${LORA_CONFIG}`, [new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`)])
@@ -68,7 +67,7 @@ export async function saveLora(
 
 /**
  * Opens an adapter's folder for a model and reads its configuration only.
- * @throws InputError for an adapter of another kind (rank-stabilized, DoRA, with patterns or some layers only), or with
+ * @throws InputError for an adapter of another kind (DoRA, with patterns), or with
  * settings that `lora` refuses.
  */
 export async function openLora(
@@ -88,12 +87,15 @@ export async function openLora(
     if (Object.keys(config[name] ?? {}).length > 0) throw refuse(name, 'one rank and one alpha')
   }
   const { target_modules: targets, r, lora_alpha: alpha, lora_dropout: dropout = 0 } = config
+  const { use_rslora: rankStabilized, layers_to_transform: some } = config
+  const layers = typeof some === 'number' ? [some] : Array.isArray(some) ? some.toSorted((a, b) => a - b) : undefined
+  if (layers === undefined && some !== undefined && some !== null)
+    throw refuse('layers_to_transform', 'a list of layers')
   if (!Array.isArray(targets)) throw refuse('target_modules', 'a list of projections')
-  const settings = { rank: r, alpha, dropout, targets } as {
-    rank: number
-    alpha: number
-    dropout: number
-    targets: ProjectionName[]
+  const settings = {
+    ...{ rank: r as number, alpha: alpha as number, dropout: dropout as number, targets: targets as ProjectionName[] },
+    ...(layers !== undefined && layers.length > 0 && { layers: layers as number[] }),
+    rankStabilized: rankStabilized === true,
   }
   const model = lora(base, settings)
   return { model, readWeights: () => readLoraWeights(folder, model) }
@@ -138,6 +140,7 @@ export async function loadLoraWeights(folder: string, own: LoraModel): Promise<F
 }
 
 /** The settings that two adapters must share for one to take the other's weights. */
-function describe({ settings: { rank, alpha, targets } }: LoraModel): string {
-  return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}`
+function describe({ settings: { rank, alpha, targets, layers, rankStabilized } }: LoraModel): string {
+  const some = layers === undefined ? '' : `, layers ${layers.join(', ')}`
+  return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}${some}${rankStabilized ? ', rank-stabilized' : ''}`
 }

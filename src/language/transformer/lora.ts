@@ -19,15 +19,19 @@ export interface LoraSettings {
   readonly alpha: number
   /** The fraction of a projection's inputs that A does not see while gradients are computed; default 0. */
   readonly dropout: number
-  /** The adapted projections, in every layer. */
+  /** The adapted projections. */
   readonly targets: readonly ProjectionName[]
+  /** The adapted layers, from 0 and ascending; default all. */
+  readonly layers?: readonly number[]
+  /** Scales the products by alpha / √rank instead (rsLoRA, arXiv 2312.03732), so that high ranks learn as fast as low ones. */
+  readonly rankStabilized?: boolean
 }
 
 /** An adapter before it has memory. */
 export interface LoraModel {
   readonly base: TransformerModel
   readonly settings: LoraSettings
-  /** alpha / rank. */
+  /** alpha / rank, or alpha / √rank. */
   readonly scale: number
   /** Number of trained weights: A and B of each adapted projection, and the value head. */
   readonly numParameters: number
@@ -46,13 +50,14 @@ export interface LoraAdapter {
 /**
  * Makes an adapter for a model. Defaults: every projection, no dropout, alpha = 2 · rank.
  * @throws InputError for a rank that is not a whole number from 1 to the smaller side of a target, an alpha that is not
- * above 0, a dropout outside [0, 1), and targets that are empty, unknown or repeated.
+ * above 0, a dropout outside [0, 1), targets that are empty, unknown or repeated, and layers that are not some of the
+ * model's in ascending order.
  * @example lora(model, { rank: 8, targets: ['q_proj', 'v_proj'] })
  */
 export function lora(base: TransformerModel, given: Partial<LoraSettings> & { readonly rank: number }): LoraModel {
   checkGiven('base of lora', base, ['config', 'parameters'])
   checkGiven('options of lora', given, ['rank'])
-  const { rank, alpha = 2 * rank, dropout = 0, targets } = given
+  const { rank, alpha = 2 * rank, dropout = 0, targets, layers, rankStabilized = false } = given
   const all = projectionsOf(base.shape)
   const chosen = targets ?? all
   for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)
@@ -65,14 +70,28 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
   }
   if (!(alpha > 0 && alpha < Infinity)) throw new InputError('alpha', show(alpha), 'a number above 0')
   if (!(dropout >= 0 && dropout < 1)) throw new InputError('dropout', show(dropout), 'a number from 0 to below 1')
+  const { numLayers } = base.shape
+  const isAscending = layers?.every((layer, i) => Number.isInteger(layer) && layer > (layers[i - 1] ?? -1))
+  if (layers !== undefined && !(isAscending && layers.length > 0 && layers.at(-1)! < numLayers)) {
+    throw new InputError('layers', show(layers), `some of 0 to ${numLayers - 1}, in ascending order`)
+  }
 
   const ordered = all.filter((name) => chosen.includes(name))
-  const parameters = listParameters(base, rank, ordered)
+  const parameters = listParameters(
+    base,
+    rank,
+    ordered,
+    layers ?? Array.from({ length: numLayers }, (_, index) => index),
+  )
   const last = parameters.at(-1)!
   return {
     base,
-    settings: { rank, alpha, dropout, targets: ordered },
-    scale: alpha / rank,
+    settings: {
+      ...{ rank, alpha, dropout, targets: ordered },
+      ...(layers !== undefined && { layers }),
+      ...(rankStabilized && { rankStabilized }),
+    },
+    scale: alpha / (rankStabilized ? Math.sqrt(rank) : rank),
     numParameters: last.offset + sizeOf(last),
     parameters,
     initialize(weights, random, key) {
@@ -89,14 +108,19 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
   }
 }
 
-function listParameters(base: TransformerModel, rank: number, targets: readonly ProjectionName[]): Parameter[] {
+function listParameters(
+  base: TransformerModel,
+  rank: number,
+  targets: readonly ProjectionName[],
+  layers: readonly number[],
+): Parameter[] {
   const parameters: Parameter[] = []
   let offset = 0
   const add = (name: string, ...shape: number[]): void => {
     parameters.push({ name, offset, shape })
     offset += sizeOf({ shape })
   }
-  for (let index = 0; index < base.shape.numLayers; index++) {
+  for (const index of layers) {
     for (const target of targets) {
       const [numOutputs, numInputs] = projectionSides(base.shape, target)
       const module = `model.layers.${index}.${PROJECTIONS[target]}`

@@ -46,6 +46,29 @@ describe('an adapter', () => {
     expect(all.scale).toBe(2)
   })
 
+  test('of some layers, rank-stabilized, has their parameters and the products of its merged weights', async () => {
+    const { model, weights, tokens, offsets } = await golden('qwen3')
+    const some = adapted(model, {
+      rank: 4,
+      alpha: 6,
+      targets: ['q_proj', 'up_proj'],
+      layers: [1],
+      rankStabilized: true,
+    })
+    expect(some.model.scale).toBe(3)
+    expect(new Set(some.model.parameters.map(({ name }) => name.split('.')[2]))).toEqual(new Set(['1']))
+    const merged = weights.slice()
+    mergeLora(merged, some.model, some.weights)
+    const ours = said(packed(model, weights, 'simd', 64, 40, some), tokens, offsets)
+    expect(farthest(ours, said(packed(model, merged, 'simd'), tokens, offsets))).toBeLessThan(1e-4)
+    expect(farthest(ours, said(packed(model, weights, 'simd'), tokens, offsets))).toBeGreaterThan(0.01)
+    const folder = await temporaryFolder()
+    await saveLora(folder, some.model, some.weights)
+    expect((await loadLora(folder, model)).model.settings).toEqual(some.model.settings)
+    expect(() => lora(model, { rank: 2, layers: [1, 0] })).toThrow('layers: got [1,0], expected some of 0 to 1')
+    expect(() => lora(model, { rank: 2, layers: [] })).toThrow('layers: got [], expected some of')
+  })
+
   test.each(builds)('says at its start what the model says, bit for bit (%s)', async (build) => {
     const { model, weights, tokens, offsets } = await golden('qwen2')
     const fresh = lora(model, { rank: 3, dropout: 0.5 })
@@ -298,7 +321,8 @@ describe('a folder with an adapter', () => {
     for (const [change, message] of [
       [{ peft_type: 'IA3' }, 'peft_type: got "IA3", expected "LORA"'],
       [{ use_dora: true }, 'use_dora: got true, expected false'],
-      [{ use_rslora: true }, 'use_rslora: got true'],
+      [{ layers_to_transform: 'all' }, 'layers_to_transform: got "all", expected a list of layers'],
+      [{ layers_to_transform: [5] }, 'layers: got [5], expected some of 0 to 1, in ascending order'],
       [{ bias: 'all' }, 'bias: got "all"'],
       [{ modules_to_save: ['lm_head'] }, 'modules_to_save: got ["lm_head"]'],
       [{ rank_pattern: { q_proj: 4 } }, 'rank_pattern: got {"q_proj":4}, expected one rank'],
