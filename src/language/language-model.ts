@@ -75,7 +75,7 @@ const settings = {
   quantize: choice(
     32,
     [32, 8, 4],
-    'bits of each frozen weight under an adapter: 8 take a quarter of the memory, 4 about a seventh',
+    'bits of each frozen weight: 8 take a quarter of the memory, 4 about a seventh; training needs an adapter on them',
   ),
   quantizeActivations: boolean(
     false,
@@ -101,10 +101,6 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize === 32) {
         throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
-      }
-      if (parameters.quantize < 32 && adapter === null) {
-        const expected = 'a loraRank, or an adapter to continue from'
-        throw new InputError('languageModel.quantize', `${parameters.quantize}, without an adapter`, expected)
       }
       return {
         ...opened,

@@ -2,14 +2,17 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../src/algorithms/tokens/rl.ts'
+import { bestKernelBuild, spansOf } from '../../src/kernels/bind.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
 import { saveLora } from '../../src/language/transformer/lora-folder.ts'
 import { createTrainer } from '../../src/training/loop/trainer.ts'
+import { type Generated, generateTokens } from '../../src/training/text/collect/generate.ts'
 import { createWorld } from '../../src/world/world.ts'
 import { digits } from '../support/conversations.ts'
 import { writeQwen2 } from '../support/qwen2-folder.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { packed } from './transformer/golden.ts'
 
 const environment = digits({
   maxTokens: 5,
@@ -42,6 +45,23 @@ describe("a language model from Hugging Face's files", () => {
     const { token, lossMask } = trainer.world.cohort().trajectories.row(0)
     const prompt = Array.from(token).filter((_, t) => lossMask[t] === 0)
     expect(trainer.world.cohort().tokenizer.decode(prompt)).toMatch(/Say \d\./)
+  })
+
+  test('generates in 8 and 4 bits without an adapter, by the log-probabilities of the rounded weights', async () => {
+    await writeQwen2(folder)
+    const { model, weights } = await loadLanguageModel(folder)
+    for (const quantize of [8, 4] as const) {
+      const said = await generateTokens({ policy: languageModel({ folder, quantize }), prompts: ['a 1'], maxTokens: 8 })
+      const [{ promptIds, completionIds, logprobs }] = said as [Generated]
+      const tokens = [...promptIds, ...completionIds]
+      const of = (bits: 32 | 8 | 4) => {
+        const { network } = packed(model, weights, bestKernelBuild(), 64, 128, undefined, bits)
+        const { logprob } = network.evaluate(network.pack(tokens, spansOf([0, tokens.length]), 0, 1))
+        return [...logprob.subarray(promptIds.length - 1, tokens.length - 1)]
+      }
+      expect(logprobs).toEqual(of(quantize))
+      expect(logprobs).not.toEqual(of(32))
+    }
   })
 
   test('whose tokenizer has more ids than the model has tokens is refused, as is one without files or a context too long', async () => {

@@ -1,7 +1,7 @@
 /** Reads Hugging Face's `config.json` of a transformer into its parts, and refuses parts that are not implemented. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { FAMILIES, type Family, type Given, type Layout } from './families.ts'
+import { FAMILIES, type Family, type Given, type Layout, unknownFamily } from './families.ts'
 import { checkRope, type Rope, readRope } from './rope.ts'
 
 /** The content of a `config.json`. */
@@ -97,12 +97,9 @@ const WITHOUT: Readonly<Record<string, readonly unknown[]>> = {
  */
 export function transformerShape(config: TransformerConfig, subject = 'config.json'): TransformerShape {
   const modelType = config.model_type
-  if (typeof modelType !== 'string' || !Object.hasOwn(FAMILIES, modelType)) {
-    throw unknownWord(`${subject}, model_type`, modelType, Object.keys(FAMILIES))
-  }
-  const family = FAMILIES[modelType]!
-  const absent = family.absent ?? {}
   const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)
+  const family = familyOf(config, subject, refuse)
+  const absent = family.absent ?? {}
   const keyOf = (name: string): string => family.keys?.[name] ?? name
   /** A key's value; null stays where the key is there. */
   const read = (name: string): unknown => {
@@ -130,7 +127,12 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   }
 
   const { architectures } = config
-  if (architectures != null && !(Array.isArray(architectures) && architectures.includes(family.architecture))) {
+  const isKnown = isKnownFamily(config)
+  if (
+    isKnown &&
+    architectures != null &&
+    !(Array.isArray(architectures) && architectures.includes(family.architecture))
+  ) {
     throw refuse('architectures', architectures, family.architecture)
   }
   for (const [name, allowed] of Object.entries(WITHOUT)) {
@@ -157,7 +159,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   const scaledBy = family.multipliers === true ? (name: string) => positive(name, 1) : () => 1
   const queryScale = family.queryScalar
     ? Math.sqrt(headWidth / positive('query_pre_attn_scalar'))
-    : family.multipliers
+    : family.multipliers && read('attention_multiplier') != null
       ? scaledBy('attention_multiplier') * Math.sqrt(headWidth)
       : 1
   const cap = (name: string) => (family.queryScalar && read(name) != null ? positive(name) : 0)
@@ -200,10 +202,29 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   return shape
 }
 
+/** Whether a configuration's family is in the table; another is read by its keys. */
+export function isKnownFamily({ model_type: type }: TransformerConfig): boolean {
+  return typeof type === 'string' && Object.hasOwn(FAMILIES, type)
+}
+
+/** A family of the table, or one whose architecture is in no table, by its keys. */
+function familyOf(config: TransformerConfig, subject: string, refuse: Refuse): Family {
+  const { model_type: type, architectures } = config
+  if (isKnownFamily(config)) return FAMILIES[type as string]!
+  const known = Object.values(FAMILIES).map(({ architecture }) => architecture)
+  const [named] = Array.isArray(architectures) ? architectures : []
+  if (typeof type !== 'string' || !/ForCausalLM$/.test(String(named)) || known.includes(named)) {
+    throw unknownWord(`${subject}, model_type`, type, Object.keys(FAMILIES))
+  }
+  const family = unknownFamily(config)
+  if (typeof family !== 'string') return family
+  throw refuse(family, config[family], `no such key: ${show(type)} is not known, so it is read by its keys`)
+}
+
 type Refuse = (name: string, got: unknown, expected: string) => InputError
 type Read = (name: string) => unknown
 
-function readActivation(modelType: string, given: unknown, refuse: (got: unknown, expected: string) => InputError) {
+function readActivation(modelType: unknown, given: unknown, refuse: (got: unknown, expected: string) => InputError) {
   // Gemma's first files say gelu, and mean its approximation.
   const name = modelType === 'gemma' && given === 'gelu' ? 'gelu_pytorch_tanh' : given
   if (typeof name === 'string' && Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!
@@ -225,7 +246,7 @@ function readRopes(config: TransformerConfig, family: Family, windows: readonly 
   const name = config.rope_parameters != null ? 'rope_parameters' : 'rope_scaling'
   const others = {
     rope_theta: config.rope_theta ?? family.absent?.rope_theta ?? 10_000,
-    original_max_position_embeddings: config.original_max_position_embeddings,
+    original_max_position_embeddings: read('original_max_position_embeddings'),
   }
   const given = (config[name] ?? {}) as Record<string, unknown>
   const localTheta = read('rope_local_base_freq')

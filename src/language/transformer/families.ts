@@ -116,7 +116,7 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
   },
   phi3: {
     architecture: 'Phi3ForCausalLM',
-    absent: { rms_norm_eps: 1e-5 },
+    absent: { rms_norm_eps: 1e-5, original_max_position_embeddings: 4096 },
     windows: 'all',
     partial: true,
     layout: { fused: FUSED },
@@ -171,6 +171,7 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
   },
   granite: {
     architecture: 'GraniteForCausalLM',
+    absent: { attention_multiplier: 1 },
     bias: { ...ALL_BIASES, feedForward: 'mlp_bias' },
     multipliers: true,
   },
@@ -250,4 +251,51 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
       spare: /\.attn\.(masked_)?bias$/,
     },
   },
+}
+
+/**
+ * What a family that is not in the table may have: its keys say which parts, and its tensors must be those of the parts.
+ * Llama's names, norms before attention and feed-forward layers, and a gate are taken for granted.
+ */
+const UNKNOWN: Family = {
+  architecture: '',
+  bias: { ...ALL_BIASES, feedForward: 'mlp_bias' },
+  multipliers: true,
+  partial: true,
+}
+
+/** Keys of an unknown family that say nothing about the network, or are read. */
+const READ = new Set([
+  ...['architectures', 'model_type', 'torch_dtype', 'dtype', 'transformers_version', 'use_cache', 'initializer_range'],
+  ...[
+    'bos_token_id',
+    'eos_token_id',
+    'pad_token_id',
+    'unk_token_id',
+    '_name_or_path',
+    'return_dict',
+    'tie_word_embeddings',
+  ],
+  ...['vocab_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'head_dim'],
+  ...['intermediate_size', 'max_position_embeddings', 'rms_norm_eps', 'hidden_act', 'rope_theta', 'rope_scaling'],
+  ...['rope_parameters', 'partial_rotary_factor', 'original_max_position_embeddings', 'attention_bias', 'mlp_bias'],
+  ...[
+    'layer_types',
+    'sliding_window',
+    'use_sliding_window',
+    'max_window_layers',
+    'attention_dropout',
+    'hidden_dropout',
+    'pretraining_tp',
+  ],
+  ...['embedding_multiplier', 'logits_scaling', 'residual_multiplier', 'attention_multiplier'],
+])
+
+/** The parts of a family that is not in the table, or the key of a part that is not known. */
+export function unknownFamily(config: Readonly<Record<string, unknown>>): Family | string {
+  const isNothing = (value: unknown) => value === null || value === false
+  const other = Object.keys(config).find((key) => !READ.has(key) && !isNothing(config[key]))
+  if (other !== undefined) return other
+  if (config.sliding_window == null) return UNKNOWN
+  return { ...UNKNOWN, windows: config.use_sliding_window === undefined ? 'all' : 'last' }
 }

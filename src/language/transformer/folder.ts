@@ -4,6 +4,7 @@ import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
 import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../../policies/weights.ts'
+import { isKnownFamily } from './config.ts'
 import { type TransformerModel, transformer } from './model.ts'
 import { viewParameters } from './parameters.ts'
 import { fromStored, storedName, toStored } from './storage.ts'
@@ -88,6 +89,9 @@ async function readWeights(folder: string, model: TransformerModel): Promise<Tra
     fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
   }
   const notes = [
+    ...(isKnownFamily(model.config)
+      ? []
+      : [`${folder}: read by its keys, since model_type ${show(model.config.model_type)} is not known`]),
     ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals the tied ${EMBEDDING}`]),
     ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which follow from config.json`]),
   ]

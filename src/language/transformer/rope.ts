@@ -83,7 +83,8 @@ export function readRope(
   }
   const read: Record<string, unknown> = {}
   for (const key of known) {
-    const value = key in parameters ? parameters[key] : needs.includes(key) ? others[key] : undefined
+    // A number of original positions beside the parameters counts, as in transformers.
+    const value = needs.includes(key) ? (others[key] ?? parameters[key]) : parameters[key]
     if (value === undefined || (value === null && may.includes(key))) {
       if (needs.includes(key)) throw refuse(`${name}, ${key}`, value, 'a number above 0')
       continue

@@ -219,7 +219,7 @@ describe('a configuration', () => {
       ['llama', rope({ rope_type: 'longrope', short_factor: [1] }), 'rope_parameters, long_factor: got undefined'],
       [
         'phi3',
-        rope({ rope_type: 'longrope', short_factor: [1], long_factor: [2], original_max_position_embeddings: 8 }),
+        rope({ rope_type: 'longrope', short_factor: [1], long_factor: [2] }),
         'short_factor: got 1, expected 6 numbers, one for each pair',
       ],
       ['llama', rope({ rope_type: 'linear' }), 'rope_parameters, factor: got undefined, expected a number above 0'],
@@ -271,6 +271,27 @@ describe('a configuration', () => {
     }
     await writeFile(join(folder, 'config.json'), '{"model_type": ')
     await expect(loadTransformer(folder)).rejects.toThrow('config.json: got a file that is not JSON')
+  })
+
+  test('of a family that is not known is read by its keys, and that is said; a key that is not known is refused', async () => {
+    const unknown = { model_type: 'novel', architectures: ['NovelForCausalLM'] }
+    for (const family of ['llama', 'llama3', 'mistral', 'granite']) {
+      await copy(family, unknown)
+      const { model, weights, notes } = await loadTransformer(folder)
+      const wanted = await loadTransformer(goldenFolder(family))
+      expect(model.shape).toEqual(wanted.model.shape)
+      expect(weights).toEqual(wanted.weights)
+      expect(notes).toEqual([`${folder}: read by its keys, since model_type "novel" is not known`])
+    }
+    await copy('llama', { ...unknown, router_jitter: 0.1 })
+    await expect(loadTransformer(folder)).rejects.toThrow(
+      'router_jitter: got 0.1, expected no such key: "novel" is not',
+    )
+    // What the keys do not say, the tensors do.
+    await copy('qwen2', unknown)
+    await expect(loadTransformer(folder)).rejects.toThrow(
+      /got tensor model.layers.0.self_attn.._proj.bias, expected only/,
+    )
   })
 
   test('as transformers 4 wrote it says the same', async () => {

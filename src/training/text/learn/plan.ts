@@ -39,13 +39,20 @@ export function lessonRows(context: number, { level }: Pick<LossDescriptor, 'lev
 /** Rows of an example in a step: its lesson; a pair; or a good and a bad answer, and another's answer to its prompt. */
 const ROWS_OF_EXAMPLE = { token: 1, sequence: 1, pair: 2, answer: 3 } as const
 
-/** The shape of a backend's columns, for a model and a training. */
+/**
+ * The shape of a backend's columns, for a model and a training.
+ * @throws InputError for weights in 8 or 4 bits without an adapter, which can only be asked.
+ */
 export function backendShape(
   { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
   { sft, rl }: Phases,
   threads: number,
 ): BackendShape {
   const { optimizer } = (sft ?? rl)!.settings
+  if (weightBits < 32 && adapter === null) {
+    const expected = 'a loraRank, or an adapter to continue from'
+    throw new InputError('languageModel.quantize', `${weightBits}, without an adapter`, expected)
+  }
   const hasReference = [sft, rl].some((phase) => phase !== undefined && readsReference(phase))
   const rows = sft === undefined ? microBatchRows(context) : lessonRows(context, sft.loss)
   return { model, adapter, weightBits, context, rows, optimizer, hasReference, threads }
