@@ -15,6 +15,7 @@ export {
   type SavedAdmission,
   type Ticket,
 } from '../fleet/admission.ts'
+export { natsPermissions } from '../fleet/bus/nats-permissions.ts'
 export {
   type LoopOptions,
   type LoopParts,

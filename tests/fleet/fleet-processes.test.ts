@@ -80,6 +80,9 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     expect(await learner.ended, learner.text()).toBe(0)
     for (const actor of actors) expect(await actor.ended, actor.text()).toBe(0)
     expect(await recorded('whole')).toEqual(await recorded('alone'))
+    const checkpoint = (name: string) =>
+      readFile(join(folder, name, 'checkpoints/00000040/columns.safetensors'), 'base64')
+    expect(await checkpoint('whole')).toBe(await checkpoint('alone'))
 
     const secret = await run('train', 'CartPole-v1', ...fleet.slice(1), 'fleet=nats://me:a-secret@127.0.0.1:4222/whole')
     expect(secret.text).toContain('fleet: got an address with credentials')

@@ -1,6 +1,11 @@
 /** The contract of buses over a real nats-server, and what only a server can do. */
-import { expect, test } from 'vitest'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, expect, test, vi } from 'vitest'
+import { natsPermissions } from '../../src/fleet/bus/nats-permissions.ts'
 import { busSuite } from '../support/bus-suite.ts'
+import { certificate } from '../support/certificate.ts'
 import { joinNats, natsBus, startNats, whyNoNats } from '../support/fleet-carriers.ts'
 
 const reason = await whyNoNats()
@@ -45,3 +50,70 @@ test.skipIf(reason !== null)(
     await closed.end()
   },
 )
+
+afterEach(() => vi.unstubAllEnvs())
+
+test.skipIf(reason !== null)('an actor has the permissions of an actor, and nobody those of another run', async () => {
+  vi.stubEnv('LEARNER_PASSWORD', 'learner-of-the-test')
+  vi.stubEnv('ACTOR_PASSWORD', 'actor-of-the-test')
+  const nats = await startNats(natsPermissions('cart'))
+  const enter = (user: string, password: string, run: string) => {
+    vi.stubEnv('COLONNADE_NATS_USER', user)
+    vi.stubEnv('COLONNADE_NATS_PASSWORD', password)
+    return joinNats(nats.address, run)
+  }
+  await expect(enter('actor', 'a wrong one', 'cart')).rejects.toThrow(/^((?!a wrong one).)*$/s)
+  const learner = await enter('learner', 'learner-of-the-test', 'cart')
+  const actor = await enter('actor', 'actor-of-the-test', 'cart')
+  const stranger = await enter('learner', 'learner-of-the-test', 'pole')
+  try {
+    for (const name of ['leases', 'actors', 'run']) await learner.values(name, { isOwner: true, seconds: 10 })
+    const owned = { isOwner: true, seconds: 10 }
+    const [tasks, results] = [await learner.queue('tasks', owned), await learner.queue('results', owned)]
+    await (await learner.values('run', owned)).put('description', { n: 1 })
+    await tasks.put('a part', { n: 2 })
+    const entered = { isOwner: false, seconds: 10 }
+    const theirs = [await actor.queue('tasks', entered), await actor.queue('results', entered)]
+    const item = await theirs[0]!.take({ seconds: 2 })
+    await theirs[1]!.put('a result', { n: 3 })
+    await item!.acknowledge()
+    expect([await tasks.size(), await results.size()]).toEqual([0, 1])
+    const run = await actor.values('run', entered)
+    expect((await run.get('description'))!.value).toEqual({ n: 1 })
+    const seen: string[] = []
+    const stop = await run.watch((key) => seen.push(key))
+    await expect.poll(() => seen).toEqual(['description'])
+    stop()
+    await (await actor.values('actors', entered)).put('itself', { n: 4 })
+    const refused = 'credentials that may do that'
+    await expect(theirs[0]!.put('its own part', {})).rejects.toThrow(refused)
+    await expect(theirs[0]!.empty()).rejects.toThrow(refused)
+    await expect(theirs[1]!.empty()).rejects.toThrow(refused)
+    await expect(run.put('description', {})).rejects.toThrow(refused)
+    await expect(actor.values('leases', entered)).rejects.toThrow(refused)
+    await expect(stranger.queue('tasks', owned)).rejects.toThrow(refused)
+    expect(await theirs[1]!.take({ seconds: 1 })).toBeNull()
+  } finally {
+    for (const each of [learner, actor, stranger]) await each.close()
+    await nats.end()
+  }
+})
+
+test.skipIf(reason !== null)('TLS is asked for by the address, and an unknown certificate is refused', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'colonnade-tls-'))
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  await writeFile(cert, certificate.cert)
+  await writeFile(key, certificate.key)
+  const nats = await startNats(`tls { cert_file: "${cert}", key_file: "${key}" }`)
+  const address = nats.address.replace('nats://', 'tls://')
+  try {
+    await expect(joinNats(address, 'run')).rejects.toThrow(/certificate/)
+    vi.stubEnv('COLONNADE_NATS_CA', cert)
+    const bus = await joinNats(address, 'run')
+    expect(await (await bus.values('run', { isOwner: true })).put('a', {})).toBe(1)
+    await bus.close()
+  } finally {
+    await nats.end()
+    await rm(folder, { recursive: true })
+  }
+})

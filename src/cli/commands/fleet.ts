@@ -1,6 +1,6 @@
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
-import { type FleetStatus, fleetOrders, fleetStatus, orderFleet } from '../../entries/orchestration.ts'
-import { choice } from '../../entries/settings.ts'
+import { type FleetStatus, fleetOrders, fleetStatus, natsPermissions, orderFleet } from '../../entries/orchestration.ts'
+import { boolean, choice } from '../../entries/settings.ts'
 import { alignWords } from '../show/table.ts'
 
 export const fleetKeys = {
@@ -9,12 +9,18 @@ export const fleetKeys = {
     ['none', ...fleetOrders],
     'drain: actors end after their rollouts; stop: the learner ends with a checkpoint, and then the actors',
   ),
+  permissions: boolean(false, "print the users of this run for the server's configuration, and ask nobody"),
 }
 
 /** colonnade fleet nats://host:4222/name [order=drain|stop] */
 export const fleetCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'the address of a fleet, like nats://host:4222/name')
-  const { order } = readKeys(fleetKeys, texts)
+  const { order, permissions } = readKeys(fleetKeys, texts)
+  if (permissions) {
+    const configuration = natsPermissions(subject.slice(subject.lastIndexOf('/') + 1))
+    if (!json) process.stdout.write(configuration)
+    return { configuration }
+  }
   if (order !== 'none') await orderFleet(subject, order as (typeof fleetOrders)[number])
   const status = await fleetStatus(subject)
   if (!json) console.log(describe(status))

@@ -32,8 +32,8 @@ const [PATIENCE, ACKNOWLEDGE_SECONDS] = [600, 6]
 const SECOND = 1e9
 /** The consumer of a queue, which all takers share. */
 const CONSUMER = 'work'
-/** Errors that no repetition mends. */
-const LASTING = ['PermissionViolationError', 'AuthorizationError', 'ClosedConnectionError', 'InvalidArgumentError']
+/** The client's names of errors of permission. */
+const FORBIDDEN = ['PermissionViolationError', 'AuthorizationError']
 const [NO_STREAM, NO_CONSUMER, WRONG_REVISION, WRONG_REVISION_TOO] = [10_059, 10_014, 10_071, 10_164]
 
 interface Connection {
@@ -57,10 +57,14 @@ interface JetMessage {
   nak(milliseconds?: number): void
 }
 
+interface Consumer {
+  next(options: { expires: number }): Promise<JetMessage | null>
+}
+
 interface Jet {
   publish(subject: string, data: Uint8Array, options: object): Promise<{ readonly duplicate: boolean }>
   readonly consumers: {
-    get(stream: string, name: string): Promise<{ next(options: { expires: number }): Promise<JetMessage | null> }>
+    get(stream: string, name: string): Promise<Consumer>
   }
 }
 
@@ -80,7 +84,7 @@ interface JetManager {
 
 /** The used part of `@nats-io/jetstream`. */
 interface JetStream {
-  jetstream(connection: Connection): Jet
+  jetstream(connection: Connection, options: object): Jet
   jetstreamManager(connection: Connection, options?: object): Promise<JetManager>
 }
 
@@ -143,7 +147,7 @@ export async function connectNats(address: string, name: string, places?: readon
       throw new InputError('fleet', `${address} (${cause.message})`, 'a NATS server that can be reached', { cause })
     })
   try {
-    const jet = jetstream(connection)
+    const jet = jetstream(connection, { checkAPI: false })
     const manager = await jetstreamManager(connection, { timeout: REQUEST_MS, checkAPI: false })
     return new NatsBus(name, { connection, jet, manager, buckets: new Kvm(jet) })
   } catch (error) {
@@ -176,6 +180,16 @@ function isCode(error: unknown, ...codes: readonly number[]): boolean {
   return codes.includes((error as { code?: number } | null)?.code ?? -1)
 }
 
+function isForbidden(error: unknown): boolean {
+  const { name, cause } = error as Error
+  return [name, (cause as Error | undefined)?.name].some((each) => FORBIDDEN.includes(String(each)))
+}
+
+/** Whether no repetition mends it: an answer of the server, or an error of the caller. */
+function isLasting(error: unknown): boolean {
+  return error instanceof InputError || typeof (error as { code?: unknown }).code === 'number'
+}
+
 /** Repeats a request while the server is away. */
 async function insistent<T>({ connection }: Parts, work: () => Promise<T>, seconds = PATIENCE): Promise<T> {
   const end = performance.now() + 1000 * seconds
@@ -183,9 +197,11 @@ async function insistent<T>({ connection }: Parts, work: () => Promise<T>, secon
     try {
       return await work()
     } catch (error) {
-      const isAnswer = typeof (error as { code?: unknown }).code === 'number'
-      const isLasting = isAnswer || error instanceof InputError || LASTING.includes((error as Error).name)
-      if (isLasting || connection.isClosed() || performance.now() > end) throw error
+      if (isForbidden(error)) {
+        const expected = 'credentials that may do that (colonnade fleet … permissions=true)'
+        throw new InputError('fleet', (error as Error).message, expected, { cause: error })
+      }
+      if (isLasting(error) || connection.isClosed() || performance.now() > end) throw error
       await sleep(AGAIN_MS)
     }
   }
@@ -199,6 +215,7 @@ class NatsQueue implements Queue {
   readonly #stream: string
   readonly #subject: string
   readonly #seconds: number
+  #consumer: Consumer | null = null
 
   constructor(parts: Parts, stream: string, subject: string, seconds: number) {
     this.#parts = parts
@@ -239,9 +256,13 @@ class NatsQueue implements Queue {
       const left = end - performance.now()
       if (signal?.aborted || left <= 0) return null
       // The server waits a second at least. A short wait notices the signal.
-      const message = await insistent(this.#parts, async () => {
-        const consumer = await this.#parts.jet.consumers.get(this.#stream, CONSUMER)
-        return consumer.next({ expires: Math.ceil(Math.min(2000, Math.max(1000, left))) })
+      const next = async () => {
+        this.#consumer ??= await this.#parts.jet.consumers.get(this.#stream, CONSUMER)
+        return this.#consumer.next({ expires: Math.ceil(Math.min(2000, Math.max(1000, left))) })
+      }
+      const message = await insistent(this.#parts, next, left / 1000).catch((error) => {
+        if (isLasting(error) || this.#parts.connection.isClosed()) throw error
+        return null // The server is away: nothing comes from there.
       })
       if (message === null) continue
       return {
@@ -268,6 +289,7 @@ class NatsQueue implements Queue {
   }
 
   async reclaim(): Promise<void> {
+    this.#consumer = null
     await insistent(this.#parts, () => this.#parts.manager.consumers.delete(this.#stream, CONSUMER))
     await insistent(this.#parts, () => this.#addConsumer())
   }

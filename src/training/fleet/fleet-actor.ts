@@ -30,6 +30,8 @@ import {
 const [TURN_MS, REPORT_MS] = [200, 1000]
 /** How often a part may fail before the learner gets the error. */
 const FAILURES_MAX = 3
+/** Seconds after which a part is tried again that the store or the bus refused, as one that is full. */
+const AGAIN_SECONDS = 3
 
 /** Options of an actor of a fleet. */
 export interface ActorOptions {
@@ -156,6 +158,8 @@ class FleetActor {
   }
 
   #description: Message | null = null
+  /** Whether environment or policy work just now: their errors are the run's. */
+  #isCollecting = false
 
   /** Joins the run as it is described now. */
   async #join(run: Values): Promise<Description> {
@@ -206,10 +210,12 @@ class FleetActor {
       await item.acknowledge()
     } catch (error) {
       this.#posts.delete(task.member) // In the middle of a rollout.
+      const isOurs = this.#isCollecting // Otherwise the store or the bus failed, which others may mend.
+      this.#isCollecting = false
       this.#told.failures++
       this.#told.lastError = thrownText(error)
       this.#options.tell?.(`rollout ${task.from} of member ${task.member}: ${this.#told.lastError}`)
-      if (item.deliveries < FAILURES_MAX) return item.release(1)
+      if (!isOurs || item.deliveries < FAILURES_MAX) return item.release(isOurs ? 1 : AGAIN_SECONDS)
       const { until: _, ...rest } = task
       const none = { rows: '', after: '', seconds: 0, waited, error: this.#told.lastError }
       await results.put(`${task.id}.failed`, messageOf({ ...rest, ...none, rollout: task.from, actor: this.#name }))
@@ -241,10 +247,12 @@ class FleetActor {
       const began = performance.now()
       post.state = ''
       world.clock.start()
+      this.#isCollecting = true
       for (const waiting of collectAhead(world, cohort, 0, version, post.watched, turns())) await waiting
+      this.#isCollecting = false
       const seconds = (performance.now() - began) / 1000
-      const rows = await store.put(await rowsToBytes(cohort, 0, member, share))
-      const after = await store.put(await stateToBytes(cohort, 0, share))
+      const blobs = [await rowsToBytes(cohort, 0, member, share), await stateToBytes(cohort, 0, share)]
+      const [rows, after] = (await Promise.all(blobs.map((bytes) => store.put(bytes)))) as [string, string]
       const { id } = task
       const result: PartResult = {
         ...{ id, actor: this.#name, member, rollout, version, weights, before, rows, after, seconds, error: null },

@@ -10,6 +10,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { StoreAddress } from '../../fleet/address.ts'
 import type { Bus, Item, Queue, Values } from '../../fleet/bus/bus.ts'
 import { holdLease, type Lease } from '../../fleet/bus/lease.ts'
@@ -35,6 +36,8 @@ const HELD_SECONDS = 86_400
 const REPORT_MS = 1000
 /** Milliseconds without an actor's result after which that is told. */
 const LONELY_MS = 15_000
+/** Milliseconds after which a store that refused a blob is asked again. */
+const AGAIN_MS = 2000
 
 /** A fleet's bus and store, opened for its learner. */
 export interface OpenedFleet {
@@ -185,7 +188,20 @@ class FleetCrew implements Crew {
   #putWeights(version: number): Promise<string> {
     const { published } = this.#parts.cohort.ahead!
     const { buffer, byteOffset, byteLength } = published[version % published.length]!
-    return this.#opened!.store.put(new Uint8Array(buffer, byteOffset, byteLength).slice())
+    return this.#put(new Uint8Array(buffer, byteOffset, byteLength).slice())
+  }
+
+  /** Puts a blob, as soon as the store takes it: one that is full holds the run up, and does not end it. */
+  async #put(bytes: Uint8Array): Promise<string> {
+    for (let isTold = false; ; isTold = true) {
+      try {
+        return await this.#opened!.store.put(bytes)
+      } catch (error) {
+        if (this.#stop.signal.aborted) throw error
+        if (!isTold) this.#options.tell(`${(error as Error).message}: the training waits for it`)
+        await sleep(AGAIN_MS)
+      }
+    }
   }
 
   /** Ends the crew without holding its trainer. */
@@ -352,8 +368,9 @@ class FleetCrew implements Crew {
     const { result } = held
     const share = this.#shareOf(number)
     try {
-      await rowsFromBytes(cohort, rollout, number, share, await store.get(result.rows))
-      await stateFromBytes(cohort, rollout + 1, share, await store.get(result.after), false)
+      const [rows, after] = await Promise.all([store.get(result.rows), store.get(result.after)])
+      await rowsFromBytes(cohort, rollout, number, share, rows)
+      await stateFromBytes(cohort, rollout + 1, share, after, false)
     } catch (error) {
       if (!(error instanceof BlobError)) throw error
       this.#options.tell(`${error.message}: rollout ${rollout} of member ${number} is collected again`)

@@ -30,7 +30,7 @@ export interface JoinFleetOptions {
 
 /**
  * Makes actors of other processes a trainer's: pass it to `createTrainer` as `crew`, beside `actors`, the number of parts
- * of a rollout that may be collected at once.
+ * of a rollout that may be collected at once. The connection keeps the process alive until the trainer is closed.
  * @throws InputError for a wrong address or store.
  * @example
  * const crew = joinFleet({ address: 'nats://10.0.0.1:4222/cart', store: '/shared/cart' })

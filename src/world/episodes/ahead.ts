@@ -59,9 +59,10 @@ export function aheadPlan<B extends Plan>(
 ) {
   const numbered = <P>(count: number, plan: () => P) =>
     Object.fromEntries(Array.from({ length: count }, (_, i) => [`number${i}`, plan()] as const))
+  const published = column('f32', numBuffers, numParameters)
   return {
-    /** Weights, by version mod numBuffers. Written by thread 0 before an update. */
-    published: saved(column('f32', numBuffers, numParameters)),
+    /** Weights, by version mod numBuffers. Written by thread 0 before an update. A single one is as the learner's. */
+    published: numBuffers > 1 ? saved(published) : published,
     /** Buffers 1 … numBuffers − 1. */
     others: numbered(numBuffers - 1, bufferPlan),
     /** The lanes' state at the start of a rollout, by its number mod numBuffers. Written by the collecting threads. */

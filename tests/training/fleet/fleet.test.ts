@@ -1,8 +1,9 @@
 /** A learner and actors over a fleet's contracts, in one process: the bits of one process, and of threads. */
 // Actors import the modules of what is built, and what they make must be made of the same ones here.
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
@@ -11,6 +12,7 @@ import {
   cartPole,
   createTrainer,
   createWorld,
+  InputError,
   mlp,
   pendulum,
   ppo,
@@ -20,7 +22,19 @@ import {
 import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCrew } from '../../../dist/src/training/fleet/fleet-crew.js'
 import type { CrewDefinition } from '../../../dist/src/training/threads/crew.js'
-import { rowsOf } from '../../support/tiers.ts'
+import { rowsOf, thorough } from '../../support/tiers.ts'
+
+/** An environment of a user, whose step fails. */
+const BROKEN = `
+import { cartPole, defineEnvironment } from '${new URL('../../../dist/src/index.js', import.meta.url).href}'
+const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold, reset } = cartPole()
+const step = () => {
+  throw new Error('the cart is broken')
+}
+export const broken = defineEnvironment({
+  ...{ id: 'Broken-v0', module: import.meta.url, settings: {}, state: () => cartPole().state },
+  make: () => ({ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold, reset, step }),
+})`
 
 const small = { numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 2e-3 }
 const cart = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 7, seed: 3 }
@@ -64,10 +78,9 @@ describe('a fleet in one process', () => {
   test.each(rows)('%s learns the same as one process, to the bit', async (_, world, maxStaleness, numActors) => {
     const { bus, store, told, crew, end } = await place()
     const algorithm = ppo({ ...small, maxStaleness })
-    // Only threads collect ahead, and they are made of what is built: the first updates learn from the first weights.
-    const expected = await train(world, algorithm, maxStaleness === 0 ? 4 : 1, maxStaleness === 0 ? {} : { actors: 1 })
+    const expected = await train(world, algorithm, 4, maxStaleness === 0 ? {} : { actors: 1 })
     const actors = Array.from({ length: numActors }, () => runActor(bus))
-    const learned = await train(world, algorithm, maxStaleness === 0 ? 4 : 1, { actors: numActors, crew: crew() })
+    const learned = await train(world, algorithm, 4, { actors: numActors, crew: crew() })
     const ended = await Promise.all(actors)
     expect(learned).toEqual(expected)
     expect(ended.map(({ end, failures }) => [end, failures])).toEqual(actors.map(() => ['run', 0]))
@@ -76,4 +89,36 @@ describe('a fleet in one process', () => {
     expect((await store.list()).length).toBeLessThan(3 + 3 * numActors)
     await end()
   })
+
+  thorough(
+    'a store that is full holds the run up until there is room, and an environment that fails ends it',
+    async () => {
+      const { bus, store, crew, told, folder, end } = await place()
+      const put = store.put.bind(store)
+      let refusals = 0
+      // The first blobs are the lanes' states, which the learner puts before it begins.
+      store.put = async (bytes) => {
+        if (bytes.length < 10_000 || refusals >= 2) return put(bytes)
+        refusals++
+        throw new InputError('store', 'a disk that is full', 'a writable path')
+      }
+      const wide = { ...cart, policy: mlp({ hidden: [64, 64] }) }
+      const algorithm = ppo(small)
+      const actor = runActor(bus)
+      const learned = await train(wide, algorithm, 2, { actors: 2, crew: crew() })
+      await actor
+      expect(refusals).toBe(2)
+      expect(told.join()).toContain('a disk that is full')
+      expect(learned).toEqual(await train(wide, algorithm, 2, {}))
+
+      const module = join(folder, 'broken.mjs')
+      await writeFile(module, BROKEN)
+      const { broken: environment } = await import(/* @vite-ignore */ pathToFileURL(module).href)
+      const broken = { ...cart, environment: environment() }
+      const failing = runActor(bus, { modules: [module] })
+      await expect(train(broken, algorithm, 2, { actors: 1, crew: crew() })).rejects.toThrow('the cart is broken')
+      await failing
+      await end()
+    },
+  )
 })
