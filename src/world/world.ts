@@ -104,7 +104,8 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   readonly #drafts: readonly CohortDraft[]
   #cohorts: readonly Cohort[] | undefined
   #arena: Arena | undefined
-  #columns: object | undefined
+  /** Listed once: a run that can be abandoned saves its state before each update. */
+  #columns: readonly { readonly planned: PlannedColumn; readonly column: Column }[] | undefined
   readonly #memory: WasmMemory | undefined
   #kernels: Kernels | undefined
 
@@ -211,9 +212,9 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   }
 
   /** Every column with its typed array. Allocates the memory on first use. */
-  columns(): { readonly planned: PlannedColumn; readonly column: Column }[] {
+  columns(): readonly { readonly planned: PlannedColumn; readonly column: Column }[] {
     if (this.#columns === undefined) this.#take()
-    return zipColumns(this.#plan(), this.#columns!)
+    return this.#columns!
   }
 
   /** Releases policies' devices and environments' processes. The world stays usable and acquires them again on demand. */
@@ -236,7 +237,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     const { arena, columns } = isFresh ? takeArena(plan, objects) : layArena(plan, this.#memory!)
     const kernels = createKernels(arena.memory, this.kernelBuild)
     this.#arena = arena
-    this.#columns = columns
+    this.#columns = zipColumns(plan, columns)
     this.#kernels = kernels
     this.#cohorts = this.#drafts.map((draft) =>
       kindOf(draft).create(draft, ownColumns(draft, columns), this, kernels, isFresh),
