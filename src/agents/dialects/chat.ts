@@ -10,10 +10,12 @@ import {
   type Choice,
   choicesOf,
   pieces,
+  readPromptLogprobs,
   readTelling,
   seconds,
   spelling,
   tokenized,
+  toldPrompt,
   turnsOf,
   usageOf,
 } from '../serving/choices.ts'
@@ -40,6 +42,7 @@ export async function chat(
   const numTop = integerField(body, 'top_logprobs', 0, 0, 20)
   if (numTop > 0 && !wantsLogprobs) throw badField('top_logprobs', numTop, '0 without logprobs')
   const telling = readTelling(body, host, wantsLogprobs ? numTop : null)
+  const numPrompt = readPromptLogprobs(body, telling)
   const { tools, names } = toolsOf(served, body)
   const messages = messagesOf(body.messages)
   const variables = templateVariables(body, tokenizer, host.hints)
@@ -58,6 +61,7 @@ export async function chat(
     ...each,
     ...(isAlone ? { stopStrings: [...each.stopStrings, CALL_END] } : {}),
     ...(form === null ? {} : { constraint: form.constraint }),
+    ...(numPrompt === null ? {} : { numPromptTop: numPrompt }),
   }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools with special tokens.
@@ -109,6 +113,7 @@ export async function chat(
         }
       }),
       usage: usageOf(choices),
+      ...(numPrompt === null ? {} : { prompt_logprobs: toldPrompt(choices[0]!, served) }),
       ...promptTold,
     }
   }

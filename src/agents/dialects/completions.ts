@@ -7,15 +7,17 @@ import {
   type Choice,
   choicesOf,
   pieces,
+  readPromptLogprobs,
   readTelling,
   seconds,
   spelling,
   tokenized,
+  toldPrompt,
   turnsOf,
   usageOf,
 } from '../serving/choices.ts'
 import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from '../serving/client-turns.ts'
-import { badField, idsField, integerField, textField } from '../serving/fields.ts'
+import { badField, booleanField, idsField, integerField, textField } from '../serving/fields.ts'
 import type { ServedModel } from '../serving/served-model.ts'
 import type { ModelHost } from './dialect.ts'
 import { checkForm, formOf } from './forms.ts'
@@ -32,23 +34,32 @@ export async function complete(
   const { served, naming } = host
   const { tokenizer } = served
   const telling = readTelling(body, host, integerField(body, 'logprobs', null, 0, 20))
-  const maxTokens = integerField(body, 'max_tokens', 16, 1)
+  const isEchoed = booleanField(body, 'echo', false)
+  const numPrompt = readPromptLogprobs(body, telling)
+  const maxTokens = integerField(body, 'max_tokens', 16, isEchoed ? 0 : 1)
+  // Only the prompt is wanted: as in vLLM, one token is generated, and left out.
+  const isPromptAlone = maxTokens === 0
   const prompts = promptsOf(served, body.prompt)
   const requests = turnsOf(
     prompts,
     body,
-    (ids) => client.budgetOf(ids, maxTokens, 'prompt'),
+    (ids) => client.budgetOf(ids, Math.max(1, maxTokens), 'prompt'),
     telling,
     served,
     client.owner,
   )
   const form = formOf(body, [], host)
-  const submitted = form === null ? requests : requests.map((each) => ({ ...each, constraint: form.constraint }))
+  const numPromptTop = numPrompt ?? (isEchoed ? telling.numTop : null)
+  const submitted = requests.map((each) => ({
+    ...each,
+    ...(form === null ? {} : { constraint: form.constraint }),
+    ...(numPromptTop === null ? {} : { numPromptTop }),
+  }))
   const group = served.batcher.submit(submitted, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served)
   const head = { id: `cmpl-${randomUUID()}`, object: 'text_completion', created: seconds(), model: telling.model }
   const spell = spelling(served, telling)
-  const logprobs = (tokens: readonly GeneratedToken[], offset: number) => {
+  const logprobs = (tokens: readonly ToldToken[], offset: number) => {
     if (telling.numTop === null) return null
     const offsets = [offset]
     for (const { id } of tokens) offsets.push(offsets.at(-1)! + tokenizer.decode([id]).length)
@@ -59,20 +70,30 @@ export async function complete(
       text_offset: offsets.slice(0, -1),
     }
   }
+  const echo = ({ ids }: Choice) => (isEchoed ? tokenizer.decode(Array.from(ids), { skipSpecial: true }) : '')
+  const echoed = ({ ids, turn }: Choice): readonly ToldToken[] =>
+    isEchoed ? [{ id: ids[0]!, logprob: null, top: [] }, ...(turn.prompt ?? [])] : []
+  const generated = (tokens: readonly GeneratedToken[]) => (isPromptAlone ? [] : tokens)
+  const usage = () =>
+    usageOf(choices.map(({ ids, turn }) => ({ ids, turn: { ...turn, tokens: generated(turn.tokens) } })))
   const asked = (ids: Int32Array) => (telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {})
   if (!telling.isStream) {
     await whole(group, signal)
-    const texts = choices.map((choice) => choice.take()?.text ?? '')
-    for (const [index, choice] of choices.entries()) checkForm(form, texts[index]!, [], choice)
-    for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
+    const texts = choices.map((choice) => choice.take()?.text ?? '').map((text) => (isPromptAlone ? '' : text))
+    if (!isPromptAlone) {
+      for (const [index, choice] of choices.entries()) checkForm(form, texts[index]!, [], choice)
+      for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
+    }
     return {
       ...head,
       choices: choices.map((choice, index) => ({
-        ...{ index, text: texts[index], logprobs: logprobs(choice.turn.tokens, 0), finish_reason: choice.finishReason },
-        ...besides(choice, choice.turn.tokens, telling, naming),
+        ...{ index, text: echo(choice) + texts[index], finish_reason: isPromptAlone ? 'length' : choice.finishReason },
+        logprobs: logprobs([...echoed(choice), ...generated(choice.turn.tokens)], 0),
+        ...besides(choice, generated(choice.turn.tokens), telling, naming),
+        ...(numPrompt === null ? {} : { prompt_logprobs: toldPrompt(choice, served) }),
         ...asked(choice.ids),
       })),
-      usage: usageOf(choices),
+      usage: usage(),
     }
   }
   async function* events() {
@@ -81,25 +102,33 @@ export async function complete(
     for await (const { choice, tokens, text, from } of pieces(group, choices, signal)) {
       const { index } = choice
       said[index] += text
+      const before = from === 0 ? echo(choice) : ''
+      const told = [...(from === 0 ? echoed(choice) : []), ...generated(tokens)]
       if (choice.isOver) {
         checkForm(form, said[index]!, [], choice)
-        tellAnswer(client, answerOf(choice, said[index]!), signal)
+        if (!isPromptAlone) tellAnswer(client, answerOf(choice, said[index]!), signal)
       }
       yield {
         ...head,
         choices: [
           {
-            ...{ index, text, logprobs: logprobs(tokens, offsets[index]!), finish_reason: choice.finishReason },
-            ...besides(choice, tokens, telling, naming),
+            ...{ index, text: before + (isPromptAlone ? '' : text), finish_reason: choice.finishReason },
+            logprobs: logprobs(told, offsets[index]!),
+            ...besides(choice, generated(tokens), telling, naming),
             ...(from === 0 ? asked(choice.ids) : {}),
           },
         ],
       }
-      offsets[index] = tokens.reduce((sum, { id }) => sum + tokenizer.decode([id]).length, offsets[index]!)
+      offsets[index] = told.reduce((sum, { id }) => sum + tokenizer.decode([id]).length, offsets[index]!)
     }
-    if (telling.includesUsage) yield { ...head, choices: [], usage: usageOf(choices) }
+    if (telling.includesUsage) yield { ...head, choices: [], usage: usage() }
   }
   return { events: events() }
+}
+
+/** A token of an answer or of an echoed prompt, whose first one has no log-probability. */
+interface ToldToken extends Pick<GeneratedToken, 'id' | 'top'> {
+  readonly logprob: number | null
 }
 
 function answerOf({ ids, turn }: Choice, content: string): ClientAnswer {

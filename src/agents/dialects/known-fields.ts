@@ -42,8 +42,8 @@ const SHARED: Rules = {
   ...each([1], 'repeat_penalty', 'typical_p', 'tfs_z', 'best_of'),
   ...each([0], 'top_a', 'epsilon_cutoff', 'eta_cutoff', 'dynatemp_range', 'smoothing_factor', 'top_n_sigma'),
   ...each([[]], 'stop_token_ids', 'bad_words', 'banned_tokens'),
-  ...each([false], 'ignore_eos', 'include_stop_str_in_output', 'echo', 'use_beam_search'),
-  ...{ skip_special_tokens: [true], allowed_token_ids: [], prompt_logprobs: [], samplers: [] },
+  ...each([false], 'ignore_eos', 'include_stop_str_in_output', 'use_beam_search'),
+  ...{ skip_special_tokens: [true], allowed_token_ids: [], samplers: [] },
   // Parameters of the above, without effect by themselves.
   ...each('hint', 'mirostat_tau', 'mirostat_eta', 'xtc_threshold', 'repeat_last_n', 'dynatemp_exponent'),
   ...each('hint', 'dry_base', 'dry_allowed_length', 'dry_penalty_last_n', 'dry_sequence_breakers'),
@@ -62,6 +62,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
     ...{ ...SHARED, ...OPENAI },
     ...each('taken', 'messages', 'max_completion_tokens', 'top_logprobs', 'parallel_tool_calls'),
     ...each('taken', 'reasoning_effort', 'thinking', 'enable_thinking', 'chat_template_kwargs'),
+    ...{ prompt_logprobs: 'taken', echo: [false] },
     ...{ response_format: 'taken', modalities: [['text']], audio: [], prediction: 'hint' },
     ...{ add_generation_prompt: [true], continue_final_message: [false], functions: [[]], function_call: ['none'] },
     web_search_options: [],
@@ -69,7 +70,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
   completions: {
     ...SHARED,
     ...OPENAI,
-    ...each('taken', 'prompt', 'response_format'),
+    ...each('taken', 'prompt', 'response_format', 'echo', 'prompt_logprobs'),
     suffix: [''],
     tools: [[]],
     tool_choice: ['none'],
@@ -78,6 +79,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
     ...SHARED,
     ...each('taken', 'input', 'instructions', 'max_output_tokens', 'previous_response_id', 'parallel_tool_calls'),
     ...each('taken', 'reasoning', 'text'),
+    ...{ prompt_logprobs: [], echo: [false] },
     ...each('hint', 'include', 'stream_options', 'max_tool_calls'),
     ...{ truncation: ['disabled'], background: [false], top_logprobs: [0], conversation: [], prompt: [] },
     ...{ context_management: [[]], stop: [], n: [1], max_tokens: [], max_completion_tokens: [], response_format: [] },
@@ -85,6 +87,7 @@ const FIELDS: Readonly<Record<DialectName, Rules>> = {
   messages: {
     ...SHARED,
     ...each('taken', 'messages', 'system', 'max_tokens', 'stop_sequences', 'thinking', 'output_config', 'thread'),
+    ...{ prompt_logprobs: [], echo: [false] },
     ...{ container: 'hint', mcp_servers: [[]], context_management: [{}], output_format: [] },
     ...{ stop: [], n: [1], max_completion_tokens: [], response_format: [] },
   },

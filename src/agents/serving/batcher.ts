@@ -15,8 +15,16 @@ export interface GenerationRequest
   readonly ids: Int32Array
   /** Number of most probable tokens reported with each chosen token. */
   readonly numTop: number
+  /** Number of most probable tokens reported with each token of the prompt; absent: none is evaluated. */
+  readonly numPromptTop?: number
   /** The turn's owner. A slot's cache is not shared between owners. Turns without one share an owner. */
   readonly owner?: object
+}
+
+/** A token of a prompt, with its log-probability at temperature 1, in nats, and the most probable ids in its place. */
+export interface PromptToken extends Pick<GeneratedToken, 'id' | 'logprob' | 'top'> {
+  /** 1 if no token was more probable. */
+  readonly rank: number
 }
 
 export interface GeneratedToken {
@@ -40,6 +48,8 @@ export interface Generation {
   readonly constraint?: Constraint
   /** The changes of the logits; absent: none. */
   readonly changes?: LogitChanges
+  /** The prompt's tokens but the first, if that was asked for and the turn has begun. */
+  readonly prompt?: readonly PromptToken[] | null
   /** Number of prompt ids that were in the cache. */
   readonly numCached: number
   /** Null while it runs. */
@@ -76,6 +86,7 @@ interface Slot {
 interface Turn extends Generation {
   readonly request: GenerationRequest
   readonly tokens: GeneratedToken[]
+  prompt: PromptToken[] | null
   numCached: number
   end: GenerationEnd | null
   error: string | null
@@ -101,6 +112,7 @@ class Group implements GenerationGroup {
         ...(request.constraint && { constraint: request.constraint }),
         ...(request.changes && { changes: request.changes }),
         tokens: [],
+        prompt: null,
         numCached: 0,
         end: null,
         error: null,
@@ -176,6 +188,11 @@ export class Batcher {
     if (requests.some(({ numTop }) => numTop > 0) && !(this.engine instanceof LocalEngine)) {
       throw new RequestError(400, `the engine ${this.engine.id} does not report the most probable tokens`, {
         ...{ param: 'top_logprobs', code: 'unsupported_field' },
+      })
+    }
+    if (requests.some(({ numPromptTop }) => numPromptTop !== undefined) && !(this.engine instanceof LocalEngine)) {
+      throw new RequestError(400, `the engine ${this.engine.id} does not report log-probabilities of prompts`, {
+        ...{ param: 'prompt_logprobs', code: 'unsupported_field' },
       })
     }
     if (this.#state === 'stopping') throw new RequestError(503, 'the server is stopping', { code: 'stopping' })
@@ -286,7 +303,7 @@ export class Batcher {
     }
     for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
       const turn = this.#queue.shift()!
-      const { ids: prompt, numTop: _, owner, maxTokens, ...request } = turn.request
+      const { ids: prompt, numTop: _, numPromptTop, owner, maxTokens, ...request } = turn.request
       const generated = turn.tokens.length // Above 0 if the engine broke it off.
       const ids = generated === 0 ? prompt : Int32Array.from([...prompt, ...turn.tokens.map(({ id }) => id)])
       const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
@@ -296,6 +313,7 @@ export class Batcher {
       if (generated === 0) turn.numCached = slot.owner === owner ? unchanged : 0
       try {
         this.engine.submit({ ...request, slot: n, ids, generated, unchanged, maxTokens: maxTokens - generated })
+        if (numPromptTop !== undefined) this.#score(n, turn, numPromptTop)
       } catch (error) {
         if (!(error instanceof InputError)) {
           this.#queue.unshift(turn) // Reported with the others.
@@ -307,6 +325,19 @@ export class Batcher {
       slot.turn = turn
       slot.owner = owner
     }
+  }
+
+  /** Evaluates the prompt of a turn that has just begun. */
+  #score(n: number, turn: Turn, numTop: number): void {
+    const prompt: PromptToken[] = []
+    turn.prompt = prompt
+    turn.numCached = 0
+    ;(this.engine as LocalEngine).scorePrompt(n, (at, logprob, logits) => {
+      const id = turn.request.ids[at]!
+      let rank = 1
+      for (let token = 0; token < logits.length; token++) if (logits[token]! > logits[id]!) rank++
+      prompt.push({ id, logprob, rank, top: mostProbable(logits, id, logprob, numTop, 1) })
+    })
   }
 
   #free(): number[] {
@@ -358,15 +389,7 @@ export class Batcher {
     if (numTop === 0 || !(this.engine instanceof LocalEngine)) return []
     const { logits, lane } = this.engine.decoder.columns
     const size = logits.length / lane.length
-    const row = logits.subarray(i * size, (i + 1) * size)
-    const best: number[] = []
-    for (let token = 0; token < size; token++) {
-      if (best.length === numTop && row[token]! <= row[best.at(-1)!]!) continue
-      const at = best.findIndex((other) => row[token]! > row[other]!)
-      best.splice(at < 0 ? best.length : at, 0, token)
-      if (best.length > numTop) best.pop()
-    }
-    return best.map((token) => [token, logprob + (row[token]! - row[id]!) / sampling.temperature] as const)
+    return mostProbable(logits.subarray(i * size, (i + 1) * size), id, logprob, numTop, sampling.temperature)
   }
 
   #finish(turn: Turn, end: GenerationEnd, error: string | null = null): void {
@@ -378,6 +401,24 @@ export class Batcher {
     this.#wake = []
     for (const resolve of wake) resolve()
   }
+}
+
+/** The ids of the highest of these logits with log-probabilities, of which `id` has `logprob`. */
+function mostProbable(
+  logits: Float32Array,
+  id: number,
+  logprob: number,
+  count: number,
+  temperature: number,
+): (readonly [number, number])[] {
+  const best: number[] = []
+  for (let token = 0; token < logits.length && count > 0; token++) {
+    if (best.length === count && logits[token]! <= logits[best.at(-1)!]!) continue
+    const at = best.findIndex((other) => logits[token]! > logits[other]!)
+    best.splice(at < 0 ? best.length : at, 0, token)
+    if (best.length > count) best.pop()
+  }
+  return best.map((token) => [token, logprob + (logits[token]! - logits[id]!) / temperature] as const)
 }
 
 function sharedLength(cached: readonly number[], ids: Int32Array): number {

@@ -4,7 +4,7 @@ import { InputError } from '../../base/errors.ts'
 import { type Body, RequestError } from '../../base/http/server.ts'
 import type { ModelHost } from '../dialects/dialect.ts'
 import { type GeneratedToken, type Generation, type GenerationGroup, type GenerationRequest, steps } from './batcher.ts'
-import { booleanField, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
+import { badField, booleanField, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
 import { CHANGE_FIELDS, changesOf } from './logit-changes.ts'
 import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
@@ -153,6 +153,29 @@ export function tokenized<T>(param: string, work: () => T): T {
     if (!(error instanceof InputError)) throw error
     throw new RequestError(400, `${param}: ${error.message}`, { param, code: 'bad_field' })
   }
+}
+
+/**
+ * The field `prompt_logprobs` of a request, for which log-probabilities of the prompt are evaluated; null without it.
+ * @throws RequestError 400 for a stream, as vLLM does.
+ */
+export function readPromptLogprobs(body: Body, { isStream }: Telling): number | null {
+  const count = integerField(body, 'prompt_logprobs', null, 0, 20)
+  if (count === null || !isStream) return count
+  throw badField('prompt_logprobs', count, 'none in a stream')
+}
+
+/** vLLM's `prompt_logprobs`: null for the first token, and for each other one the log-probabilities by id. */
+export function toldPrompt({ turn }: Pick<Choice, 'turn'>, { tokenizer }: ServedModel): (object | null)[] {
+  const told = (id: number, logprob: number, rank: number) => {
+    return [String(id), { logprob, rank, decoded_token: tokenizer.decode([id]) }] as const
+  }
+  return [
+    null,
+    ...(turn.prompt ?? []).map(({ id, logprob, rank, top }) =>
+      Object.fromEntries([told(id, logprob, rank), ...top.map(([each, value], i) => told(each, value, i + 1))]),
+    ),
+  ]
 }
 
 /** How tokens are written: as text or as ids. */

@@ -138,6 +138,14 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
+  /** The tokens of a prompt but the first, with log-probabilities at temperature 1: calls `each` as `TransformerDecoder.score`. */
+  scorePrompt(slot: number, each: Parameters<TransformerDecoder['score']>[2]): void {
+    const { context, ids } = this.#context
+    const { length, cached } = this.turns
+    this.decoder.score(slot, ids.subarray(slot * context, slot * context + length[slot]!), each)
+    cached[slot] = length[slot]! - 1
+  }
+
   /** Writes a turn's sampling to the shared columns and sets up its stop strings. */
   #takeDrawing({ slot, sampling, explore, stopStrings }: TurnRequest): void {
     const own = this.#context

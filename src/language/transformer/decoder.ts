@@ -180,6 +180,34 @@ export class TransformerDecoder {
     if (logitCap > 0) kernels.capElements(logits, logitCap, count * vocabularySize)
   }
 
+  /**
+   * Fills a slot's cache with the tokens of a sequence but the last, and calls `each` for every token but the first: its index, its
+   * log-probability at temperature 1 over the whole vocabulary, and the logits that it has, which are overwritten later.
+   * @throws InputError as `feed` does.
+   */
+  score(slot: number, tokens: Int32Array, each: (at: number, logprob: number, logits: Float32Array) => void): void {
+    const { logits, chosen, forward } = this.columns
+    const { token, position, max, sum, weighted, targetLogit, logprob, entropy } = forward
+    const { kernels, model } = this.#forward
+    const { vocabularySize } = model.shape
+    this.#forward.check(tokens.at(-1)!, tokens.length - 1)
+    for (let begin = 0; begin < tokens.length - 1; begin += chosen.length) {
+      const count = Math.min(chosen.length, tokens.length - 1 - begin)
+      for (let row = 0; row < count; row++) {
+        this.columns.slot[row] = slot
+        token[row] = tokens[begin + row]!
+        position[row] = begin + row
+        chosen[row] = tokens[begin + row + 1]!
+      }
+      this.computeLogits(count)
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, chosen, 1, count, 0, vocabularySize)
+      kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+      for (let row = 0; row < count; row++) {
+        each(begin + row + 1, logprob[row]!, logits.subarray(row * vocabularySize, (row + 1) * vocabularySize))
+      }
+    }
+  }
+
   /** Changes the logits of rows 0 … count as the columns `changed` say, whose `ids` have the rows' sequences. */
   changeLogits(count: number, ids: Int32Array, changes: TurnChanges): void {
     const { kernels, model } = this.#forward
