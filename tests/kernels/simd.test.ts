@@ -540,6 +540,22 @@ describe('recurrent', () => {
       },
       40,
     )
+    test.each([...builds, ...levels])(`${cell}Backward gives no gradient nearer to 0 than 1e-30 (%s)`, (build) => {
+      const given = backward(new Numbers(4), 6)
+      const [dX, dWeight, , dAfter] = given as Float32Array[]
+      for (const [tiny, sum] of [
+        [1e-32, 0],
+        [1e-20, 1e-24],
+      ] as const) {
+        const call = given.with(1, new Float32Array(dWeight!.length)).with(
+          3,
+          dAfter!.map(() => tiny),
+        )
+        const [got, added] = new Bench(build).call(`${cell}Backward`, call).columns as Float32Array[]
+        expect(got).toHaveLength(dX!.length)
+        for (const column of [got!, added!]) expect(Math.max(...column.map(Math.abs)) > sum).toBe(sum > 0)
+      }
+    })
     matches(
       `${cell}Backward`,
       (numbers) => backward(numbers, lanesOf(numbers)),

@@ -1,9 +1,6 @@
 /** Adam in f32; the plain twin `adam.ts` has the formulas. */
 #include "../vector.native.h"
 
-/** Moments nearer to 0 than this are 0: as denormal numbers they would cost a hundred cycles each. NaN stays NaN. */
-INLINE float settle(float moment) { return fabsf(moment) < 1e-30f ? 0 : moment; }
-
 WORTH(adamStep, length, 256)
 void KERNEL(adamStep)(float *restrict weight, float *restrict moment, float *restrict squareMoment, float *restrict gradient,
                       double gradientScale, double learningRate, double beta1, double beta2, double epsilon,

@@ -41,14 +41,14 @@ static void step_backward(float *restrict dX, float *restrict dProduct, float *r
   for (int i = 0; i < units; i++) {
     const float r = gates[i], z = gates[units + i], n = gates[2 * units + i], m = gates[3 * units + i];
     const float d = dAfter[i] + dState[i];
-    const float dN = d * (1 - z) * tanh_slope(n);
-    const float dR = dN * m * gate_slope(r);
-    const float dZ = d * (h[i] - n) * gate_slope(z);
+    const float dN = settle(d * (1 - z) * tanh_slope(n));
+    const float dR = settle(dN * m * gate_slope(r));
+    const float dZ = settle(d * (h[i] - n) * gate_slope(z));
     dX[i] = dProduct[i] = dR;
     dX[units + i] = dProduct[units + i] = dZ;
     dX[2 * units + i] = dN;
-    dProduct[2 * units + i] = dN * r;
-    dState[i] = d * z;
+    dProduct[2 * units + i] = settle(dN * r);
+    dState[i] = settle(d * z);
   }
 }
 

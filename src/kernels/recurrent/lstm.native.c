@@ -41,11 +41,11 @@ static void step_backward(float *restrict dProduct, float *restrict dCell, const
     const float tanh = gates[4 * units + k];
     const float byH = dAfter[k] + dHidden[k];
     const float byS = dAfter[units + k] + dCell[k] + byH * o * tanh_slope(tanh);
-    dProduct[k] = byS * g * gate_slope(i);
-    dProduct[units + k] = byS * before[units + k] * gate_slope(f);
-    dProduct[2 * units + k] = byS * i * tanh_slope(g);
-    dProduct[3 * units + k] = byH * tanh * gate_slope(o);
-    dCell[k] = byS * f;
+    dProduct[k] = settle(byS * g * gate_slope(i));
+    dProduct[units + k] = settle(byS * before[units + k] * gate_slope(f));
+    dProduct[2 * units + k] = settle(byS * i * tanh_slope(g));
+    dProduct[3 * units + k] = settle(byH * tanh * gate_slope(o));
+    dCell[k] = settle(byS * f);
   }
 }
 
