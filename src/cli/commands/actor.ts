@@ -1,15 +1,16 @@
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { runFleetActor } from '../../entries/orchestration.ts'
-import { strings } from '../../entries/settings.ts'
+import { boolean, strings } from '../../entries/settings.ts'
 
 export const actorKeys = {
   modules: strings([], 'paths of modules that it may import; it never imports others'),
+  stay: boolean(false, 'wait for the next learner of this name when a run ends, as the next of several seeds'),
 }
 
 /** colonnade actor nats://host:4222/name */
 export const actorCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'the address of a fleet, like nats://host:4222/name')
-  const { modules } = readKeys(actorKeys, texts)
+  const { modules, stay } = readKeys(actorKeys, texts)
   const stop = new AbortController()
   const onSignal = () => {
     if (stop.signal.aborted) process.exit(130)
@@ -20,7 +21,7 @@ export const actorCommand: Command = async ({ words, json, quiet }) => {
   const tell = (message: string) => {
     if (!quiet) console.error(`${subject}: ${message}`)
   }
-  const summary = await runFleetActor(subject, { modules, signal: stop.signal, tell })
+  const summary = await runFleetActor(subject, { modules, stay, signal: stop.signal, tell })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal)
   const why = { run: 'the run has ended', drain: 'it was drained', signal: 'it was stopped' }[summary.end]
   if (!json) console.log(`${summary.rollouts} parts of rollouts, ${summary.steps} steps; ${why}`)

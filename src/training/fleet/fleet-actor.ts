@@ -37,6 +37,8 @@ const AGAIN_SECONDS = 3
 export interface ActorOptions {
   /** Paths of modules that it may import; others it never does. */
   readonly modules?: readonly string[]
+  /** Whether it waits for the next learner of this name when a run ends; default false. */
+  readonly stay?: boolean
   /** When aborted, it ends after the rollout that it collects. */
   readonly signal?: AbortSignal
   tell?(message: string): void
@@ -67,8 +69,13 @@ interface Post {
  * Collects for the run on this bus, until the run ends or somebody drains the actors.
  * @throws InputError for a run of another version of Colonnade, other code, or a store that cannot be reached from here.
  */
-export function runActor(bus: Bus, options: ActorOptions = {}): Promise<ActorSummary> {
-  return new FleetActor(bus, options).run()
+export async function runActor(bus: Bus, options: ActorOptions = {}): Promise<ActorSummary> {
+  let sum = { rollouts: 0, steps: 0, failures: 0 }
+  for (;;) {
+    const { rollouts, steps, failures, ...last } = await new FleetActor(bus, options).run()
+    sum = { rollouts: sum.rollouts + rollouts, steps: sum.steps + steps, failures: sum.failures + failures }
+    if (options.stay !== true || last.end !== 'run') return { ...last, ...sum }
+  }
 }
 
 class FleetActor {

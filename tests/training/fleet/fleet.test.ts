@@ -90,6 +90,20 @@ describe('a fleet in one process', () => {
     await end()
   })
 
+  thorough('an actor that stays collects for one learner after another', async () => {
+    const { bus, crew, end } = await place()
+    const stop = new AbortController()
+    const actor = runActor(bus, { stay: true, signal: stop.signal })
+    for (const seed of [1, 2]) {
+      const world = { ...cart, seed }
+      const learned = await train(world, ppo(small), 2, { actors: 1, crew: crew() })
+      expect(learned).toEqual(await train(world, ppo(small), 2, {}))
+    }
+    stop.abort()
+    expect(await actor).toMatchObject({ rollouts: 4, failures: 0, end: 'signal' })
+    await end()
+  })
+
   thorough(
     'a store that is full holds the run up until there is room, and an environment that fails ends it',
     async () => {
