@@ -3,7 +3,6 @@
  * pass one after another. A lane's columns have MuJoCo's full integration state, the solver's warm start too, so a step is a function of
  * its lane alone. MuJoCo's numbers are seen through views of its memory.
  */
-import { readFileSync } from 'node:fs'
 import { InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
 
@@ -166,9 +165,10 @@ export async function compileModel(subject: string, given: string | URL): Promis
   const known = compiled.get(key)
   if (known !== undefined) return known
   const mujoco = await loadMujoco(subject)
+  const text = given instanceof URL ? await (await import('node:fs/promises')).readFile(given, 'utf8') : given
   let model: MjModel
   try {
-    model = mujoco.MjModel.from_xml_string(given instanceof URL ? readFileSync(given, 'utf8') : given)
+    model = mujoco.MjModel.from_xml_string(text)
   } catch (cause) {
     const got = (cause as Error).message.replaceAll(/\s+/g, ' ').trim()
     throw new InputError(`${subject} model`, got, 'a model that MuJoCo compiles', { cause })
