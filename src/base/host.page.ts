@@ -7,7 +7,8 @@ export const processNumber: typeof node.processNumber = Math.floor(Math.random()
 
 export const tell: typeof node.tell = (message) => console.warn(`colonnade: ${message}`)
 
-export const warn: typeof node.warn = (message, code, detail) => console.warn(`[${code}] ${message}\n${detail}`)
+export const warn: typeof node.warn = (message, told) =>
+  console.warn(told === undefined ? message : `[${told.code}] ${message}\n${told.detail}`)
 
 export const haveSameBytes: typeof node.haveSameBytes = (a, b) => {
   const inWords = [a, b].every(({ byteOffset, byteLength }) => byteOffset % 4 === 0 && byteLength % 4 === 0)
@@ -16,6 +17,8 @@ export const haveSameBytes: typeof node.haveSameBytes = (a, b) => {
   )
   return ours!.every((value, i) => value === theirs![i])
 }
+
+export const allowListeners: typeof node.allowListeners = () => {} // A page does not warn.
 
 /** A page sees its heap alone, and not in every browser: what it cannot see is 0. */
 export const memoryInUse: typeof node.memoryInUse = () => {

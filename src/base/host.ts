@@ -10,15 +10,21 @@ export function tell(message: string): void {
   process.stderr.write(`colonnade: ${message}\n`)
 }
 
-/** Warns of something that went wrong behind the user's back; with a code by which it can be filtered. */
-export function warn(message: string, code: string, detail: string): void {
-  process.emitWarning(message, { code, detail })
+/** Warns of something that goes wrong behind the user's back; with a code by which it can be filtered. */
+export function warn(message: string, told?: { readonly code: string; readonly detail: string }): void {
+  if (told === undefined) process.emitWarning(message)
+  else process.emitWarning(message, told)
 }
 
 /** Whether two stretches of memory of one length have the same bytes. */
 export function haveSameBytes(a: ArrayBufferView, b: ArrayBufferView): boolean {
   const [ours, theirs] = [a, b].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength))
   return ours!.equals(theirs!)
+}
+
+/** Lets any number of listeners wait for a signal without a warning. */
+export function allowListeners(signal: AbortSignal): void {
+  process.getBuiltinModule('node:events').setMaxListeners(0, signal)
 }
 
 /** Bytes of the heap in use, of typed arrays, and of the whole process. */

@@ -20,7 +20,7 @@ export class Vocabulary {
     this.#bytes = bytes
     this.#endIds = endIds
     const tokens = bytes.flatMap(({ length }, token) => (length === 0 ? [] : [token]))
-    this.#order = Int32Array.from(tokens.sort((a, b) => Buffer.compare(bytes[a]!, bytes[b]!) || a - b))
+    this.#order = Int32Array.from(tokens.sort((a, b) => order(bytes[a]!, bytes[b]!) || a - b))
     this.#common = this.#order.map((token, i) =>
       i === 0 ? 0 : commonLength(bytes[this.#order[i - 1]!]!, bytes[token]!),
     )
@@ -81,4 +81,10 @@ function commonLength(a: Uint8Array, b: Uint8Array): number {
   let length = 0
   while (length < a.length && length < b.length && a[length] === b[length]) length++
   return length
+}
+
+/** Below 0 where `a` comes first, by bytes and then by length. */
+function order(a: Uint8Array, b: Uint8Array): number {
+  const common = commonLength(a, b)
+  return common < Math.min(a.length, b.length) ? a[common]! - b[common]! : a.length - b.length
 }

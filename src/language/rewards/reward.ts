@@ -13,8 +13,9 @@
  * time that nothing within the limits takes, and the reward is null then. Such rewards (`judgesInTime`) have no outer
  * time limit, which would include waiting. `docs/rewards.md` has measurements.
  */
-import { setMaxListeners } from 'node:events'
+
 import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
+import { allowListeners } from '../../base/host.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../../base/settings.ts'
 import type { Example } from '../../environments/text.ts'
 
@@ -197,7 +198,7 @@ export async function withinTime(
   const others = (judgment: Judgment): Judgment[] => settled.map((known) => known ?? judgment)
   if (signal?.aborted) return others(failed('aborted', 'aborted before it began'))
   const controller = new AbortController()
-  setMaxListeners(0, controller.signal) // One listener per judgment.
+  allowListeners(controller.signal) // One listener per judgment.
   let timer: ReturnType<typeof setTimeout> | undefined
   let stop = (): void => {}
   const ended = new Promise<Judgment[]>((resolve) => {

@@ -9,9 +9,9 @@
  * the text. Between steps a text's length is limited, since a step that replaces one character by two doubles the text
  * each time.
  */
-import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../../base/errors.ts'
+import { sha256 } from '../../base/files/digest.ts'
 import { isThere, parseJsonObject, readWhole } from '../../base/files/files.ts'
 import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from '../templates/chat-template.ts'
 import { isQuick, QUICK_LENGTH } from './quick-steps.ts'
@@ -117,7 +117,7 @@ export async function loadTokenizer(
   const special = added.filter((token) => token.special)
   const specialIds = new Set(special.map(({ id }) => id))
   return {
-    id: createHash('sha256').update(bytes).digest('hex'),
+    id: sha256().update(bytes).hex(),
     files,
     vocabularySize,
     beginIds: leading ?? (config.add_bos_token ? idOf('bos_token') : []),

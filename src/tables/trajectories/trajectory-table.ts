@@ -1,5 +1,7 @@
 /** Trajectories as Arrow, with token lists and columns. Loads apache-arrow on first use. */
+
 import type * as Arrow from 'apache-arrow'
+import { joined } from '../../base/bytes.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { jsonOrText } from '../../base/files/files.ts'
 import { VERSION } from '../../base/version.ts'
@@ -193,9 +195,9 @@ function spelledForms(forms: readonly TurnForm[]): string | null {
 function listsOfTexts(arrow: typeof Arrow, said: readonly TrajectoryWords[]): Arrow.Data {
   const texts = said.flatMap(({ tokenTexts }) => tokenTexts ?? [])
   const ends = new Int32Array(texts.length + 1)
-  for (const [i, text] of texts.entries()) ends[i + 1] = ends[i]! + Buffer.byteLength(text)
-  const data = Buffer.alloc(ends.at(-1)!)
-  for (const [i, text] of texts.entries()) data.write(text, ends[i]!)
+  const encoded = texts.map((text) => new TextEncoder().encode(text))
+  for (const [i, { length }] of encoded.entries()) ends[i + 1] = ends[i]! + length
+  const data = joined(encoded)
   const child = arrow.makeData({ type: new arrow.Utf8(), length: texts.length, nullCount: 0, valueOffsets: ends, data })
   const valueOffsets = new Int32Array(said.length + 1)
   for (const [i, { tokenTexts }] of said.entries()) valueOffsets[i + 1] = valueOffsets[i]! + (tokenTexts?.length ?? 0)

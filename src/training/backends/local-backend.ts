@@ -1,10 +1,12 @@
 /** The backend that trains in the world's memory, with a team's threads. World checkpoints contain its state. */
+
 import {
   alone,
   TokenLearner,
   type TokenLearnerColumns,
   tokenLearnerPlan,
 } from '../../algorithms/tokens/token-learner.ts'
+import { sharedBytes } from '../../base/shared.ts'
 import { arrayWork } from './array-backend.ts'
 import type { BackendDefinition } from './backend.ts'
 import { defineBackend } from './define-backend.ts'
@@ -16,7 +18,7 @@ export const localBackend: BackendDefinition = {
     const learner = new TokenLearner(model, weights, columns as TokenLearnerColumns, kernels, adapter, post, clock)
     const run: NonNullable<typeof team>['run'] = async (steps) => (team === null ? alone(steps) : team.run(steps))
     /** The number of micro-batches that threads have taken. */
-    const counts = { taken: new Int32Array(new SharedArrayBuffer(4)) }
+    const counts = { taken: new Int32Array(sharedBytes(4)) }
     return {
       ...arrayWork('local', learner.trained),
       forward: (batch, whose, temperature, said) => run(learner.evaluate(batch, temperature, whose, said, counts)),

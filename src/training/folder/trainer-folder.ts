@@ -1,101 +1,32 @@
-/** The folder in which a program's trainer keeps its checkpoints. */
-import { InputError } from '../../base/errors.ts'
-import { cannotWrite, makeFolder } from '../../base/files/files.ts'
-import { tell } from '../../base/host.ts'
-import { listCheckpoints, type Manifest, readManifest } from './checkpoint.ts'
-import { firstFree, type IfExists, numbered, TakenError, tellNumbered } from './if-exists.ts'
-import { Ownership } from './owner.ts'
-import { emptyRun, holdsRun, type RunRecord, readConfig, runRecordOf } from './run-record.ts'
-
-/** The folder's view of a trainer. Each comparison throws an InputError that names the first difference. */
-export interface FolderUser {
-  /** The number of a checkpoint written now. */
-  readonly number: number
-  compareCheckpoint(subject: string, manifest: Manifest): void
-  compareRun(subject: string, run: RunRecord): void
-  /** Restores the newest checkpoint of a folder; undefined if it is too late for that. */
-  readonly restore: ((folder: string) => Promise<unknown>) | undefined
-}
+/** The folder of a program's trainer. What works with files is loaded at its first use: trainers without a folder load none of it. */
+import type { IfExists } from './if-exists.ts'
+import type { FolderUser, OwnedFolder } from './owned-folder.ts'
 
 /** The folder of a program's trainer, owned from the first update or checkpoint until it is closed. */
 export class TrainerFolder {
-  /** The requested folder, until another one is taken. */
-  path: string
   readonly #given: string
   readonly #ifExists: IfExists
-  #ownership: Ownership | undefined
+  #owned: OwnedFolder | undefined
 
   constructor(path: string, ifExists: IfExists) {
-    this.path = path
     this.#given = path
     this.#ifExists = ifExists
   }
 
-  /**
-   * Checks that the folder can take the trainer's checkpoints, or takes another one and reports it on standard error.
-   * @throws InputError if it cannot be written; and, unless folders are numbered, if it is in use, or has another
-   * training or a later checkpoint of this one.
-   */
+  /** The requested folder, until another one is taken. */
+  get path(): string {
+    return this.#owned?.path ?? this.#given
+  }
+
+  /** As `OwnedFolder.settle`. */
   async settle(user: FolderUser): Promise<void> {
-    const folderOf = numbered(this.#given)
-    const nextOf = (number: number) => (number === 1 ? this.path : folderOf(number))
-    const free = await firstFree(nextOf, this.#ifExists, (path) => this.#take(path, user))
-    this.path = free.path
-    const told = tellNumbered(free, (value) => `ifExists: '${value}'`)
-    if (told !== null) tell(told)
-  }
-
-  async #take(path: string, user: FolderUser): Promise<void> {
-    await makeFolder(path).catch((cause) => {
-      throw cannotWrite(path, cause)
-    })
-    const isOurs = this.#ownership !== undefined && this.path === path && !this.#ownership.isReleased
-    if (!isOurs) {
-      if (this.#ifExists === 'number' && user.number === 0 && (await Ownership.isHere(path))) {
-        throw new TakenError('folder', path, 'is in use by another training of this process')
-      }
-      const ownership = await Ownership.take(path)
-      this.release()
-      this.#ownership = ownership
-    }
-    try {
-      await this.#look(path, user, isOurs || user.number > 0)
-    } catch (error) {
-      if (!isOurs) await this.#ownership?.release()
-      throw error
-    }
-  }
-
-  /** Checks the folder's content as its owner; `isBegun`: this training may have written it. */
-  async #look(path: string, user: FolderUser, isBegun: boolean): Promise<void> {
-    const newest = (await listCheckpoints(path)).at(-1)
-    const isRun = await holdsRun(path)
-    if (newest === undefined && !isRun) return
-    if (!isBegun) {
-      if (this.#ifExists === 'replace') return emptyRun(path)
-      if (this.#ifExists === 'number') throw new TakenError('folder', path, `holds a ${isRun ? 'run' : 'training'}`)
-    }
-    try {
-      if (isRun) user.compareRun(`run ${path}`, runRecordOf(await readConfig(path)))
-      if (newest === undefined) return
-      const read = await readManifest(path, newest)
-      user.compareCheckpoint(`checkpoint ${read.path}`, read.manifest)
-    } catch (error) {
-      if (this.#ifExists === 'replace') return emptyRun(path)
-      if (this.#ifExists !== 'number' || !(error instanceof InputError)) throw error
-      throw new TakenError('folder', path, 'holds another training')
-    }
-    if (newest <= user.number) return
-    if (this.#ifExists === 'replace') return emptyRun(path)
-    if (this.#ifExists === 'resume' && !isBegun && user.restore) return void (await user.restore(path))
-    const why = `holds the checkpoint ${newest} of this training, which stands at ${user.number}`
-    const expected = "a trainer that continues from there (trainer.restore(), or ifExists: 'resume'), or a new folder"
-    throw new TakenError('folder', path, why, expected)
+    const { OwnedFolder } = await import('./owned-folder.ts')
+    this.#owned ??= new OwnedFolder(this.#given, this.#ifExists)
+    await this.#owned.settle(user)
   }
 
   /** Lets others take the folder. */
   release(): void {
-    void this.#ownership?.release()
-    this.#ownership = undefined
+    this.#owned?.release()
   }
 }

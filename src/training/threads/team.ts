@@ -212,11 +212,10 @@ const unclosed = new FinalizationRegistry<{ end(): boolean }>((threads) => {
   if (!threads.end()) return
   if (!isToldOfUnclosed) {
     const message = 'a trainer with threads was dropped without close(): its threads are ended now'
-    warn(
-      message,
-      'COLONNADE_UNCLOSED_TRAINER',
-      'close() ends them at once; until then each holds memory and descriptors',
-    )
+    warn(message, {
+      code: 'COLONNADE_UNCLOSED_TRAINER',
+      detail: 'close() ends them at once; until then each holds memory and descriptors',
+    })
   }
   isToldOfUnclosed = true
 })

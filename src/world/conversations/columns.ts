@@ -1,4 +1,5 @@
 import { fingerprint, withoutModule } from '../../base/definition.ts'
+import { warn } from '../../base/host.ts'
 import { Random } from '../../base/random.ts'
 import type { Columns } from '../../components/column.ts'
 import { localEngine } from '../../engines/local/local.ts'
@@ -47,7 +48,7 @@ export function createConversations(
     ids: columns.conversation.token,
     weights: quantized ?? columns.weights,
     ...{ adapter, kernels, random },
-    tell: (message) => (cohort.onNotice ?? process.emitWarning)(message),
+    tell: (message) => (cohort.onNotice ?? warn)(message),
   })
   const entities = new LaneEntities(world.ecs, [columns.conversation], numLanes)
   const cohort: ConversationCohort = {

@@ -10,7 +10,7 @@ import {
   textEnvironmentFactory,
 } from '../../../src/index.ts'
 import { savedTensors } from '../../../src/training/folder/snapshot.ts'
-import { TextCommand } from '../../../src/training/text/learn/thread.ts'
+import { TextCommand } from '../../../src/training/text/learn/team.ts'
 import { Team } from '../../../src/training/threads/team.ts'
 import type { ConversationCohort } from '../../../src/world/conversations/cohort.ts'
 import { digits } from '../../support/conversations.ts'

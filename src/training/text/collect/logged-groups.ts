@@ -1,5 +1,7 @@
 /** Bookkeeping of the groups in a cohort's log, for collectors: admission, completion, ages, and free rows. */
+
 import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
+import { warn } from '../../../base/host.ts'
 import { Admission, type Delivery, type FailurePolicy, type Ticket } from '../../../fleet/admission.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { AgeSpread, CollectorProgress, SavedCollector } from '../../loop/collector.ts'
@@ -102,7 +104,7 @@ export class LoggedGroups {
     ]
     const percent = Math.round((100 * stale) / (learned + stale))
     const message = `rl: ${percent} % of the groups were dropped as stale before an update took them; this helps: ${help.join(', or ')}`
-    ;(this.#cohort.onNotice ?? process.emitWarning)(message)
+    ;(this.#cohort.onNotice ?? warn)(message)
   }
 
   /** The last batch's rows, in an order that does not depend on which finished first. */

@@ -4,7 +4,7 @@
  * learning rate becomes the usual one. Choices are reported and written into `config.json`. If nothing fits, the error
  * names the keys that help. Loaded models get standard defaults; a task's preset is for new models.
  */
-import { availableParallelism } from 'node:os'
+
 import { type LossDescriptor, readsScores } from '../../../algorithms/losses/losses.ts'
 import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../../algorithms/tokens/rl.ts'
@@ -13,6 +13,7 @@ import { MICRO_BATCH_ROWS } from '../../../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../../algorithms/tokens/token-thread.ts'
 import { InputError } from '../../../base/errors.ts'
 import { group } from '../../../base/metrics.ts'
+import { numCores } from '../../../base/threads/thread.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../../components/arena.ts'
 import { type Columns, column, listColumns, type Plan, saved } from '../../../components/column.ts'
 import { NUM_SLOTS } from '../../../kernels/bind.ts'
@@ -183,7 +184,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
     // Supervised training needs no conversations.
     numLanes: settings.numLanes || (given.rl === null ? 1 : LANES),
-    threads: settings.threads || Math.min(availableParallelism(), NUM_SLOTS),
+    threads: settings.threads || Math.min(numCores(), NUM_SLOTS),
   }
   const tried = [...sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)]
   const least = tried.at(-1)!

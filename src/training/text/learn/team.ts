@@ -3,20 +3,29 @@
  * has environment, tokenizer and trajectories, and does the small ordered work alone. Workers know only the model, and
  * share weights and cache. Batches are messages, which they read after a meeting.
  */
+
 import type { Together, TokenLearnerColumns } from '../../../algorithms/tokens/token-learner.ts'
 import type { TokenWork } from '../../../algorithms/tokens/token-thread.ts'
 import { Work } from '../../../base/clock.ts'
+import { sharedBytes } from '../../../base/shared.ts'
 import type { DecodingWorkers } from '../../../engines/engine.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { World } from '../../../world/world.ts'
 import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../../threads/team.ts'
-import { TextCommand } from './thread.ts'
+
+/** Values of a command's first number. */
+export const TextCommand = {
+  /** Decode a token in each lane of the share; the second number counts the lanes. */
+  decode: 0,
+  /** Do the posted `TokenWork`. */
+  learn: 1,
+} as const
 
 export class TextTeam implements DecodingWorkers {
   readonly #world: World
   readonly #cohort: ConversationCohort
   readonly #traces: readonly Float64Array[]
-  readonly #command = new Float64Array(new SharedArrayBuffer(16))
+  readonly #command = new Float64Array(sharedBytes(16))
   #team: Team | undefined
   #isClosed = true
 
@@ -94,7 +103,7 @@ export class TextTeam implements DecodingWorkers {
     const { memory } = arena
     const cohort = this.#cohort
     const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
-    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+    const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
     // The local backend's columns, if it is the one that learns.
     const { packed, gradient, reference } = cohort.learner as Partial<TokenLearnerColumns>
     const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {

@@ -14,14 +14,7 @@ import { TransformerDecoder } from '../../../language/transformer/decoder.ts'
 import { lora } from '../../../language/transformer/lora.ts'
 import { transformer } from '../../../language/transformer/model.ts'
 import type { TextOrder, WorkerProgram } from '../../threads/team.ts'
-
-/** Values of a command's first number. */
-export const TextCommand = {
-  /** Decode a token in each lane of the share; the second number counts the lanes. */
-  decode: 0,
-  /** Do the posted `TokenWork`. */
-  learn: 1,
-} as const
+import { TextCommand } from './team.ts'
 
 /** A worker's program. It shares weights and cache, and knows the model but not the environment. */
 export function textProgram(order: TextOrder): WorkerProgram {

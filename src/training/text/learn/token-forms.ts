@@ -2,7 +2,9 @@
  * Recomputes, from the recorded tokens, which tokens constrained turns allowed and how logits were changed. Equal masks are stored
  * once; all memory is shared by the threads.
  */
+
 import { InputError } from '../../../base/errors.ts'
+import { sharedBytes } from '../../../base/shared.ts'
 import type { LogitChanges } from '../../../environments/text.ts'
 import { type Grammars, grammarsOf, type Matcher } from '../../../language/grammars/grammars.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
@@ -134,13 +136,13 @@ class Changes {
 
 function sharedIntegers(given: number | readonly number[]): Int32Array<SharedArrayBuffer> {
   const length = typeof given === 'number' ? given : given.length
-  const column = new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT))
+  const column = new Int32Array(sharedBytes(length * Int32Array.BYTES_PER_ELEMENT))
   if (typeof given !== 'number') column.set(given)
   return column
 }
 
 function sharedNumbers(values: readonly number[]): Float32Array {
-  const column = new Float32Array(new SharedArrayBuffer(values.length * Float32Array.BYTES_PER_ELEMENT))
+  const column = new Float32Array(sharedBytes(values.length * Float32Array.BYTES_PER_ELEMENT))
   column.set(values)
   return column
 }

@@ -4,6 +4,7 @@
  * returns and critics see later rows after earlier ones, and a mean covers the tokens of all rows. Only ratios of whole
  * sequences are per row.
  */
+
 import { type LossBatch, type LossDescriptor, type LossTotals, prepareLoss } from '../../../algorithms/losses/losses.ts'
 import { conversationsOf, markLearned, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import {
@@ -14,6 +15,7 @@ import {
   type UpdateSize,
 } from '../../../algorithms/tokens/token-thread.ts'
 import { InputError } from '../../../base/errors.ts'
+import { sharedBytes } from '../../../base/shared.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../../components/column.ts'
 import type { TokenSpans } from '../../../kernels/bind.ts'
 import type { Kernels } from '../../../kernels/kernels.ts'
@@ -198,7 +200,7 @@ export function inOwnMemory<P extends Plan>(plan: P): Columns<P> {
     Object.entries(plan).map(([name, node]) => {
       if (!isColumnSpec(node)) return [name, inOwnMemory(node)]
       const length = node.rows * node.width
-      return [name, viewColumn(node.type, new SharedArrayBuffer(length * elementBytes[node.type]), 0, length)]
+      return [name, viewColumn(node.type, sharedBytes(length * elementBytes[node.type]), 0, length)]
     }),
   ) as Columns<P>
 }

@@ -1,0 +1,9 @@
+/** The body of `hub.ts` in a page, which has no folder for models: their files are brought by the page (`writeFile`). */
+import { InputError } from '../base/errors.ts'
+import type * as node from './hub.ts'
+
+export type { HubOptions } from './hub.ts'
+
+export const downloadModel: typeof node.downloadModel = async (id) => {
+  throw new InputError('model', id, "a folder of the page's files, or a new model")
+}
