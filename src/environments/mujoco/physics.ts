@@ -5,6 +5,7 @@
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
+import { readModel } from './model-file.ts'
 
 type View = Float64Array<ArrayBuffer>
 
@@ -165,7 +166,7 @@ export async function compileModel(subject: string, given: string | URL): Promis
   const known = compiled.get(key)
   if (known !== undefined) return known
   const mujoco = await loadMujoco(subject)
-  const text = given instanceof URL ? await (await import('node:fs/promises')).readFile(given, 'utf8') : given
+  const text = given instanceof URL ? readModel(given) : given
   let model: MjModel
   try {
     model = mujoco.MjModel.from_xml_string(text)
