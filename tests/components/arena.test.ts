@@ -220,14 +220,6 @@ describe('a plan that is too large', () => {
     expect((caught as InputError).expected).toBe('what the runtime grants (could not allocate memory)')
     expect((caught as InputError).cause).toBe(cause)
   })
-
-  test('is no question where there is no shared memory', () => {
-    vi.stubGlobal('SharedArrayBuffer', undefined)
-    const take = () => takeArena({ reward: column('f32', 3) })
-    expect(take).toThrow(
-      'memory: got a runtime without SharedArrayBuffer, expected Node, or a page that is cross-origin',
-    )
-  })
 })
 
 describe('what does not lie in the arena but in the heap', () => {

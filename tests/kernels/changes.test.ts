@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import * as plain from '../../src/kernels/plain.ts'
 import type { ChangedRows, TurnChanges } from '../../src/kernels/transformer/changes.ts'
+import { changeVocabulary } from '../../src/kernels/transformer/changes.ts'
 import { Numbers } from './calls.ts'
 
 interface Case {
@@ -52,10 +52,10 @@ function changed(given: Case, chunk: number) {
     const part = Float32Array.from(logits.slice(first, first + chunk))
     const rows = rowsOf([[0, prompt, ids.length]], part.length)
     const wasAbove = new Uint8Array(part.length)
-    plain.changeVocabulary(part, wasAbove, ids, rows, turnOf(given), 1, first, part.length, false)
+    changeVocabulary(part, wasAbove, ids, rows, turnOf(given), 1, first, part.length, false)
     out.push(...part)
     const slope = Float32Array.from(weights.slice(first, first + chunk))
-    plain.changeVocabulary(slope, wasAbove, ids, rows, turnOf(given), 1, first, part.length, true)
+    changeVocabulary(slope, wasAbove, ids, rows, turnOf(given), 1, first, part.length, true)
     gradient.push(...slope)
     expect(rows.times.every((count) => count === 0)).toBe(true)
   }
@@ -90,11 +90,10 @@ describe('changed logits', () => {
     const together = logits.slice()
     const rows = rowsOf(places, size)
     rows.change[2] = -1
-    plain.changeVocabulary(together, new Uint8Array(0), ids, rows, turn, places.length, 0, size, false)
+    changeVocabulary(together, new Uint8Array(0), ids, rows, turn, places.length, 0, size, false)
     for (const [row, place] of places.entries()) {
       const alone = logits.slice(row * size, (row + 1) * size)
-      if (row !== 2)
-        plain.changeVocabulary(alone, new Uint8Array(0), ids, rowsOf([place], size), turn, 1, 0, size, false)
+      if (row !== 2) changeVocabulary(alone, new Uint8Array(0), ids, rowsOf([place], size), turn, 1, 0, size, false)
       expect(together.slice(row * size, (row + 1) * size)).toEqual(alone)
     }
   })

@@ -24,15 +24,21 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, stale, replayed and few rows (%s)',
+    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, parts of some families, stale, replayed and few rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
         ...[
+          'activationBackward',
+          'activationForward',
           'addActionNoise',
           'beginEpisodes',
+          'capBackward',
+          'capElements',
+          'cappedBackward',
+          'cappedForward',
           'changeVocabulary',
           'chooseByValue',
           'chosenBackward',
@@ -45,6 +51,8 @@ describe('binding', () => {
           'importanceWeights',
           'joinActions',
           'klPenalty',
+          'layerNormBackward',
+          'layerNormForward',
           'listReplayable',
           'maskVocabulary',
           'multiStepReturns',
@@ -55,6 +63,7 @@ describe('binding', () => {
           'policyLoss',
           'readRunning',
           'restrictVocabulary',
+          'ropePart',
           'scaleElements',
           'scatterValues',
           'selectCandidates',

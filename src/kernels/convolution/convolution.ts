@@ -3,6 +3,7 @@
  * ("same" padding, as in TensorFlow: of an even kernelSize the larger half comes last), and relu. Weights are
  * kernelSize × kernelSize × channels × filters. Bodies read patches where they lie and never unfold them.
  */
+import { checkGiven } from '../../base/errors.ts'
 
 /** The sizes of images and of the filters that move over them. */
 export interface ImageFilters {
@@ -14,7 +15,9 @@ export interface ImageFilters {
 }
 
 /** Elements of workspace that the kernels need: an image with its border, and the weights once more. */
-export function convolutionScratch({ height, width, channels, filters, kernelSize }: ImageFilters): number {
+export function convolutionScratch(image: ImageFilters): number {
+  checkGiven('image of convolutionScratch', image, ['height', 'width', 'channels', 'filters', 'kernelSize'])
+  const { height, width, channels, filters, kernelSize } = image
   const border = kernelSize - 1
   return (height + border) * (width + border) * Math.max(channels, filters) + kernelSize ** 2 * channels * filters
 }
