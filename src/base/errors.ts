@@ -172,7 +172,7 @@ function editDistance(a: string, b: string): number {
 }
 
 /** Longer closed lists are not listed in errors, only the nearest words; lists of keys never are. */
-const LISTED = 9
+const LISTED = 10
 const NEAREST = 3
 
 /** The error for an unknown word: names the nearest, and the list or its three nearest. `otherwise` is also valid. */

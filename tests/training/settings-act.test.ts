@@ -198,6 +198,8 @@ describe('every setting of a control run acts', () => {
       kernels: { to: 'simd' }, // `best` is one of the others.
       threads: { shownBy: 'tests/training/threads.test.ts: threads' },
       actors: { shownBy: 'tests/cli/actors.test.ts: actors=2' },
+      fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
+      store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
@@ -481,6 +483,8 @@ describe('every setting of a run of a language model acts', () => {
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
       turnSeconds: { shownBy: 'tests/training/text/asynchronous.test.ts: turnSeconds' },
       backend: { shownBy: 'tests/training/tinker.test.ts: backend' },
+      fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
+      store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },

@@ -112,7 +112,7 @@ describe('createTrainer', () => {
   test('an option, a phase or a signal that there is not is an error', async () => {
     const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 })
     expect(() => createTrainer(world, ppo({ numSteps: 8 }), { thread: 2 } as never)).toThrow(
-      'option of createTrainer: got "thread" (did you mean "threads"?), expected one of threads, actors, stallSeconds, profile, folder, ifExists, backend, collector, loggers',
+      'option of createTrainer: got "thread" (did you mean "threads"?), expected one of threads, actors, stallSeconds, profile, folder, ifExists, backend, collector, crew, loggers',
     )
     const trainer = createTrainer(world, ppo({ numSteps: 8, numMinibatches: 1 }))
     for (const [goal, message] of [

@@ -19,11 +19,10 @@ export async function help(): Promise<string> {
   )
   const lines = usual!.map(([name, { takes, does }]) => `  ${`${name} ${takes}`.padEnd(24)} ${does}`)
   return `colonnade: a simulator and trainer for reinforcement learning
-usage: colonnade <command> [--key value | key=value …] [--json] [--quiet]
+usage: colonnade <command|own.mjs> [--key value | key=value] [--json] [--quiet]
 
 ${lines.join('\n')}
-  ${rare!.map(([name]) => name).join(', ')}, ./module.mjs
-
+  also ${rare!.map(([name]) => name).join(', ')}
 <command> --help: its keys; train <environment> --help: those of a training
 help environment: environment variables that are read; --version: the version
 guides: ${docs('guides/first-hour.md')}`
