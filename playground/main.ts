@@ -1,4 +1,4 @@
-/** The page: what its worker learns is shown in a world of its own, whose lanes act by the newest weights. */
+/** The page. It shows what its worker learns, in a world of its own whose lanes act with the newest weights. */
 import { createWorld, type EpisodeCohort, mlp, tick, type World } from 'colonnade'
 import { Chart } from '../src/telemetry/dashboard/page/chart.ts'
 import type { Ask, Format, Told } from './messages.ts'
@@ -23,7 +23,7 @@ let world: World<EpisodeCohort> | undefined
 let isRunning = false
 let frame = 0
 let curve: { x: number[]; y: number[] } = { x: [], y: [] }
-/** When updates came, and the steps then: for steps a second. */
+/** Times and step counts of updates, for steps per second. */
 let marks: { at: number; steps: number }[] = []
 
 const ask = (asked: Ask) => worker.postMessage(asked)

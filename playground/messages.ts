@@ -1,6 +1,6 @@
-/** What the page and its worker tell each other. */
+/** Messages between the page and its worker. */
 
-/** What the page asks for. */
+/** Messages from the page. */
 export type Ask =
   | { readonly ask: 'begin'; readonly environment: string; readonly seed: number; readonly learningRate: number }
   | { readonly ask: 'go' | 'pause' }
@@ -9,7 +9,7 @@ export type Ask =
 
 export type Format = 'onnx' | 'module' | 'arrow'
 
-/** What the worker tells. */
+/** Messages from the worker. */
 export type Told =
   | {
       readonly told: 'update'
@@ -18,7 +18,7 @@ export type Told =
       /** Mean return of the last 100 episodes; null while none has ended. */
       readonly episodeReturn: number | null
       readonly isSolved: boolean
-      /** A copy of the policy's weights; null where they were told less than a frame ago. */
+      /** A copy of the policy's weights; null if a copy was sent less than a frame ago. */
       readonly weights: Float32Array<ArrayBuffer> | null
     }
   | { readonly told: 'file'; readonly name: string; readonly bytes: Uint8Array<ArrayBuffer> }

@@ -1,4 +1,4 @@
-/** How the lanes of an environment look: all at once, in tiles of a grid. */
+/** Draws the lanes of an environment, all at once, as tiles of a grid. */
 import { breakout, cartPole, type EnvironmentFactory, environmentFactory, pendulum } from 'colonnade'
 import { gridPicture, pictureColors } from '../src/environments/picture.ts'
 
@@ -28,13 +28,13 @@ export interface Scene {
   readonly numLanes: readonly [number, number]
   /** Width of a tile by its height. */
   readonly aspect: number
-  /** Frames of 60 a second to a step. */
+  /** Frames, of 60 a second, per step. */
   readonly frames: number
   readonly caption: string
   draw(drawn: Drawn): void
 }
 
-/** Lanes are drawn in a few shades, each in one stroke: a thousand strokes of their own would take the frame. */
+/** Lanes are drawn in a few shades, one stroke per shade: a stroke per lane would take the whole frame. */
 const SHADES = 6
 
 /** Calls `add` for each lane of a shade with the center of its tile, then strokes what was added. `shadeOf` is from 0 to 1. */
@@ -131,7 +131,7 @@ const acrobat = rods(0.29, 1, (observation, lane) => {
   ]
 })
 
-/** Fields of a grid as one image, so that a lane costs its bytes. */
+/** Draws the fields of a grid as one image, so that a lane costs only its bytes. */
 function fields(factory: EnvironmentFactory) {
   const { observationSpace } = factory()
   const scratch = document.createElement('canvas')

@@ -1,4 +1,4 @@
-/** Trains in a thread of its own: one update after another, with the page's questions in between. */
+/** Trains in a worker: one update after another. It answers the page's messages in between. */
 import {
   createTrainer,
   createWorld,
@@ -12,10 +12,10 @@ import {
 } from 'colonnade'
 import type { Ask, Format, Told } from './messages.ts'
 
-/** Milliseconds between two copies of the weights: a frame. */
+/** Milliseconds between two copies of the weights: one frame. */
 const WEIGHTS_MS = 16
 
-/** A training with one learning rate; another rate goes on from its weights with another training. */
+/** A training with one learning rate. Another rate starts another training from its weights. */
 async function open(environment: EnvironmentDefinition, seed: number, learningRate: number, former?: Float32Array) {
   const preset = environment.presets.find(({ algorithm }) => algorithm.id === 'ppo')!
   const policy = mlp(preset.policy.parameters)
@@ -29,7 +29,7 @@ let training: Awaited<ReturnType<typeof open>> | undefined
 let isPaused = true
 /** Which training updates; the loop of an earlier one ends. */
 let turn = 0
-/** Steps and seconds of earlier learning rates. */
+/** Steps and seconds with earlier learning rates. */
 let before = { steps: 0, seconds: 0 }
 let toldAt = 0
 
@@ -84,7 +84,7 @@ function tellWrong(error: unknown): void {
   tell({ told: 'wrong', message: error instanceof Error ? error.message : String(error) })
 }
 
-/** Questions are answered in their order. */
+/** Messages are answered in their order. */
 let last = Promise.resolve()
 addEventListener('message', ({ data }: MessageEvent<Ask>) => {
   last = last.then(() => answer(data)).catch(tellWrong)

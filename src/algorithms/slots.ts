@@ -124,9 +124,9 @@ export class Slots {
   }
 
   /**
-   * Makes one optimizer step of the `trained` parameters, with the slots' gradients. Every thread calls it after synchronizing. For many parameters, threads share the
-   * elements and synchronize at each yield. Thread 0 returns the gradient's norm, with the sums of all blocks in slot 0; other threads
-   * may return earlier. Synchronize before the next minibatch.
+   * Makes one optimizer step of the `trained` parameters, with the slots' gradients. Every thread calls it after synchronizing. For many
+   * parameters, threads share the elements and synchronize at each yield. Thread 0 returns the gradient's norm, with the sums of all blocks
+   * in slot 0; other threads may return earlier. Synchronize before the next minibatch.
    * @throws InputError for a gradient that is not finite, before the weights change.
    */
   *descend(

@@ -1,4 +1,4 @@
-/** Bytes in one piece, and as text. */
+/** Joins bytes, and converts them to text. */
 
 export function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(pieces.reduce((sum, { byteLength }) => sum + byteLength, 0))
@@ -10,7 +10,7 @@ export function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return whole
 }
 
-/** Letters that one call takes as its arguments. */
+/** Maximum number of characters that one call takes as its arguments. */
 const LETTERS = 4096
 
 export function base64Of(bytes: Uint8Array): string {

@@ -20,7 +20,7 @@ export const haveSameBytes: typeof node.haveSameBytes = (a, b) => {
 
 export const allowListeners: typeof node.allowListeners = () => {} // A page does not warn.
 
-/** A page sees its heap alone, and not in every browser: what it cannot see is 0. */
+/** A page sees only its heap, and not in every browser. Numbers that it cannot see are 0. */
 export const memoryInUse: typeof node.memoryInUse = () => {
   const { memory } = performance as Performance & { readonly memory?: { readonly usedJSHeapSize: number } }
   return { heap: memory?.usedJSHeapSize ?? 0, arrayBuffers: 0, resident: 0 }

@@ -1,22 +1,22 @@
-/** What a program asks of the process that it runs in. A page has another body (`host.page.ts`). */
+/** What a program needs from its process. A page has another body (`host.page.ts`). */
 
 /** The runtime and its version, as checkpoints record it. */
 export const runtime: string = process.version
-/** Tells this process from others that write in the same folder. */
+/** Identifies this process among others that write in the same folder. */
 export const processNumber: number = process.pid
 
-/** Writes a message for people: in a process to standard error. */
+/** Writes a message for people; in a process, to standard error. */
 export function tell(message: string): void {
   process.stderr.write(`colonnade: ${message}\n`)
 }
 
-/** Warns of something that goes wrong behind the user's back; with a code by which it can be filtered. */
+/** Emits a warning of the process; users can filter it by its code. */
 export function warn(message: string, told?: { readonly code: string; readonly detail: string }): void {
   if (told === undefined) process.emitWarning(message)
   else process.emitWarning(message, told)
 }
 
-/** Whether two stretches of memory of one length have the same bytes. */
+/** Whether two ranges of memory of one length hold the same bytes. */
 export function haveSameBytes(a: ArrayBufferView, b: ArrayBufferView): boolean {
   const [ours, theirs] = [a, b].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength))
   return ours!.equals(theirs!)

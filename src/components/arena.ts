@@ -1,6 +1,7 @@
 /**
- * The arena: one `WebAssembly.Memory`, shared where threads can share memory, that holds every column that a kernel uses. TypeScript systems, compiled kernels, worker
- * threads and Arrow read the same bytes. It is planned before it is allocated, and does not grow (maximum = initial).
+ * The arena: one `WebAssembly.Memory`, shared where threads can share memory, that holds every column that a kernel uses. TypeScript
+ * systems, compiled kernels, worker threads and Arrow read the same bytes. It is planned before it is allocated, and does not grow (maximum
+ * = initial).
  *
  * Heap objects of a plan (a step's windows, a lane's entity) are counted beforehand too, because a heap overflow ends the process. If
  * memory is short, the error says how much was requested, for what, and how much is available.
@@ -108,7 +109,9 @@ export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C
   return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
 }
 
-/** Available bytes for an arena: WebAssembly's limit, or the machine's available memory minus `besides` bytes that will be used elsewhere. */
+/**
+ * Available bytes for an arena: WebAssembly's limit, or the machine's available memory minus `besides` bytes that will be used elsewhere.
+ */
 export function arenaRoom(besides = 0): number {
   return Math.min(PAGES_MAX * PAGE_BYTES, Math.max(0, (availableBytes() ?? Infinity) - besides))
 }

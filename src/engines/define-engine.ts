@@ -45,7 +45,7 @@ export interface EngineParts {
   readonly logprobs: LogprobKind
   /** Whether it enforces `TurnRequest.constraint`; default false. */
   readonly constrains?: boolean
-  /** The changes of logits (`TurnRequest.changes`) that it makes; default: none. */
+  /** The changes of logits (`TurnRequest.changes`) that the engine makes; default: none. */
   readonly changes?: Engine['changes']
   /** Generates part of every open turn. Returns a promise if other threads help. Omit it if the engine generates by itself. */
   advance?(turns: Iterable<OpenTurn>): void | Promise<void>

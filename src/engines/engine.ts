@@ -111,7 +111,7 @@ export interface Engine {
    */
   readonly constrains?: boolean
   /**
-   * The changes of logits that it makes; default: none. The log-probabilities of such an answer are NaN, unless they come from the
+   * The changes of logits that the engine makes; default: none. The log-probabilities of such an answer are NaN, unless they come from the
    * changed logits.
    */
   readonly changes?: readonly (keyof LogitChanges)[]

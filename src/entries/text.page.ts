@@ -1,6 +1,6 @@
 /**
- * The public names of text in a page: tasks, small transformers, and what trains and evaluates them. In Node they are names of `colonnade`; here
- * they are an entry of their own, since some bundlers would carry all of it with a page that has no text.
+ * The public names of text in a page: tasks, small transformers, and what trains and evaluates them. In Node, `colonnade` exports these
+ * names. In a page they are a separate entry, since some bundlers would include all of this code in a page that has no text.
  *
  * @module colonnade/text
  */

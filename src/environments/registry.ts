@@ -15,7 +15,9 @@ const first = { cartPole, pendulum, breakout, cartPolePosition, recall, ticTacTo
 /** The id of a built-in environment. */
 export type EnvironmentId = ((typeof first)[keyof typeof first] | (typeof suite)[keyof typeof suite])['id']
 
-/** Every built-in environment's factory: those of `colonnade` first, then the suite by id, since a bundle changes the order of its exports. */
+/**
+ * Every built-in environment's factory: those of `colonnade` first, then the suite by id, since a bundle changes the order of its exports.
+ */
 export const environments = [
   ...Object.values(first),
   ...Object.values(suite).sort((a, b) => (a.id < b.id ? -1 : 1)),

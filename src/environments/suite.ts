@@ -1,4 +1,7 @@
-/** The environments of `colonnade/environments`, a line each. A new environment needs its file and a line here; the registry reads this list. */
+/**
+ * The environments of `colonnade/environments`, a line each. A new environment needs its file and a line here; the registry reads this
+ * list.
+ */
 export { acrobot } from './classic/acrobot.ts'
 export { mountainCar } from './classic/mountain-car.ts'
 export { mountainCarContinuous } from './classic/mountain-car-continuous.ts'

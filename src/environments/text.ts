@@ -29,19 +29,17 @@ export function isMessage(message: unknown): message is Message {
  */
 export type Constraint = { readonly schema: object } | { readonly grammar: string } | { readonly regex: string }
 
-/**
- * What a turn changes of the logits before its tokens are drawn, in this order; then come temperature and filters. Absent: nothing.
- */
+/** Changes of a turn's logits before its tokens are drawn, in this order. Temperature and filters follow. Absent: no change. */
 export interface LogitChanges {
   /** Numbers added to the logits of token ids. */
   readonly bias?: Readonly<Record<string, number>>
-  /** Logits of ids in the prompt or the answer so far are divided by it, or multiplied if they are not above 0; above 0. */
+  /** Above 0. Logits of ids in the prompt or the answer so far are divided by it if they are above 0, and multiplied by it otherwise. */
   readonly repetition?: number
-  /** Subtracted from the logit of an id for each time that the answer has it. */
+  /** Subtracted from the logit of an id for each time that it occurs in the answer. */
   readonly frequency?: number
-  /** Subtracted from the logit of an id that the answer has. */
+  /** Subtracted from the logit of an id that occurs in the answer. */
   readonly presence?: number
-  /** No end token is drawn, and no stop string ends the turn, before it has this many tokens. */
+  /** Before the answer has this many tokens, no end token is drawn and no stop string ends the turn. */
   readonly minTokens?: number
 }
 
@@ -76,7 +74,7 @@ export interface Example {
    * assistant with replies between them. It ends with the assistant.
    */
   readonly demonstration?: readonly Message[]
-  /** A bad answer, or the messages of one. Losses of preferences compare it with `answer` or `demonstration`, the chosen answer. */
+  /** A bad answer, or its messages. Losses of preferences compare it with `answer` or `demonstration`, the chosen answer. */
   readonly rejected?: string | readonly Message[]
   /** By how much the chosen answer is better; default 0. */
   readonly margin?: number
@@ -145,7 +143,10 @@ export function reduceTurnRewards(turnReward: ArrayLike<number>, reduction: Rewa
 
 /** The environment's reply to a turn. */
 export interface Reply {
-  /** The reward of the turn, or of the conversation so far, depending on the cohort's `rewardReduction`; null if unknown. Never invent a value. */
+  /**
+   * The reward of the turn, or of the conversation so far, depending on the cohort's `rewardReduction`; null if unknown. Never invent a
+   * value.
+   */
   readonly reward: number | null
   /** Components of the reward, by name. */
   readonly components?: Readonly<Record<string, number | null>>

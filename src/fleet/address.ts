@@ -39,7 +39,7 @@ export async function openStore(address: StoreAddress): Promise<Store> {
   if (await isThere(path)) return new FolderStore(path)
   throw new InputError(
     'store of the fleet',
-    `${path}, which is not there`,
-    "the learner's folder, mounted here as well",
+    `${path}, which does not exist`,
+    "the learner's folder, mounted on this machine",
   )
 }

@@ -311,7 +311,10 @@ export class Admission {
     }
   }
 
-  /** Reports an update with the taken batch. Returns the groups that are now too old and dropped, so that sampling of their members can stop. */
+  /**
+   * Reports an update with the taken batch. Returns the groups that are now too old and dropped, so that sampling of their members can
+   * stop.
+   */
   advance(): readonly number[] {
     this.version++
     const { maxStaleness } = this.settings

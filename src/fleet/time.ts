@@ -1,4 +1,6 @@
-/** Sources of time. Waits use a `Time`, so that a program runs in real time or in reproducible virtual time, in which hours pass in seconds. */
+/**
+ * Sources of time. Waits use a `Time`, so that a program runs in real time or in reproducible virtual time, in which hours pass in seconds.
+ */
 import { InputError, show } from '../base/errors.ts'
 
 /** A source of time. */

@@ -64,7 +64,8 @@ export function createKernels(
 }
 
 /**
- * Loads the compiled module of a build, where modules do not lie in files: a page awaits it before `createKernels`. A world does so itself.
+ * Loads the compiled module of a build where modules are not files. A page awaits this before `createKernels`; `createWorld` awaits it
+ * itself.
  * @throws InputError for a build that cannot be run here.
  */
 export async function loadKernels(build: KernelBuild | 'best' = 'best'): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * The WebAssembly module of a loop over columns (`column-loop.ts`). It exports `run(columns…, from, to, one)`: the columns as
- * offsets in bytes, rows `from` to `to`, whose number is a multiple of 4 and not 0, and 1, which the compiler must not know: V8 would build every
- * constant anew at each use.
+ * offsets in bytes, rows `from` to `to`, whose number is a multiple of 4 and not 0, and 1, which the compiler must not know: V8 would build
+ * every constant anew at each use.
  */
 import { assert } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'

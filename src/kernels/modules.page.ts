@@ -1,6 +1,6 @@
 /**
- * The body of `modules.ts` in a page. A build's module lies in a module of JavaScript of its own, compressed and as text, so that every
- * bundler carries it along, and a page loads the one that it can run.
+ * The body of `modules.ts` in a page. The module of each build is compressed text in a JavaScript module, so that every bundler includes it
+ * and a page loads only the build that it can run.
  */
 import { InputError } from '../base/errors.ts'
 import type { WebAssemblyBuild } from './kernels.ts'
@@ -36,4 +36,4 @@ export const readBytes: typeof node.readBytes = ({ pathname }) => {
   throw new InputError(`compiled kernels ${pathname}`, 'a page, which cannot read files', 'plain kernels')
 }
 
-export const allowRelaxed: typeof node.allowRelaxed = () => {} // Browsers have it, or have it not.
+export const allowRelaxed: typeof node.allowRelaxed = () => {} // No flag turns it on in a browser.

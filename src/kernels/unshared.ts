@@ -1,8 +1,8 @@
-/** Modules of the kernels import a shared memory. */
+/** Converts compiled kernels, which import a shared memory, for a memory that is not shared. */
 
 const IMPORT_SECTION = 2
 
-/** Such a module for a memory that is not shared: with other flags of its one import, and no most pages. */
+/** The module with an unshared memory: its one import has other flags and no maximum number of pages. */
 export function unshared(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   for (let at = 8; ; ) {
     const from = at
@@ -14,7 +14,7 @@ export function unshared(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
     }
     const end = at + size
     if (id === IMPORT_SECTION) {
-      // One import: the names env and memory, the kind 2, flags, the least and the most pages in one and three bytes.
+      // The import: the names env and memory, kind 2, flags, and the minimum and maximum numbers of pages, in one and three bytes.
       const head = bytes.subarray(at, end - 5)
       const parts = [bytes.subarray(0, from), [id, head.length + 2], head, [0, bytes[end - 4]!], bytes.subarray(end)]
       const module = new Uint8Array(bytes.length - 3)

@@ -1,4 +1,4 @@
-/** The body of `hub.ts` in a page, which has no folder for models: their files are brought by the page (`writeFile`). */
+/** The body of `hub.ts` in a page, which has no folder for models: the page writes their files (`writeFile`). */
 import { InputError } from '../base/errors.ts'
 import type * as node from './hub.ts'
 

@@ -303,7 +303,7 @@ class ActorCritic implements Policy {
     this.#topFrom = this.#trunk === null ? this.#xFrom : 0
   }
 
-  /** Says that each of the next `count` rows is a step of its own, from row `from` of the memory. */
+  /** Marks each of the next `count` rows as a separate step, from row `from` of the memory. */
   #singleSteps(memory: Float32Array, from: number, count: number): void {
     const steps = this.#steps
     steps.numLanes = count

@@ -179,7 +179,10 @@ export type LossOf = (evaluated: Evaluated, derivatives: Derivatives, from: numb
 /** Views of a weights-shaped column, in the order of `PolicyModel.parameters`. */
 export type ParameterViews = readonly Float32Array[]
 
-/** A bound network, with its weights and one thread's workspace. A policy on an asynchronous device returns promises; others are done on return. */
+/**
+ * A bound network, with its weights and one thread's workspace. A policy on an asynchronous device returns promises; others are done on
+ * return.
+ */
 export interface Policy {
   /**
    * Acts for lanes `from` to `to`: writes chosen, logprob, value and the next memory. Samples if `explore`, otherwise takes the mode;
@@ -188,7 +191,10 @@ export interface Policy {
   infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void | Promise<void>
   /** The critic's values of rows 0 … count. */
   values(value: Float32Array, seen: Seen, count: number): void | Promise<void>
-  /** Evaluates `count` ≤ blockRows rows from `from` (whole sequences, from 0). In our own kernels the result equals that of `infer`, bit for bit. */
+  /**
+   * Evaluates `count` ≤ blockRows rows from `from` (whole sequences, from 0). In our own kernels the result equals that of `infer`, bit for
+   * bit.
+   */
   evaluate(rows: Rows, from: number, count: number): Evaluated | Promise<Evaluated>
   /** Views of a column as long as the weights. */
   view(column: Float32Array): ParameterViews
@@ -225,7 +231,9 @@ export interface ActionCriticPolicy {
 
 /** Its actor samples, reparameterized, from given normal numbers. */
 export interface SoftPolicy extends Policy, ActionCriticPolicy {
-  /** Samples actions for rows from … from + count of `observation` from standard normal numbers; writes their log-probabilities, in nats. */
+  /**
+   * Samples actions for rows from … from + count of `observation` from standard normal numbers; writes their log-probabilities, in nats.
+   */
   draw(
     observation: Float32Array,
     from: number,

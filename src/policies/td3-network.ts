@@ -40,9 +40,9 @@ const DEVIATION = 0.1
 
 /**
  * A deterministic actor, squashed by tanh into the bounds of its actions, and two critics of state and action, each a separate multi-layer
- * perceptron (Fujimoto, van Hoof, Meger 2018), for continuous actions with finite bounds. Critics see actions within ±1. While it explores,
- * actions are uniform until the algorithm has begun to learn, and then the actor's with Gaussian noise. Initial weights are orthogonal with
- * gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'. `normalizeObservations` works as in `mlp`.
+ * perceptron (Fujimoto, van Hoof, Meger 2018), for continuous actions with finite bounds. Critics see actions within ±1. While lanes
+ * explore, actions are uniform until the algorithm has begun to learn, and then the actor's with Gaussian noise. Initial weights are
+ * orthogonal with gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'. `normalizeObservations` works as in `mlp`.
  * @example td3Network({ hidden: [64, 64] })
  */
 export const td3Network = defineFactory(

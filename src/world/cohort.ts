@@ -1,4 +1,6 @@
-/** The contract of a kind of cohort. There are two kinds: cohorts of episodes, whose lanes step, and of conversations, whose lanes decode. */
+/**
+ * The contract of a kind of cohort. There are two kinds: cohorts of episodes, whose lanes step, and of conversations, whose lanes decode.
+ */
 import { InputError } from '../base/errors.ts'
 import type { PlannedObjects } from '../components/arena.ts'
 import type { Columns, Plan } from '../components/column.ts'

@@ -13,7 +13,10 @@ export type CohortDraft = EpisodeDraft | ConversationDraft
 /** The parts of a world that a cohort needs. */
 export interface Housing {
   readonly seed: number
-  /** Number of threads that share the lanes, and this thread's index. If `actors` > 0, the last `actors` threads collect while the others learn. */
+  /**
+   * Number of threads that share the lanes, and this thread's index. If `actors` > 0, the last `actors` threads collect while the others
+   * learn.
+   */
   readonly threads: { readonly count: number; readonly index: number; readonly actors: number }
   readonly ecs: EcsWorld
 }

@@ -1,6 +1,6 @@
 /**
  * The functions of the two kinds of cohort that a world calls. Their systems are in `systems/systems.ts`, above the world.
- * What serves conversations is loaded when the first cohort of them is drafted, so that a page of episodes loads none of it.
+ * Code for conversations is loaded when the first cohort of them is drafted, so that a page of episodes loads none of it.
  */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Columns } from '../components/column.ts'
@@ -48,7 +48,7 @@ export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
   return kinds[kind]!
 }
 
-/** What other rooms load for conversations. */
+/** Code that other rooms load for conversations. */
 const loads: (() => Promise<void>)[] = []
 
 /** Runs `load` before the first cohort of conversations is drafted. */

@@ -76,7 +76,7 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
       })
       .toBe(3)
     const second = await run('train', 'CartPole-v1', ...trained, ...fleet, 'out=second')
-    expect(second.text).toMatch(/learner: got one that .*, process \d+ is already, expected another name/)
+    expect(second.text).toMatch(/learner: got a name that .*, process \d+ already holds, expected another name/)
     expect(await learner.ended, learner.text()).toBe(0)
     for (const actor of actors) expect(await actor.ended, actor.text()).toBe(0)
     expect(await recorded('whole')).toEqual(await recorded('alone'))

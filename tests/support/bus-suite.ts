@@ -133,7 +133,7 @@ export function busSuite({ name, open }: Carrier<Bus>): void {
       const held = await holdLease({ ...lease, values, owner: 'first' })
       const others = await other!.values('leases', { isOwner: false })
       await expect(holdLease({ ...lease, values: others, owner: 'second' })).rejects.toThrow(
-        'learner: got one that first is already, expected another name, or the end of that process',
+        'learner: got a name that first already holds, expected another name, or the end of that process',
       )
       await held.end()
       await others.put('learner', { owner: 'killed' }) // Nobody renews it.
@@ -148,8 +148,8 @@ export function busSuite({ name, open }: Carrier<Bus>): void {
 
     test('what nobody has made is refused', async () => {
       const closed = { isOwner: false, seconds: 1 }
-      await expect(one!.queue('none', closed)).rejects.toThrow('which nobody has made')
-      await expect(one!.values('none', closed)).rejects.toThrow('which nobody has made')
+      await expect(one!.queue('none', closed)).rejects.toThrow('which does not exist')
+      await expect(one!.values('none', closed)).rejects.toThrow('which does not exist')
       await expect(one!.queue('two words', closed)).rejects.toThrow('queue: got "two words"')
     })
   })

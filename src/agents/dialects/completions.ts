@@ -37,7 +37,7 @@ export async function complete(
   const isEchoed = booleanField(body, 'echo', false)
   const numPrompt = readPromptLogprobs(body, telling)
   const maxTokens = integerField(body, 'max_tokens', 16, isEchoed ? 0 : 1)
-  // Only the prompt is wanted: as in vLLM, one token is generated, and left out.
+  // Only the prompt is requested: as in vLLM, one token is generated and left out.
   const isPromptAlone = maxTokens === 0
   const prompts = promptsOf(served, body.prompt)
   const requests = turnsOf(

@@ -4,9 +4,9 @@
  * tokenized again. A call's parent is the one whose ids its prompt begins with. An agent that continues makes a chain;
  * one that summarizes, calls subagents or retries makes a tree.
  *
- * Each id is stored once, so a session's memory grows with its content, not with how often it is sent. Messages are not
- * stored, since clients send them again: of those before, only their hash, and answers that clients received in another
- * form. A client of Responses does not send them again, so theirs are, each once.
+ * Each id is stored once, so a session's memory grows with its content, not with how often it is sent. Clients send messages again, so of
+ * earlier messages only the hash is stored, and answers that clients received in another form. A client of Responses does not send messages
+ * again, so each of its messages is stored once.
  *
  * A table row is a path from a root to a leaf, as the model last saw it. A shared prefix is learned only in the first
  * path; in the others it is context.
@@ -40,9 +40,9 @@ interface Call {
   readonly number: number
   /** The call whose messages and answer this one's messages begin with; null if there is none. */
   readonly before: Call | null
-  /** The answer as in the ids, if the client received another form of it. */
+  /** The answer as its ids say it, if the client received another form. */
   readonly spelled: Message | null
-  /** The number of messages, with those of `before` and the answer; 0 if the client sent a text or ids. */
+  /** The number of messages, including those of `before` and the answer; 0 if the client sent a text or ids. */
   readonly numMessages: number
   /** The chat template's input besides messages. */
   readonly input: string
@@ -52,7 +52,7 @@ interface Call {
   readonly chosen: Chosen
   readonly isCut: boolean
   readonly parent: Call | null
-  /** The next call whose messages and answer are the same. */
+  /** The next call with the same messages and answer. */
   twin: Call | null
 }
 
@@ -103,7 +103,7 @@ export class CallTree {
   #input = ''
   /** The first call's prompt. */
   #firstPrompt: readonly Message[] | null = null
-  /** The messages of responses, by the hash of all up to the last of them. */
+  /** The messages of responses, by the hash of all messages up to the last one. */
   readonly #kept = new Map<string, Kept>()
   readonly #asked = new WeakMap<ClientPrompt, Asked>()
   #numTokens = 0
@@ -252,7 +252,7 @@ export class CallTree {
     }
   }
 
-  /** Keeps messages that the client will not send again: those that were kept before are not stored again. */
+  /** Keeps messages that the client will not send again. Messages that are already kept are not stored again. */
   shared(messages: readonly Message[]): () => Message[] {
     const hashes = prefixHashes(messages.map(asTold))
     const length = hashes.findLastIndex((hash) => this.#kept.has(hash)) + 1

@@ -1,8 +1,8 @@
-/** Short lists of numbers in few arrays, since an array of its own takes more memory than a short list. */
+/** Short lists of numbers in a few arrays: an array per list would take more memory than the list. */
 
-/** The most numbers of an array for several lists. */
+/** Maximum length of an array for several lists. */
 const MOST = 4096
-/** The fewest. */
+/** Minimum length. */
 const FEWEST = 256
 
 /** A list: the numbers of `chunk` from `begin` on. */
@@ -11,7 +11,7 @@ export interface Piece<T> {
   readonly begin: number
 }
 
-/** Memory for lists that stay. */
+/** Memory for lists that are kept. */
 export class Pieces<T extends Int32Array | Float32Array> {
   readonly #make: (length: number) => T
   #chunk: T
@@ -23,7 +23,7 @@ export class Pieces<T extends Int32Array | Float32Array> {
     this.#chunk = make(0)
   }
 
-  /** Room for a list of `length` numbers. */
+  /** Allocates a list of `length` numbers. */
   take(length: number): Piece<T> {
     if (this.#used + length > this.#chunk.length) {
       this.#chunk = this.#make(Math.max(length, Math.min(MOST, Math.max(FEWEST, this.#total))))

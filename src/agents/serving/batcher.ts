@@ -21,7 +21,7 @@ export interface GenerationRequest
   readonly owner?: object
 }
 
-/** A token of a prompt, with its log-probability at temperature 1, in nats, and the most probable ids in its place. */
+/** A token of a prompt: its log-probability at temperature 1, in nats, and the most probable ids at its position. */
 export interface PromptToken extends Pick<GeneratedToken, 'id' | 'logprob' | 'top'> {
   /** 1 if no token was more probable. */
   readonly rank: number
@@ -48,7 +48,7 @@ export interface Generation {
   readonly constraint?: Constraint
   /** The changes of the logits; absent: none. */
   readonly changes?: LogitChanges
-  /** The prompt's tokens but the first, if that was asked for and the turn has begun. */
+  /** The prompt's tokens except the first, if they were requested and the turn has begun. */
   readonly prompt?: readonly PromptToken[] | null
   /** Number of prompt ids that were in the cache. */
   readonly numCached: number
@@ -403,7 +403,7 @@ export class Batcher {
   }
 }
 
-/** The ids of the highest of these logits with log-probabilities, of which `id` has `logprob`. */
+/** The ids of the highest of these logits with log-probabilities, where `logprob` is that of `id`. */
 function mostProbable(
   logits: Float32Array,
   id: number,

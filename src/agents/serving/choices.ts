@@ -156,7 +156,7 @@ export function tokenized<T>(param: string, work: () => T): T {
 }
 
 /**
- * The field `prompt_logprobs` of a request, for which log-probabilities of the prompt are evaluated; null without it.
+ * The field `prompt_logprobs` of a request, which asks for log-probabilities of the prompt; null without it.
  * @throws RequestError 400 for a stream, as vLLM does.
  */
 export function readPromptLogprobs(body: Body, { isStream }: Telling): number | null {

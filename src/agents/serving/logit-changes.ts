@@ -17,7 +17,7 @@ export const CHANGE_FIELDS = {
   min_tokens: 'minTokens',
 } as const satisfies ChangeFields
 
-/** Maximum biases, as OpenAI has. */
+/** Maximum number of biases, as for OpenAI. */
 const MOST_BIASES = 1024
 
 /**
@@ -59,7 +59,7 @@ const READ: Readonly<Record<keyof LogitChanges, (body: Body, field: string, voca
   minTokens: (body, field) => integerField(body, field, 0, 0) || null,
 }
 
-/** Biases by id, as OpenAI and vLLM have them, or llama.cpp's list of pairs. */
+/** Biases by id, as OpenAI and vLLM write them, or llama.cpp's list of pairs. */
 function biasOf(body: Body, field: string, vocabularySize: number): LogitChanges['bias'] | null {
   const given = body[field]
   const isPair = (each: unknown) => Array.isArray(each) && each.length === 2

@@ -28,7 +28,7 @@ export interface LossDescriptor {
   readonly id: string
   /** The preset; null for a custom loss. */
   readonly preset: Preset | null
-  /** The level of ratios and clips; or what a loss of preferences compares: pairs of answers, or single ones. */
+  /** The level of ratios and clips; for a loss of preferences, what it compares: pairs of answers or single answers. */
   readonly level: 'token' | 'sequence' | 'pair' | 'answer'
   /** The columns that it reads from a batch, besides spans and lossMask. */
   readonly columns: readonly OptionalColumn[]
@@ -382,7 +382,7 @@ function groupAdvantages(
   kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, spans, count)
 }
 
-/** Copies the rewards, times a factor; with 0 an unknown one is 0, too. */
+/** Copies the rewards times a factor. With factor 0, an unknown reward becomes 0. */
 function setRewards(shaped: Float64Array, reward: Float64Array, factor: number): void {
   for (let i = 0; i < reward.length; i++) shaped[i] = factor === 0 ? 0 : factor * reward[i]!
 }

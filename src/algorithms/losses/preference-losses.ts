@@ -21,7 +21,7 @@ const beta = (value: number, description = 'β, factor of the rewards: higher ke
   number(value, description, { above: 0 })
 const smoothing = number(0, 'ε, probability that a pair is labeled the wrong way around', { min: 0, below: 0.5 })
 
-/** −log σ(x), by the tangent of its left end where σ(x) might be 0. */
+/** −log σ(x). Uses the tangent at its left end where σ(x) might be 0. */
 function negativeLogSigmoid(x: Expression): Expression {
   return where(x.greaterThan(-30), x.sigmoid().log().negative(), x.negative())
 }

@@ -5,7 +5,7 @@
 import type { TokenSpans } from '../../kernels/bind.ts'
 import { derivativeName, type LossProgram, LossRun } from './loss-program.ts'
 
-/** Sums over the tokens of each answer, in nats; with the reference's weights; numbers of tokens; and the data's margin. */
+/** Sums over the tokens of each answer, in nats; the same sums with the reference's weights; numbers of tokens; and the data's margin. */
 export const pairColumns = [
   'chosenLogprob',
   'rejectedLogprob',
@@ -22,7 +22,7 @@ export const pairColumns = [
   'margin',
 ] as const
 
-/** Likewise of a single answer; whether it is good, 1 or 0; and the batch's KL to the reference, by answers to other prompts, ≥ 0. */
+/** The same for a single answer; whether it is good, 1 or 0; and the batch's KL to the reference, from answers to other prompts, ≥ 0. */
 export const answerColumns = ['logprob', 'referenceLogprob', 'tokens', 'isGood', 'kl'] as const
 
 export const differentiable = [
@@ -37,7 +37,7 @@ export const differentiable = [
 /** Rewards for metrics: of a pair's answers, or of a single one. */
 export const told = ['chosenReward', 'rejectedReward', 'reward'] as const
 
-/** The answers of a batch, a row each, in the batch's order. */
+/** The answers of a batch, one row each, in the batch's order. */
 export interface ComparedRows {
   /** The rows of a pair are adjacent and have the same number. */
   readonly unit: Int32Array
@@ -67,7 +67,7 @@ export const PreferenceSum = {
   accurate: 8,
 } as const
 
-/** Columns of tokens: what a batch's forward pass says, and where its answers are. */
+/** Columns of tokens: the results of a batch's forward pass and the positions of its answers. */
 export interface PreferenceInputs {
   readonly logprob: Float32Array
   /** Empty without a value head. */
@@ -95,7 +95,10 @@ export class PreferenceRun {
     this.#run = new LossRun(program)
   }
 
-  /** Writes the derivatives by the tokens of rows `from` … `to` − 1, whole pairs, and adds to the sums in the order of `PreferenceSum`. */
+  /**
+   * Writes the derivatives by the tokens of rows `from` … `to` − 1, which are whole pairs. Adds to the sums in the order of
+   * `PreferenceSum`.
+   */
   differentiate(
     outputs: PreferenceOutputs,
     inputs: PreferenceInputs,
@@ -152,7 +155,7 @@ export class PreferenceRun {
     return count
   }
 
-  /** Gives each token the derivative of its answer's sum, and the last token of a row that of its score. */
+  /** Gives each token the derivative of its answer's sum, and the last token of a row the derivative of its score. */
   #write(
     { dLogprob, dEntropy, dValue }: PreferenceOutputs,
     { counted, spans, compared: { unit, isGood } }: PreferenceInputs,

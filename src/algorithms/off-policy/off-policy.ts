@@ -125,12 +125,12 @@ export interface OffPolicyLoss {
   advance?(progress: number, gradientSteps: number): void
 }
 
-/** A part of the weights with optimizer steps of its own, such as an actor that steps less often than its critics. */
+/** A part of the weights with its own optimizer steps, such as an actor that steps less often than its critics. */
 export interface Stage {
   /** Its elements among the weights. */
   readonly from: number
   readonly to: number
-  /** It takes part in every gradient step whose number, from 1, is a multiple of this. */
+  /** The part steps in every gradient step whose number, from 1, is a multiple of this. */
   readonly interval: number
   /** The metrics to which its blocks add. */
   readonly metrics: readonly string[]
@@ -159,8 +159,8 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   /** Workspace that its loss needs, in numbers per row of a block. Default 0. */
   scratchWidth?(shape: LearnerShape): number
   /**
-   * Stages of a gradient step, one after another: the blocks of each are differentiated by the weights that the ones before it left, on one
-   * minibatch. The first one's interval is 1. Default: one stage of all trained weights. Called after `check`.
+   * Stages of a gradient step, one after another, on one minibatch: the blocks of each stage are differentiated by the weights that the
+   * previous stages left. The first stage's interval is 1. Default: one stage of all trained weights. Called after `check`.
    */
   stages?(parameters: SettingValues<S>, shape: LearnerShape): readonly Stage[]
   /** Rejects an unsupported cohort. @throws InputError */
@@ -209,7 +209,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
   })
 }
 
-/** All weights but the statistics of observations, which training writes. */
+/** All weights except the statistics of observations, which training writes. */
 function wholeStage(metrics: readonly string[], { model }: LearnerShape): Stage {
   return { from: 0, to: model.numParameters - 2 * (model.normalizedInputs ?? 0), interval: 1, metrics }
 }

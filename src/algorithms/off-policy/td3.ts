@@ -39,9 +39,10 @@ const Stage = { critics: 0, actor: 1 } as const
 const NEXT = 1
 
 /**
- * Twin delayed deep deterministic policy gradient (Fujimoto, van Hoof, Meger 2018), for `td3Network`: the lesser of two targets' values
- * of the target's action with clipped noise, and a step of the actor, along the first critic, after every `policyDelay` steps of the
- * critics. Actor and critics have optimizer states of their own. `learningStarts` rows are collected with uniform actions.
+ * Twin delayed deep deterministic policy gradient (Fujimoto, van Hoof, Meger 2018), for `td3Network`. Critics learn the lesser of both
+ * target critics' values of the target actor's action with clipped noise. The actor steps along the first critic after every `policyDelay`
+ * steps of the critics. Actor and critics have separate optimizer states. The first `learningStarts` rows are collected with uniform
+ * actions.
  * @example td3({ learningRate: 1e-3, gradientSteps: 4 })
  */
 export const td3 = defineOffPolicyAlgorithm({
@@ -94,7 +95,7 @@ class Td3Loss implements OffPolicyLoss {
     this.#differentiateCritics(block, gradient, sums, sumsFrom)
   }
 
-  /** Values the next state: the target's lesser value of the target's action with noise. */
+  /** Values the next state: the lesser of both target critics' values of the target actor's action with noise. */
   #valueNext({ nextObservation, nextValue, first, step, count }: ReplayedBlock): void {
     const { kernels, random, model } = this.#context
     const { targetNoise, targetNoiseClip } = this.#parameters

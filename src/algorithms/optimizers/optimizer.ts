@@ -105,7 +105,7 @@ export function checkOptimizer(subject: string, given: OptimizerSettings, parts:
   }
 }
 
-/** The state columns of an optimizer; empty if it keeps none. `numStages`: parts of the parameters that count their own steps. */
+/** The state columns of an optimizer; empty if it keeps none. `numStages`: number of parts of the parameters that count their own steps. */
 export function optimizerPlan(
   { optimizer }: Pick<OptimizerSettings, 'optimizer'>,
   numParameters: number,
@@ -116,7 +116,7 @@ export function optimizerPlan(
     /** First moment of the gradient, or the accumulated momentum. */
     moment: saved(column('f32', moments > 0 ? numParameters : 0)),
     squareMoment: saved(column('f32', moments > 1 ? numParameters : 0)),
-    /** β₁ and β₂ raised to the number of steps, of each stage. */
+    /** β₁ and β₂ raised to the number of steps, per stage. */
     betaPowers: saved(column('f64', numStages * powersOf.length)),
   } satisfies Plan
 }

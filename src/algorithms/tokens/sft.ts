@@ -25,7 +25,7 @@ import { preferenceMetrics, sftMetrics } from './text-metrics.ts'
 /** The rate of a loaded model is TRL's; the rate of adapters is from TRL's guides. */
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
-/** The rates of a loaded model and its adapters are those of DPO in TRL and its guides. */
+/** The learning rates of a loaded model and of its adapters are those of DPO in TRL and its guides. */
 const preferenceRates = { made: 3e-4, loaded: 1e-6, adapter: 1e-5 } as const
 
 const { made, loaded, adapter } = preferenceRates

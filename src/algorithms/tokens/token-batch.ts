@@ -21,7 +21,7 @@ export interface TokenSequences extends TokenSpans {
   readonly masks?: TokenMasks | null
   /** The tokens whose logits were changed. */
   readonly changes?: TokenChanges | null
-  /** Adjacent sequences with the same number, such as a pair of answers, stay in one micro-batch; default: each alone. */
+  /** Adjacent sequences with the same number, such as a pair of answers, stay in one micro-batch. Default: each sequence alone. */
   readonly unit?: ArrayLike<number>
 }
 

@@ -1,11 +1,11 @@
-/** SHA-256. A page has another body (`digest.page.ts`): its own digests come as promises. */
+/** SHA-256. A page has another body (`digest.page.ts`), because the browser's own digests are asynchronous. */
 import { createHash } from 'node:crypto'
 
-/** A digest of what it is given piece by piece. */
+/** A digest of data that arrives piece by piece. */
 export interface Digest {
   /** Adds bytes, or a text in UTF-8. */
   update(piece: Uint8Array | string): Digest
-  /** In hexadecimal; ends the digest. */
+  /** Ends the digest and returns it in hexadecimal. */
   hex(): string
 }
 

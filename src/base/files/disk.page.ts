@@ -1,13 +1,12 @@
 /**
- * The body of `disk.ts` in a page: files in its memory, until the page is closed. Folders are the names that end in a slash.
- * Errors have the codes of Node's.
+ * The body of `disk.ts` in a page: files in memory, until the page is closed. Paths of folders end in a slash. Errors have Node's codes.
  */
 import type * as node from './disk.ts'
 import { dirname, resolve } from './path.page.ts'
 
 export const APPENDING: typeof node.APPENDING = 0
 
-/** What is open: the place of a file or folder. */
+/** An open file or folder: its path. */
 interface Open {
   readonly place: string
 }
@@ -48,7 +47,7 @@ function extend(path: string, bytes: Uint8Array): void {
   put(path, whole)
 }
 
-/** The paths below a folder, with it. */
+/** A folder and the paths below it. */
 function below(place: string, paths: Iterable<string>): string[] {
   return [...paths].filter((path) => path === place || path.startsWith(`${place}/`))
 }

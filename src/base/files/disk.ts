@@ -1,4 +1,4 @@
-/** The file system, by the few operations with which runs read and write. A page has another body (`disk.page.ts`). */
+/** The file-system operations with which runs read and write. A page has another body (`disk.page.ts`). */
 import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { promisify } from 'node:util'
@@ -10,7 +10,7 @@ const FLAGS = {
   wx: O_WRONLY | O_CREAT | O_EXCL,
   a: O_WRONLY | O_CREAT | O_APPEND,
 }
-/** A file or folder that is open. */
+/** An open file or folder. */
 export type OpenFile = FileHandle
 
 const PLAIN = O_NOFOLLOW | O_NONBLOCK
@@ -20,7 +20,7 @@ export const APPENDING = FLAGS.a | PLAIN
 /** Maximum bytes read at once. */
 const BYTES = 2 ** 31 - 1
 
-/** The file system operations of runs. A test replaces them, to let the n-th one fail. */
+/** The file-system operations of runs. A test replaces them to make the n-th one fail. */
 export const disk = {
   /** Opens a folder, or a file to write; not a link. */
   open: (path: string, flags: 'r' | keyof typeof FLAGS): Promise<OpenFile> =>
@@ -28,7 +28,7 @@ export const disk = {
   /** Resolves to the number of bytes written, which may be fewer than requested. */
   write: async (handle: OpenFile, bytes: Uint8Array, from: number): Promise<number> =>
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
-  /** By descriptor: the handles of Yarn's Plug'n'Play cannot sync. */
+  /** By descriptor: the file handles of Yarn's Plug'n'Play cannot sync. */
   sync: (handle: OpenFile): Promise<void> => promisify(fsync)(handle.fd),
   close: (handle: OpenFile): Promise<void> => handle.close(),
   /** Appends to a plain file, not a link. */
@@ -44,7 +44,7 @@ export const disk = {
   },
   makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
   list: (path: string): Promise<string[]> => readdir(path),
-  /** The bytes of a plain file; links only if they are followed. */
+  /** The bytes of a plain file. Links are followed only on request. */
   read: async (path: string, bytesMax = BYTES, followsLinks = false): Promise<Uint8Array> => {
     const { handle, size } = await openPlain(path, followsLinks)
     try {
@@ -54,7 +54,7 @@ export const disk = {
       await handle.close()
     }
   },
-  /** The kind of a path, without following a link; null if nothing is there. */
+  /** The kind of a path; links are not followed. Null if nothing exists there. */
   kind: async (path: string): Promise<'file' | 'folder' | 'other' | null> => {
     try {
       const found = await lstat(path)

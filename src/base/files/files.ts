@@ -165,7 +165,7 @@ function encode(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
-/** The text of bytes in UTF-8, with a mark of their order if they begin with one. */
+/** Decodes UTF-8 and keeps a byte-order mark at the beginning. */
 export function decodeText(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }

@@ -1,4 +1,4 @@
-/** The files that a page keeps in memory, which `writeArrow`, `exportPolicy` and `trainer.save` write: to download and to bring back. */
+/** The files that a page keeps in memory, for downloads and uploads. `writeArrow`, `exportPolicy` and `trainer.save` write them. */
 import { checkGiven } from '../errors.ts'
 import { disk } from './disk.ts'
 import { makeFolder, readWhole, writeWhole } from './files.ts'
@@ -22,7 +22,7 @@ export function readFile(path: string): Promise<Uint8Array> {
   return readWhole(path, 'a file that this page has written')
 }
 
-/** Writes a file and the folders around it, such as one of a checkpoint from elsewhere. */
+/** Writes a file and creates the folders above it, such as a file of a checkpoint from another machine. */
 export async function writeFile(path: string, bytes: Uint8Array): Promise<void> {
   checkGiven('path of writeFile', path, 'a text')
   await makeFolder(dirname(path))

@@ -35,7 +35,7 @@ export const relative: typeof node.relative = (from, to) => {
   return [...here.slice(same).map(() => '..'), ...there.slice(same)].join('/')
 }
 
-/** The path without empty parts, `.`, and `..` behind a name. */
+/** The path without empty parts, without `.`, and without each name that `..` follows. */
 function simplified(path: string): string {
   const isRooted = path.startsWith('/')
   const kept: string[] = []

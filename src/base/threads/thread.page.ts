@@ -1,4 +1,4 @@
-/** The body of `thread.ts` in a page: one thread so far. */
+/** The body of `thread.ts` in a page, which has one thread so far. */
 import { InputError } from '../errors.ts'
 import type * as node from './thread.ts'
 

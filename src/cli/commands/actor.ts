@@ -3,8 +3,8 @@ import { runFleetActor } from '../../entries/orchestration.ts'
 import { boolean, strings } from '../../entries/settings.ts'
 
 export const actorKeys = {
-  modules: strings([], 'paths of modules that it may import; it never imports others'),
-  stay: boolean(false, 'wait for the next learner of this name when a run ends, as the next of several seeds'),
+  modules: strings([], 'paths of modules that it may import; it imports no others'),
+  stay: boolean(false, 'wait for the next learner of this name when a run ends, such as the next seed'),
 }
 
 /** colonnade actor nats://host:4222/name */
@@ -14,7 +14,7 @@ export const actorCommand: Command = async ({ words, json, quiet }) => {
   const stop = new AbortController()
   const onSignal = () => {
     if (stop.signal.aborted) process.exit(130)
-    console.error('ends after this rollout; again to end at once')
+    console.error('the actor ends after this rollout; interrupt again to end at once')
     stop.abort()
   }
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)

@@ -118,13 +118,13 @@ const COMMANDS_OF_ALL = {
   actor: {
     takes: '<fleet>',
     does: "collect rollouts for another machine's training (train … fleet=ADDRESS)",
-    more: 'The address is like nats://host:4222/name; all else comes from the learner, but no code.',
+    more: 'The address is like nats://host:4222/name; settings come from the learner, code does not.',
     keys: [['Keys of actor', actorKeys]],
     isRare: true,
   },
   fleet: {
     takes: '<fleet>',
-    does: 'show who works for a training of several machines, and end them',
+    does: 'show the learner and the actors of a fleet, or end them',
     keys: [['Keys of fleet', fleetKeys]],
     isRare: true,
   },

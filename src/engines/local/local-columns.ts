@@ -28,7 +28,7 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
       /** 1 if only the tokens of the slot's mask may come next. A mask has one bit per token of the vocabulary. */
       masked: column('u8', numSlots),
       mask: column('i32', numSlots, maskWords(model.shape.vocabularySize)),
-      /** Length of the prompt: the answer begins there. */
+      /** Length of the prompt, where the answer begins. */
       answer: column('i32', numSlots),
       /** 1 if the slot's logits are changed, by its row of `changes`. Biases of slot n begin at n · MOST_BIASES. */
       changed: column('u8', numSlots),
@@ -53,7 +53,7 @@ export function localEnginePlan({ model, adapter, weightBits, numSlots, context,
   } satisfies Plan
 }
 
-/** Maximum biases of a turn. */
+/** Maximum number of biases of a turn. */
 export const MOST_BIASES = 1024
 
 export type LocalColumns = Columns<ReturnType<typeof localEnginePlan>>

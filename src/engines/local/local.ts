@@ -56,7 +56,7 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #ownStops: readonly StopStrings[]
   /** The matcher of each slot's constraint; null without one. */
   readonly #matchers: (Matcher | null)[]
-  /** Tokens that each slot's answer has before it may end. */
+  /** Number of tokens that each slot's answer has before it may end. */
   readonly #minTokens: Int32Array
   readonly #grammars: Grammars
   /** Why the last turn that failed did. */
@@ -138,7 +138,9 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
-  /** The tokens of a prompt but the first, with log-probabilities at temperature 1: calls `each` as `TransformerDecoder.score`. */
+  /**
+   * Calls `each` for the tokens of a prompt except the first, with log-probabilities at temperature 1, as `TransformerDecoder.score` does.
+   */
   scorePrompt(slot: number, each: Parameters<TransformerDecoder['score']>[2]): void {
     const { context, ids } = this.#context
     const { length, cached } = this.turns
@@ -205,7 +207,7 @@ export class LocalEngine implements Engine, EngineThreads {
     }
   }
 
-  /** Writes the mask of slot's token behind `numSaid` of its answer. Returns false if no token is allowed. */
+  /** Writes the mask of the slot's token after the first `numSaid` tokens of its answer. Returns false if no token is allowed. */
   #mask(slot: number, numSaid: number): boolean {
     const { numWords } = this.#grammars
     const matcher = this.#matchers[slot]!

@@ -48,7 +48,7 @@ export const llamaCppEngine = defineEngineFactory({
 const SEEDS = 2 ** 32 - 1
 
 class LlamaCppShapes implements ServerShapes {
-  /** It counts the prompt's tokens for the other penalties, and knows no minimum of tokens. */
+  /** llama.cpp counts the prompt's tokens for the other penalties, and has no minimum number of tokens. */
   readonly changes = ['bias', 'repetition'] as const
   readonly #client: JsonClient
   readonly #model: string

@@ -96,7 +96,7 @@ export interface DeliveredFolder {
 
 /** The routes and formats of a kind of server. Every method rejects with the server's message. */
 export interface ServerShapes {
-  /** The changes of logits that it makes with the same meaning. */
+  /** The changes of logits that the server makes with the same meaning. */
   readonly changes: readonly (keyof LogitChanges)[]
   /** Asks the server for its description. @throws InputError for a model that it does not serve. */
   describe(): Promise<ServerDescription>

@@ -373,7 +373,9 @@ export function fromGymnasium<const I extends string>(
         state.course[n] = process.at[n]!.course
       }
 
-      /** Returns the error of a result in row i that is not a number; undefined if all are numbers. The step system checks those of `stop`. */
+      /**
+       * Returns the error of a result in row i that is not a number; undefined if all are numbers. The step system checks those of `stop`.
+       */
       const unnumbered = (
         { row, reward, observation }: Process,
         lanes: Lanes<Columns>,

@@ -1,22 +1,22 @@
-/** Environments from a model of the user's own in MJCF, MuJoCo's format. */
+/** Environments from a user's model in MJCF, MuJoCo's format. */
 import { checkOptions, InputError, show } from '../../base/errors.ts'
 import { box } from '../../base/space.ts'
 import { defineEnvironment, type EnvironmentFactory, type EnvironmentPreset } from '../environment.ts'
 import { compileModel, type Physics } from '../mujoco/physics.ts'
 import { observeJoints, simulate, simulationState, type Task } from '../mujoco/simulation.ts'
 
-/** Options of `fromMujoco`: a model, and what a reinforcement learner makes of it. */
+/** Options of `fromMujoco`: a model and the task on it. */
 export interface FromMujocoOptions<I extends string = string>
   extends Omit<Task, 'observe'>,
     Partial<Pick<Task, 'observe'>> {
   readonly id: I
   /** `import.meta.url` of the module that exports the environment, so that other threads and resumed runs can create it. */
   readonly module?: string
-  /** The model: MJCF, or the URL of a file of it. Files that the model names itself are not loaded. */
+  /** The model: MJCF, or the URL of an MJCF file. Files that the model names are not loaded. */
   readonly model: string | URL
-  /** Steps of the model to one of the environment. Default 1. */
+  /** Steps of the model per step of the environment. Default 1. */
   readonly frameSkip?: number
-  /** Numbers that `observe` writes. Default: positions and velocities of all joints, which it then writes by itself. */
+  /** Number of elements that `observe` writes. Default: positions and velocities of all joints, written without an `observe`. */
   readonly observationWidth?: number
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
@@ -32,8 +32,8 @@ const optionNames = Object.keys({
 } satisfies Record<keyof FromMujocoOptions, true>)
 
 /**
- * Compiles a model by MuJoCo (`npm install @mujoco/mujoco`) and creates an environment of it. Its actions are the model's controls, within
- * their ranges. Its lanes' columns have MuJoCo's integration state but for `eq_active`.
+ * Compiles a model with MuJoCo (`npm install @mujoco/mujoco`) and creates an environment of it. Its actions are the model's controls,
+ * within their ranges. The columns of a lane hold MuJoCo's integration state without `eq_active`.
  * @throws InputError if the package is not installed, MuJoCo refuses the model, or a control has no range.
  * @example
  * export const arm = await fromMujoco({

@@ -33,7 +33,10 @@ export interface OpenEnvOptions {
   readonly maxTurns?: number
   /** Maximum tokens per turn; default 64. */
   readonly maxTokens?: number
-  /** What happens after a turn cut off by its budget or the context, as the cohort's `cutTurn`: the conversation ends (default) or continues. */
+  /**
+   * What happens after a turn cut off by its budget or the context, as the cohort's `cutTurn`: the conversation ends (default) or
+   * continues.
+   */
   readonly cutTurn?: 'end' | 'continue'
   /** Characters that a model made for this environment must know. */
   readonly alphabet?: string

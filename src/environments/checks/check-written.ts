@@ -1,4 +1,6 @@
-/** The checks after each call of an environment, for `checkEnvironment` and the first rollouts of a training (`systems/episodes/watch.ts`). */
+/**
+ * The checks after each call of an environment, for `checkEnvironment` and the first rollouts of a training (`systems/episodes/watch.ts`).
+ */
 import { haveSameBytes } from '../../base/host.ts'
 import { choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'

@@ -69,7 +69,7 @@ const MEASURED = { numLanes: 64, steps: 200 }
 
 /**
  * Steps an environment with random actions and checks its whole contract. Faults are reported, not thrown. Await the environment's
- * `prepare` before, if it has one.
+ * `prepare` first, if it has one.
  * @throws InputError for invalid options.
  * @example
  * const { holds, checks } = checkEnvironment(cartPole())

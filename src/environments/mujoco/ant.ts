@@ -19,12 +19,12 @@ function contactCost({ data: { cfrc_ext } }: Physics): number {
  * Ant-v5 with Gymnasium's model, rewards, ends and observations, and starts of the same distribution: a body with four legs walks forward.
  *
  * - **Action space**: Box of 8 within ±1: torques at eight joints.
- * - **Observation space**: Box of 105: positions of joints but the first two (x and y), all velocities, and the contact forces on each
+ * - **Observation space**: Box of 105: joint positions except the first two (x and y), all velocities, and the contact forces on each
  *   body, cut to ±1.
- * - **Rewards**: 1 where it is healthy + x velocity (m/s, over the step) − ½ · Σ action² − 0.0005 · Σ of the squared contact forces, cut to
+ * - **Rewards**: 1 while it is healthy + x velocity (m/s, over the step) − ½ · Σ action² − 0.0005 · Σ of the squared contact forces, cut to
  *   ±1.
- * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal, of deviation 0.1.
- * - **Episode end**: Terminated where it is not healthy: height outside [0.2, 1] m. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal with standard deviation 0.1.
+ * - **Episode end**: Terminated when it is not healthy: height outside [0.2, 1] m. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const ant = defineSimulation({
   id: 'Ant-v5',

@@ -5,9 +5,9 @@ import { defineSimulation, observeJoints, shakeJoints, sumOfSquares } from './si
  * runs forward.
  *
  * - **Action space**: Box of 6 within ±1: torques at six joints.
- * - **Observation space**: Box of 17: positions of joints but the first (x), and velocities of all nine.
+ * - **Observation space**: Box of 17: joint positions except the first (x), and velocities of all nine.
  * - **Rewards**: x velocity (m/s, over the step) − 0.1 · Σ action².
- * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal, of deviation 0.1.
+ * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal with standard deviation 0.1.
  * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const halfCheetah = defineSimulation({

@@ -11,10 +11,10 @@ function isHealthy({ data: { qpos, qvel } }: Physics): boolean {
  * Hopper-v5 with Gymnasium's model, rewards, ends and observations, and starts of the same distribution: a leg with a foot hops forward.
  *
  * - **Action space**: Box of 3 within ±1: torques at thigh, leg and foot.
- * - **Observation space**: Box of 11: positions of joints but the first (x), and velocities of all six, cut to ±10.
- * - **Rewards**: 1 where it is healthy + x velocity (m/s, over the step) − 0.001 · Σ action².
+ * - **Observation space**: Box of 11: joint positions except the first (x), and velocities of all six, clipped to ±10.
+ * - **Rewards**: 1 while it is healthy + x velocity (m/s, over the step) − 0.001 · Σ action².
  * - **Starting state**: Positions and velocities uniform within ±0.005 of the model's.
- * - **Episode end**: Terminated where it is not healthy: height ≤ 0.7 m, |angle| ≥ 0.2 rad, or another number beyond ±100. Truncated after
+ * - **Episode end**: Terminated when it is not healthy: height ≤ 0.7 m, |angle| ≥ 0.2 rad, or another number beyond ±100. Truncated after
  *   `maxEpisodeSteps` (1000) steps.
  */
 export const hopper = defineSimulation({

@@ -13,7 +13,7 @@ function massCenter({ mass, data: { xipos } }: Physics): number {
   return sum / total
 }
 
-/** Appends elements from `from` on. Returns where they end. */
+/** Appends the elements from `from` on. Returns the end index. */
 function append(observation: Float32Array, at: number, x: ArrayLike<number>, from: number): number {
   for (let i = from; i < x.length; i++) observation[at + i - from] = x[i]!
   return at + x.length - from
@@ -24,12 +24,12 @@ function append(observation: Float32Array, at: number, x: ArrayLike<number>, fro
  * forward.
  *
  * - **Action space**: Box of 17 within ±0.4: torques at seventeen joints.
- * - **Observation space**: Box of 348: positions of joints but the first two (x and y), all velocities, and of each body its inertia,
- *   velocity, and contact forces, and the forces of the actuators.
- * - **Rewards**: 5 where it is healthy + 1.25 · x velocity of the center of mass (m/s, over the step) − 0.1 · Σ action² − 5e-7 · Σ of the
+ * - **Observation space**: Box of 348: joint positions except the first two (x and y), all velocities, the inertia, velocity and
+ *   contact forces of each body, and the forces of the actuators.
+ * - **Rewards**: 5 while it is healthy + 1.25 · x velocity of the center of mass (m/s, over the step) − 0.1 · Σ action² − 5e-7 · Σ of the
  *   squared contact forces, at most 10.
  * - **Starting state**: Positions and velocities uniform within ±0.01 of the model's.
- * - **Episode end**: Terminated where it is not healthy: height outside (1, 2) m. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Episode end**: Terminated when it is not healthy: height outside (1, 2) m. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const humanoid = defineSimulation({
   id: 'Humanoid-v5',

@@ -10,12 +10,12 @@ const cut = (x: number): number => Math.max(-10, Math.min(10, x))
  * poles upright, one on the other.
  *
  * - **Action space**: Box of 1 within ±1: force on the cart.
- * - **Observation space**: Box of 9: position of the cart, sines and cosines of both angles, velocities cut to ±10, and the force of the
- *   constraint on the cart, cut to ±10.
+ * - **Observation space**: Box of 9: position of the cart, sines and cosines of both angles, velocities clipped to ±10, and the force of
+ *   the constraint on the cart, clipped to ±10.
  * - **Rewards**: 10 for each step that does not end the episode − 0.01 · x² − (y − 2)² of the tip (m) − 0.001 · v₁² − 0.005 · v₂² of the
  *   poles (rad/s).
- * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal, of deviation 0.1.
- * - **Episode end**: Terminated where the tip is at most 1 m high. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Starting state**: Positions uniform within ±0.1 of the model's; velocities normal with standard deviation 0.1.
+ * - **Episode end**: Terminated when the tip is at most 1 m high. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const invertedDoublePendulum = defineSimulation({
   id: 'InvertedDoublePendulum-v5',

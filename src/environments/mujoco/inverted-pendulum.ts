@@ -13,7 +13,7 @@ const isFallen = ({ data: { qpos, qvel } }: Physics): boolean =>
  * - **Observation space**: Box of 4: position of the cart, angle of the pole, and their velocities.
  * - **Rewards**: 1 for each step that does not end the episode.
  * - **Starting state**: Positions and velocities uniform within ±0.01 of the model's.
- * - **Episode end**: Terminated where |angle| > 0.2 rad. Truncated after `maxEpisodeSteps` (1000) steps.
+ * - **Episode end**: Terminated when |angle| > 0.2 rad. Truncated after `maxEpisodeSteps` (1000) steps.
  */
 export const invertedPendulum = defineSimulation({
   id: 'InvertedPendulum-v5',

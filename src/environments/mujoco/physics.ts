@@ -1,7 +1,7 @@
 /**
- * MuJoCo in one thread, by DeepMind's WebAssembly build (`@mujoco/mujoco`, an optional peer): a model, and one `MjData` through which lanes
- * pass one after another. A lane's columns have MuJoCo's full integration state, the solver's warm start too, so a step is a function of
- * its lane alone. MuJoCo's numbers are seen through views of its memory.
+ * MuJoCo in one thread, by DeepMind's WebAssembly build (`@mujoco/mujoco`, an optional peer): a model, and one `MjData` into which the
+ * lanes are loaded one after another. A lane's columns hold MuJoCo's full integration state with the solver's warm start, so a step depends
+ * on its lane alone. MuJoCo's arrays are views of its memory.
  */
 import { InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
@@ -9,7 +9,7 @@ import { readModel } from './model-file.ts'
 
 type View = Float64Array<ArrayBuffer>
 
-/** A model of the package: the parts that are used. */
+/** A model of the package: the parts that are used here. */
 export interface MjModel {
   readonly nq: number
   readonly nv: number
@@ -22,7 +22,7 @@ export interface MjModel {
   delete(): void
 }
 
-/** The arrays of the integration state, in MuJoCo's order (`mjtState`), after `time`. What nothing here changes is left out (`eq_active`). */
+/** The arrays of the integration state, in MuJoCo's order (`mjtState`), after `time`. `eq_active` is left out: nothing here changes it. */
 const STATE = [
   ...['qpos', 'qvel', 'act', 'history', 'qacc_warmstart', 'ctrl', 'qfrc_applied', 'xfrc_applied'],
   ...['mocap_pos', 'mocap_quat', 'userdata', 'plugin_state'],
@@ -71,9 +71,9 @@ export class Physics {
   readonly #mujoco: Mujoco
   readonly #data: MjData
   readonly model: MjModel
-  /** Numbers of the integration state that lanes have. */
+  /** Number of values of the integration state in a lane. */
   readonly stateWidth: number
-  /** Seconds of a step of the model. */
+  /** Seconds per step of the model. */
   readonly timestep: number
   /** Of each body, in kg; each geom's type (`mjtGeom`), and its three sizes. */
   readonly mass: Float64Array
@@ -94,7 +94,7 @@ export class Physics {
     this.stateWidth = 1 + this.#state.reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** MuJoCo's arrays by their names in `mjData`; read them anew in each call, for the memory behind them may move. */
+  /** MuJoCo's arrays by their names in `mjData`. Read them anew in each call, since their memory may move. */
   get data(): Readonly<Record<Name, View>> {
     if (this.#views.qpos.buffer.byteLength === 0) this.#view()
     return this.#views
@@ -128,7 +128,7 @@ export class Physics {
     for (const view of this.#state) for (let i = 0; i < view.length; i++) view[i] = state[at++]!
   }
 
-  /** Stores it. */
+  /** Stores lane n's integration state. */
   store(state: Float64Array, n: number): void {
     if (this.#views.qpos.buffer.byteLength === 0) this.#view()
     let at = n * this.stateWidth
@@ -136,25 +136,25 @@ export class Physics {
     for (const view of this.#state) for (let i = 0; i < view.length; i++) state[at++] = view[i]!
   }
 
-  /** Makes `count` steps of the model, and computes the forces that cameras and contacts feel after them. */
+  /** Makes `count` steps of the model, then computes the forces on bodies after the last one (`mj_rnePostConstraint`). */
   step(count: number): void {
     const mujoco = this.#mujoco
     for (let i = 0; i < count; i++) mujoco.mj_step(this.model, this.#data)
     mujoco.mj_rnePostConstraint(this.model, this.#data)
   }
 
-  /** Sets the model's first state. */
+  /** Restores the model's initial state. */
   reset(): void {
     this.#mujoco.mj_resetData(this.model, this.#data)
   }
 
-  /** Computes everything that follows from positions and velocities, without a step. */
+  /** Computes everything that depends on positions and velocities, without a step. */
   forward(): void {
     this.#mujoco.mj_forward(this.model, this.#data)
   }
 }
 
-/** Models by file or text. A thread's worlds share them: nothing of a lane stays in one. */
+/** Compiled models by file or text. A thread's worlds share them, since they hold no state of a lane. */
 const compiled = new Map<string, Physics>()
 
 /**
@@ -204,7 +204,7 @@ export class ResetNoise {
     return this.#random.normal(this.#next(2), 0)
   }
 
-  /** The place of the next `count` words. */
+  /** The index of the next `count` words. */
   #next(count: number): number {
     const word = this.#drawn % 4
     if (word === 0) this.#random.draw(Stream.reset, this.#lane, this.#episode, this.#drawn / 4)

@@ -1,6 +1,6 @@
 import { defineSimulation, distanceOf, sumOfSquares } from './simulation.ts'
 
-/** Bodies of the model, by their numbers there. */
+/** Numbers of the model's bodies. */
 const Body = { tip: 10, cylinder: 11, goal: 12 } as const
 const JOINTS = 7
 
@@ -12,8 +12,8 @@ const JOINTS = 7
  * - **Observation space**: Box of 23: positions and velocities of the seven joints, and the places of the fingertip, the cylinder and the
  *   goal.
  * - **Rewards**: −½ · distance of fingertip and cylinder − distance of cylinder and goal (m) − 0.1 · Σ action².
- * - **Starting state**: The arm at rest, but for velocities uniform within ±0.005; the cylinder uniform in x [−0.3, 0) and y [−0.2, 0.2),
- *   more than 0.17 m from the goal.
+ * - **Starting state**: The arm in the model's position, with velocities uniform within ±0.005; the cylinder uniform in x [−0.3, 0) and y
+ *   [−0.2, 0.2), more than 0.17 m from the goal.
  * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
  */
 export const pusher = defineSimulation({

@@ -1,6 +1,6 @@
 import { defineSimulation, distanceOf, sumOfSquares } from './simulation.ts'
 
-/** Bodies of the model, by their numbers there. */
+/** Numbers of the model's bodies. */
 const Body = { fingertip: 3, target: 4 } as const
 
 /**
@@ -11,7 +11,7 @@ const Body = { fingertip: 3, target: 4 } as const
  * - **Observation space**: Box of 10: cosines and sines of both angles, the target's x and y, the angles' velocities, and the way from the
  *   target to the fingertip in x and y.
  * - **Rewards**: −distance of the fingertip from the target (m) − Σ action².
- * - **Starting state**: Angles uniform within ±0.1, the target uniform in a disc of 0.2 m, velocities uniform within ±0.005, 0 of the
+ * - **Starting state**: Angles uniform within ±0.1, the target uniform in a disc of 0.2 m, velocities uniform within ±0.005, 0 for the
  *   target.
  * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (50) steps.
  */

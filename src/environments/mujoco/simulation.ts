@@ -1,4 +1,4 @@
-/** Environments that are a model of MuJoCo with an observation, a reward, an end and a start. */
+/** Environments that simulate a MuJoCo model: start, observation, reward and end. */
 import { InputError } from '../../base/errors.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { integer } from '../../base/settings.ts'
@@ -7,21 +7,21 @@ import { defineEnvironment, type EnvironmentPreset, type Lanes, STEPS_MAX } from
 import { Canvas } from '../minatar/canvas.ts'
 import { compileModel, type Physics, ResetNoise } from './physics.ts'
 
-/** What an environment makes of its model. */
+/** A task on a model. */
 export interface Task {
-  /** Changes positions and velocities of `physics.data`, which are the model's own, into those of a first state. Default: they stay. */
+  /** Changes the positions and velocities in `physics.data` from the model's own to those of an initial state. Default: no change. */
   begin?(physics: Physics, noise: ResetNoise): void
   /** Writes an observation from element `at`. */
   observe(physics: Physics, observation: Float32Array, at: number): void
-  /** The reward of a step whose action is `physics.data.ctrl`; `speed` is the change of `measure` over it, per second. */
+  /** The reward of a step with the action `physics.data.ctrl`; `speed` is the change of `measure` over the step, per second. */
   reward(physics: Physics, speed: number): number
   /** Whether a step has ended the episode. Default: never. */
   isOver?(physics: Physics): boolean
-  /** A number whose change is rewarded, such as where a body is. Default: 0. */
+  /** A number whose change is rewarded, such as the position of a body. Default: 0. */
   measure?(physics: Physics): number
 }
 
-/** A built-in environment of a model. */
+/** A built-in environment on a model. */
 export interface SimulationOptions<I extends string> extends SimulationShape {
   readonly id: I
   readonly module: string
@@ -29,18 +29,18 @@ export interface SimulationOptions<I extends string> extends SimulationShape {
   /** The model's file in `mujoco/`. */
   readonly file: string
   readonly observationWidth: number
-  /** How many actions there are, each within ±size. */
+  /** Number of actions, each within ±size. */
   readonly actions: { readonly width: number; readonly size: number }
-  /** Steps after which an episode is truncated, by default. */
+  /** Default number of steps after which an episode is truncated. */
   readonly maxEpisodeSteps: number
   readonly returnThreshold: number | null
   readonly task: Task
 }
 
 interface SimulationShape {
-  /** Steps of the model to one of the environment. */
+  /** Steps of the model per step of the environment. */
   readonly frameSkip: number
-  /** Numbers of the model's state, which is declared before the model is compiled. */
+  /** Number of values of the model's state, which is declared before the model is compiled. */
   readonly stateWidth: number
   readonly draw?: SideView
 }
@@ -55,7 +55,7 @@ export interface SideView {
 
 const folder = new URL(`${import.meta.url.endsWith('.ts') ? '../../../' : '../../../../'}mujoco/`, import.meta.url)
 
-/** Defines a built-in environment of a model. */
+/** Defines a built-in environment on a model. */
 export function defineSimulation<const I extends string>({
   id,
   module,
@@ -96,7 +96,7 @@ interface SimulationColumns {
   readonly measured: Float64Array
 }
 
-/** The functions of an environment of a model, by its MJCF or the file of it. */
+/** The functions of an environment on a model, given as MJCF or as its file. */
 export function simulate(
   subject: string,
   model: () => string | URL,
@@ -151,7 +151,7 @@ export function simulate(
   }
 }
 
-/** MuJoCo's types of geoms that are drawn: `mjtGeom`. */
+/** The types of MuJoCo's geoms that are drawn (`mjtGeom`). */
 const Geom = { sphere: 2, capsule: 3, cylinder: 5 } as const
 
 /** Draws spheres, capsules and cylinders as lines. */
@@ -179,7 +179,7 @@ function drawGeoms(physics: Physics, view: SideView, simulation: Float64Array, n
   return canvas
 }
 
-/** Writes the last positions from the `skipped`-th on, then all velocities, cut to ±`most`. Returns where they end. */
+/** Writes the positions from index `skipped` on, then all velocities, clipped to ±`most`. Returns the end index. */
 export function observeJoints(
   { data: { qpos, qvel } }: Physics,
   observation: Float32Array,
@@ -193,7 +193,7 @@ export function observeJoints(
   return k
 }
 
-/** Adds noise uniform in ±scale to positions and velocities; or to velocities normal noise of that deviation. */
+/** Adds uniform noise within ±scale to positions and velocities, or normal noise with that standard deviation to velocities. */
 export function shakeJoints(
   { data: { qpos, qvel } }: Physics,
   noise: ResetNoise,
@@ -213,7 +213,7 @@ export function sumOfSquares(x: ArrayLike<number>): number {
   return sum
 }
 
-/** The distance of two bodies, by their numbers in the model. */
+/** The distance between two bodies, given by their numbers in the model. */
 export function distanceOf(xpos: Float64Array, one: number, other: number): number {
   const [x, y, z] = [0, 1, 2].map((i) => xpos[3 * one + i]! - xpos[3 * other + i]!) as [number, number, number]
   return Math.sqrt(x * x + y * y + z * z)

@@ -5,7 +5,7 @@ import { defineSimulation, observeJoints, shakeJoints, sumOfSquares } from './si
  * plane.
  *
  * - **Action space**: Box of 2 within ±1: torques at two joints.
- * - **Observation space**: Box of 8: positions of joints but the first two (x and y), and velocities of all five.
+ * - **Observation space**: Box of 8: joint positions except the first two (x and y), and velocities of all five.
  * - **Rewards**: x velocity (m/s, over the step) − 0.0001 · Σ action².
  * - **Starting state**: Positions and velocities uniform within ±0.1 of the model's.
  * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (1000) steps.

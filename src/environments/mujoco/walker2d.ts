@@ -10,10 +10,10 @@ function isHealthy({ data: { qpos } }: Physics): boolean {
  * walks forward.
  *
  * - **Action space**: Box of 6 within ±1: torques at six joints.
- * - **Observation space**: Box of 17: positions of joints but the first (x), and velocities of all nine, cut to ±10.
- * - **Rewards**: 1 where it is healthy + x velocity (m/s, over the step) − 0.001 · Σ action².
+ * - **Observation space**: Box of 17: joint positions except the first (x), and velocities of all nine, clipped to ±10.
+ * - **Rewards**: 1 while it is healthy + x velocity (m/s, over the step) − 0.001 · Σ action².
  * - **Starting state**: Positions and velocities uniform within ±0.005 of the model's.
- * - **Episode end**: Terminated where it is not healthy: height outside (0.8, 2) m, or |angle| ≥ 1 rad. Truncated after `maxEpisodeSteps`
+ * - **Episode end**: Terminated when it is not healthy: height outside (0.8, 2) m, or |angle| ≥ 1 rad. Truncated after `maxEpisodeSteps`
  *   (1000) steps.
  */
 export const walker2d = defineSimulation({

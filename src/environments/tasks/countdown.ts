@@ -1,4 +1,7 @@
-/** Countdown: make the target from all the numbers, each used once, with +, − and ×. Several answers can be right, so the reward evaluates them. */
+/**
+ * Countdown: make the target from all the numbers, each used once, with +, − and ×. Several answers can be right, so the reward evaluates
+ * them.
+ */
 import { integer, type Settings } from '../../base/settings.ts'
 import { defineTextEnvironment } from '../text.ts'
 import { ExampleNumbers } from './characters.ts'

@@ -1,7 +1,7 @@
 /**
- * The contract of buses: small messages between machines. A queue gives each item to one taker until somebody
- * acknowledges it; values are the newest state by key, which others watch. Bulk goes to a store, and a message has its
- * hash. Every carrier passes `tests/fleet/bus-suite.ts`.
+ * The contract of buses: small messages between machines. A queue gives each item to one taker at a time, until the item is acknowledged.
+ * Values hold the newest state by key, and others can watch them. Large data goes to a store, and a message has its hash. Every bus passes
+ * `tests/support/bus-suite.ts`.
  */
 import { InputError, show } from '../../base/errors.ts'
 
@@ -11,36 +11,36 @@ export type Message = Readonly<Record<string, unknown>>
 /** An item of a queue that this process has taken. */
 export interface Item {
   readonly value: Message
-  /** How often it was given to somebody, this time included. */
+  /** How often the item was given to a taker, this time included. */
   readonly deliveries: number
   /**
-   * The work is done: nobody gets it again, unless a bus is killed before this is on its disk. So a taker knows by an
-   * item's content what it has done already.
+   * The work is done: nobody gets the item again, unless the bus is killed before the acknowledgment is on its disk. So a taker must
+   * recognize, by its content, an item that it has already done.
    */
   acknowledge(): Promise<void>
-  /** The work goes on: the queue's time begins again. */
+  /** The work continues: the queue's time limit starts again. */
   extend(): void
-  /** Gives it back, for the next taker after `seconds`. */
+  /** Gives the item back to the next taker, after `seconds`. */
   release(seconds?: number): void
 }
 
 export interface Queue {
-  /** Adds an item. False if one with this id was put within the last two minutes: it is not added again. */
+  /** Adds an item. Returns false, and adds nothing, if an item with this id was added within the last two minutes. */
   put(id: string, value: Message): Promise<boolean>
   /** The next item; null if none comes within the seconds, or when the signal is aborted. */
   take(options: { readonly seconds: number; readonly signal?: AbortSignal }): Promise<Item | null>
   /** The number of items that nobody has acknowledged. */
   size(): Promise<number>
-  /** Gives all items that others have taken to the next takers. For the owner, when the former one is gone. */
+  /** Gives all items that others have taken to the next takers. For the owner, when the former owner is gone. */
   reclaim(): Promise<void>
   /** Removes all items. */
   empty(): Promise<void>
 }
 
 export interface QueueOptions {
-  /** Seconds after which a taken item, of which nothing was heard, goes to another taker. */
+  /** Seconds without news after which a taken item goes to another taker. */
   readonly seconds: number
-  /** Whether it is made if it is not there; otherwise that is an error. */
+  /** Whether to create it if it does not exist; otherwise that is an error. */
   readonly isOwner: boolean
 }
 
@@ -57,11 +57,11 @@ export type Watcher = (key: string, value: Message | null) => void
 export interface Values {
   get(key: string): Promise<Value | null>
   put(key: string, value: Message): Promise<number>
-  /** Puts a value if the key's revision is this one, or, for null, if there is none. The new revision; null if not. */
+  /** Puts a value if the key has this revision, or, for null, no value. Returns the new revision, or null if the value was not put. */
   exchange(key: string, value: Message, revision: number | null): Promise<number | null>
   remove(key: string): Promise<void>
   keys(): Promise<string[]>
-  /** Watches all keys. Values that expire are not told. The result ends it. */
+  /** Watches all keys; expired values are not reported. The result ends the watch. */
   watch(watcher: Watcher): Promise<() => void>
 }
 
@@ -75,7 +75,7 @@ export interface ValuesOptions {
 export interface Bus {
   queue(name: string, options: QueueOptions): Promise<Queue>
   values(name: string, options: ValuesOptions): Promise<Values>
-  /** Removes the queues and values of this run, with everything in them. */
+  /** Removes the queues and values of this run with their contents. */
   clear(): Promise<void>
   close(): Promise<void>
 }
@@ -92,9 +92,9 @@ export function checkKey(key: string): void {
   throw new InputError('key', show(key), 'letters, digits and -_= with dots between')
 }
 
-/** Nobody has begun a run of this name on the bus. */
+/** The error for a run that nobody has begun on the bus. */
 export class NoRunError extends InputError {
   constructor(subject: string, name: string) {
-    super(subject, `${name}, which nobody has made`, 'the name of a run whose learner has begun')
+    super(subject, `${name}, which does not exist`, 'the name of a run whose learner has begun')
   }
 }

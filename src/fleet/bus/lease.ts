@@ -1,10 +1,10 @@
-/** A lease: of several processes, one at a time holds a key of values that expire. */
+/** A lease: one process at a time holds a key among values that expire. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { InputError } from '../../base/errors.ts'
 import type { Values } from './bus.ts'
 
 export interface Lease {
-  /** Gives it up, so that another may hold it at once. */
+  /** Gives the lease up, so that another process may take it at once. */
   end(): Promise<void>
 }
 
@@ -12,15 +12,15 @@ export interface LeaseOptions {
   /** Values that expire after `seconds`. */
   readonly values: Values
   readonly key: string
-  /** Who holds it, for the errors of others. */
+  /** The holder's name, for the errors of others. */
   readonly owner: string
   readonly seconds: number
-  /** Called once if another holds it, since this process did not renew it in time. */
+  /** Called once if another process has taken the lease because this one did not renew it in time. */
   onLost(error: Error): void
 }
 
 /**
- * Takes a lease, and renews it until its end. Of a holder that was killed it expires, for which this waits.
+ * Takes a lease and renews it until its end. If the holder was killed, waits until its lease expires.
  * @throws InputError if another process holds and renews it.
  */
 export async function holdLease({ values, key, owner, seconds, onLost }: LeaseOptions): Promise<Lease> {
@@ -63,5 +63,5 @@ export async function holdLease({ values, key, owner, seconds, onLost }: LeaseOp
 }
 
 function taken(key: string, owner: unknown): InputError {
-  return new InputError(key, `one that ${String(owner)} is already`, 'another name, or the end of that process')
+  return new InputError(key, `a name that ${String(owner)} already holds`, 'another name, or the end of that process')
 }

@@ -1,4 +1,4 @@
-/** A bus in this process: for a learner and actors of one program, and the reference of the contract. */
+/** A bus in this process: for a learner and actors of one program, and the reference for other buses. */
 import {
   type Bus,
   checkKey,
@@ -14,7 +14,7 @@ import {
   type Watcher,
 } from './bus.ts'
 
-/** Milliseconds for which an id is known. */
+/** Milliseconds for which an id is remembered. */
 const SAME_MS = 120_000
 
 interface Entry {
@@ -162,7 +162,7 @@ class MemoryValues implements Values {
   }
 }
 
-/** Its queues and values live as long as it; everybody of a run has the same object. */
+/** Queues and values live as long as this object, which all members of a run share. */
 export class MemoryBus implements Bus {
   readonly #queues = new Map<string, Queue>()
   readonly #values = new Map<string, Values>()

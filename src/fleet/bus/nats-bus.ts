@@ -24,15 +24,15 @@ import {
 } from './bus.ts'
 
 const PACKAGES = '@nats-io/transport-node @nats-io/jetstream @nats-io/kv'
-/** Milliseconds for a request, and between attempts while the server is away. */
+/** Milliseconds for a request, and between attempts while the server is unreachable. */
 const [REQUEST_MS, AGAIN_MS] = [5000, 500]
-/** Seconds for which a message is repeated before that is an error, and an acknowledgment. */
+/** Seconds for which a message, and an acknowledgment, is repeated before that is an error. */
 const [PATIENCE, ACKNOWLEDGE_SECONDS] = [600, 6]
 /** JetStream's numbers, in nanoseconds. */
 const SECOND = 1e9
 /** The consumer of a queue, which all takers share. */
 const CONSUMER = 'work'
-/** The client's names of errors of permission. */
+/** The client's names of permission errors. */
 const FORBIDDEN = ['PermissionViolationError', 'AuthorizationError']
 const [NO_STREAM, NO_CONSUMER, WRONG_REVISION, WRONG_REVISION_TOO] = [10_059, 10_014, 10_071, 10_164]
 
@@ -185,7 +185,7 @@ function isForbidden(error: unknown): boolean {
   return [name, (cause as Error | undefined)?.name].some((each) => FORBIDDEN.includes(String(each)))
 }
 
-/** Whether no repetition mends it: an answer of the server, or an error of the caller. */
+/** Whether repeating is useless: the server has answered with an error, or the caller made one. */
 function isLasting(error: unknown): boolean {
   return error instanceof InputError || typeof (error as { code?: unknown }).code === 'number'
 }
@@ -255,7 +255,7 @@ class NatsQueue implements Queue {
     for (;;) {
       const left = end - performance.now()
       if (signal?.aborted || left <= 0) return null
-      // The server waits a second at least. A short wait notices the signal.
+      // The server waits at least a second. A short wait notices the signal.
       const next = async () => {
         this.#consumer ??= await this.#parts.jet.consumers.get(this.#stream, CONSUMER)
         return this.#consumer.next({ expires: Math.ceil(Math.min(2000, Math.max(1000, left))) })

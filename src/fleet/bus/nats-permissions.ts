@@ -1,6 +1,6 @@
 /**
- * What the learner and the actors of a run need of a NATS server, as its configuration. An actor can take parts, put
- * results and its own state, and read the run's values, and nothing else.
+ * The permissions that the learner and the actors of a run need on a NATS server, as its configuration. An actor can only take parts, put
+ * results and its own state, and read the run's values.
  */
 import { checkName } from './bus.ts'
 

@@ -14,7 +14,7 @@ import {
 } from '../../base/files/files.ts'
 import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, hashOfBlob, type OwnStore } from './store.ts'
 
-/** Milliseconds after which a file under a temporary name is of a writer that has died. */
+/** Age in milliseconds after which a file with a temporary name belongs to a writer that has died. */
 const ABANDONED_MS = 3_600_000
 
 export class FolderStore implements OwnStore {
@@ -24,7 +24,7 @@ export class FolderStore implements OwnStore {
     this.#folder = folder
   }
 
-  /** Blobs lie in 256 folders, by their first two digits. */
+  /** Blobs are in 256 folders, by the first two digits of their hash. */
   #pathOf(hash: string): string {
     checkHash(hash)
     return join(this.#folder, hash.slice(0, 2), hash)

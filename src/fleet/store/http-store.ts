@@ -1,7 +1,6 @@
 /**
- * A store over HTTP: a process serves the blobs of its own store to whoever has the key. Blobs are read in ranges
- * (`Range: bytes=0-99`), so that neither side holds more than a range of a long one on the way, and a broken connection
- * loses no more.
+ * A store over HTTP: a process serves the blobs of its own store to clients with the key. Blobs are read in ranges (`Range: bytes=0-99`),
+ * so neither side holds more than one range in transit, and a broken connection loses at most one range.
  */
 
 import { isOk, requestHttp } from '../../base/http/http-request.ts'
@@ -14,9 +13,9 @@ import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, type Store
 const TYPE = 'application/octet-stream'
 /** Bytes of a range, and of the longest blob that is put. */
 const [RANGE_BYTES, BLOB_BYTES] = [2 ** 23, 2 ** 30]
-/** Bytes of an error's text. */
+/** Maximum bytes of an error's text. */
 const ERROR_BYTES = 2 ** 16
-/** Seconds for one request, and how often a broken one is repeated: for minutes, since its server may be restarted. */
+/** Seconds for one request, and how often a failed one is repeated: for minutes in all, since the server may be restarting. */
 const [DEADLINE, RETRIES] = [600, 30]
 
 export interface ServedStore {

@@ -1,6 +1,6 @@
 /**
- * The contract of stores: blobs by their SHA-256, for what is too large for a bus. A blob never changes, so its hash is
- * a reference that any machine can check. Every carrier passes `tests/fleet/store-suite.ts`.
+ * The contract of stores: blobs by their SHA-256, for data that is too large for a bus. A blob never changes, so its hash is a reference
+ * that any machine can check. Every store passes `tests/fleet/store.test.ts`.
  */
 import { createHash } from 'node:crypto'
 import { InputError, show } from '../../base/errors.ts'
@@ -16,7 +16,7 @@ export interface Store {
   /** Keeps bytes, and returns their hash: 64 hexadecimal digits. The same bytes are kept once. */
   put(bytes: Uint8Array): Promise<string>
   /**
-   * A blob's bytes, compared with its hash; or a range of them, cut at the blob's end, which is not compared.
+   * Reads a blob and compares it with its hash. A range is cut at the blob's end and not compared.
    * @throws BlobError if the blob is missing or damaged.
    */
   get(hash: string, range?: BlobRange): Promise<Uint8Array>
@@ -31,7 +31,7 @@ export interface OwnStore extends Store {
   list(): Promise<string[]>
 }
 
-/** A blob that a store does not have, or has with other bytes. */
+/** The error for a blob that a store lacks or has with other bytes. */
 export class BlobError extends InputError {
   readonly isMissing: boolean
 
@@ -46,19 +46,19 @@ export function hashOfBlob(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex')
 }
 
-/** @throws InputError for a text that is no hash; it could be a path. */
+/** @throws InputError for a text that is not a hash, since it could be a path. */
 export function checkHash(hash: string): void {
   if (typeof hash === 'string' && /^[\da-f]{64}$/.test(hash)) return
   throw new InputError('blob', show(hash), '64 hexadecimal digits')
 }
 
-/** @throws InputError for a range that is none. */
+/** @throws InputError for an invalid range. */
 export function checkRange({ from, to }: BlobRange): void {
   if (Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to >= from) return
   throw new InputError('range', `${show(from)} to ${show(to)}`, 'whole numbers, 0 ≤ from ≤ to')
 }
 
-/** @throws BlobError if a whole blob's bytes have another hash. */
+/** @throws BlobError if the bytes of a whole blob have another hash. */
 export function checkBlob(hash: string, bytes: Uint8Array): void {
   if (hashOfBlob(bytes) !== hash) throw new BlobError(hash, false)
 }

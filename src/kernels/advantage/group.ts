@@ -106,7 +106,8 @@ export function groupAdvantage(
 }
 
 /**
- * Gives each token of lossMask its trajectory's advantage, by the true lengths. `counted` is lossMask without the trajectories whose reward is unknown or that are alone.
+ * Gives each token of lossMask its trajectory's advantage, by the true lengths. `counted` is lossMask without the trajectories whose reward
+ * is unknown or that are alone.
  */
 export function spreadAdvantage(
   tokenAdvantage: Float32Array,

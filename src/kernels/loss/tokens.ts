@@ -1,8 +1,8 @@
 import type { TokenSpans } from '../spans.ts'
 
 /**
- * Losses of tokens beside those of the policy gradient. Sequences (`from` … `to` − 1), `counted`, `wholeTokens` and D are those of `policyLoss`; `sums` gets
- * the loss and the number of tokens added, in the order of `TokenSum`.
+ * Losses of tokens beside those of the policy gradient. Sequences (`from` … `to` − 1), `counted`, `wholeTokens` and D are those of
+ * `policyLoss`; `sums` gets the loss and the number of tokens added, in the order of `TokenSum`.
  */
 export const TokenSum = { loss: 0, tokens: 1, length: 2 } as const
 

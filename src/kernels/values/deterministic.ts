@@ -23,8 +23,9 @@ export function spreadActions(unit: Float32Array, uniform: Float32Array, numRows
 }
 
 /**
- * log p of environment's actions from row `from` on, and the entropy, in nats; row 0 on. Where `isUniform`, p is that of all actions
- * within the bounds; otherwise it is the Gaussian's around the actor's actions `mean`, before its samples are cut to the bounds.
+ * Computes log p of the environment's actions from row `from` on, and the entropy, in nats; results start at row 0. Where `isUniform`, p is
+ * uniform over all actions within the bounds. Otherwise it is the Gaussian around the actor's actions `mean`, before its samples are
+ * clipped to the bounds.
  */
 export function noisyEvaluate(
   logprob: Float32Array,

@@ -1,4 +1,4 @@
-/** Rows in the columns that datasets have, as rows in the columns that examples are read from. */
+/** Converts rows with the columns of known formats to rows with the columns of examples. */
 import { InputError, show } from '../../base/errors.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 import { messagesOf, textOf } from './example.ts'
@@ -21,13 +21,13 @@ const SPEAKERS: Readonly<Record<string, string>> = {
   function_response: 'tool',
 }
 
-/** Columns that show that a row is read as it is. */
+/** Columns that show that a row needs no conversion. */
 const OURS = ['prompt', 'messages', 'text'] as const
 
 /**
- * A row with the columns of a known format as ours: ShareGPT's `conversations` (or `conversation`) of `from` and `value` as `messages`,
- * Alpaca's `instruction`, `input`, `output`, `system` and `history` as a prompt of messages and its completion. `tools` as JSON becomes a
- * list. Other rows stay as they are.
+ * Converts a row of a known format: ShareGPT's `conversations` (or `conversation`) of `from` and `value` become `messages`; Alpaca's
+ * `instruction`, `input`, `output`, `system` and `history` become a prompt of messages and its completion. `tools` as JSON becomes a list.
+ * Other rows stay unchanged.
  * @throws InputError, with the row's place, for a speaker or column of such a format that cannot be read.
  */
 export function inKnownColumns(row: Row, place: string): Row {

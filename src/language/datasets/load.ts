@@ -163,15 +163,15 @@ const EXAMPLE_COLUMNS = [
 ] as const
 type ExampleColumn = (typeof EXAMPLE_COLUMNS)[number]
 
-/** What a row may be, by the column that shows it; the first that fits. */
+/** The kinds of rows, each with the column that shows it; the first match counts. */
 const KINDS = ['chosen', 'label', 'prompt', 'messages', 'text'] as const
-/** Further columns that these need. */
+/** Further columns that these kinds need. */
 const NEEDS: { readonly [Kind in ExampleColumn]?: readonly ExampleColumn[] } = {
   chosen: ['rejected'],
   label: ['prompt', 'completion'],
 }
 
-/** With an answer a row is not to compare; other labels than these are data. */
+/** A row with an answer is not compared; other labels than these are data. */
 function isKind(kind: (typeof KINDS)[number], { answer, label }: Readonly<Record<string, unknown>>): boolean {
   if (!(kind in NEEDS)) return true
   const hasAnswer = answer !== undefined && answer !== null

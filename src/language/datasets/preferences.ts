@@ -5,7 +5,7 @@ import { promptOf, textOf } from './example.ts'
 import { spokenOf } from './known-columns.ts'
 
 type Row = Readonly<Record<string, unknown>>
-/** The place of a column in errors. */
+/** The name of a column in errors. */
 type Places = (column: 'prompt' | 'chosen' | 'rejected' | 'completion' | 'label' | 'margin') => string
 
 /** An answer: a text, or messages of which the last is the assistant's. */
@@ -81,7 +81,7 @@ function conversationsOf(chosen: readonly Message[], rejected: readonly Message[
   return { prompt: chosen.slice(0, length), demonstration: chosen.slice(length), rejected: rejected.slice(length) }
 }
 
-/** How many characters two texts share at the beginning; a space before the first difference belongs to the answers. */
+/** The number of characters that two texts share at the beginning. A space before the first difference belongs to the answers. */
 function commonLength(a: string, b: string): number {
   let length = 0
   while (length < Math.min(a.length, b.length) - 1 && a[length] === b[length]) length++

@@ -1,6 +1,6 @@
 /**
- * A trained reward model, computed in this process: the value of its value head after an answer's last token. The answer follows the
- * example's prompt by the model's own tokenizer and chat template, as when it was trained (`sft.loss=reward`).
+ * A trained reward model in this process: its score is the value head's value after an answer's last token. The answer follows the
+ * example's prompt with the model's own tokenizer and chat template, as in its training (`sft.loss=reward`).
  */
 import { InputError } from '../../base/errors.ts'
 import { isThere } from '../../base/files/files.ts'
@@ -15,7 +15,7 @@ import { VALUE_FILE } from '../transformer/folder.ts'
 import { PackedTransformer, packedPlan } from '../transformer/packed.ts'
 import { defineReward, failed, type Judgment, judgesTogether, type RewardInput, withOpening } from './reward.ts'
 
-/** Judges answers by a model. Those that have no value say why. */
+/** Judges answers with a model. An answer without a score has a reason. */
 type Scorer = (inputs: readonly RewardInput[]) => Judgment[]
 
 /**

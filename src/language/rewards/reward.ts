@@ -284,7 +284,7 @@ export function withBatch<R extends Reward>(reward: R, judgeAll: BatchJudge, siz
 
 const openings = new WeakMap<Reward, () => Promise<unknown>>()
 
-/** Gives a reward something to read, such as a model's files, before the first conversation. */
+/** Lets a reward read what it needs, such as a model's files, before the first conversation. */
 export function withOpening<R extends Reward>(reward: R, open: () => Promise<unknown>): R {
   openings.set(reward, open)
   return reward

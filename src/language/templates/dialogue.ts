@@ -89,7 +89,7 @@ export function trainingRows(tokenizer: Tokenizer, example: Example, subject: st
 }
 
 /**
- * The row of one of an example's answers, the chosen or the rejected one, of which only the answer is learned; null if it has none.
+ * The row of an example's chosen or rejected answer, of which only the answer is learned; null if the example has none.
  * @throws InputError for an answer of which the chat template rewrites earlier turns, and as `trainingRows` does.
  */
 export function answerRow(

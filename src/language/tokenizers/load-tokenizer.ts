@@ -20,7 +20,7 @@ import { TimeLimitError, withinTime } from './time-limit.ts'
 import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 type Json = Readonly<Record<string, unknown>>
-/** What a text goes through before the model. */
+/** The steps of a text before the model. */
 type Steps = Pick<Engine, 'normalizer' | 'pre_tokenizer'>
 /** Added tokens that are looked for in the text as it stands, or in the normalized text. */
 interface Sought {

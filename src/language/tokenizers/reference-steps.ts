@@ -1,7 +1,7 @@
 /**
- * Steps of a tokenizer, as the Rust library `tokenizers` 0.23 does them, where `@huggingface/tokenizers` 0.2 gives other
- * ids or texts. Ids must be those that a model was trained with, so the Rust library is the reference, also where it is
- * older than Node's Unicode tables: regular expressions have those of Unicode 16, and normal forms those of Unicode 9.
+ * Steps of a tokenizer as the Rust library `tokenizers` 0.23 does them, where `@huggingface/tokenizers` 0.2 gives other ids or texts.
+ * Models were trained with the ids of the Rust library, so it is the reference, even where its Unicode tables are older than Node's: its
+ * regular expressions have those of Unicode 16, and its normal forms those of Unicode 9.
  */
 
 import { escaped } from './tokenizer.ts'
@@ -40,7 +40,7 @@ function folded(pattern: string): string {
   })
 }
 
-/** Replaces what a step of the library does by what the reference does. `config` is its part of `tokenizer.json`. */
+/** Replaces the steps of the library that differ from the reference. `config` is its part of `tokenizer.json`. */
 export function stepAsReference(step: unknown, config: unknown): void {
   if (typeof config !== 'object' || config === null) return
   const own = step as Step
@@ -52,7 +52,7 @@ export function stepAsReference(step: unknown, config: unknown): void {
   if ('normalize' in own && Object.hasOwn(NORMALIZERS, type)) own.normalize = NORMALIZERS[type]!(given, own)
   if ('pre_tokenize_text' in own && Object.hasOwn(SPLITS, type)) own.pre_tokenize_text = SPLITS[type]!(given, own)
   if ('decode_chain' in own && Object.hasOwn(DECODERS, type)) own.decode_chain = DECODERS[type]!(given, own)
-  // Of several texts, the first alone stands where the whole text begins.
+  // Of several texts, only the first starts where the whole text begins.
   if (type === 'Metaspace' && 'pre_tokenize' in own) own.pre_tokenize = metaspace(given, own)
 }
 
@@ -143,7 +143,7 @@ const DECODERS: Make<(tokens: string[]) => string[]> = {
         Uint8Array.from(
           tokens.flatMap((token) => {
             const letters = [...token]
-            // A token with other letters was added: its text is its own.
+            // A token with other letters was added; it stands for its own text.
             return letters.every((letter) => letter in bytes)
               ? letters.map((letter) => Number(bytes[letter]))
               : [...encoder.encode(token)]
@@ -158,7 +158,7 @@ const encoder = new TextEncoder()
 const lossy = new TextDecoder('utf-8', { ignoreBOM: true })
 const strict = new TextDecoder('utf-8', { ignoreBOM: true, fatal: true })
 
-/** The text of bytes, or one U+FFFD for each of them if they are not UTF-8. */
+/** The text of bytes in UTF-8. If they are invalid, each byte becomes one U+FFFD. */
 function textOf(bytes: readonly number[]): string {
   try {
     return strict.decode(Uint8Array.from(bytes))
@@ -167,7 +167,7 @@ function textOf(bytes: readonly number[]): string {
   }
 }
 
-/** The normal form of a text, around the characters that the reference leaves as they are. */
+/** The normal form of a text, except for the characters that the reference does not change. */
 function normalForm(text: string, form: string, left: RegExp): string {
   if (!left.test(text)) return text.normalize(form)
   return text
@@ -184,13 +184,13 @@ function compatible(text: string, form: string): string {
     .join('')
 }
 
-/** A text of the same length that Node's regular expressions split as the reference's split the text itself. */
+/** A text of the same length that Node's regular expressions split as the reference splits the original. */
 function shadowOf(text: string): string {
   // U+0295 was a small letter until Unicode 16, U+0378 and U+E0FFF are not assigned.
   return text.replaceAll('\u{295}', 'a').replace(SINCE_16, (letter) => (letter.length === 1 ? '\u{378}' : '\u{e0fff}'))
 }
 
-/** Splits a text by matches of a pattern. What `behavior` does with them is what the reference does. */
+/** Splits a text by matches of a pattern, with the reference's meaning of `behavior`. */
 function splitBy(text: string, pattern: RegExp, behavior: string, invert: boolean): string[] {
   const pieces: { begin: number; end: number; matches: boolean }[] = []
   let at = 0
@@ -217,7 +217,7 @@ function splitBy(text: string, pattern: RegExp, behavior: string, invert: boolea
   return (forward ? out : out.reverse()).map(({ begin, end }) => text.slice(begin, end))
 }
 
-/** Spaces become `replacement`, and one is put before a text; words begin with it. */
+/** Replaces spaces by `replacement`, and puts one before a text. Words begin with it. */
 function metaspace({ split = true }: Json, step: Step) {
   const { replacement, str_rep: written, prepend_scheme: scheme } = step as Record<string, string>
   return (texts: string | string[], { section_index: section }: { section_index?: number } = {}): string[] =>
@@ -236,14 +236,14 @@ export interface AddedToken {
   readonly special?: boolean
   /** It is looked for in the normalized text. */
   readonly normalized?: boolean
-  /** It takes the white space before it, or after it, with it. */
+  /** It includes the white space before it, or after it. */
   readonly lstrip?: boolean
   readonly rstrip?: boolean
   /** It is not found inside words. */
   readonly single_word?: boolean
 }
 
-/** Splits a text into added tokens and what is between them. Special tokens count only with `special`. */
+/** Splits a text into added tokens and the text between them. Special tokens count only with `special`. */
 export function splitAdded(
   text: string,
   split: (text: string) => readonly string[],

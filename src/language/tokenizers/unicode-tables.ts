@@ -1,9 +1,9 @@
 /**
- * Characters of which the reference's Unicode tables know less than Node's, as hexadecimal numbers and ranges. Made by
- * asking the Rust library `tokenizers` 0.23.3 and Node 20.20 (Unicode 17) about every character.
+ * Characters that Node's Unicode tables have and the reference's lack, as hexadecimal numbers and ranges. The lists come from asking the
+ * Rust library `tokenizers` 0.23.3 and Node 20.20 (Unicode 17) about every character.
  */
 
-/** Assigned since Unicode 16: what the reference's regular expressions know as no letter, digit, mark or sign. */
+/** Assigned after Unicode 16: the reference's regular expressions do not know them as letters, digits, marks or signs. */
 export const SINCE_16 = matching(
   [
     '88f c5c cdc 1acf-1add 1ae0-1aeb 20c1 2b96 a7ce-a7cf a7d2 a7d4 a7f1 fbc3-fbd2 fd90-fd91 fdc8-fdce 10940-10959',
@@ -15,7 +15,7 @@ export const SINCE_16 = matching(
   'gu',
 )
 
-/** What the reference's normal forms leave as it is: its combining classes and compositions came after Unicode 9. */
+/** Characters that the reference's normal forms do not change, because their combining classes and compositions came after Unicode 9. */
 export const UNCOMPOSED = matching(
   [
     '7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1add 1ae0-1aeb 1df6-1dfa a82c 105c9 105d2 105da 105e4',

@@ -32,16 +32,16 @@ export interface TransformerShape {
   readonly normsAfter: boolean
   /** Attention and feed-forward layer read the same norm, and their sum is added. */
   readonly parallel: boolean
-  /** Elements of a head that RoPE turns, the first ones; 0: positions have an embedding instead. */
+  /** Number of elements of a head that RoPE rotates, from the first on; 0: positions have an embedding instead. */
   readonly rotaryWidth: number
-  /** RoPE turns neighboring elements together, instead of the first half's with the second's. */
+  /** RoPE rotates pairs of neighboring elements, instead of one element of each half. */
   readonly turnsNeighbors: boolean
   readonly rope: Rope
-  /** RoPE of the layers with a window, if it is another. */
+  /** RoPE of the layers with a window, if it differs. */
   readonly windowRope: Rope | null
   /** For each layer: whether RoPE rotates its queries and keys. SmolLM3 has layers without RoPE. */
   readonly turned: readonly boolean[]
-  /** For each layer: how many tokens a token sees, itself among them; 0: all before it. One size for all that have one. */
+  /** For each layer: how many tokens a token sees, itself included; 0: all before it. All windows have one size. */
   readonly windows: readonly number[]
   readonly queryBias: boolean
   readonly outputBias: boolean
@@ -59,7 +59,7 @@ export interface TransformerShape {
   /** Logits are cap · tanh(logit / cap); 0: no cap. */
   readonly logitCap: number
   readonly embeddingScale: number
-  /** Multiplies what attention and feed-forward layers add. */
+  /** Factor of the outputs of attention and feed-forward layers, before they are added. */
   readonly residualScale: number
   readonly logitScale: number
   /** The output head shares the embedding's weights. */
@@ -79,7 +79,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   ...{ silu: 'silu', swish: 'silu', gelu_pytorch_tanh: 'tanh', gelu_new: 'tanh', gelu: 'erf', relu: 'relu' },
 }
 
-/** Keys of parts that are not built, and the values that stand for their absence. */
+/** Keys of parts that are not implemented, and the values that mean their absence. */
 const WITHOUT: Readonly<Record<string, readonly unknown[]>> = {
   quantization_config: [null],
   qk_layernorm: [false],
@@ -202,7 +202,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   return shape
 }
 
-/** Whether a configuration's family is in the table; another is read by its keys. */
+/** Whether a configuration's family is in the table. Other families are read by their keys. */
 export function isKnownFamily({ model_type: type }: TransformerConfig): boolean {
   return typeof type === 'string' && Object.hasOwn(FAMILIES, type)
 }

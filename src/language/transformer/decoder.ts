@@ -14,7 +14,7 @@ import { changedRowsPlan, checkSampling, inverseOf, maskWords, type Sampling } f
 /** Rows of prompts that are batched before they run, to amortize the copy of the weights in a matrix product. */
 const FED_ROWS = 128
 
-/** Nothing is differentiated where tokens are drawn. */
+/** Nothing is differentiated while tokens are drawn. */
 const UNREAD = new Uint8Array(0)
 
 /** The columns of one thread that decodes up to `slots` sequences at once, each of at most `context` tokens. */
@@ -181,8 +181,8 @@ export class TransformerDecoder {
   }
 
   /**
-   * Fills a slot's cache with the tokens of a sequence but the last, and calls `each` for every token but the first: its index, its
-   * log-probability at temperature 1 over the whole vocabulary, and the logits that it has, which are overwritten later.
+   * Fills a slot's cache with the tokens of a sequence except the last. Calls `each` for every token except the first, with its index, its
+   * log-probability at temperature 1 over the whole vocabulary, and its logits, which are overwritten later.
    * @throws InputError as `feed` does.
    */
   score(slot: number, tokens: Int32Array, each: (at: number, logprob: number, logits: Float32Array) => void): void {
@@ -208,7 +208,7 @@ export class TransformerDecoder {
     }
   }
 
-  /** Changes the logits of rows 0 … count as the columns `changed` say, whose `ids` have the rows' sequences. */
+  /** Changes the logits of rows 0 … count by the columns `changed`, whose `ids` hold the rows' sequences. */
   changeLogits(count: number, ids: Int32Array, changes: TurnChanges): void {
     const { kernels, model } = this.#forward
     const { logits, changed } = this.columns

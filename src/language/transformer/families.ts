@@ -1,17 +1,17 @@
 /**
- * The families of transformers that `config.json` names, as a table: what each has that a llama does not. The forward
- * pass knows parts, not families.
+ * The families of transformers that `config.json` names, as a table of how each differs from Llama. The forward pass knows parts, not
+ * families.
  */
 
 /** How the tensors of a family's files differ from this project's parameters, which have Llama's names. */
 export interface Layout {
   /** Parts of names, ours and theirs, replaced in this order. */
   readonly names?: readonly (readonly [ours: string, theirs: string])[]
-  /** Modules that hold several of ours, one after another. */
+  /** Modules that hold several of ours, in this order. */
   readonly fused?: Readonly<Record<string, readonly string[]>>
   /** The matrices of layers are inputs × outputs. */
   readonly transposed?: boolean
-  /** Tensors that follow from the configuration, and are left out. */
+  /** Tensors that follow from the configuration and are left out. */
   readonly spare?: RegExp
 }
 
@@ -19,9 +19,9 @@ export interface Family {
   readonly architecture: string
   /** Other names of keys: ours (Llama's), and theirs. */
   readonly keys?: Readonly<Record<string, string>>
-  /** Defaults of transformers 5.23 for keys that a `config.json` lacks, where they are not Llama's. */
+  /** Defaults of transformers 5.23 for missing keys, where they differ from Llama's. */
   readonly absent?: Readonly<Record<string, unknown>>
-  /** Biases: always, never, or as a key says. Of queries, keys and values; of attention's output; of the feed-forward layer. */
+  /** Biases of queries, keys and values; of attention's output; of the feed-forward layer: always, never, or as a key says. */
   readonly bias?: {
     readonly query?: Given
     readonly output?: Given
@@ -48,7 +48,7 @@ export interface Family {
   readonly neighbors?: true
   /** Some layers have no RoPE. */
   readonly unturned?: true
-  /** Which layers see a window where `layer_types` does not say so: all, or not every n-th. */
+  /** Layers with a window, if `layer_types` is missing: all, or all but every n-th. */
   readonly windows?: 'all' | 'last' | number
   /** Embeddings are multiplied by the root of the width. */
   readonly scaledEmbeddings?: true
@@ -254,8 +254,8 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
 }
 
 /**
- * What a family that is not in the table may have: its keys say which parts, and its tensors must be those of the parts.
- * Llama's names, norms before attention and feed-forward layers, and a gate are taken for granted.
+ * The parts that a family outside the table may have: its keys name the parts, and its tensors must be those of the parts. Llama's names,
+ * norms before attention and feed-forward layers, and a gate are assumed.
  */
 const UNKNOWN: Family = {
   architecture: '',
@@ -264,7 +264,7 @@ const UNKNOWN: Family = {
   partial: true,
 }
 
-/** Keys of an unknown family that say nothing about the network, or are read. */
+/** Keys of an unknown family that do not describe the network, or that are read. */
 const READ = new Set([
   ...['architectures', 'model_type', 'torch_dtype', 'dtype', 'transformers_version', 'use_cache', 'initializer_range'],
   ...[
@@ -291,7 +291,7 @@ const READ = new Set([
   ...['embedding_multiplier', 'logits_scaling', 'residual_multiplier', 'attention_multiplier'],
 ])
 
-/** The parts of a family that is not in the table, or the key of a part that is not known. */
+/** The parts of a family outside the table, or the key of a part that is not known. */
 export function unknownFamily(config: Readonly<Record<string, unknown>>): Family | string {
   const isNothing = (value: unknown) => value === null || value === false
   const other = Object.keys(config).find((key) => !READ.has(key) && !isNothing(config[key]))

@@ -25,7 +25,7 @@ export function layerPlan({ shape }: TransformerModel, rows: number) {
     value: each(numKeyHeads * headWidth),
     attended: each(numHeads * headWidth),
     logSum: each(numHeads),
-    /** What attention and feed-forward layer give, before the norms after them. Empty without such norms. */
+    /** Outputs of attention and feed-forward layers, before the norms after them. Empty without such norms. */
     rawAttended: each(after * width),
     attendedInverseRms: each(after),
     rawFed: each(after * width),
@@ -69,14 +69,14 @@ export function forwardPlan(
     /** A layer's normed input, and its feed-forward activation. */
     normed: each(width),
     activated: each(feedForwardWidth),
-    /** What attention or a feed-forward layer adds, if a bias, a norm or a scale comes after it. */
+    /** Output of attention or a feed-forward layer, if a bias, a norm or a scale follows. */
     branch: each(hasBranch(shape) ? width : 0),
     /** A norm's weights plus the offset. Empty without one. */
     shifted: column('f32', shape.normOffset === 0 ? 0 : Math.max(width, Math.max(numHeads, numKeyHeads) * headWidth)),
     /** Cosine and sine of each position's angles: context × rotaryWidth / 2, or context zeros without RoPE. */
     cosine: column('f32', context, rotaryWidth / 2 || 1),
     sine: column('f32', context, rotaryWidth / 2 || 1),
-    /** Those of layers with a window, if they are others. */
+    /** The same for layers with a window, if they differ. */
     windowCosine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     windowSine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     scores: column('f32', 2 * Math.ceil(context / 4) * 4),

@@ -42,7 +42,7 @@ type Normalize = (
   width: number,
 ) => void
 
-/** Gradients of `Normalize`: dx written, or added to what it holds; those of weight and bias added. */
+/** Gradients of `Normalize`: writes dx or adds to it, and adds the gradients of weight and bias. */
 type NormalizeBackward = (
   dx: Float32Array,
   into: Norm,
@@ -55,7 +55,7 @@ type NormalizeBackward = (
   accumulate: boolean,
 ) => void
 
-/** Multiplies the first `length` elements by a number, or leaves them where it is 1. */
+/** Multiplies the first `length` elements by a number, unless it is 1. */
 type Scale = (x: Float32Array, length: number) => void
 
 /** A transformer's forward pass, in one thread. */
@@ -68,7 +68,7 @@ export class Forward {
   readonly adapter: LoraAdapter | null
   readonly normalize: Normalize
   readonly normalizeBackward: NormalizeBackward
-  /** Multiplies elements by a number of the model's shape. */
+  /** Multiplies elements by a factor in the model's shape. */
   readonly scaleQuery: Scale
   readonly scaleEmbedding: Scale
   readonly scaleLogits: Scale
@@ -82,7 +82,7 @@ export class Forward {
   /** The tokens as row indices of the embedding. */
   readonly #tokenRows: Uint32Array
   readonly #positionRows: Uint32Array
-  /** Tokens that layers with a window see; 0 without such layers. */
+  /** Number of tokens that layers with a window see; 0 without such layers. */
   readonly #window: number
 
   constructor(
@@ -178,7 +178,7 @@ export class Forward {
     this.scaleLogits(hidden, count * width)
   }
 
-  /** Finds where the windows of rows 0 … count begin. */
+  /** Finds the windows of rows 0 … count. */
   #limitKeys(count: number): void {
     const { position, firstKey, windowFirst, windowPosition } = this.columns
     for (let row = 0; row < count; row++) {
@@ -290,7 +290,7 @@ export class Forward {
     else this.kernels.activationForward(y, gate, up, activation, count * feedForwardWidth)
   }
 
-  /** Sets y = x + W · input, with the norm and the scale that come after W. */
+  /** Sets y = x + W · input, with the norm and the scale that follow W. */
   #add(
     y: Float32Array,
     x: Float32Array,

@@ -397,7 +397,7 @@ export class PackedTransformer {
     this.#backwardNorm(into.inputNorm, layer.x, inputNorm, layer.inputInverseRms, count)
   }
 
-  /** The gradient by what a projection added to the residual stream: `dx`, or back through a scale and a norm. */
+  /** The gradient by the output of a projection that is added to the residual stream: `dx`, or its gradient through a scale and a norm. */
   #backwardBranch(raw: Float32Array, inverseRms: Float32Array, norm: Norm, into: Norm, count: number): Float32Array {
     const { dx } = this.#columns
     const { model, columns } = this.#forward
@@ -412,7 +412,7 @@ export class PackedTransformer {
     return branch
   }
 
-  /** Adds to `dx` what `dNormed` gives through the norm before attention or a feed-forward layer. */
+  /** Adds the gradient `dNormed`, through the norm before attention or a feed-forward layer, to `dx`. */
   #backwardNorm(into: Norm, x: Float32Array, norm: Norm, inverseRms: Float32Array, count: number): void {
     const { dx, dNormed } = this.#columns
     const { width, normsBefore } = this.#forward.model.shape

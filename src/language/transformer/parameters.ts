@@ -47,7 +47,7 @@ export interface TransformerWeights {
   readonly embedding: Float32Array
   readonly layers: readonly LayerWeights[]
   readonly norm: Norm
-  /** The embeddings of positions, if there are some. */
+  /** The embeddings of positions, if the model has them. */
   readonly positions: Float32Array
   /** The rows of the output head, VOCABULARY_CHUNK tokens per chunk. */
   readonly head: readonly Float32Array[]

@@ -40,7 +40,7 @@ export interface Rope {
   readonly scaling: RopeScaling | null
 }
 
-/** Parameters of each method: those that must be there, and those that may be. */
+/** The required and the optional parameters of each method. */
 const KINDS: Readonly<Record<string, { readonly needs: readonly string[]; readonly may?: readonly string[] }>> = {
   default: { needs: [] },
   linear: { needs: ['factor'] },
@@ -59,8 +59,8 @@ const KINDS: Readonly<Record<string, { readonly needs: readonly string[]; readon
 const FORMER_KINDS: Readonly<Record<string, string>> = { su: 'longrope' }
 
 /**
- * Reads one rotation's parameters; `name` is their key. `others` are defaults from elsewhere in the configuration.
- * @throws InputError for a method that is not built, and parameters that are missing, unknown or no numbers above 0.
+ * Reads the parameters of one rotation; `name` is their key. `others` are defaults from other places of the configuration.
+ * @throws InputError for a method that is not implemented, and for parameters that are missing, unknown or not above 0.
  */
 export function readRope(
   name: string,
@@ -73,7 +73,7 @@ export function readRope(
   const named = rope_type ?? type ?? 'default'
   const kind = FORMER_KINDS[String(named)] ?? named
   if (typeof kind !== 'string' || !Object.hasOwn(KINDS, kind)) {
-    throw refuse(`${name}, rope_type`, kind, `one of ${Object.keys(KINDS).join(', ')}: no other scaling is built`)
+    throw refuse(`${name}, rope_type`, kind, `one of ${Object.keys(KINDS).join(', ')}: no other scaling is implemented`)
   }
   const { needs, may = [] } = KINDS[kind]!
   const known = [...needs, ...may]
@@ -118,7 +118,7 @@ export function readRope(
   }
 }
 
-/** Checks that lists of factors have one for each pair of a head's turned elements. */
+/** Checks that each list of factors has one for each pair of rotated elements. */
 export function checkRope({ scaling }: Rope, rotaryWidth: number, subject: string): void {
   if (scaling?.kind !== 'longrope') return
   for (const key of ['short_factor', 'long_factor'] as const) {
@@ -167,7 +167,7 @@ function dynamicBase(theta: number, factor: number, width: number, context: numb
   return theta * Math.exp(Math.log((factor * length) / contextLength - (factor - 1)) * (width / (width - 2)))
 }
 
-/** What cosines and sines are multiplied by. */
+/** The factor of cosines and sines. */
 function attentionFactor(scaling: RopeScaling, contextLength: number): number {
   if (scaling.kind === 'yarn') {
     const { factor, attention_factor: given, mscale, mscale_all_dim: all } = scaling

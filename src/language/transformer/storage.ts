@@ -1,4 +1,4 @@
-/** Tensors as a family's files name and arrange them: renamed, several in one, or transposed. */
+/** Tensors as a family's files hold them: with other names, several in one, or transposed. */
 import { InputError, show } from '../../base/errors.ts'
 import type { Tensor } from '../../base/files/safetensors.ts'
 import type { Parameter } from '../../policies/policy.ts'
@@ -25,7 +25,7 @@ export function storedName({ fused = {}, names = [] }: Layout, name: string): st
   return stored
 }
 
-/** Whether files have the parameters as they are here. */
+/** Whether files hold the parameters with our names and arrangement. */
 function isPlain({ fused, names, transposed }: Layout): boolean {
   return fused === undefined && names === undefined && transposed === undefined
 }

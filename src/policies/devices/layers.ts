@@ -12,7 +12,10 @@ export function hasLayers(tf: Tf): boolean {
   return tf.getKernel('DenseLayer', tf.getBackend()) !== undefined
 }
 
-/** activation(x W + b), rows × outputs, for `x` (rows × inputs). W and b are variables that outlive the pass, so they are not saved for the gradient. */
+/**
+ * activation(x W + b), rows × outputs, for `x` (rows × inputs). W and b are variables that outlive the pass, so they are not saved for the
+ * gradient.
+ */
 export function runDenseLayer(
   tf: Tf,
   x: Tensor2D,

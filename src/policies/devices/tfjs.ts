@@ -44,7 +44,10 @@ export async function ownTf(): Promise<Tf> {
   throw new Error(`tfjs ${tf.version_core} is installed, and Colonnade needs ${VERSION} (npm install ${FIRST_DEVICE})`)
 }
 
-/** tfjs-core and tfjs-layers as `owner` sees them. All copies of tfjs-core in a process share one engine and kernel registry, so they must have one version. */
+/**
+ * tfjs-core and tfjs-layers as `owner` sees them. All copies of tfjs-core in a process share one engine and kernel registry, so they must
+ * have one version.
+ */
 export function tfjsOf(owner: Installed): { tf: Tf; layers: () => Promise<Layers> } {
   const core = '@tensorflow/tfjs-core'
   const theirs = findPackage(core, [owner.manifest])

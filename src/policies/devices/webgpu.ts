@@ -101,7 +101,9 @@ function failReads(backend: ReturnType<Tf['backend']>, device: GpuDevice): void 
   }
 }
 
-/** tfjs's constructor requires `navigator.gpu` without using it. It is removed afterwards, since other code would take Node for a browser. */
+/**
+ * tfjs's constructor requires `navigator.gpu` without using it. It is removed afterwards, since other code would take Node for a browser.
+ */
 function withNavigator<T>(make: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { configurable: true, value: { gpu } })

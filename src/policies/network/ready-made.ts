@@ -111,7 +111,7 @@ type ReadyMadeParameters = Omit<TrunkOptions, 'image'> & {
   readonly logStd: number
 }
 
-/** The network by our own kernels, or on the device that is named. */
+/** The network on our own kernels, or on the named device. */
 function readyMade(
   id: string,
   parameters: ReadyMadeParameters & {

@@ -12,7 +12,7 @@ export interface CellShape extends LayerShape {
   bind(parts: LayerParts): Cell
 }
 
-/** Kinds of cells: gates for which the layer below has an output each per unit, and numbers per unit that the gradient needs. */
+/** Kinds of cells: gates, each with one output per unit of the layer below, and numbers per unit that the gradient needs. */
 const kinds = {
   gru: { gates: 3, kept: 4, states: 1, scratch: gruScratch, forward: 'gruForward', backward: 'gruBackward' },
   lstm: { gates: 4, kept: 5, states: 2, scratch: lstmScratch, forward: 'lstmForward', backward: 'lstmBackward' },

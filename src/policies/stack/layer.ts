@@ -56,9 +56,9 @@ export interface Layer {
   /** Computes outputs for `count` rows of x from row `xFrom`, into y from row `yFrom` on. */
   forward(y: Float32Array, x: Float32Array, count: number, yFrom: number, xFrom: number, steps: Steps | null): void
   /**
-   * Backpropagates dy, the gradient by the pre-activations of the last `forward`: adds that by the weights to `gradient` unless it is null,
-   * and writes that by the rows of x, times the derivative of the activation that produced them, to dx unless it is null; with
-   * `accumulate` it is added to what dx holds before.
+   * Backpropagates dy, the gradient by the pre-activations of the last `forward`. Adds the gradient by the weights to `gradient`, unless it
+   * is null. Writes the gradient by the rows of x, times the derivative of the activation that produced them, to dx, unless it is null;
+   * with `accumulate`, adds it to dx.
    */
   backward(
     dy: Float32Array,

@@ -14,7 +14,7 @@ import type { ParameterList } from './parameters.ts'
 /** The layers of a network and their parameters, before there is memory. */
 export interface StackShape {
   readonly layers: readonly LayerShape[]
-  /** The one with a memory; null if there is none. */
+  /** The layer with a memory; null if there is none. */
   readonly cell: CellShape | null
 }
 

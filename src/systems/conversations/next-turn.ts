@@ -36,7 +36,9 @@ export function nextTurnOf(cohort: ConversationCohort, n: number, reply: Reply, 
   return null
 }
 
-/** The segment of lane n that ends with the answer of `turn` (default: the current turn); null if none answers the current turn's prompt. */
+/**
+ * The segment of lane n that ends with the answer of `turn` (default: the current turn); null if none answers the current turn's prompt.
+ */
 export function rowThatStands(cohort: ConversationCohort, n: number, turn: number | undefined): Segment | null {
   const { conversation, segments } = cohort
   const current = segmentOf(cohort, n)

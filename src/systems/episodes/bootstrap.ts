@@ -11,7 +11,10 @@ import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 
-/** Runs a rollout's bootstrap inference at its horizon: values the final observations of truncated rows and the observations of unfinished lanes. */
+/**
+ * Runs a rollout's bootstrap inference at its horizon: values the final observations of truncated rows and the observations of unfinished
+ * lanes.
+ */
 export function bootstrapEpisodes(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
   if (!cohort.recorded) return
   makeRoom(kernels, cohort)

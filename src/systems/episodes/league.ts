@@ -2,7 +2,10 @@ import { InputError } from '../../base/errors.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { gatherLanes, type League, scatterLanes } from '../../world/episodes/league.ts'
 
-/** Each set of weights acts in its lanes, in one pass per set over this thread's lanes. The number of passes does not change a lane's result. */
+/**
+ * Each set of weights acts in its lanes, in one pass per set over this thread's lanes. The number of passes does not change a lane's
+ * result.
+ */
 export function inferLeague(cohort: EpisodeCohort, league: League): void {
   const { name, from, to, t, numLanes, sliding } = cohort
   const { policies, acted, lanes } = league

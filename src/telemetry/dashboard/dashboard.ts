@@ -1,4 +1,6 @@
-/** A page that follows runs, and its server. It only reads run folders. The page contacts only this server and runs only its own scripts. */
+/**
+ * A page that follows runs, and its server. It only reads run folders. The page contacts only this server and runs only its own scripts.
+ */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { basename } from 'node:path'

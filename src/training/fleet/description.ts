@@ -1,7 +1,6 @@
 /**
- * The description of a run, by which actors join it: definitions by id and parameters, never code. Modules of Colonnade
- * are named by their path in it, and a user's by their name and checksum, of which an actor's own command line must have
- * allowed the same file.
+ * The description of a run, by which actors join it: definitions by id and parameters, never code. Colonnade's modules are named by their
+ * path in the package. A user's modules are named by file name and checksum, and the actor's own command line must allow the same file.
  */
 import { basename } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -23,7 +22,7 @@ import { schemaOf } from './parts.ts'
 
 export interface Description {
   readonly colonnade: string
-  /** Of this start of the learner. */
+  /** Identifies this start of the learner. */
   readonly session: string
   readonly environment: DefinitionRecord
   readonly policy: DefinitionRecord
@@ -36,7 +35,7 @@ export interface Description {
   readonly numMembers: number
   readonly schema: string
   readonly store: StoreAddress
-  /** Seconds after which a part of which nothing is heard goes to another actor. */
+  /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
 }
 
@@ -101,7 +100,7 @@ function finderOf(allowed: readonly string[]) {
   }
 }
 
-/** What an actor makes of a description. */
+/** The definitions that an actor makes from a description. */
 export interface JoinedRun {
   readonly description: Description
   readonly options: EpisodeCohortOptions

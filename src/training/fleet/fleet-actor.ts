@@ -1,6 +1,6 @@
 /**
- * An actor of a fleet: it reads the run's description, collects the parts that it gets from the queue, and puts what it
- * collected into the store. It holds nothing that anybody misses if it is killed.
+ * An actor of a fleet: it reads the run's description, collects the parts that it takes from the queue, and puts their rows into the store.
+ * If it is killed, only the part that it was collecting is lost, and another actor collects it.
  */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
@@ -28,14 +28,14 @@ import {
 
 /** Milliseconds of collecting after which other work of the process has a turn, and between two reports. */
 const [TURN_MS, REPORT_MS] = [200, 1000]
-/** How often a part may fail before the learner gets the error. */
+/** How often a part may fail before the error goes to the learner. */
 const FAILURES_MAX = 3
-/** Seconds after which a part is tried again that the store or the bus refused, as one that is full. */
+/** Seconds before a part is tried again after the store or the bus refused it, for example because it is full. */
 const AGAIN_SECONDS = 3
 
 /** Options of an actor of a fleet. */
 export interface ActorOptions {
-  /** Paths of modules that it may import; others it never does. */
+  /** Paths of modules that it may import; it imports no others. */
   readonly modules?: readonly string[]
   /** Whether it waits for the next learner of this name when a run ends; default false. */
   readonly stay?: boolean
@@ -59,9 +59,9 @@ interface Post {
   readonly world: World
   readonly cohort: EpisodeCohort
   readonly watched: WatchedRollouts
-  /** The hash of the state that its lanes have; empty for none. */
+  /** The hash of the state in its lanes; empty without one. */
   state: string
-  /** The hash of the weights that it has. */
+  /** The hash of its weights. */
   weights: string
 }
 
@@ -118,7 +118,7 @@ class FleetActor {
     const bus = this.#bus
     const actors = await bus.values('actors', { isOwner: false })
     const results = await bus.queue('results', { seconds: 1, isOwner: false })
-    const reports = setInterval(() => void this.#report(actors).catch(() => {}), REPORT_MS) // The next one is soon.
+    const reports = setInterval(() => void this.#report(actors).catch(() => {}), REPORT_MS) // The next report follows soon.
     try {
       while (!this.#over.signal.aborted) {
         const { seconds } = await this.#join(run)
@@ -165,7 +165,7 @@ class FleetActor {
   }
 
   #description: Message | null = null
-  /** Whether environment or policy work just now: their errors are the run's. */
+  /** Whether the environment or the policy is running: their errors belong to the run. */
   #isCollecting = false
 
   /** Joins the run as it is described now. */

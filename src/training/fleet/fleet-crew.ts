@@ -1,12 +1,12 @@
 /**
- * A crew of other processes: a learner puts the parts of rollouts into a queue, actors collect them, and references to
- * what they collected come back in another one; rows and weights lie in a store.
+ * A crew of other processes: a learner puts the parts of rollouts into a queue, actors collect them, and references to the results come
+ * back in another queue. Rows and weights are in a store.
  *
- * A part is a function of its lanes' state, the weights and the code, so nothing here has to be done only once: a part is
- * given to another actor when its own falls silent, and the first result counts. The learner takes a result only if it
- * is of the state and the weights that come next. A result is acknowledged, and its rows removed, when a checkpoint
- * contains what was learned from it (`checkpoint`), or after its update (`update`). A learner that was killed continues
- * at its checkpoint: it finds the results since then in the queue, or has them collected again.
+ * A part is a function of its lanes' state, the weights and the code, so it may be collected more than once: it goes to another actor when
+ * its own falls silent, and the first result counts. The learner takes a result only if its state and weights are the next ones. It
+ * acknowledges a result, and removes its rows, when a checkpoint contains what was learned from it (`checkpoint`), or after its update
+ * (`update`). A learner that was killed continues at its checkpoint: it finds the results since then in the queue, or actors collect them
+ * again.
  */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
@@ -28,15 +28,15 @@ import {
   stateToBytes,
 } from './parts.ts'
 
-/** Seconds after which a learner, and an actor, of which nothing was heard counts as gone. */
+/** Seconds without news after which a learner, and an actor, counts as gone. */
 export const LEASE_SECONDS = 10
-/** Seconds for which a result that the learner has taken is its own: it takes all again when it starts. */
+/** Seconds for which the learner keeps a result that it has taken. When it starts, it takes all results again. */
 const HELD_SECONDS = 86_400
 /** Milliseconds between two reports of the learner. */
 const REPORT_MS = 1000
-/** Milliseconds without an actor's result after which that is told. */
+/** Milliseconds without an actor's result before that is reported. */
 const LONELY_MS = 15_000
-/** Milliseconds after which a store that refused a blob is asked again. */
+/** Milliseconds before a store that refused a blob is tried again. */
 const AGAIN_MS = 2000
 
 /** A fleet's bus and store, opened for its learner. */
@@ -51,7 +51,7 @@ export interface OpenedFleet {
 export interface FleetOptions {
   open(): Promise<OpenedFleet>
   readonly acknowledge: Acknowledgement
-  /** Seconds after which a part of which nothing is heard goes to another actor. */
+  /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
   /** Called once when somebody orders the run to stop. */
   onStop?(): void
@@ -64,7 +64,7 @@ interface Held {
   readonly result: PartResult
 }
 
-/** What a member does. */
+/** The state of a member. */
 interface Member {
   /** Rollouts whose part is in the columns. */
   collected: number
@@ -191,7 +191,7 @@ class FleetCrew implements Crew {
     return this.#put(new Uint8Array(buffer, byteOffset, byteLength).slice())
   }
 
-  /** Puts a blob, as soon as the store takes it: one that is full holds the run up, and does not end it. */
+  /** Puts a blob when the store takes it. A full store delays the run and does not end it. */
   async #put(bytes: Uint8Array): Promise<string> {
     for (let isTold = false; ; isTold = true) {
       try {
@@ -222,7 +222,7 @@ class FleetCrew implements Crew {
     this.#stop.signal.addEventListener('abort', stop)
   }
 
-  /** Takes what an earlier learner has not acknowledged, and removes all blobs that nothing names. */
+  /** Takes the results that an earlier learner has not acknowledged, and removes all blobs that nothing names. */
   async #takeLeft(results: Queue): Promise<void> {
     const { store } = this.#opened!
     for (let left = await results.size(); left > 0; left--) {
@@ -258,8 +258,8 @@ class FleetCrew implements Crew {
 
   #tellLonely(): void {
     if (performance.now() - this.#heard < LONELY_MS || this.#members.every(({ task }) => task === null)) return
-    this.#heard = Number.POSITIVE_INFINITY // Told once, until something arrives.
-    this.#options.tell(`no actor has delivered for ${LONELY_MS / 1000} s: start some with colonnade actor`)
+    this.#heard = Number.POSITIVE_INFINITY // Reported once, until a result arrives.
+    this.#options.tell(`no actor has returned a result for ${LONELY_MS / 1000} s: start actors with colonnade actor`)
   }
 
   /** Does something after what was begun before. */
@@ -273,7 +273,7 @@ class FleetCrew implements Crew {
     if (held !== null) await this.#pump(held.result.member)
   }
 
-  /** Keeps a result for its turn. Of a rollout that was taken already, it is given back or kept beside the first one. */
+  /** Keeps a result until its turn. A result of a rollout that was already taken is given back, or kept beside the first one. */
   #hold(item: Item): Held | null {
     const result = item.value as unknown as PartResult
     const member = this.#members[result.member]
@@ -320,13 +320,13 @@ class FleetCrew implements Crew {
     })
   }
 
-  /** The version of the weights that collect a rollout: the newest one, but none learned from the rollout before it. */
+  /** The version of the weights that collect a rollout: the newest one that did not learn from the rollout before it. */
   #versionOf(rollout: number): number {
     const lag = Math.min(1, this.#parts.cohort.ahead!.buffers.length - 1)
     return Math.min(this.#version, Math.max(0, rollout - lag))
   }
 
-  /** Takes a member's next results, as far as they are there, and has the next part collected. */
+  /** Takes the results of a member that have arrived, and requests its next part. */
   async #pump(number: number): Promise<void> {
     const member = this.#members[number]!
     while (member.collected < this.#permitted && this.#opened !== null) {
@@ -454,12 +454,12 @@ class FleetCrew implements Crew {
     await this.#work
     this.#opened = null
     try {
-      // Another learner may have taken the place.
+      // Another learner may hold the lease.
       const current = await run.get('learner')
       if (current?.value.session === this.#session) await run.put('learner', { ...current.value, state: 'ended' })
       await lease.end()
     } catch (error) {
-      this.#options.tell(`the fleet was not told of the end: ${(error as Error).message}`)
+      this.#options.tell(`the end of the run did not reach the fleet: ${(error as Error).message}`)
     } finally {
       await close()
     }

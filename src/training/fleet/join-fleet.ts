@@ -1,4 +1,4 @@
-/** Joins a fleet by its address: as its learner, as an actor, or to see and order who is there. */
+/** Joins a fleet by its address: as its learner, as an actor, or to show and end its members. */
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
@@ -16,21 +16,21 @@ import { fleetCrew, type OpenedFleet } from './fleet-crew.ts'
 export interface JoinFleetOptions {
   /** `nats://host:4222/name`, or `tls://…`: a NATS server with JetStream, and the name of the run. */
   readonly address: string
-  /** Where rollouts and weights lie: a folder that all machines mount, or `http://host:port`, where this process serves them. */
+  /** Where rollouts and weights are kept: a folder that all machines mount, or `http://host:port`, where this process serves them. */
   readonly store: string
   /** When rows of a rollout are removed: `checkpoint`, when one contains what was learned from them, or `update`. */
   readonly acknowledge?: Acknowledgement
-  /** Seconds after which a part of which nothing is heard goes to another actor. Default 20. */
+  /** Seconds without news after which a part goes to another actor. Default 20. */
   readonly seconds?: number
   /** Called when somebody orders the run to stop. */
   onStop?(): void
-  /** Gets messages for the user; default: standard error. */
+  /** Receives messages for the user; default: standard error. */
   tell?(message: string): void
 }
 
 /**
- * Makes actors of other processes a trainer's: pass it to `createTrainer` as `crew`, beside `actors`, the number of parts
- * of a rollout that may be collected at once. The connection keeps the process alive until the trainer is closed.
+ * Lets actors in other processes collect for a trainer. Pass the result to `createTrainer` as `crew`, with `actors`, the number of parts of
+ * a rollout that may be collected at once. The connection keeps the process alive until the trainer is closed.
  * @throws InputError for a wrong address or store.
  * @example
  * const crew = joinFleet({ address: 'nats://10.0.0.1:4222/cart', store: '/shared/cart' })
@@ -62,7 +62,7 @@ function tellUser(message: string): void {
   console.error(`colonnade: ${message}`)
 }
 
-/** The learner's side of a store. @throws InputError for a text that is none. */
+/** The learner's side of a store. @throws InputError for an invalid one. */
 function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFleet, 'bus'>> {
   const expected = 'a folder that all machines mount, or http://host:port, where this process serves it'
   if (typeof store !== 'string' || store === '') throw new InputError('store', show(store), expected)
@@ -116,14 +116,14 @@ export interface FleetActorStatus {
   readonly lanes: number
   readonly rollouts: number
   readonly stepsPerSecond: number
-  /** Updates of the learner since the weights that it last used. */
+  /** Number of the learner's updates since the weights that it last used. */
   readonly weightsAge: number
   readonly failures: number
   /** Empty without one. */
   readonly lastError: string
 }
 
-/** Who is there, and what waits. */
+/** The state of a fleet: its members and its queues. */
 export interface FleetStatus {
   readonly learner: { readonly state: 'running' | 'ended' | 'silent'; readonly update: number; readonly steps: number }
   readonly environment: string
@@ -165,10 +165,10 @@ export function fleetStatus(address: string): Promise<FleetStatus> {
   })
 }
 
-/** Orders for a fleet: `drain` ends the actors after their rollouts, `stop` the learner, with a checkpoint, and then the actors. */
+/** Orders for a fleet: `drain` ends the actors after their rollouts; `stop` ends the learner with a checkpoint, and then the actors. */
 export const fleetOrders = ['drain', 'stop'] as const
 
-/** Orders everybody at a fleet's address. An order holds until the learner starts again. @throws InputError for others. */
+/** Sends an order to all members of a fleet. It holds until the learner starts again. @throws InputError for other orders. */
 export async function orderFleet(address: string, order: (typeof fleetOrders)[number]): Promise<void> {
   if (!fleetOrders.includes(order)) throw new InputError('order', show(order), fleetOrders.join(' or '))
   await withBus(address, async (bus) => {

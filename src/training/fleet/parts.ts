@@ -2,7 +2,7 @@
  * What a learner and the actors of a fleet send to each other: a member's part of a rollout, and the state of its lanes
  * between two rollouts, as Arrow IPC streams; and the messages that name them.
  *
- * A part depends only on its lanes' state before it, the weights, and the code. So it can be collected again by anybody,
+ * A part depends only on its lanes' state before it, the weights, and the code. So any actor can collect it again,
  * with the same bits.
  */
 import { fingerprint } from '../../base/definition.ts'
@@ -15,7 +15,7 @@ import { beginningOf } from '../../world/episodes/ahead-buffers.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { type Share, sharesOf } from '../../world/episodes/shares.ts'
 
-/** A member's part of rollouts to collect, in order, each from the state that the one before has left. */
+/** Parts of rollouts that a member has to collect, in order; each begins from the state that the previous one left. */
 export interface PartTask {
   readonly id: string
   readonly member: number
@@ -45,7 +45,7 @@ export interface PartResult {
   /** Seconds of collecting, and of waiting for the task. */
   readonly seconds: number
   readonly waited: number
-  /** Why it could not be collected, several times; otherwise null. */
+  /** The error, if collecting failed several times; otherwise null. */
   readonly error: string | null
 }
 
@@ -69,7 +69,7 @@ function stateColumns({ numLanes }: EpisodeCohort, columns: Iterable<Column>): F
     .filter(({ column }) => column.length > 0)
 }
 
-/** A fingerprint of the columns' types and sizes: a learner and its actors have the same. */
+/** A fingerprint of the columns' types and sizes, which must be equal for a learner and its actors. */
 export function schemaOf(cohort: EpisodeCohort): string {
   const describe = ({ name, column, width }: Field) => [name, column.constructor.name, width]
   const { numSteps, numLanes, carried } = cohort
@@ -106,7 +106,7 @@ export function stateToBytes(cohort: EpisodeCohort, rollout: number, { from, to 
   return toBytes(to - from, fields)
 }
 
-/** Writes the state of a member's lanes at the start of a rollout: where it is kept, and with `isCurrent` into the lanes. */
+/** Writes the state of a member's lanes at the start of a rollout to where it is kept, and with `isCurrent` also into the lanes. */
 export async function stateFromBytes(
   cohort: EpisodeCohort,
   rollout: number,

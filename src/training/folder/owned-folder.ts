@@ -93,7 +93,7 @@ export class OwnedFolder {
     throw new TakenError('folder', path, why, expected)
   }
 
-  /** Lets others take the folder. */
+  /** Releases the folder. */
   release(): void {
     void this.#ownership?.release()
     this.#ownership = undefined

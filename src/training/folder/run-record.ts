@@ -1,4 +1,4 @@
-/** The record of a run in its folder: `config.json`, and which training it says. */
+/** The record of a run in its folder: `config.json`, and the training that it describes. */
 import { type DefinitionRecord, withoutModule } from '../../base/definition.ts'
 import { checkGiven, InputError, nearestWords, show } from '../../base/errors.ts'
 import { decodeText, disk, RECORD_BYTES, readText, refuseDeep, removeWhole } from '../../base/files/files.ts'

@@ -1,4 +1,4 @@
-/** The folder of a program's trainer. What works with files is loaded at its first use: trainers without a folder load none of it. */
+/** The folder of a program's trainer. Code for files is loaded at its first use, so trainers without a folder load none of it. */
 import type { IfExists } from './if-exists.ts'
 import type { FolderUser, OwnedFolder } from './owned-folder.ts'
 

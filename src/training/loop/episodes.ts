@@ -55,7 +55,7 @@ export interface EpisodeTrainingOptions {
   readonly numBuffers: number | undefined
   /** Seconds without progress after which an awaited actor is given up; 0: never. */
   readonly stallSeconds: number
-  /** Who collects for a learner with actors; undefined: threads. */
+  /** The crew that collects for a learner with actors; undefined: threads. */
   readonly crew?: CrewDefinition | undefined
 }
 

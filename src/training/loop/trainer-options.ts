@@ -30,7 +30,7 @@ export interface TrainerOptions {
   readonly loggers?: readonly LoggerDefinition[]
   /** The collector for `rl` of the world's only cohort of conversations; default its lanes. */
   readonly collector?: CollectorDefinition
-  /** Who collects for a learner with `actors`: `joinFleet(…)`; default threads of this process. */
+  /** The crew that collects for a learner with `actors`: `joinFleet(…)`; default: threads of this process. */
   readonly crew?: CrewDefinition
 }
 

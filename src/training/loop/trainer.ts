@@ -87,7 +87,7 @@ function soleCohort(world: World): string {
 /** Minimum milliseconds between two samples of the process's memory. */
 const MEMORY_SAMPLE_MS = 100
 
-/** What trains cohorts of conversations: loaded before a world has any. */
+/** The code that trains cohorts of conversations; loaded before a world has one. */
 let talk: typeof import('./conversations.ts') | undefined
 loadForConversations(async () => {
   talk = await import('./conversations.ts')

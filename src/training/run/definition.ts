@@ -59,18 +59,18 @@ export const episodeRunSettings = {
   ),
   fleet: text(
     '',
-    'address of a fleet, whose actors (colonnade actor) collect, like nats://host:4222/name; empty: this machine collects',
+    'address of a fleet, like nats://host:4222/name, whose actors (colonnade actor) collect; empty: this machine collects',
   ),
   store: text(
     '',
-    "where the fleet's rollouts and weights lie: a folder that all machines mount, or http://host:port, where this process serves them",
+    'where the fleet keeps rollouts and weights: a folder that all machines mount, or http://host:port, where this process serves them',
   ),
   acknowledge: choice(
     'checkpoint',
     acknowledgements,
-    'when a rollout of the fleet is removed: when a checkpoint contains what was learned from it, or after its update',
+    'when a rollout of the fleet is removed; checkpoint: when one contains what was learned from it; update: after its update',
   ),
-  actorSeconds: integer(20, 'seconds after which a part of which no actor is heard goes to another one', { min: 2 }),
+  actorSeconds: integer(20, 'seconds without news of a part after which it goes to another actor', { min: 2 }),
 } satisfies Settings
 
 export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>

@@ -250,7 +250,7 @@ async function fleetOf({ settings, recorded }: EpisodeRunDefinition, onStop: () 
   const { fleet, store, acknowledge, actorSeconds } = settings
   if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
   if (fleet === '') return undefined
-  if (recorded !== null) throw new InputError('fleet', show(fleet), 'none beside from: nobody collects')
+  if (recorded !== null) throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
   const { joinFleet } = await import('../fleet/join-fleet.ts')
   return joinFleet({
     ...{ address: fleet, store, seconds: actorSeconds, onStop },

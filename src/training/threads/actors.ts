@@ -75,7 +75,7 @@ export class Actors {
   readonly #crew: Crew
   #admission: Admission
   #isStarted = false
-  /** Settles when nobody of an earlier start writes any more. */
+  /** Settles when no member of an earlier start writes any more. */
   #gone: Promise<unknown> = Promise.resolve()
   /** Whether lanes have advanced beyond the start of the next rollout. */
   #isAhead = false
@@ -165,7 +165,7 @@ export class Actors {
     this.#admission.advance()
   }
 
-  /** A checkpoint of so many updates is on disk. */
+  /** A checkpoint after this number of updates is on disk. */
   kept(updates: number): void {
     this.#crew.kept(updates)
   }

@@ -22,28 +22,28 @@ export interface CrewTimes {
 
 export interface Crew {
   /**
-   * Begins with the rollout of this update; the lanes' state at its start is in `beginningOf(cohort, update)`. The result
-   * ends the crew when the trainer is dropped, so it does not reference the trainer.
+   * Begins with the rollout of this update. The lanes' state at its start is in `beginningOf(cohort, update)`. The result ends the crew
+   * when the trainer is dropped, so it does not reference the trainer.
    */
   start(update: number): Promise<{ end(): boolean }>
   /** The newest version of the weights, which is in `published`, and the rollouts that may begin: those below a number. */
   permit(version: number, permitted: number): void
   /** The rollouts whose part a member has collected: its rows and its lanes' next state are in the columns. */
   collected(member: number): number
-  /** Why no more is collected; null while the crew works. */
+  /** The reason why nothing more is collected; null while the crew works. */
   readonly failure: Error | null
   /** Settles when a member has collected more parts than these, or with the crew's failure. */
   arrival(member: number, collected: number, update: number): Promise<void>
   times(update: number): CrewTimes
   /** The learner has learned from an update's rollout. */
   learned(update: number): void
-  /** A checkpoint of so many updates is on disk. */
+  /** A checkpoint after this number of updates is on disk. */
   kept(updates: number): void
   /** Whether the crew keeps the process alive. */
   hold(isHeld: boolean): void
   /** Ends it with a reason, which becomes its failure. */
   fail(reason: Error): void
-  /** Ends it. Settles when nobody writes in the columns any more. */
+  /** Ends it. Settles when nobody writes to the columns any more. */
   close(): Promise<unknown>
 }
 

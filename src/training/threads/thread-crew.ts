@@ -1,4 +1,6 @@
-/** Actors that are threads of this process, over the learner's own columns. They meet nobody: words say what they do. */
+/**
+ * Actors that are threads of this process and write to the learner's own columns. They do not meet other threads; words hold their state.
+ */
 import { BEAT_WORDS, Work } from '../../base/clock.ts'
 import { sharedBytes } from '../../base/shared.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'

@@ -72,7 +72,10 @@ export interface ConversationCohortOptions {
    * (default), or the turn is closed and the reply is appended if the context has room.
    */
   cutTurn?: CutTurn
-  /** Segmentation of turns: one segment while each prompt continues the previous text (default), or one segment per turn, with all earlier text. */
+  /**
+   * Segmentation of turns: one segment while each prompt continues the previous text (default), or one segment per turn, with all earlier
+   * text.
+   */
   segmentation?: Segmentation
   /** The engine that chooses the model's tokens. Default: this process, with the policy's current weights. */
   engine?: EngineDefinition

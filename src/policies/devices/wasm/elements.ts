@@ -76,7 +76,9 @@ function select(heap: Heap): Kernel {
   }
 }
 
-/** Cast without a copy to the same type, which tfjs would copy; and between numbers and flags, since tfjs reads only a byte of each number. */
+/**
+ * Cast without a copy to the same type, which tfjs would copy; and between numbers and flags, since tfjs reads only a byte of each number.
+ */
 function cast(heap: Heap): Kernel {
   const theirs = heap.registered('Cast')
   return (given) => {

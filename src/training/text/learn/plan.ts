@@ -42,7 +42,7 @@ const ROWS_OF_EXAMPLE = { token: 1, sequence: 1, pair: 2, answer: 3 } as const
 
 /**
  * The shape of a backend's columns, for a model and a training.
- * @throws InputError for weights in 8 or 4 bits without an adapter, which can only be asked.
+ * @throws InputError for weights in 8 or 4 bits without an adapter, which cannot be trained.
  */
 export function backendShape(
   { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
@@ -59,7 +59,7 @@ export function backendShape(
   return { model, adapter, weightBits, context, rows, optimizer, hasReference, threads }
 }
 
-/** Whether a loss reads the reference's log-probabilities, and no teacher replaces it. */
+/** Whether a loss reads the reference's log-probabilities and no teacher replaces the reference. */
 function readsReference({ loss, settings }: { readonly loss: LossDescriptor; readonly settings: object }): boolean {
   const { teacher = '' } = settings as Partial<RlDefinition['settings']>
   return loss.columns.includes('referenceLogprob') && teacher === ''

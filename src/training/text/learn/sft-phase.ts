@@ -201,7 +201,7 @@ export class SftPhase implements Phase {
   }
 }
 
-/** A row of a step: of which example, in which unit, and how it is compared. */
+/** A row of a step: its example, its unit, and how it is compared. */
 interface LessonRow extends TrainingExample {
   readonly example: number
   readonly unit: number

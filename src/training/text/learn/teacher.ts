@@ -1,6 +1,6 @@
 /**
- * A teacher: a model, in this process or at a server, whose log-probabilities of the tokens that were sampled stand in for the reference's.
- * Student and teacher need the same tokens. In this process one thread evaluates it, in memory of its own.
+ * A teacher: a model, in this process or at a server, whose log-probabilities of the sampled tokens replace the reference's. Student and
+ * teacher need the same tokens. In this process one thread evaluates the teacher, in memory of its own.
  */
 import type { TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import { InputError, show } from '../../../base/errors.ts'
@@ -19,13 +19,13 @@ export interface Teacher {
   evaluate(batch: TokenBatch, temperature: number, logprob: Float32Array): Promise<void>
 }
 
-/** Seconds after which a request has failed, its retries, and requests at a time. */
+/** Seconds before a request fails, its retries, and the number of concurrent requests. */
 const [DEADLINE, RETRIES, AT_ONCE] = [300, 2, 8]
 
 /**
  * Opens a teacher: a folder or hub id of a model, or a server as `vllm:http://…` or `sglang:http://…`.
- * @throws InputError for a model that cannot be read, other tokens than the student's, and for a server a temperature other than 1 and
- * sampling from a part of the vocabulary, which its log-probabilities do not follow.
+ * @throws InputError for a model that cannot be read, for tokens other than the student's, and, at a server, if the student samples at
+ * another temperature than 1 or from a part of the vocabulary.
  */
 export async function openTeacher(
   subject: string,
