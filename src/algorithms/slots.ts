@@ -70,7 +70,7 @@ export class Slots {
   readonly #sums: Float64Array
   readonly #numSums: number
   readonly #numParameters: number
-  /** The parameters that the optimizer updates, by default: all but the last ones, which training writes. */
+  /** The parameters that the optimizer updates, by default: all except the last ones, which training writes. */
   readonly #trained: Range
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]

@@ -56,7 +56,7 @@ interface Call {
   twin: Call | null
 }
 
-/** Messages of a response, behind those of another. */
+/** Messages of a response, after those of another one. */
 interface Kept {
   readonly before: Kept | null
   readonly messages: readonly Message[]

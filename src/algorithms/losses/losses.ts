@@ -399,7 +399,7 @@ function tokenAdvantages(
   if (overlongCache !== null) {
     kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
   }
-  const mayLack = rewardCoef === 0 // Then no trajectory needs one.
+  const mayLack = rewardCoef === 0 // Then no trajectory needs a reward.
   for (let i = 0; i < count; i++) standing[i] = known[i] === 0 && !mayLack ? Standing.unknown : Standing.learns
   kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, spans, count)
   const reference = rewardKlCoef > 0 ? referenceLogprob : null

@@ -14,7 +14,7 @@ const settings = {
   ...offPolicySettings({
     ...{ learningRate: 1e-3, batchSize: 256, targetRate: 0.005, targetInterval: 2, maxGradNorm: 100 },
   }),
-  policyDelay: integer(2, 'gradient steps of the critics to one of the actor', { min: 1 }),
+  policyDelay: integer(2, 'gradient steps of the critics per step of the actor', { min: 1 }),
   explorationNoise: number(0.1, 'standard deviation of the noise on actions while collecting, for actions within ±1', {
     above: 0,
   }),

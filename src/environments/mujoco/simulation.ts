@@ -172,7 +172,7 @@ function drawGeoms(physics: Physics, view: SideView, simulation: Float64Array, n
     if (type !== Geom.sphere && type !== Geom.capsule && type !== Geom.cylinder) continue
     const [x, y] = [position[3 * g + right]!, position[3 * g + up]!]
     const half = type === Geom.sphere ? 0 : geomSize[3 * g + 1]!
-    // A capsule lies along the third axis of its own frame.
+    // A capsule extends along the third axis of its own frame.
     const [alongX, alongY] = [half * turned[9 * g + 3 * right + 2]!, half * turned[9 * g + 3 * up + 2]!]
     canvas.line(x - alongX, y - alongY, x + alongX, y + alongY, 2 * geomSize[3 * g]!, 2 + (g % 6))
   }

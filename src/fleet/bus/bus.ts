@@ -29,7 +29,7 @@ export interface Queue {
   put(id: string, value: Message): Promise<boolean>
   /** The next item; null if none comes within the seconds, or when the signal is aborted. */
   take(options: { readonly seconds: number; readonly signal?: AbortSignal }): Promise<Item | null>
-  /** The number of items that nobody has acknowledged. */
+  /** The number of items that are not acknowledged. */
   size(): Promise<number>
   /** Gives all items that others have taken to the next takers. For the owner, when the former owner is gone. */
   reclaim(): Promise<void>

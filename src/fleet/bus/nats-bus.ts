@@ -280,7 +280,7 @@ class NatsQueue implements Queue {
     const { connection } = this.#parts
     const send = () => connection.request(reply, '+ACK', { timeout: REQUEST_MS })
     await insistent(this.#parts, send, ACKNOWLEDGE_SECONDS).catch((error) => {
-      if ((error as Error).name !== 'TimeoutError') throw error // Otherwise somebody gets it again.
+      if ((error as Error).name !== 'TimeoutError') throw error // After a timeout, another taker gets the item again.
     })
   }
 

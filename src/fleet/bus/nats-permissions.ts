@@ -50,7 +50,7 @@ function actorOf(name: string): Permissions {
 
 /**
  * The users of a run for the configuration of nats-server (`include "cart.conf"`), with passwords that it reads from the
- * environment variables LEARNER_PASSWORD and ACTOR_PASSWORD. @throws InputError for a name that is none.
+ * environment variables LEARNER_PASSWORD and ACTOR_PASSWORD. @throws InputError for an invalid name.
  */
 export function natsPermissions(name: string): string {
   checkName('name of the fleet', name)

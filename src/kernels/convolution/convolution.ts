@@ -1,11 +1,11 @@
 /**
  * Convolutions of images, flattened row by row with channels last: stride 1, zeros around the image so that as many pixels come out
  * ("same" padding, as in TensorFlow: of an even kernelSize the larger half comes last), and relu. Weights are
- * kernelSize × kernelSize × channels × filters. Bodies read patches where they lie and never unfold them.
+ * kernelSize × kernelSize × channels × filters. Kernels read patches in place and never unfold them.
  */
 import { checkGiven } from '../../base/errors.ts'
 
-/** The sizes of images and of the filters that move over them. */
+/** The sizes of images and of their filters. */
 export interface ImageFilters {
   readonly height: number
   readonly width: number
@@ -53,7 +53,10 @@ export function convolutionForward(
   }
 }
 
-/** Adds the gradient by W to dWeight, and that by b to dBias, from that by the sums before the relu: of each image a sum of its own. */
+/**
+ * Adds the gradient by W to dWeight and the gradient by b to dBias, from the gradient by the sums before the relu. Each image has its own
+ * sum.
+ */
 export function convolutionBackwardWeights(
   dWeight: Float32Array,
   dBias: Float32Array,
@@ -85,7 +88,9 @@ export function convolutionBackwardWeights(
   }
 }
 
-/** dx, the gradient by the sums of the convolution below, whose outputs are x (numRows images, as dx): 0 where its relu was. */
+/**
+ * Writes dx, the gradient by the sums of the convolution below, whose outputs are x (numRows images, as dx). It is 0 where that relu was 0.
+ */
 export function convolutionBackwardInput(
   dx: Float32Array,
   dy: Float32Array,
@@ -113,7 +118,7 @@ export function convolutionBackwardInput(
   }
 }
 
-/** Calls `visit` for each tap of the filters that lies on the image where they are at `pixel`, with the pixel below the tap. */
+/** Calls `visit` for each tap of the filters at `pixel` that is inside the image, with the pixel under the tap. */
 function forEachTap(
   { height, width, kernelSize }: ImageFilters,
   pixel: number,

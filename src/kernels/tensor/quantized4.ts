@@ -23,7 +23,7 @@ export function bytesIn4Bits(numRows: number, width: number): number {
 
 /**
  * Rounds each 32 neighbors of a row as Q4_0 does: the largest in size becomes −8 times the scale, and of the others those of the
- * opposite sign are at most 7 times it. Of what the bytes stand for, the same bytes are made. No weight may be larger than
+ * opposite sign are at most 7 times it. The weights that the bytes represent give the same bytes again. No weight may be larger than
  * `LARGEST_4_BITS`.
  */
 export function quantizeRows4(values: Uint8Array, x: Float32Array, numRows: number, width: number): void {

@@ -19,7 +19,7 @@ export function activationForward(
   else for (let i = 0; i < length; i++) y[i] = activate(gate[i]!, kind) * up[i]!
 }
 
-/** From dy, the gradient by y: `gate` and `up` become the gradients by them, in place. */
+/** Backpropagates dy, the gradient by y: `gate` and `up` become the gradients by them, in place. */
 export function activationBackward(
   gate: Float32Array,
   up: Float32Array,
@@ -80,7 +80,7 @@ export function capElements(x: Float32Array, cap: number, length: number): void 
   for (let i = 0; i < length; i++) x[i] = cap * Math.tanh(x[i]! / cap)
 }
 
-/** From dx, the gradient by capped x, that by x before, in place. Where dx is 0, x may be anything. */
+/** Backpropagates in place: dx, the gradient by capped x, becomes the gradient by x before the cap. Where dx is 0, x may be anything. */
 export function capBackward(dx: Float32Array, x: Float32Array, cap: number, length: number): void {
   for (let i = 0; i < length; i++) if (dx[i] !== 0) dx[i] = dx[i]! * (1 - (x[i]! / cap) ** 2)
 }

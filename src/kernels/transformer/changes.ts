@@ -17,11 +17,11 @@ export interface TurnChanges {
   readonly bias: Float32Array
 }
 
-/** Which changes rows of logits have, and which ids come before them. */
+/** Which changes apply to rows of logits, and which ids come before the rows. */
 export interface ChangedRows {
   /** The row of `TurnChanges`; −1: none. */
   readonly change: Int32Array
-  /** The sequence so far is ids[first] to ids[end], of which the answer begins at ids[answer]. */
+  /** The sequence so far is ids[first] to ids[end]; its answer begins at ids[answer]. */
   readonly first: Int32Array
   readonly answer: Int32Array
   readonly end: Int32Array
@@ -31,9 +31,9 @@ export interface ChangedRows {
 }
 
 /**
- * Changes a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` + count), and notes in `wasAbove`, of the same
- * size or empty, whether a repeated one was above 0. With `isGradient` the chunk has gradients by changed logits, which become those
- * by the logits before; `wasAbove` is then read. Rows of one sequence are in its order.
+ * Changes a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` + count). `wasAbove`, of the same size or empty,
+ * notes whether each repeated logit was above 0. With `isGradient` the chunk holds gradients by changed logits, which become gradients by
+ * the unchanged logits; `wasAbove` is then read. Rows of one sequence are in its order.
  */
 export function changeVocabulary(
   logits: Float32Array,

@@ -35,8 +35,8 @@ export function rope(
 }
 
 /**
- * The same for the first `rotaryWidth` elements of each head alone, whose halves are turned together, or, with
- * `neighbors`, elements 2k and 2k + 1 (as GLM's). cosine and sine are positions × rotaryWidth / 2.
+ * Rotates only the first `rotaryWidth` elements of each head: one element of each half together, or, with `neighbors`, elements 2k and 2k +
+ * 1 (as in GLM). cosine and sine are positions × rotaryWidth / 2.
  */
 export function ropePart(
   x: Float32Array,

@@ -29,7 +29,7 @@ export class Rules {
     return name
   }
 
-  /** The rules, one a line, behind one called `first` whose body is `root`. */
+  /** The rules, one per line, after a rule called `first` with the body `root`. */
   grammar(first: string, root: string): string {
     return [[first, root], ...this.#bodies].map(([name, body]) => `${name} ::= ${body}`).join('\n')
   }

@@ -1,8 +1,8 @@
 /**
  * Loads a tokenizer's folder in Hugging Face's format, with `@huggingface/tokenizers`. `tokenizer.json` is the
  * tokenizer; other files name the begin and end tokens and hold chat templates. The library's model makes ids of
- * words. Its other steps give other words than the Rust library now and then: `reference-steps.ts` has those that do
- * not, and tells added tokens from text.
+ * words. Some of its other steps give other words than the Rust library: `reference-steps.ts` replaces those steps, and
+ * separates added tokens from text.
  *
  * The file is untrusted and has regular expressions and replacements, so all work of the library has a time limit. Only
  * short texts skip it if all steps are known to be quick (`quick-steps.ts`): the limit would take ten times as long as
@@ -20,9 +20,9 @@ import { TimeLimitError, withinTime } from './time-limit.ts'
 import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 type Json = Readonly<Record<string, unknown>>
-/** The steps of a text before the model. */
+/** The steps that a text takes before the model. */
 type Steps = Pick<Engine, 'normalizer' | 'pre_tokenizer'>
-/** Added tokens that are looked for in the text as it stands, or in the normalized text. */
+/** Added tokens that are searched in the unchanged text, or in the normalized text. */
 interface Sought {
   readonly tokens: ReadonlyMap<string, AddedToken>
   readonly split: (text: string) => readonly string[]

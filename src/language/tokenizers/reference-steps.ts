@@ -229,12 +229,12 @@ function metaspace({ split = true }: Json, step: Step) {
     })
 }
 
-/** A token that stands for itself wherever it is found, before a text is split into words. */
+/** An added token, which is found wherever it occurs, before a text is split into words. */
 export interface AddedToken {
   readonly id: number
   readonly content: string
   readonly special?: boolean
-  /** It is looked for in the normalized text. */
+  /** It is searched in the normalized text. */
   readonly normalized?: boolean
   /** It includes the white space before it, or after it. */
   readonly lstrip?: boolean

@@ -50,9 +50,9 @@ export interface TransformerShape {
   /** Queries and keys are normalized before RoPE: each head (Qwen3), or all heads together (OLMo2). */
   readonly queryKeyNorm: 'head' | 'whole' | null
   readonly activation: Activation
-  /** The feed-forward layer multiplies what its activation gives. */
+  /** The feed-forward layer has a gate: y = act(gate) · up, instead of act(up). */
   readonly gated: boolean
-  /** Multiplies queries, whose products with keys are divided by √headWidth. */
+  /** Factor of the queries, in addition to the division of scores by √headWidth. */
   readonly queryScale: number
   /** Scores are cap · tanh(score / cap); 0: no cap. */
   readonly attentionCap: number
@@ -149,7 +149,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   const width = size('hidden_size')
   const numLayers = size('num_hidden_layers')
   const numKeyHeads = size('num_key_value_heads', numHeads)
-  // Families whose heads have a width of their own have no null for it.
+  // Families with a default for head_dim do not take null.
   const headWidth = size('head_dim', 'head_dim' in absent ? undefined : width / numHeads)
   const windows = readWindows(config, family, numLayers, read, refuse)
   const contextLength = size('max_position_embeddings')
@@ -225,7 +225,7 @@ type Refuse = (name: string, got: unknown, expected: string) => InputError
 type Read = (name: string) => unknown
 
 function readActivation(modelType: unknown, given: unknown, refuse: (got: unknown, expected: string) => InputError) {
-  // Gemma's first files say gelu, and mean its approximation.
+  // In Gemma's first files gelu means its approximation.
   const name = modelType === 'gemma' && given === 'gelu' ? 'gelu_pytorch_tanh' : given
   if (typeof name === 'string' && Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!
   throw refuse(name, Object.keys(ACTIVATIONS).map(show).join(' or '))

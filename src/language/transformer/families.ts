@@ -32,7 +32,7 @@ export interface Family {
   readonly norm?: 'layer'
   /** Weights of norms are differences from 1. */
   readonly normOffset?: 1
-  /** Norms stand after attention and feed-forward layers, or before and after, instead of before. */
+  /** Norms are after attention and feed-forward layers, or around them (before and after); default: before them. */
   readonly norms?: 'after' | 'around'
   /** Attention and feed-forward layer read the same norm: always, or as a key says. */
   readonly parallel?: Given

@@ -66,7 +66,7 @@ interface Post {
 }
 
 /**
- * Collects for the run on this bus, until the run ends or somebody drains the actors.
+ * Collects for the run on this bus, until the run ends or the actors are drained.
  * @throws InputError for a run of another version of Colonnade, other code, or a store that cannot be reached from here.
  */
 export async function runActor(bus: Bus, options: ActorOptions = {}): Promise<ActorSummary> {
@@ -161,7 +161,7 @@ class FleetActor {
     if (end === null || this.#over.signal.aborted) return
     this.#end = end
     this.#over.abort()
-    if (end === 'run') void this.#store?.close() // Nobody waits for what it is about to put.
+    if (end === 'run') void this.#store?.close() // No learner waits for what it is about to put.
   }
 
   #description: Message | null = null

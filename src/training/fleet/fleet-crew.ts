@@ -53,7 +53,7 @@ export interface FleetOptions {
   readonly acknowledge: Acknowledgement
   /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
-  /** Called once when somebody orders the run to stop. */
+  /** Called once when the run is ordered to stop. */
   onStop?(): void
   tell(message: string): void
 }

@@ -22,7 +22,7 @@ export interface JoinFleetOptions {
   readonly acknowledge?: Acknowledgement
   /** Seconds without news after which a part goes to another actor. Default 20. */
   readonly seconds?: number
-  /** Called when somebody orders the run to stop. */
+  /** Called when the run is ordered to stop. */
   onStop?(): void
   /** Receives messages for the user; default: standard error. */
   tell?(message: string): void

@@ -63,7 +63,7 @@ export interface MadeTrainer<D, C extends Cohort> {
   readonly notes: readonly string[]
   /** Automatic choices, with reasons. */
   readonly choices: readonly string[]
-  /** Aborted when somebody elsewhere orders the run to stop. */
+  /** Aborted when another process orders the run to stop. */
   readonly stop?: AbortSignal
 }
 

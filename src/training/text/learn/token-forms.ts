@@ -13,7 +13,7 @@ import type { TokenChanges, TokenMasks } from '../../../language/transformer/pac
 import type { TrajectoryRows } from '../../../tables/trajectories/trajectories.ts'
 import { isOfModel } from '../../../tables/trajectories/trajectory.ts'
 
-/** The columns that record them. */
+/** The columns from which they are recomputed. */
 type FormRows = Pick<
   TrajectoryRows,
   'begin' | 'end' | 'token' | 'turn' | 'lossMask' | 'version' | 'forms' | 'group' | 'member'
