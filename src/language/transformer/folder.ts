@@ -146,6 +146,9 @@ export function transformerTensors(model: TransformerModel, weights: Float32Arra
   )
 }
 
+/** Keys of `config.json` that transformers takes only with a decimal point, where their number is whole. */
+const WHOLE_FLOATS = /"(?:attn|final)_logit_softcapping": -?\d+(?=,?\n)/g
+
 /**
  * Writes a model's folder, in f32 or rounded to f16 or bf16: `config.json` with the type, and one `model.safetensors`.
  * @throws InputError for weights that are of another length, not finite or too large for the type, and for a folder
@@ -164,7 +167,8 @@ export async function saveTransformer(
   const stored = toStored(model, tensors.slice(0, numOfModel))
   await writeSafetensors(`${folder}/model.safetensors`, stored, { format: 'pt' })
   if (model.hasValueHead) await writeSafetensors(`${folder}/${VALUE_FILE}`, tensors.slice(numOfModel), { format: 'pt' })
-  const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`
+  const json = JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)
+  const text = `${json.replace(WHOLE_FLOATS, '$&.0')}\n`
   await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
 }
 
