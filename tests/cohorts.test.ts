@@ -293,7 +293,7 @@ describe('a cohort of conversations', () => {
       tokenizer: undefined,
       context: 1,
       adapter: undefined,
-      readWeights: 7,
+      openWeights: 7,
     })) {
       const definition = {
         ...languageModel({ width: 8 }),

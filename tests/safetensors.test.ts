@@ -1,10 +1,11 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { InputError } from '../src/base/errors.ts'
 import {
   decodeSafetensors,
   encodeSafetensors,
+  openSafetensors,
   readSafetensors,
   type Tensor,
   type TensorType,
@@ -256,6 +257,39 @@ describe('safetensors', () => {
         expect(() => decodeSafetensors('x', changed), `byte ${place} by ${by}`).toThrow(InputError)
       }
     }
+  })
+})
+
+describe('an open file', () => {
+  test('has the tensors of the whole file, each read as a whole or in part', async () => {
+    const path = join(await temporaryFolder(), 'open.safetensors')
+    const numbers = Float32Array.from({ length: 60 }, (_, i) => i / 7)
+    await writeSafetensors(path, [tensorOf('a', numbers, [12, 5]), tensorOf('b', numbers, [60], 'F16')])
+    const { tensors } = await readSafetensors(path)
+    const open = openSafetensors(path)
+    expect([...open.tensors.keys()]).toEqual([...tensors.keys()])
+    for (const [name, { type, shape, bytes }] of tensors) {
+      const place = open.tensors.get(name)!
+      expect(place).toMatchObject({ name, type, shape })
+      expect(Buffer.from(open.read(place))).toEqual(Buffer.from(bytes))
+      expect(Buffer.from(open.read(place, 8, 20))).toEqual(Buffer.from(bytes.subarray(8, 20)))
+    }
+    open.close()
+  })
+
+  test('is verified before its tensors are read, in pieces', async () => {
+    const path = join(await temporaryFolder(), 'damaged.safetensors')
+    await writeSafetensors(path, [tensorOf('a', new Float32Array(2.5 * 2 ** 20).fill(1))])
+    const bytes = await readFile(path)
+    bytes[bytes.length - 3] ^= 1
+    await writeFile(path, bytes)
+    expect(() => openSafetensors(path)).toThrow(/damaged.safetensors: got SHA-256 .* but it states/)
+    openSafetensors(path, true).close() // Somebody has verified it before.
+    await writeFile(path, bytes.subarray(0, 2 ** 20))
+    expect(() => openSafetensors(path)).toThrow(InputError)
+    await writeFile(path, bytes.subarray(0, 5))
+    expect(() => openSafetensors(path)).toThrow('got 5 bytes, expected a safetensors file')
+    expect(() => openSafetensors(join(path, '..'))).toThrow('got a folder, expected a readable safetensors file')
   })
 })
 

@@ -63,7 +63,7 @@ function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefini
     open: async () => ({
       ...{ model: transformer(config, { quantizeActivations }), context: CONTEXT, folder: null },
       ...{ tokenizer: { ...byteTokenizer(), endIds: [] }, weightBits, adapter: null },
-      readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
+      openWeights: async () => ({ fill: null, adapter: null, notes: [] }),
     }),
   }
 }

@@ -54,8 +54,8 @@ function policy(tokenizer: Tokenizer): LanguageModelDefinition {
     ...{ tie_word_embeddings: true, initializer_range: 0.125 },
   })
   const opened = { model, tokenizer, weightBits: 32 as const, adapter: null, context: CONTEXT, folder: null }
-  const begins = { weights: null, adapter: null, notes: [] }
-  return { id: 'pieces', parameters: {}, open: async () => ({ ...opened, readWeights: async () => begins }) }
+  const begins = { fill: null, adapter: null, notes: [] }
+  return { id: 'pieces', parameters: {}, open: async () => ({ ...opened, openWeights: async () => begins }) }
 }
 
 const environment = defineTextEnvironment({

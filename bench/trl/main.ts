@@ -69,7 +69,7 @@ function policyOf({ width, layers, config }: Size): LanguageModelDefinition {
     open: async ({ alphabet }) => ({
       ...{ model: transformer(config), tokenizer: byteTokenizer({ alphabet: alphabet! }), context: 64 },
       ...{ folder: null, weightBits: 32 as const, adapter: null },
-      readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
+      openWeights: async () => ({ fill: null, adapter: null, notes: [] }),
     }),
   }
 }

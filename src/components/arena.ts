@@ -109,24 +109,21 @@ export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C
   return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
 }
 
-/**
- * Available bytes for an arena: WebAssembly's limit, or the machine's available memory minus `besides` bytes that will be used elsewhere.
- */
-export function arenaRoom(besides = 0): number {
-  return Math.min(PAGES_MAX * PAGE_BYTES, Math.max(0, (availableBytes() ?? Infinity) - besides))
+/** Available bytes for an arena: WebAssembly's limit, or the machine's available memory. */
+export function arenaRoom(): number {
+  return Math.min(PAGES_MAX * PAGE_BYTES, availableBytes() ?? Infinity)
 }
 
 /**
  * Rejects a plan that does not fit, before anything is allocated. `remedy` says how to make it smaller.
  * @throws InputError with the requested size, its purpose, and the available size.
  */
-export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
+export function checkRoom(plan: Plan, remedy = ''): void {
   const bytes = arenaBytes(plan)
-  const room = arenaRoom(besides)
+  const room = arenaRoom()
   if (bytes <= room) return
-  const beside = besides === 0 ? '' : ` beside ${formatBytes(besides)} that are read into the heap`
   const isAddressed = room === PAGES_MAX * PAGE_BYTES
-  const limit = isAddressed ? formatBytes(room) : `the ${formatBytes(room)} that this machine has left${beside}`
+  const limit = isAddressed ? formatBytes(room) : `the ${formatBytes(room)} that this machine has left`
   throw tooLarge(plan, bytes, `at most ${limit}${remedy === '' ? '' : `: ${remedy}`}`)
 }
 

@@ -17,6 +17,7 @@ import { type LoraModel, lora } from './transformer/lora.ts'
 import { openLora } from './transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from './transformer/model.ts'
 import type { ProjectionName } from './transformer/parameters.ts'
+import type { BaseWeights } from './transformer/quantized.ts'
 
 /** A language model whose memory can be planned; its weights are not read yet. */
 export interface OpenLanguageModel {
@@ -29,16 +30,16 @@ export interface OpenLanguageModel {
   readonly context: number
   /** The folder of the model and tokenizer; null for a new model. */
   readonly folder: string | null
-  /** Reads the initial weights. @throws InputError for a missing or damaged file. */
-  readWeights(): Promise<LanguageModelWeights>
+  /** Opens the initial weights. @throws InputError for a missing or damaged file. */
+  openWeights(): Promise<LanguageModelWeights>
 }
 
 export interface LanguageModelWeights {
-  /** Null: initialize by the seed. */
-  readonly weights: Float32Array | null
+  /** Reads the weights into the model's columns, once there is memory; null: initialize by the seed. */
+  readonly fill: ((weights: BaseWeights) => void) | null
   /** Null without an adapter, or to initialize it. */
   readonly adapter: Float32Array | null
-  /** Tensors that were left out, one sentence each. */
+  /** Tensors that are left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -94,7 +95,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
   { id: 'languageModel', module: import.meta.url, settings, newer: ['loraLayers', 'loraStabilized'] },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
-      const { readWeights, ...bare } =
+      const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
       const { quantizeActivations } = parameters
       const opened = { ...bare, model: { ...bare.model, quantizesActivations: quantizeActivations } }
@@ -106,17 +107,17 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
         ...opened,
         weightBits: parameters.quantize,
         adapter: adapter?.model ?? null,
-        async readWeights() {
-          const read = await readWeights()
-          return { ...read, adapter: (await adapter?.readWeights()) ?? null }
+        async openWeights() {
+          const opened = await openWeights()
+          return { ...opened, adapter: (await adapter?.readWeights()) ?? null }
         },
       }
     },
   }),
 )
 
-type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'readWeights'> & {
-  readWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
+type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'openWeights'> & {
+  openWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
 }
 
 async function adapt(
@@ -173,7 +174,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
     initializer_range: 1 / Math.sqrt(width),
   }
   const model = transformer(config, { valueHead: critic })
-  return { model, tokenizer, context, folder: null, readWeights: async () => ({ weights: null, notes: [] }) }
+  return { model, tokenizer, context, folder: null, openWeights: async () => ({ fill: null, notes: [] }) }
 }
 
 function argumentsOf({ templateArguments }: SettingValues<typeof settings>): TemplateArguments {

@@ -4,7 +4,7 @@ import { downloadModel, type HubOptions } from './hub.ts'
 import { checkTokenizer } from './tokenizers/check-tokenizer.ts'
 import { loadTokenizer, type TokenizerOptions } from './tokenizers/load-tokenizer.ts'
 import type { Tokenizer } from './tokenizers/tokenizer.ts'
-import { openTransformer, type TransformerWeightsRead } from './transformer/folder.ts'
+import { type OpenWeights, openTransformer } from './transformer/folder.ts'
 import type { TransformerModel } from './transformer/model.ts'
 
 /** A language model's folder whose weights are not read yet. */
@@ -12,14 +12,14 @@ export interface LanguageModelFolder {
   readonly folder: string
   readonly model: TransformerModel
   readonly tokenizer: Tokenizer
-  /** Reads the weights; throws as `loadTransformer` does. */
-  readWeights(): Promise<TransformerWeightsRead>
+  /** Opens the weights; throws as `loadTransformer` does. */
+  openWeights(): Promise<OpenWeights>
 }
 
 /** A transformer with weights and tokenizer, from a folder. */
-export interface LanguageModel extends Omit<LanguageModelFolder, 'readWeights'> {
+export interface LanguageModel extends Omit<LanguageModelFolder, 'openWeights'> {
   readonly weights: Float32Array
-  /** Tensors that were left out, one sentence each. */
+  /** Tensors that are left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -31,10 +31,10 @@ export async function openLanguageModel(
   { valueHead = false, templateArguments = {}, ...options }: Options = {},
 ): Promise<LanguageModelFolder> {
   const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
-  const { model, readWeights } = await openTransformer(folder, { valueHead })
+  const { model, openWeights } = await openTransformer(folder, { valueHead })
   const tokenizer = await loadTokenizer(folder, { templateArguments })
   checkTokenizer(tokenizer, model)
-  return { folder, model, tokenizer, readWeights }
+  return { folder, model, tokenizer, openWeights }
 }
 
 /**
@@ -44,8 +44,11 @@ export async function openLanguageModel(
  * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
  */
 export async function loadLanguageModel(folderOrId: string, options: Options = {}): Promise<LanguageModel> {
-  const { readWeights, ...opened } = await openLanguageModel(folderOrId, options)
-  return { ...opened, ...(await readWeights()) }
+  const { openWeights, ...opened } = await openLanguageModel(folderOrId, options)
+  const { fill, notes } = await openWeights()
+  const weights = new Float32Array(opened.model.numParameters)
+  fill(weights)
+  return { ...opened, weights, notes }
 }
 
 async function downloadById(id: string, options: HubOptions): Promise<string> {

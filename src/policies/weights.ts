@@ -73,26 +73,44 @@ export function fillWeights(
 ): void {
   for (const { name, offset, shape } of parameters) {
     const tensor = tensors.get(prefix + name)
-    const isOfType = weightTypes.some((type) => type === tensor?.type)
-    if (tensor === undefined || !isOfType || show(tensor.shape) !== show(shape)) {
-      const got = tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`
-      throw new InputError(subject, got, `${name}: ${weightTypes.join(', ')} of shape ${show(shape)}`)
-    }
+    checkTensor(subject, name, tensor, shape)
     const values = tensorValues(tensor) as Float32Array
     refuseNonFinite(subject, name, values)
     weights.set(values, offset)
   }
   const known = new Set(parameters.map(({ name }) => prefix + name))
-  for (const name of tensors.keys()) {
-    if (name.startsWith(prefix) && !known.has(name)) {
-      throw new InputError(subject, `tensor ${name}`, `only those of the model: ${[...known].join(', ')}`)
-    }
+  refuseOthers(
+    subject,
+    [...tensors.keys()].filter((name) => name.startsWith(prefix)),
+    known,
+  )
+}
+
+/** Refuses a tensor that is missing, or whose type or shape is not that of weights. */
+export function checkTensor<T extends Pick<Tensor, 'type' | 'shape'>>(
+  subject: string,
+  name: string,
+  tensor: T | undefined,
+  shape: readonly number[],
+): asserts tensor is T {
+  if (weightTypes.some((type) => type === tensor?.type) && show(tensor!.shape) === show(shape)) return
+  const got = tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`
+  throw new InputError(subject, got, `${name}: ${weightTypes.join(', ')} of shape ${show(shape)}`)
+}
+
+/** Refuses names of tensors that are not known. */
+export function refuseOthers(subject: string, names: Iterable<string>, known: ReadonlySet<string>): void {
+  for (const name of names) {
+    if (known.has(name)) continue
+    throw new InputError(subject, `tensor ${name}`, `only those of the model: ${[...known].join(', ')}`)
   }
 }
 
-function refuseNonFinite(subject: string, name: string, values: Float32Array): void {
+/** Refuses elements of a parameter, of which the first is number `from`, that are not finite. */
+export function refuseNonFinite(subject: string, name: string, values: Float32Array, from = 0): void {
   const place = values.findIndex((value) => !Number.isFinite(value))
-  if (place >= 0) throw new InputError(`${subject}, ${name}`, `${values[place]} in element ${place}`, 'finite weights')
+  if (place < 0) return
+  throw new InputError(`${subject}, ${name}`, `${values[place]} in element ${from + place}`, 'finite weights')
 }
 
 function sizeOf(shape: readonly number[]): number {

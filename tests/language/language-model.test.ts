@@ -95,7 +95,7 @@ describe("a language model from Hugging Face's files", () => {
 
   test('that is none of ours and opens no language model is an error that says what it lacks', async () => {
     const own = await languageModel().open(environment)
-    const { readWeights: _, ...unread } = own
+    const { openWeights: _, ...unread } = own
     for (const [opened, message] of [
       [undefined, 'policy mine, model of open(): got undefined, expected a model made by transformer()'],
       [{ ...own, model: { shape: {} } }, 'policy mine, model of open(): got {"shape":{}}'],
@@ -104,7 +104,7 @@ describe("a language model from Hugging Face's files", () => {
         'policy mine, tokenizer of open(): got {}, expected a tokenizer, like byteTokenizer()',
       ],
       [{ ...own, context: 1.5 }, 'policy mine, context of open(): got 1.5, expected a whole number ≥ 2'],
-      [unread, 'policy mine, readWeights of open(): got undefined, expected a function'],
+      [unread, 'policy mine, openWeights of open(): got undefined, expected a function'],
     ] as const) {
       const policy = { id: 'mine', parameters: {}, open: async () => opened } as never
       await expect(createWorld({ environment, policy, numLanes: 2 })).rejects.toThrow(message)

@@ -10,12 +10,7 @@ import { defineTextEnvironment, type TextEnvironmentDefinition } from '../../env
 import { bestKernelBuild, createKernels } from '../../kernels/bind.ts'
 import type { LanguageModelDefinition } from '../../language/language-model.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
-import {
-  type BaseWeights,
-  quantizedPlan,
-  quantizeTransformer,
-  setWeights,
-} from '../../language/transformer/quantized.ts'
+import { type BaseWeights, quantizedPlan, setWeights, startWeights } from '../../language/transformer/quantized.ts'
 import { Batcher } from './batcher.ts'
 import { ServedWeights } from './served-weights.ts'
 import { writesCalls } from './tools.ts'
@@ -93,12 +88,12 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
   const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
   checkCount('slots', slots)
   checkCount('queue', queue, 0)
-  const { model, tokenizer, adapter: lora, weightBits, context: most, readWeights } = await policy.open(environment)
+  const { model, tokenizer, adapter: lora, weightBits, context: most, openWeights } = await policy.open(environment)
   const { context = most } = options
   if (!(Number.isSafeInteger(context) && context >= 2 && context <= most)) {
     throw new InputError('context', show(context), `a whole number from 2 to ${most}, as the policy has`)
   }
-  const begins = await readWeights()
+  const begins = await openWeights()
   const shape = { model, adapter: lora, weightBits, numSlots: slots, context, threads: 1 }
   const { arena, columns } = takeArena({
     weights: column('f32', weightBits === 32 ? model.numParameters : 0),
@@ -109,10 +104,8 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
   })
   const random = new Random(seed)
   const weights = (weightBits < 32 ? columns.quantized : columns.weights) as BaseWeights
-  const whole = weights instanceof Float32Array ? weights : new Float32Array(model.numParameters)
-  if (begins.weights === null) model.initialize(whole, random, 0)
-  else whole.set(begins.weights)
-  if (!(weights instanceof Float32Array)) quantizeTransformer(weights, model, whole)
+  if (begins.fill === null) startWeights(weights, model, random, 0)
+  else begins.fill(weights)
   if (options.weights !== undefined) setWeights(weights, model, options.weights)
   if (lora !== null)
     takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))

@@ -1,5 +1,5 @@
 /** The file-system operations with which runs read and write. A page has another body (`disk.page.ts`). */
-import { closeSync, constants, fstatSync, fsync, openSync, writeSync } from 'node:fs'
+import { closeSync, constants, fstatSync, fsync, openSync, readSync, writeSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
@@ -79,4 +79,33 @@ export async function openPlain(path: string, followsLinks = false): Promise<{ h
   if (found.isFile()) return { handle, size: found.size }
   await handle.close()
   throw new Error(found.isDirectory() ? 'a folder' : 'not a plain file')
+}
+
+/** An open file that is read piece by piece, of any size. */
+export interface Pieces {
+  readonly size: number
+  /** Fills `into` with the bytes from `from` on. @throws Error if the file ends before. */
+  read(into: Uint8Array, from: number): void
+  close(): void
+}
+
+/** Opens a plain file, or a link to one, to read its pieces. @throws Error with the reason. */
+export function openPieces(path: string): Pieces {
+  const file = openSync(path, O_RDONLY | O_NONBLOCK)
+  const found = fstatSync(file)
+  if (!found.isFile()) {
+    closeSync(file)
+    throw new Error(found.isDirectory() ? 'a folder' : 'not a plain file')
+  }
+  return {
+    size: found.size,
+    read(into, from) {
+      for (let done = 0; done < into.byteLength; ) {
+        const count = readSync(file, into, done, into.byteLength - done, from + done)
+        if (count === 0) throw new Error(`a file that ends at byte ${from + done}`)
+        done += count
+      }
+    },
+    close: () => closeSync(file),
+  }
 }

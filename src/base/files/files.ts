@@ -10,7 +10,7 @@ import { processNumber } from '../host.ts'
 import { disk, type OpenFile } from './disk.ts'
 import { dirname, join } from './path.ts'
 
-export { APPENDING, disk, openPlain } from './disk.ts'
+export { APPENDING, disk, openPieces, openPlain, type Pieces } from './disk.ts'
 
 /** Maximum bytes read at once: of a text (V8's string limit), and of bytes. */
 const [TEXT_BYTES, BYTES] = [2 ** 29 - 2 ** 20, 2 ** 31 - 1]

@@ -8,7 +8,7 @@
  */
 import { checkGiven, InputError, show } from '../errors.ts'
 import { narrowBf16, narrowF16, widenBf16, widenF16 } from '../half.ts'
-import { readWhole, writeWhole } from './files.ts'
+import { openPieces, type Pieces, readWhole, writeWhole } from './files.ts'
 import { brokenSeal, checkSeal, hasTrace, SEAL_KEY, sealOf, sealText } from './seal.ts'
 
 const ELEMENT_BYTES = {
@@ -50,6 +50,20 @@ export type TensorValues =
   | Uint16Array
   | Int8Array
   | Uint8Array
+
+/** Where a tensor lies in a file, in bytes from the file's first. */
+export interface TensorPlace extends Omit<Tensor, 'bytes'> {
+  readonly start: number
+  readonly end: number
+}
+
+/** A file whose tensors are read one by one, or in parts. */
+export interface OpenSafetensors {
+  readonly tensors: ReadonlyMap<string, TensorPlace>
+  /** A tensor's bytes `from` to `to`. @throws InputError if the file cannot be read. */
+  read(place: TensorPlace, from?: number, to?: number): Uint8Array<ArrayBuffer>
+  close(): void
+}
 
 /** The array of each type; F16 and BF16 as bits. */
 const ARRAYS = {
@@ -178,13 +192,71 @@ export function encodeSafetensors(
  * shape.
  */
 export function decodeSafetensors(subject: string, file: Uint8Array): Safetensors {
-  const { header, data } = readHeader(subject, file)
+  const head = file.subarray(0, headBytes(subject, file, file.byteLength))
+  const { places, metadata } = decodeHead(subject, head, file.byteLength, [file.subarray(head.byteLength)])
+  const tensors = new Map<string, Tensor>()
+  for (const [name, { type, shape, start, end }] of places) {
+    tensors.set(name, { name, type, shape, bytes: file.subarray(start, end) })
+  }
+  return { tensors, metadata }
+}
+
+/** Bytes of a piece of a file whose checksum is verified. */
+const PIECE_BYTES = 2 ** 23
+
+/**
+ * Opens a file of any size; its checksum, if it has one, is verified piece by piece, unless it was before (`isVerified`).
+ * @throws InputError as `decodeSafetensors` does, and for a file that cannot be read.
+ */
+export function openSafetensors(path: string, isVerified = false): OpenSafetensors {
+  let file: Pieces | undefined
+  const attempt = <T>(action: () => T): T => {
+    try {
+      return action()
+    } catch (cause) {
+      file?.close()
+      if (cause instanceof InputError) throw cause
+      throw new InputError(path, (cause as Error).message, 'a readable safetensors file', { cause })
+    }
+  }
+  file = attempt(() => openPieces(path))
+  const { size } = file
+  const take = (from: number, to: number) => {
+    const bytes = new Uint8Array(to - from)
+    file.read(bytes, from)
+    return bytes
+  }
+  return attempt(() => {
+    const head = take(0, headBytes(path, take(0, Math.min(8, size)), size))
+    const { places } = decodeHead(path, head, size, isVerified ? null : piecesOf(file, head.byteLength))
+    return {
+      tensors: places,
+      read: ({ start, end }, from = 0, to = end - start) => attempt(() => take(start + from, start + to)),
+      close: file.close,
+    }
+  })
+}
+
+/** A file's bytes from `from` on, in pieces that are valid until the next. */
+function* piecesOf(file: Pieces, from: number): Generator<Uint8Array> {
+  const buffer = new Uint8Array(Math.min(PIECE_BYTES, file.size - from))
+  for (let at = from; at < file.size; at += buffer.length) {
+    const piece = buffer.subarray(0, Math.min(buffer.length, file.size - at))
+    file.read(piece, at)
+    yield piece
+  }
+}
+
+/** Decodes a file's head, and verifies its checksum. `rest` are the bytes after the head; null: it was verified before. */
+function decodeHead(subject: string, head: Uint8Array, fileBytes: number, rest: Iterable<Uint8Array> | null) {
+  const header = parseHeader(subject, head)
+  const dataBytes = fileBytes - head.byteLength
   const entries = (header[METADATA] ?? {}) as Record<string, string>
-  const isSealed = checkSeal(subject, file, file.byteLength - data.byteLength)
+  const isSealed = rest === null || checkSeal(subject, head, rest)
   if (!isSealed && hasTrace(Object.entries(entries))) throw brokenSeal(subject)
   const { [SEAL_KEY]: _, ...metadata } = entries
   const wrong = (got: string, expected: string) => new InputError(subject, got, expected)
-  const found: { tensor: Tensor; start: number; end: number }[] = []
+  const found: TensorPlace[] = []
   for (const [name, entry] of Object.entries(header)) {
     if (name === METADATA) continue
     if (!isObject(entry)) throw wrong(`tensor ${name} that is ${show(entry)}`, 'its dtype, shape and data_offsets')
@@ -202,42 +274,55 @@ export function decodeSafetensors(subject: string, file: Uint8Array): Safetensor
     if (end - start !== bytes) {
       throw wrong(`tensor ${name} at bytes ${start}–${end}`, `${bytes} bytes for ${type} of shape ${show(shape)}`)
     }
-    if (end > data.byteLength) {
-      throw wrong(
-        `tensor ${name} at bytes ${start}–${end}`,
-        `an end within the file's ${data.byteLength} bytes of data`,
-      )
+    if (end > dataBytes) {
+      throw wrong(`tensor ${name} at bytes ${start}–${end}`, `an end within the file's ${dataBytes} bytes of data`)
     }
-    found.push({ tensor: { name, type, shape, bytes: data.subarray(start, end) }, start, end })
+    found.push({ name, type, shape, start, end })
   }
   found.sort((a, b) => a.start - b.start || a.end - b.end)
   let next = 0
-  for (const { tensor, start, end } of found) {
+  for (const { name, start, end } of found) {
     if (start !== next) {
       const flaw = start < next ? 'overlaps the one before' : 'leaves a gap'
-      throw wrong(`tensor ${tensor.name} at bytes ${start}–${end}, which ${flaw}`, `a start at ${next}`)
+      throw wrong(`tensor ${name} at bytes ${start}–${end}, which ${flaw}`, `a start at ${next}`)
     }
     next = end
   }
-  if (next !== data.byteLength) throw wrong(`${data.byteLength} bytes of data`, `the ${next} bytes of its tensors`)
-  return { tensors: new Map(found.map(({ tensor }) => [tensor.name, tensor])), metadata }
+  if (next !== dataBytes) throw wrong(`${dataBytes} bytes of data`, `the ${next} bytes of its tensors`)
+  const places = found.map(({ start, end, ...rest }): [string, TensorPlace] => [
+    rest.name,
+    { ...rest, start: head.byteLength + start, end: head.byteLength + end },
+  ])
+  return { places: new Map(places), metadata }
 }
 
-/** The header as an object whose metadata are texts, and the bytes after it. */
-function readHeader(subject: string, file: Uint8Array) {
-  const wrong = (got: string, cause?: unknown) => new InputError(subject, got, 'a safetensors file', { cause })
-  if (file.byteLength < 8) throw wrong(`${file.byteLength} bytes`)
-  const stated = new DataView(file.buffer, file.byteOffset).getBigUint64(0, true)
-  if (stated > HEADER_BYTES_MAX) throw wrong(`a header of ${stated} bytes, above the ${HEADER_BYTES_MAX} allowed`)
+function notSafetensors(subject: string, got: string, cause?: unknown): InputError {
+  return new InputError(subject, got, 'a safetensors file', { cause })
+}
+
+/** Bytes of a file before its tensors, from its first 8. */
+function headBytes(subject: string, first: Uint8Array, fileBytes: number): number {
+  if (fileBytes < 8) throw notSafetensors(subject, `${fileBytes} bytes`)
+  const stated = new DataView(first.buffer, first.byteOffset).getBigUint64(0, true)
+  if (stated > HEADER_BYTES_MAX) {
+    throw notSafetensors(subject, `a header of ${stated} bytes, above the ${HEADER_BYTES_MAX} allowed`)
+  }
   const length = Number(stated)
-  if (length > file.byteLength - 8) throw wrong(`a header of ${length} bytes in a file of ${file.byteLength}`)
-  const { brackets, keys } = countParts(file.subarray(8, 8 + length))
+  if (length > fileBytes - 8) throw notSafetensors(subject, `a header of ${length} bytes in a file of ${fileBytes}`)
+  return 8 + length
+}
+
+/** The header as an object whose metadata are texts. */
+function parseHeader(subject: string, head: Uint8Array): Record<string, unknown> {
+  const wrong = (got: string, cause?: unknown) => notSafetensors(subject, got, cause)
+  const length = head.byteLength - 8
+  const { brackets, keys } = countParts(head.subarray(8))
   if (brackets > 8 + length / BYTES_PER_BRACKET) throw wrong(`a header with ${brackets} brackets in ${length} bytes`)
   if (keys > KEYS_MAX) throw wrong(`a header with ${keys} keys, above the ${KEYS_MAX} allowed`)
   let header: unknown
   let text: string
   try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(file.slice(8, 8 + length)) // TextDecoder does not take shared memory.
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(head.slice(8)) // TextDecoder does not take shared memory.
     header = JSON.parse(text)
   } catch (cause) {
     throw wrong(`a header that is not JSON (${(cause as Error).message})`, cause)
@@ -249,7 +334,7 @@ function readHeader(subject: string, file: Uint8Array) {
   if (!isObject(metadata) || Object.values(metadata).some((value) => typeof value !== 'string')) {
     throw wrong(`metadata ${show(metadata)} that are not texts by name`)
   }
-  return { header, data: file.subarray(8 + length) }
+  return header
 }
 
 /** The number of opening brackets and of keys in JSON, outside its strings. */

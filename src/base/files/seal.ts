@@ -26,18 +26,20 @@ export async function sealOf(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8A
   return digest.hex()
 }
 
-/** Verifies a file's seal in its first `within` bytes; false without one. @throws InputError if it differs. */
-export function checkSeal(subject: string, file: Uint8Array, within = file.byteLength): boolean {
-  const stated = findSeal(file.subarray(0, within))
+/** Verifies the seal in a file's head, over the head and the `rest`; false without one. @throws InputError if it differs. */
+export function checkSeal(subject: string, head: Uint8Array, rest: Iterable<Uint8Array> = []): boolean {
+  const stated = findSeal(head)
   if (stated === undefined) return false
   const digest = sha256()
   const seal = new TextEncoder().encode(MARK + stated)
   let from = 0
-  for (let at = indexOf(file, seal, 0); at >= 0; at = indexOf(file, seal, from)) {
-    digest.update(file.subarray(from, at + MARK.length)).update(BLANK)
+  for (let at = indexOf(head, seal, 0); at >= 0; at = indexOf(head, seal, from)) {
+    digest.update(head.subarray(from, at + MARK.length)).update(BLANK)
     from = at + MARK.length + DIGITS
   }
-  const checksum = digest.update(file.subarray(from)).hex()
+  digest.update(head.subarray(from))
+  for (const piece of rest) digest.update(piece)
+  const checksum = digest.hex()
   if (checksum === stated) return true
   throw new InputError(subject, `SHA-256 ${checksum}, but it states ${stated}`, WHOLE)
 }

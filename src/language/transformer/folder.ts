@@ -1,26 +1,35 @@
 /** Transformers in Hugging Face's format: `config.json`, and `model.safetensors` or shards with an index. */
 import { InputError, show } from '../../base/errors.ts'
 import { isThere, readJsonObject, writeWhole } from '../../base/files/files.ts'
-import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../base/files/safetensors.ts'
+import {
+  type OpenSafetensors,
+  openSafetensors,
+  type Tensor,
+  type TensorPlace,
+  tensorOf,
+  writeSafetensors,
+} from '../../base/files/safetensors.ts'
 import type { Parameter } from '../../policies/policy.ts'
-import { checkWeights, fillWeights, type weightTypes } from '../../policies/weights.ts'
+import { checkTensor, checkWeights, type weightTypes } from '../../policies/weights.ts'
 import { isKnownFamily } from './config.ts'
 import { type TransformerModel, transformer } from './model.ts'
 import { viewParameters } from './parameters.ts'
-import { fromStored, storedName, toStored } from './storage.ts'
+import { type BaseWeights, rowTaker } from './quantized.ts'
+import { findReads, type Read, readParameters, rowsOf, storedName, toStored } from './storage.ts'
 
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
 
 /** An opened model folder whose weights are not read yet. */
 export interface TransformerFolder {
   readonly model: TransformerModel
-  /** Reads the weights; see `loadTransformer`. */
-  readWeights(): Promise<TransformerWeightsRead>
+  /** Opens the files of the weights and checks them, except whether numbers are finite; see `loadTransformer`. */
+  openWeights(): Promise<OpenWeights>
 }
 
-export interface TransformerWeightsRead {
-  readonly weights: Float32Array
-  /** Tensors that were left out, one sentence each. */
+export interface OpenWeights {
+  /** Reads the weights, shard by shard, into columns of the model; quantizes them as they are read. */
+  fill(weights: BaseWeights): void
+  /** Tensors that are left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -38,7 +47,7 @@ export async function openTransformer(
   const config = await readJsonObject(configPath)
   refuseRun(folder, config)
   const model = transformer(config, { subject: configPath, valueHead })
-  return { model, readWeights: () => readWeights(folder, model) }
+  return { model, openWeights: () => openWeights(folder, model) }
 }
 
 /**
@@ -53,9 +62,12 @@ export async function openTransformer(
 export async function loadTransformer(
   folder: string,
   options: { readonly valueHead?: boolean } = {},
-): Promise<TransformerWeightsRead & { readonly model: TransformerModel }> {
-  const { model, readWeights } = await openTransformer(folder, options)
-  return { model, ...(await readWeights()) }
+): Promise<Pick<OpenWeights, 'notes'> & { readonly model: TransformerModel; readonly weights: Float32Array }> {
+  const { model, openWeights } = await openTransformer(folder, options)
+  const { fill, notes } = await openWeights()
+  const weights = new Float32Array(model.numParameters)
+  fill(weights)
+  return { model, weights, notes }
 }
 
 /** Refuses a run's folder: its `config.json` describes a training, not a model. */
@@ -69,24 +81,31 @@ function refuseRun(folder: string, config: Readonly<Record<string, unknown>>): v
   throw new InputError('language model', `${folder}, ${kind} (of ${show(id)})`, expected)
 }
 
-async function readWeights(folder: string, model: TransformerModel): Promise<TransformerWeightsRead> {
-  const weights = new Float32Array(model.numParameters)
+/** Where a file has a tensor. */
+interface Found {
+  readonly path: string
+  readonly place: TensorPlace
+}
+
+async function openWeights(folder: string, model: TransformerModel): Promise<OpenWeights> {
+  const shards: { readonly path: string; readonly reads: readonly Read[] }[] = []
   const leftOut: string[] = []
-  let head: { readonly path: string; readonly tensor: Tensor } | null = null
+  let head: Found | null = null
   for (const [path, parameters] of await findShards(folder, model)) {
-    const tensors = new Map((await readSafetensors(path)).tensors)
-    for (const [name, tensor] of tensors) {
+    const places = withFile(path, ({ tensors }) => new Map(tensors), false)
+    for (const [name, place] of places) {
       if (!isSpare(model, name)) continue
-      tensors.delete(name)
-      if (name === HEAD) head = { path, tensor }
+      places.delete(name)
+      if (name === HEAD) head = { path, place }
       else leftOut.push(name)
     }
-    fillWeights(weights, path, fromStored(model, path, prefixed(model, tensors), parameters), parameters, '')
+    shards.push({ path, reads: findReads(model, path, prefixed(model, places), parameters) })
   }
-  if (head !== null) checkTied(head.path, head.tensor, model, weights)
+  if (head !== null) checkTied(head, findTied(shards), model)
   const valuePath = `${folder}/${VALUE_FILE}`
   if (model.hasValueHead && (await isThere(valuePath))) {
-    fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
+    const places = withFile(valuePath, ({ tensors }) => tensors, false)
+    shards.push({ path: valuePath, reads: findReads(model, valuePath, places, model.parameters.filter(isOfCritic)) })
   }
   const notes = [
     ...(isKnownFamily(model.config)
@@ -95,7 +114,31 @@ async function readWeights(folder: string, model: TransformerModel): Promise<Tra
     ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals the tied ${EMBEDDING}`]),
     ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which follow from config.json`]),
   ]
-  return { weights, notes }
+  return {
+    fill(weights) {
+      const take = rowTaker(model, weights)
+      for (const { path, reads } of shards) withFile(path, (file) => readParameters(model, path, file, reads, take))
+    },
+    notes,
+  }
+}
+
+function withFile<T>(path: string, action: (file: OpenSafetensors) => T, isVerified = true): T {
+  const file = openSafetensors(path, isVerified)
+  try {
+    return action(file)
+  } finally {
+    file.close()
+  }
+}
+
+/** Where the files have the embedding. */
+function findTied(shards: readonly { readonly path: string; readonly reads: readonly Read[] }[]): Found {
+  for (const { path, reads } of shards) {
+    const read = reads.find(({ parts }) => parts[0]!.name === EMBEDDING)
+    if (read !== undefined) return { path, place: read.place }
+  }
+  throw new Error('Colonnade has a bug: a model without an embedding')
 }
 
 /** Whether a tensor that is not a parameter may still be in the file. */
@@ -104,7 +147,10 @@ function isSpare({ shape }: TransformerModel, name: string): boolean {
 }
 
 /** GPT-2's first files have the names of the model without its head. */
-function prefixed({ shape }: TransformerModel, tensors: ReadonlyMap<string, Tensor>): ReadonlyMap<string, Tensor> {
+function prefixed(
+  { shape }: TransformerModel,
+  tensors: ReadonlyMap<string, TensorPlace>,
+): ReadonlyMap<string, TensorPlace> {
   const name = storedName(shape.layout, EMBEDDING)
   const prefix = name.slice(0, name.indexOf('.') + 1)
   if (tensors.has(name) || !tensors.has(name.slice(prefix.length))) return tensors
@@ -112,17 +158,26 @@ function prefixed({ shape }: TransformerModel, tensors: ReadonlyMap<string, Tens
 }
 
 /** Refuses a head that differs from the embedding that the configuration ties it to. */
-function checkTied(path: string, tensor: Tensor, model: TransformerModel, weights: Float32Array): void {
+function checkTied(head: Found, embedding: Found, model: TransformerModel): void {
   const { shape } = model.parameters.find(({ name }) => name === EMBEDDING)!
-  const [numRows, width] = shape as [number, number]
-  const head = new Float32Array(numRows * width)
-  fillWeights(head, path, new Map([[HEAD, tensor]]), [{ name: HEAD, offset: 0, shape }], '')
-  const at = head.findIndex((value, i) => value !== weights[i])
-  if (at < 0) return
-  const place = `row ${Math.floor(at / width)}, column ${at % width}`
-  const got = `${head[at]} at ${place}, where ${EMBEDDING} has ${weights[at]}`
-  const expected = 'the numbers of the tied embedding, or "tie_word_embeddings": false in config.json'
-  throw new InputError(`${path}, ${HEAD}`, got, expected)
+  const [, width] = shape as [number, number]
+  checkTensor(head.path, HEAD, head.place, shape)
+  withFile(embedding.path, (file) => {
+    const tied = rowsOf(file, embedding.place)
+    withFile(head.path, (other) => {
+      for (const [values, row] of rowsOf(other, head.place)) {
+        const [expected] = tied.next().value as [Float32Array]
+        const at = values.findIndex((value, i) => value !== expected[i])
+        if (at < 0) continue
+        const place = `row ${row + Math.floor(at / width)}, column ${at % width}`
+        throw new InputError(
+          `${head.path}, ${HEAD}`,
+          `${values[at]} at ${place}, where ${EMBEDDING} has ${expected[at]}`,
+          'the numbers of the tied embedding, or "tie_word_embeddings": false in config.json',
+        )
+      }
+    })
+  })
 }
 
 /** The first name, and the number of the others. */

@@ -7,6 +7,7 @@
  */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../base/files/safetensors.ts'
+import type { Random } from '../../base/random.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import {
   bytesIn4Bits,
@@ -69,12 +70,55 @@ export function bitsOf(weights: BaseWeights): WeightBits {
 /** 4-bit values contain their scales. */
 const quantizedBits = ({ scale }: QuantizedColumns): 8 | 4 => (scale.length > 0 ? 8 : 4)
 
+/** Sets a new model's starting weights, quantized if needed. */
+export function startWeights(weights: BaseWeights, model: TransformerModel, random: Random, key: number): void {
+  const whole = weights instanceof Float32Array ? weights : new Float32Array(model.numParameters)
+  model.initialize(whole, random, key)
+  if (!(weights instanceof Float32Array)) quantizeTransformer(weights, model, whole)
+}
+
 /** Sets weights from f32, quantized if needed. @throws InputError for another length, or non-finite numbers. */
 export function setWeights(weights: BaseWeights, model: TransformerModel, whole: Float32Array): void {
   if (weights instanceof Float32Array) {
     checkWeights(model, whole)
     weights.set(whole)
   } else quantizeTransformer(weights, model, whole)
+}
+
+/** Takes rows of a parameter in f32, from row `firstRow` on. */
+export type TakeRows = (parameter: Parameter, values: Float32Array, firstRow: number) => void
+
+/** Rows that 4 bits keep together: rows are taken from a multiple of it on. */
+export const ROWS_TOGETHER = 16
+
+/**
+ * Fills a model's weights row by row: quantizes the rows of projections as `quantizeTransformer` does, and copies the others.
+ * @throws InputError for weights that are in 4 bits above 8 times f16's largest number.
+ */
+export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRows {
+  if (weights instanceof Float32Array) {
+    return ({ offset, shape }, values, firstRow) =>
+      weights.set(values, offset + (firstRow * sizeOf({ shape })) / shape[0]!)
+  }
+  const { kept, matrices } = nameQuantized(model, weights)
+  return ({ name, shape }, values, firstRow) => {
+    const matrix = matrices.get(name)
+    if (matrix === undefined) {
+      kept.get(name)!.set(values, (firstRow * sizeOf({ shape })) / shape[0]!)
+      return
+    }
+    const { bits, numInputs, values: into, scale } = matrix
+    const numRows = values.length / numInputs
+    if (bits === 8) {
+      quantizeRows(into.subarray(firstRow * numInputs), scale.subarray(firstRow), values, numRows, numInputs)
+      return
+    }
+    const tooLarge = values.find((weight) => Math.abs(weight) > LARGEST_4_BITS)
+    if (tooLarge !== undefined) {
+      throw new InputError('weights', `${tooLarge} in ${name}`, `at most ±${LARGEST_4_BITS}, or quantize=8`)
+    }
+    quantizeRows4(into.subarray(bytesIn4Bits(firstRow, numInputs)), values, numRows, numInputs)
+  }
 }
 
 /**
@@ -85,19 +129,10 @@ export function setWeights(weights: BaseWeights, model: TransformerModel, whole:
  */
 export function quantizeTransformer(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array): void {
   checkWeights(model, weights)
-  const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))
-  const { kept, matrices } = nameQuantized(model, columns)
-  for (const [name, view] of kept) view.set(weights.subarray(places.get(name)!, places.get(name)! + view.length))
-  for (const [name, { bits, numOutputs, numInputs, values, scale }] of matrices) {
-    const from = weights.subarray(places.get(name)!, places.get(name)! + numOutputs * numInputs)
-    if (bits === 8) quantizeRows(values, scale, from, numOutputs, numInputs)
-    else {
-      const tooLarge = from.find((weight) => Math.abs(weight) > LARGEST_4_BITS)
-      if (tooLarge !== undefined) {
-        throw new InputError('weights', `${tooLarge} in ${name}`, `at most ±${LARGEST_4_BITS}, or quantize=8`)
-      }
-      quantizeRows4(values, from, numOutputs, numInputs)
-    }
+  const take = rowTaker(model, columns)
+  for (const parameter of model.parameters) {
+    const { offset } = parameter
+    take(parameter, weights.subarray(offset, offset + sizeOf(parameter)), 0)
   }
 }
 

@@ -1,10 +1,12 @@
 /** Tensors as a family's files hold them: with other names, several in one, or transposed. */
 import { InputError, show } from '../../base/errors.ts'
-import type { Tensor } from '../../base/files/safetensors.ts'
+import { type OpenSafetensors, type Tensor, type TensorPlace, tensorValues } from '../../base/files/safetensors.ts'
 import type { Parameter } from '../../policies/policy.ts'
+import { checkTensor, refuseNonFinite, refuseOthers } from '../../policies/weights.ts'
 import type { Layout } from './families.ts'
 import type { TransformerModel } from './model.ts'
 import { sizeOf } from './parameters.ts'
+import { ROWS_TOGETHER, type TakeRows } from './quantized.ts'
 
 /** A tensor of a file, and the parameters in it, in their order. */
 interface Stored {
@@ -104,6 +106,77 @@ export function fromStored(
     }
   }
   return out
+}
+
+/** A tensor of a file, and the parameters in it. */
+export interface Read extends Stored {
+  readonly place: TensorPlace
+}
+
+/**
+ * Finds the tensors of these parameters in a file.
+ * @throws InputError for a tensor that is missing, unknown, or of another shape or type.
+ */
+export function findReads(
+  { shape }: TransformerModel,
+  path: string,
+  places: ReadonlyMap<string, TensorPlace>,
+  parameters: readonly Parameter[],
+): Read[] {
+  const stored = storedOf(shape, parameters)
+  const reads = stored.map((each) => {
+    const place = places.get(each.name)
+    checkTensor(path, each.name, place, shapeOf(each))
+    return { ...each, place }
+  })
+  refuseOthers(path, places.keys(), new Set(stored.map(({ name }) => name)))
+  return reads
+}
+
+/** Elements of a tensor that are read at once: 8 MiB of f32. */
+const PIECE = 2 ** 21
+
+/** A file's tensor as f32, a few rows at a time, with the number of the first. */
+export function* rowsOf(
+  file: OpenSafetensors,
+  place: TensorPlace,
+): Generator<[values: Float32Array, firstRow: number]> {
+  const [numRows = 1] = place.shape
+  const rowBytes = (place.end - place.start) / numRows
+  const width = sizeOf(place) / numRows
+  const rows = Math.max(ROWS_TOGETHER, Math.floor(PIECE / width / ROWS_TOGETHER) * ROWS_TOGETHER)
+  for (let row = 0; row < numRows; row += rows) {
+    const bytes = file.read(place, row * rowBytes, Math.min(numRows, row + rows) * rowBytes)
+    yield [tensorValues({ ...place, bytes }) as Float32Array, row]
+  }
+}
+
+/** Reads the parameters of a file's tensors. @throws InputError for numbers that are not finite. */
+export function readParameters(
+  model: TransformerModel,
+  path: string,
+  file: OpenSafetensors,
+  reads: readonly Read[],
+  take: TakeRows,
+): void {
+  for (const { name, parts, transposed, place } of reads) {
+    const [first] = parts as [Parameter]
+    if (parts.length === 1 && !transposed) {
+      const width = sizeOf(first) / first.shape[0]!
+      for (const [values, row] of rowsOf(file, place)) {
+        refuseNonFinite(path, first.name, values, row * width)
+        take(first, values, row)
+      }
+      continue
+    }
+    const tensor: Tensor = { ...place, name, bytes: file.read(place) }
+    const tensors = fromStored(model, path, new Map([[name, tensor]]), parts)
+    for (const part of parts) {
+      const values = tensorValues(tensors.get(part.name)!) as Float32Array
+      refuseNonFinite(path, part.name, values)
+      take(part, values, 0)
+    }
+  }
 }
 
 /** rows × columns elements, turned into columns × rows. */

@@ -249,7 +249,7 @@ export interface ConversationDraft {
   reservation?: ConversationReservation
   /** The usable examples, once they are checked. */
   examples?: UsableExamples | null
-  /** The model's initial weights, between reading them and creating the cohort. */
+  /** The model's initial weights, between opening them and creating the cohort. */
   begins?: LanguageModelWeights
 }
 

@@ -5,7 +5,7 @@ import type { Columns } from '../../components/column.ts'
 import { localEngine } from '../../engines/local/local.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
-import { type QuantizedColumns, quantizeTransformer } from '../../language/transformer/quantized.ts'
+import { type QuantizedColumns, startWeights } from '../../language/transformer/quantized.ts'
 import { checkSampling } from '../../language/transformer/sampling.ts'
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { TrajectoryLogColumns } from '../../tables/trajectories/trajectory-log.ts'
@@ -25,13 +25,11 @@ export function createConversations(
   delete draft.begins // The columns now hold these weights.
   const { environment, policy: policyDefinition, numLanes } = options
   const { model, tokenizer, context } = opened
-  const { weights, adapter: adapterWeights, notes } = begins!
+  const { fill, adapter: adapterWeights, notes } = begins!
   const random = new Random(world.seed)
   const quantized = opened.weightBits < 32 ? (columns.quantized as QuantizedColumns) : null
-  const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
-  if (weights === null) model.initialize(whole, random, key)
-  else whole.set(weights)
-  if (quantized !== null) quantizeTransformer(quantized, model, whole)
+  if (fill === null) startWeights(quantized ?? columns.weights, model, random, key)
+  else fill(quantized ?? columns.weights)
   const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
   if (adapterWeights !== null) columns.adapter.set(adapterWeights)
   else adapter?.lora.initialize(columns.adapter, random, key)

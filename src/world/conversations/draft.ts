@@ -16,7 +16,7 @@ import type { CohortDraft } from '../housing.ts'
 import { type ConversationCohortOptions, type ConversationDraft, cutTurns, segmentations } from './cohort.ts'
 
 /**
- * Checks the options of a cohort of conversations, opens its environment and model, and reads the model's weights after checking that the
+ * Checks the options of a cohort of conversations, opens its environment and model, and opens the model's weights after checking that the
  * columns fit into memory.
  * @throws InputError for a wrong option, missing parts of the model's files, and too little memory.
  */
@@ -26,8 +26,8 @@ export async function draftConversations(
 ): Promise<ConversationDraft> {
   const opened = await openConversations(options)
   const draft = { ...opened, key: before.filter(({ kind }) => kind === 'conversations').length }
-  checkRoom(largestConversationPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
-  return { ...draft, begins: await draft.opened.readWeights() }
+  checkRoom(largestConversationPlan(draft, 1), 'fewer numLanes, or a smaller languageModel.context')
+  return { ...draft, begins: await draft.opened.openWeights() }
 }
 
 /**
@@ -88,12 +88,7 @@ function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLangua
   }
   if (!(Number.isSafeInteger(context) && context! >= 2)) throw wrong('context', context, 'a whole number ≥ 2')
   if (adapter === undefined) throw wrong('adapter', adapter, 'an adapter made by lora(), or null')
-  if (typeof opened!.readWeights !== 'function') throw wrong('readWeights', opened!.readWeights, 'a function')
-}
-
-/** Bytes outside the arena that reading a draft's weights takes: the numbers and their files. */
-export function bytesToRead({ opened: { model, folder } }: ConversationDraft): number {
-  return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
+  if (typeof opened!.openWeights !== 'function') throw wrong('openWeights', opened!.openWeights, 'a function')
 }
 
 /** Checks the examples of a cohort once, if its options require it. */

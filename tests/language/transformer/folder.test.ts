@@ -3,9 +3,15 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../../src/base/files/safetensors.ts'
 import { Random } from '../../../src/base/random.ts'
+import { takeArena } from '../../../src/components/arena.ts'
 import { transformerShape } from '../../../src/language/transformer/config.ts'
-import { loadTransformer, saveTransformer } from '../../../src/language/transformer/folder.ts'
-import { transformer } from '../../../src/language/transformer/model.ts'
+import { loadTransformer, openTransformer, saveTransformer } from '../../../src/language/transformer/folder.ts'
+import { type TransformerModel, transformer } from '../../../src/language/transformer/model.ts'
+import {
+  type QuantizedColumns,
+  quantizedPlan,
+  quantizeTransformer,
+} from '../../../src/language/transformer/quantized.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { families, golden, goldenFolder } from './golden.ts'
 
@@ -348,4 +354,37 @@ test('a value head lies in a file of its own, is read again, and begins at 0 whe
   await saveTransformer(`${folder}/bare`, bare.model, bare.weights)
   const begun = await loadTransformer(`${folder}/bare`, { valueHead: true })
   expect(begun.weights.slice(bare.model.numParameters).every((weight) => weight === 0)).toBe(true)
+})
+
+describe.each([8, 4] as const)('weights that are read into %d bits', (bits) => {
+  /** The columns that `fill` writes, beside those of the whole weights. */
+  async function expectAlike(path: string, model: TransformerModel, weights: Float32Array): Promise<void> {
+    const [read, wanted] = [0, 1].map(() => columnsOf(quantizedPlan(model, bits)) as unknown as QuantizedColumns)
+    const { fill } = await (await openTransformer(path)).openWeights()
+    fill(read!)
+    quantizeTransformer(wanted!, model, weights)
+    const bytesOf = (columns: QuantizedColumns | undefined) =>
+      Object.values(columns!).map((each: Float32Array | Uint8Array) =>
+        Buffer.from(new Uint8Array(each.buffer, each.byteOffset, each.byteLength)),
+      )
+    expect(bytesOf(read).map((each, i) => each.equals(bytesOf(wanted)[i]!))).toEqual([true, true, true])
+    expect(wanted!.values.some((value) => value > 0)).toBe(true)
+  }
+  const columnsOf = (plan: ReturnType<typeof quantizedPlan>) => takeArena(plan).columns
+
+  test.each(['llama', 'qwen3', 'gpt2', 'phi3'])('are those of the whole weights (%s)', async (family) => {
+    const { model, weights } = await loadTransformer(goldenFolder(family))
+    await expectAlike(goldenFolder(family), model, weights)
+  })
+
+  test('are the same where a matrix is read in several pieces', async () => {
+    const { config } = (await golden('llama')).model
+    const model = transformer({ ...config, hidden_size: 24, intermediate_size: 2 ** 17 + 40, num_hidden_layers: 1 })
+    const weights = new Float32Array(model.numParameters)
+    for (let i = 0; i < weights.length; i++) weights[i] = ((i * 7919) % 251) / 128 - 1
+    await saveTransformer(folder, model, weights, 'BF16')
+    const { weights: read } = await loadTransformer(folder)
+    expect(read.findIndex((value, i) => value !== weights[i])).toBe(-1) // They need no more than the 8 bits of bf16.
+    await expectAlike(folder, model, read)
+  })
 })

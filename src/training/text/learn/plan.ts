@@ -20,7 +20,7 @@ import { NUM_SLOTS } from '../../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../../language/language-model.ts'
 import type { Sampling } from '../../../language/transformer/sampling.ts'
 import type { ConversationDraft, ConversationReservation } from '../../../world/conversations/cohort.ts'
-import { bytesToRead, largestConversationPlan, openConversations } from '../../../world/conversations/draft.ts'
+import { largestConversationPlan, openConversations } from '../../../world/conversations/draft.ts'
 import { conversationLogSize } from '../../../world/conversations/log.ts'
 import type { BackendDefinition, BackendShape } from '../../backends/backend.ts'
 import { localBackend } from '../../backends/local-backend.ts'
@@ -177,8 +177,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
       ),
     }
   }
-  const besides = bytesToRead(draft)
-  const room = arenaRoom(besides)
+  const room = arenaRoom()
   const isOpen = opened.folder !== null && policy.parameters.context === 0
   const most: Size = {
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
@@ -188,7 +187,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   }
   const tried = [...sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)]
   const least = tried.at(-1)!
-  checkRoom(planOf(least), besides, remedyOf(draft, least))
+  checkRoom(planOf(least), remedyOf(draft, least))
   for (const size of tried) {
     const plan = planOf(size)
     const bytes = arenaBytes(plan)
