@@ -483,8 +483,6 @@ describe('every setting of a run of a language model acts', () => {
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
       turnSeconds: { shownBy: 'tests/training/text/asynchronous.test.ts: turnSeconds' },
       backend: { shownBy: 'tests/training/tinker.test.ts: backend' },
-      fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
-      store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },

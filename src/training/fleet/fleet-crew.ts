@@ -89,6 +89,7 @@ export function fleetCrew(options: FleetOptions): CrewDefinition {
 }
 
 class FleetCrew implements Crew {
+  readonly isElsewhere = true
   readonly #parts: CrewParts
   readonly #options: FleetOptions
   readonly #session = randomUUID().slice(0, 8)
@@ -123,6 +124,7 @@ class FleetCrew implements Crew {
 
   async start(update: number): Promise<{ end(): boolean }> {
     this.#failure = null
+    this.#reported = Number.NEGATIVE_INFINITY // An earlier start has reported its end.
     this.#stop = new AbortController()
     const fleet = await this.#options.open()
     try {
@@ -150,11 +152,16 @@ class FleetCrew implements Crew {
     const owner = `${hostname()}, process ${process.pid}`
     const onLost = (error: Error) => this.fail(error)
     const lease = await holdLease({ values, key: 'learner', owner, seconds: LEASE_SECONDS, onLost })
-    await bus.values('actors', { seconds: LEASE_SECONDS, isOwner: true })
-    const run = await bus.values('run', { isOwner: true })
-    const tasks = await bus.queue('tasks', { seconds: this.#options.seconds, isOwner: true })
-    const results = await bus.queue('results', { seconds: HELD_SECONDS, isOwner: true })
-    return { ...fleet, lease, run, tasks, results }
+    try {
+      await bus.values('actors', { seconds: LEASE_SECONDS, isOwner: true })
+      const run = await bus.values('run', { isOwner: true })
+      const tasks = await bus.queue('tasks', { seconds: this.#options.seconds, isOwner: true })
+      const results = await bus.queue('results', { seconds: HELD_SECONDS, isOwner: true })
+      return { ...fleet, lease, run, tasks, results }
+    } catch (error) {
+      await lease.end()
+      throw error
+    }
   }
 
   async #begin(update: number, { tasks, results, run, store, storeAddress }: Opened): Promise<void> {

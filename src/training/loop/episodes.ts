@@ -44,7 +44,7 @@ import {
 } from './agents.ts'
 import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
-import type { Goal, SavedTraining, Training } from './training.ts'
+import { type Goal, isAbortedFirst, type SavedTraining, type Training } from './training.ts'
 
 export interface EpisodeTrainingOptions {
   /** Record every interval of work. */
@@ -222,8 +222,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     await this.#actors?.halt()
   }
 
-  /** One rollout and the learning from it, by all threads. */
-  async advance(goal: Goal): Promise<UpdateMetrics> {
+  /** One rollout and the learning from it, by all threads; undefined if the signal ends the wait for actors elsewhere. */
+  async advance(goal: Goal): Promise<UpdateMetrics | undefined> {
     this.checkBetween('trainer.updates()')
     settle(this.#cohorts)
     this.#refuseExtinct()
@@ -231,7 +231,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (!algorithm.needsTable) continue
       throw new InputError('trainer.updates()', `${algorithm.id}, which learns from tables`, 'trainer.learn(table)')
     }
-    return this.#runUpdate(this.#numUpdates(goal))
+    return this.#runUpdate(this.#numUpdates(goal), goal.signal)
   }
 
   /** Trains the only learner on a table's rollout `i`; `left` updates remain, including this one, for schedules. */
@@ -244,7 +244,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.checkBetween('trainer.learn()')
     this.#recorded = { rollouts, i, estimate: rollouts.estimate(given) }
     try {
-      return await this.#runUpdate(this.#update + left)
+      return (await this.#runUpdate(this.#update + left))!
     } finally {
       this.#recorded = undefined
     }
@@ -259,7 +259,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     throw new InputError(action, got, 'a trainer with one')
   }
 
-  async #runUpdate(numUpdates: number): Promise<UpdateMetrics> {
+  async #runUpdate(numUpdates: number, signal?: AbortSignal): Promise<UpdateMetrics | undefined> {
     this.#isUpdating = true
     this.#isClosed = false
     const abandoned = new Promise<never>((_, reject) => {
@@ -295,7 +295,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         if (value !== undefined) {
           if (this.#actors === undefined) this.world.clock.await(this.#awaited())
           else this.world.clock.rest() // A stuck actor reports itself.
-          await Promise.race([value, abandoned]) // An answer of an asynchronous policy, or a rollout.
+          const arrival = Promise.race([value, abandoned]) // An answer of an asynchronous policy, or a rollout.
+          if (signal === undefined || !this.#actors?.isElsewhere) await arrival
+          else if (await isAbortedFirst(signal, arrival)) {
+            this.#team?.end() // The next update begins the same rollout, with other threads.
+            this.#team = undefined
+            return undefined
+          }
         } else if (team) {
           this.world.clock.rest()
           await team.meet()

@@ -106,6 +106,10 @@ export class Actors {
     return admission
   }
 
+  get isElsewhere(): boolean {
+    return this.#crew.isElsewhere
+  }
+
   get isStarted(): boolean {
     return this.#isStarted
   }

@@ -21,6 +21,8 @@ export interface CrewTimes {
 }
 
 export interface Crew {
+  /** Whether other processes collect, which may come late or never. */
+  readonly isElsewhere: boolean
   /**
    * Begins with the rollout of this update. The lanes' state at its start is in `beginningOf(cohort, update)`. The result ends the crew
    * when the trainer is dropped, so it does not reference the trainer.

@@ -29,6 +29,7 @@ export interface ThreadCrewParts extends CrewParts {
 }
 
 export class ThreadCrew implements Crew {
+  readonly isElsewhere = false
   readonly #parts: ThreadCrewParts
   readonly #columns: ActorColumns
   #team: Team | undefined

@@ -48,13 +48,14 @@ describe('a model in a folder', () => {
     expect(again.model.config).toEqual({ ...model.config, dtype: 'float32' })
   })
 
-  test('has whole soft caps with a decimal point, without which transformers refuses them', async () => {
+  test('has whole soft caps, and the range of initial weights, with a decimal point, without which transformers refuses them', async () => {
     const { model, weights } = await loadTransformer(goldenFolder('gemma2'))
-    const config = { ...model.config, attn_logit_softcapping: 50, final_logit_softcapping: 30 }
+    const config = { ...model.config, attn_logit_softcapping: 50, final_logit_softcapping: 30, initializer_range: 1 }
     await saveTransformer(folder, { ...model, config }, weights)
     const text = await readFile(join(folder, 'config.json'), 'utf8')
     expect(text).toContain('"attn_logit_softcapping": 50.0,\n')
     expect(text).toContain('"final_logit_softcapping": 30.0,\n')
+    expect(text).toContain('"initializer_range": 1.0,\n')
     expect(JSON.parse(text)).toMatchObject({ attn_logit_softcapping: 50, final_logit_softcapping: 30 })
   })
 

@@ -90,6 +90,37 @@ describe('a fleet in one process', () => {
     await end()
   })
 
+  test('a signal ends the wait for actors; what is saved then, and the training itself, go on to the same bits', async () => {
+    const { bus, crew, folder, end } = await place()
+    const steps = (updates: number) => updates * cart.numLanes * small.numSteps
+    const trainerOf = async (threads: number) =>
+      createTrainer(await createWorld(cart), ppo(small), { actors: 2, threads, crew: crew('checkpoint') })
+    const trainer = await trainerOf(3)
+    const weights = () => [...(trainer.world.cohort() as { weights: Float32Array }).weights]
+    const actors = [runActor(bus), runActor(bus)]
+    for await (const _ of trainer.updates({ totalSteps: steps(1) }));
+    trainer.close()
+    await Promise.all(actors)
+    const signal = AbortSignal.timeout(300)
+    for await (const _ of trainer.updates({ totalSteps: steps(3), signal }));
+    expect([signal.aborted, trainer.update]).toEqual([true, 1])
+    await trainer.save(join(folder, 'saved'))
+    const stop = new AbortController()
+    const later = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
+    for await (const _ of trainer.updates({ totalSteps: steps(3) }));
+    trainer.close()
+    const { weights: expected } = await train(cart, ppo(small), 3, {})
+    expect(weights()).toEqual(expected)
+    const restored = await trainerOf(4)
+    await restored.restore(join(folder, 'saved'))
+    for await (const _ of restored.updates({ totalSteps: steps(3) }));
+    restored.close()
+    stop.abort()
+    await Promise.all(later)
+    expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
+    await end()
+  })
+
   thorough('an actor that stays collects for one learner after another', async () => {
     const { bus, crew, end } = await place()
     const stop = new AbortController()

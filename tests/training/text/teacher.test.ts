@@ -142,6 +142,7 @@ describe('on-policy distillation', () => {
     )
     const asked = requests.filter(({ path }) => path !== '/v1/models')
     expect(asked).toHaveLength(32)
+    expect(requests.length - asked.length).toBe(kind === 'vllm' ? 1 : 0)
     expect(new Set(asked.map(({ path }) => path))).toEqual(new Set([kind === 'vllm' ? '/v1/completions' : '/generate']))
   })
 

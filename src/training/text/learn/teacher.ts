@@ -40,7 +40,7 @@ export async function openTeacher(
     throw new InputError(subject, got, 'a model in this process, or sampling without them')
   }
   const client = new JsonClient(url!, { deadline: DEADLINE, retries: RETRIES, apiKey: '' })
-  return serverTeacher(client, kind === 'vllm' ? askVllm : askSglang)
+  return serverTeacher(client, kind === 'vllm' ? askVllm(await firstModel(subject, client)) : askSglang)
 }
 
 async function localTeacher(
@@ -120,14 +120,22 @@ function serverTeacher(client: JsonClient, ask: Ask): Teacher {
   }
 }
 
-/** vLLM answers with a map of ids to log-probabilities for each id of the prompt. */
-async function askVllm(client: JsonClient, ids: readonly number[]): Promise<readonly unknown[]> {
+async function firstModel(subject: string, client: JsonClient): Promise<string> {
   const { data } = (await client.ask('/v1/models', null)) as { data?: readonly { readonly id?: unknown }[] }
-  const body = { model: data?.[0]?.id, prompt: ids, max_tokens: 1, temperature: 1, prompt_logprobs: 0 }
-  const { choices } = (await client.ask('/v1/completions', body)) as { choices?: readonly Record<string, unknown>[] }
-  const said = choices?.[0]?.prompt_logprobs
-  if (!Array.isArray(said)) return []
-  return said.map((entry: Record<string, { logprob?: unknown }> | null, t) => entry?.[String(ids[t])]?.logprob)
+  const id = data?.[0]?.id
+  if (typeof id === 'string') return id
+  throw new InputError(subject, `${client.url}, whose first model is ${show(id)}`, 'a server with a model')
+}
+
+/** vLLM answers with a map of ids to log-probabilities for each id of the prompt. */
+function askVllm(model: string): Ask {
+  return async (client, ids) => {
+    const body = { model, prompt: ids, max_tokens: 1, temperature: 1, prompt_logprobs: 0 }
+    const { choices } = (await client.ask('/v1/completions', body)) as { choices?: readonly Record<string, unknown>[] }
+    const said = choices?.[0]?.prompt_logprobs
+    if (!Array.isArray(said)) return []
+    return said.map((entry: Record<string, { logprob?: unknown }> | null, t) => entry?.[String(ids[t])]?.logprob)
+  }
 }
 
 /** SGLang answers with triples of log-probability, id and text. */
