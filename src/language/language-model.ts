@@ -82,6 +82,10 @@ const settings = {
     false,
     'also round the inputs of those weights to 8 bits: faster with native kernels, but other results',
   ),
+  checkpointing: boolean(
+    false,
+    'keep only the inputs of layers while gradients are computed: less memory, more time, the same bits',
+  ),
   templateArguments: strings(
     [],
     'arguments of the chat template, like enable_thinking=false; values are JSON, otherwise text',
@@ -92,13 +96,14 @@ const settings = {
 /** Makes a language model, from a folder or new. */
 export const languageModel: Factory<typeof settings, LanguageModelDefinition> = defineFactory(
   'policy',
-  { id: 'languageModel', module: import.meta.url, settings, newer: ['loraLayers', 'loraStabilized'] },
+  { id: 'languageModel', module: import.meta.url, settings, newer: ['loraLayers', 'loraStabilized', 'checkpointing'] },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
       const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
-      const { quantizeActivations } = parameters
-      const opened = { ...bare, model: { ...bare.model, quantizesActivations: quantizeActivations } }
+      const { quantizeActivations, checkpointing } = parameters
+      const ways = { quantizesActivations: quantizeActivations, recomputesActivations: checkpointing }
+      const opened = { ...bare, model: { ...bare.model, ...ways } }
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize === 32) {
         throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')

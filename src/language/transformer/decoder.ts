@@ -47,7 +47,7 @@ export function decoderShare(
   const rows = Math.max(slots, FED_ROWS)
   const { vocabularySize } = model.shape
   return {
-    forward: forwardPlan(model, rows, context, 1, lora, weightBits),
+    forward: forwardPlan(model, rows, context, 'one', lora, weightBits),
     /** A row's place in the cache: slot · context + position. */
     cacheRow: column('i32', rows),
     /** Inputs of `advance`, one row each: the sequence's slot, and the three numbers that key its random draws. */

@@ -46,12 +46,15 @@ function hasBranch({ normsAfter, residualScale, outputBias, feedForwardBias }: T
 /** Bits per projection weight: 32, or 8 or 4 in a frozen model. */
 export type WeightBits = 32 | 8 | 4
 
-/** The columns of a forward pass of `rows` rows, with the activations of all layers or of one. */
+/** Which activations a pass keeps: of one layer at a time, of all layers, or of one and the inputs of all. */
+export type Kept = 'one' | 'all' | 'inputs'
+
+/** The columns of a forward pass of `rows` rows. */
 export function forwardPlan(
   model: TransformerModel,
   rows: number,
   context: number,
-  numLayers: number,
+  kept: Kept,
   lora: LoraModel | null,
   weightBits: WeightBits,
 ) {
@@ -59,9 +62,13 @@ export function forwardPlan(
   const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, rotaryWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
+  const numLayers = kept === 'all' ? shape.numLayers : 1
+  const numInputs = kept === 'inputs' ? shape.numLayers - 1 : 0
   const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
+    /** Inputs of the layers from the second on, if only the inputs are kept: rows × width. */
+    inputs: Object.fromEntries(Array.from({ length: numInputs }, (_, index) => [index + 1, each(width)])),
     /** The residual stream after the last layer, its norm's factor, and the input of the output head. */
     top: each(width),
     topInverseRms: each(1),

@@ -108,7 +108,9 @@ export class Forward {
       }
     }
     this.weights = nameParameters(model.shape, views, columns.none, columns.none, matrices)
-    this.layers = Object.values(columns.layers)
+    const [layer] = Object.values(columns.layers) as [LayerColumns]
+    const inputs = Object.values(columns.inputs)
+    this.layers = [...Object.values(columns.layers), ...inputs.map((x) => ({ ...layer, x }))]
     // Functions capture the fractions: read from an object, each would be boxed at each kernel call.
     const { normEpsilon, normOffset, norm, residualScale } = model.shape
     const scaling = (by: number): Scale => (by === 1 ? () => {} : (x, length) => kernels.scaleElements(x, by, length))
@@ -188,10 +190,15 @@ export class Forward {
     }
   }
 
+  /** Computes the activations of a layer again from its input, which the last pass has left; not the layer's output. */
+  recompute(index: number, count: number): void {
+    this.#runLayer(index, this.layers[index]!, null, count, undefined, undefined)
+  }
+
   #runLayer(
     index: number,
     layer: LayerColumns,
-    next: Float32Array,
+    next: Float32Array | null,
     count: number,
     cache: KeyValueCache | undefined,
     cacheRow: Int32Array | undefined,
@@ -235,7 +242,11 @@ export class Forward {
     if (shape.gated) this.project(gate, fed, weights.gate, count)
     this.project(up, fed, weights.up, count)
     this.activate(activated, gate, up, count)
-    this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
+    if (next !== null) this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
+    else if (shape.normsAfter) {
+      this.project(rawFed, activated, weights.down, count)
+      this.normalize(columns.branch, fedInverseRms, rawFed, fedNorm, count, shape.width)
+    }
   }
 
   /** The input of a layer's attention: normed, or the layer's own. */

@@ -16,6 +16,8 @@ export interface TransformerModel {
   readonly hasValueHead: boolean
   /** With 8- or 4-bit weights, also quantize inputs to 8 bits: integer arithmetic, with other results. */
   readonly quantizesActivations: boolean
+  /** Training keeps only each layer's input, and computes its other activations again for its gradients. */
+  readonly recomputesActivations: boolean
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
@@ -23,7 +25,7 @@ export interface TransformerModel {
 /**
  * A transformer from the content of a `config.json` of a family in `families.ts`. `valueHead` adds a
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
- * weights have 8 or 4 bits.
+ * weights have 8 or 4 bits. `checkpointing` keeps only the inputs of layers while gradients are computed (Chen et al. 2016).
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
@@ -35,7 +37,13 @@ export function transformer(
     subject,
     valueHead = false,
     quantizeActivations = false,
-  }: { readonly subject?: string; readonly valueHead?: boolean; readonly quantizeActivations?: boolean } = {},
+    checkpointing = false,
+  }: {
+    readonly subject?: string
+    readonly valueHead?: boolean
+    readonly quantizeActivations?: boolean
+    readonly checkpointing?: boolean
+  } = {},
 ): TransformerModel {
   checkGiven('config of transformer', config, [])
   const shape = transformerShape(config, subject)
@@ -52,6 +60,7 @@ export function transformer(
     parameters,
     hasValueHead: valueHead,
     quantizesActivations: quantizeActivations,
+    recomputesActivations: checkpointing,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))

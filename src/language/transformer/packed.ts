@@ -5,7 +5,7 @@
  * Logits are computed for 512 vocabulary tokens at a time. The running sums are updated every 64 tokens, so the chunk
  * size does not change bits.
  */
-import { InputError, show } from '../../base/errors.ts'
+import { InputError } from '../../base/errors.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -24,7 +24,7 @@ import {
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'
-import { changedRowsPlan, inverseOf, maskWords } from './sampling.ts'
+import { changedRowsPlan, checkCandidates, inverseOf, maskWords } from './sampling.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
@@ -75,10 +75,11 @@ export function packedPlan(
   lora: LoraModel | null = null,
   weightBits: WeightBits = 32,
 ) {
-  const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize, logitCap, queryKeyNorm } = model.shape
+  const { width, numHeads, numKeyHeads, headWidth, vocabularySize, logitCap, queryKeyNorm } = model.shape
+  const kept = model.recomputesActivations ? 'inputs' : 'all'
   const each = (elements: number) => column('f32', rows, elements)
   return {
-    forward: forwardPlan(model, rows, context, numLayers, lora, weightBits),
+    forward: forwardPlan(model, rows, context, kept, lora, weightBits),
     target: column('i32', rows),
     /** Where the candidate set of a row's target begins and ends. */
     candidateBegin: column('i32', rows),
@@ -167,6 +168,7 @@ export class PackedTransformer {
     this.#changes = changes?.turns ?? null
     this.#tokens = tokens
     const { token, position, firstKey, sequence } = forward
+    const { vocabularySize } = this.#forward.model.shape
     let row = 0
     for (let s = from; s < to; s++) {
       const begin = row
@@ -190,7 +192,7 @@ export class PackedTransformer {
           changed.first[row] = start
           changed.answer[row] = changes?.answer[i + 1] ?? 0
           changed.end[row] = i + 1
-          this.#checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at)
+          checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at, vocabularySize)
         }
         position[row] = i - start
         firstKey[row] = begin
@@ -243,7 +245,12 @@ export class PackedTransformer {
     const into = this.#name(gradient)
     this.#backwardHead(into, count, 1 / temperature)
     const { model, kernels, columns } = this.#forward
-    for (let index = model.shape.numLayers - 1; index >= 0; index--) this.#backwardLayer(index, into, count)
+    const { numLayers } = model.shape
+    for (let index = numLayers - 1; index >= 0; index--) {
+      // The last layer's activations are still there.
+      if (model.recomputesActivations && index < numLayers - 1) this.#forward.recompute(index, count)
+      this.#backwardLayer(index, into, count)
+    }
     const { width, vocabularySize, contextLength } = model.shape
     if (into.embedding.length === 0) return
     const { dx } = this.#columns
@@ -262,28 +269,6 @@ export class PackedTransformer {
       this.#gradients.set(gradient, named)
     }
     return named
-  }
-
-  #checkCandidates(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
-    if (begin === end) return
-    if (!(begin >= 0 && begin < end && end <= ids.length)) {
-      throw this.#wrongCandidates(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
-    }
-    const { vocabularySize } = this.#forward.model.shape
-    let isThere = false
-    for (let i = begin; i < end; i++) {
-      const each = ids[i]!
-      if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= vocabularySize) {
-        const expected = 'ids of the vocabulary, in rising order'
-        throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), expected)
-      }
-      isThere ||= each === id
-    }
-    if (!isThere) throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
-  }
-
-  #wrongCandidates(token: number, got: string, expected: string): InputError {
-    return new InputError(`candidate set of token ${token}`, got, expected)
   }
 
   /** Computes the logits of one chunk of the vocabulary, masked by candidate sets. Returns its number of tokens. */

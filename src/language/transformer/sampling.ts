@@ -70,3 +70,31 @@ export function candidatesPerToken({ topK, topP, minP }: Sampling, vocabularySiz
   if (topK > 0 && topK < vocabularySize) return topK
   return topP < 1 || minP > 0 ? Math.min(CANDIDATES, vocabularySize) : 0
 }
+
+/** Refuses the candidate set `ids` from `begin` to `end` of a token unless it rises and has the token's id. */
+export function checkCandidates(
+  token: number,
+  id: number,
+  ids: Int32Array,
+  begin: number,
+  end: number,
+  vocabularySize: number,
+): void {
+  if (begin === end) return
+  if (!(begin >= 0 && begin < end && end <= ids.length)) {
+    throw wrongCandidates(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
+  }
+  let isThere = false
+  for (let i = begin; i < end; i++) {
+    const each = ids[i]!
+    if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= vocabularySize) {
+      throw wrongCandidates(token, show([...ids.subarray(begin, end)]), 'ids of the vocabulary, in rising order')
+    }
+    isThere ||= each === id
+  }
+  if (!isThere) throw wrongCandidates(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+}
+
+function wrongCandidates(token: number, got: string, expected: string): InputError {
+  return new InputError(`candidate set of token ${token}`, got, expected)
+}

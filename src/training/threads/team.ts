@@ -77,6 +77,7 @@ export interface TextOrder extends ThreadOrder {
   readonly config: TransformerConfig
   readonly valueHead: boolean
   readonly quantizeActivations: boolean
+  readonly checkpointing: boolean
   /** The adapter's settings; null without one. */
   readonly lora: LoraSettings | null
   readonly context: number

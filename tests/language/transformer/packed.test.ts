@@ -2,7 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { Random } from '../../../src/base/random.ts'
 import { listColumns } from '../../../src/components/column.ts'
 import { spansOf } from '../../../src/kernels/bind.ts'
-import { transformer } from '../../../src/language/transformer/model.ts'
+import type { KernelBuild } from '../../../src/kernels/kernels.ts'
+import { lora } from '../../../src/language/transformer/lora.ts'
+import { type TransformerModel, transformer } from '../../../src/language/transformer/model.ts'
 import { packedPlan, type TokenCandidates } from '../../../src/language/transformer/packed.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, families, golden, packed } from './golden.ts'
@@ -248,5 +250,76 @@ describe('a value head', () => {
       expect(Math.abs(gradient[i]! - (up! - down!) / 2e-3)).toBeLessThan(2e-3 + 0.01 * Math.abs(gradient[i]!))
     }
     expect(Math.max(...gradient.slice(0, -9).map(Math.abs))).toBeGreaterThan(0.05)
+  })
+})
+
+describe('checkpointing', () => {
+  /** The gradient of the loss over all sequences. */
+  function outcome(model: TransformerModel, given: Float32Array, build: KernelBuild, data: Recorded, more: Ways = {}) {
+    const { rank = 0, dropout = 0, bits = 32 } = more
+    const adapter = rank === 0 ? null : lora(model, { rank, alpha: 2 * rank, dropout })
+    const own = adapter && { model: adapter, weights: new Numbers(3).floats(adapter.numParameters) }
+    const work = packed(model, given, build, 64, 40, own ?? undefined, bits)
+    gradientOf(work, data.tokens, data.offsets, 0, data.offsets.length - 1, 0)
+    return Array.from(work.gradient)
+  }
+  interface Ways {
+    readonly rank?: number
+    readonly dropout?: number
+    readonly bits?: 32 | 8 | 4
+  }
+  interface Recorded {
+    readonly tokens: ArrayLike<number>
+    readonly offsets: readonly number[]
+  }
+
+  test.each(families)('leaves the gradients of each family as they are (%s)', async (family) => {
+    const { model, weights: given, ...data } = await golden(family)
+    for (const build of builds) {
+      const again = { ...model, recomputesActivations: true }
+      expect(outcome(again, given, build, data)).toEqual(outcome(model, given, build, data))
+    }
+  })
+
+  test('leaves the gradients of 100 random models and batches as they are', () => {
+    const numbers = new Numbers(11)
+    for (let run = 0; run < 100; run++) {
+      const config = {
+        ...{ model_type: 'qwen3', vocab_size: 32, hidden_size: 8 * numbers.whole(1, 3), num_attention_heads: 2 },
+        ...{ num_hidden_layers: numbers.whole(1, 5), num_key_value_heads: numbers.whole(1, 2), head_dim: 8 },
+        ...{ intermediate_size: 24, max_position_embeddings: 40, rms_norm_eps: 1e-5, rope_theta: 1e4 },
+      }
+      const more = { rank: numbers.whole(0, 2), dropout: 0.2, bits: ([32, 8, 4] as const)[numbers.whole(0, 2)]! }
+      if (more.rank === 0) more.bits = 32
+      const offsets = [0]
+      while (offsets.length < 4) offsets.push(offsets.at(-1)! + numbers.whole(2, 20))
+      const data = { offsets, tokens: Array.from({ length: 60 }, () => numbers.whole(0, 31)) }
+      const build = builds[run % builds.length]!
+      const [whole, less] = [false, true].map((checkpointing) => {
+        const model = transformer(config, { checkpointing })
+        const given = new Float32Array(model.numParameters)
+        model.initialize(given, new Random(run), 0)
+        return outcome(model, given, build, data, more)
+      })
+      expect(less, `run ${run}`).toEqual(whole)
+      expect(whole!.some((value) => value !== 0)).toBe(true)
+    }
+  })
+
+  test('keeps one layer, and the inputs of the others: 135M parameters at 2,048 tokens in an eighth of the bytes', () => {
+    const config = {
+      ...{ model_type: 'llama', vocab_size: 49_152, hidden_size: 576, num_hidden_layers: 30, num_attention_heads: 9 },
+      ...{ num_key_value_heads: 3, intermediate_size: 1536, max_position_embeddings: 2048, rms_norm_eps: 1e-5 },
+      ...{ rope_theta: 1e5, tie_word_embeddings: true },
+    }
+    const [whole, less] = [false, true].map((checkpointing) => {
+      const columns = listColumns(packedPlan(transformer(config, { checkpointing }), 2047, 2048))
+      const activations = columns.filter(({ name }) => /^forward\.(layers|inputs)\./.test(name))
+      return activations.reduce((sum, { bytes }) => sum + bytes, 0)
+    })
+    const layer = 4 * 2047 * (576 * 4 + 192 * 2 + 1536 * 2 + 9 + 2) // x, query, attended, middle; key, value; gate, up; the rest.
+    expect(whole).toBe(30 * layer)
+    expect(less).toBe(layer + 29 * 4 * 2047 * 576)
+    expect(whole! / less!).toBeGreaterThan(7.7)
   })
 })

@@ -313,7 +313,7 @@ function partsOf(plan: Plan): Record<string, number> {
 
 /** Suggests keys that make the plan smaller, with their current values. */
 function remedyOf(
-  { opened: { folder, adapter, weightBits } }: ConversationDraft,
+  { opened: { folder, model, adapter, weightBits } }: ConversationDraft,
   { context, numLanes, threads }: Size,
 ): string {
   const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]
@@ -325,5 +325,6 @@ function remedyOf(
         ? 'or a lower languageModel.loraRank'
         : 'or languageModel.quantize=8 or 4'
   const sizes = folder === null ? ', languageModel.width and layers' : ''
-  return `less of ${ways.join(', ')}${sizes}, ${last}`
+  const recomputed = model.recomputesActivations ? '' : ', languageModel.checkpointing=true'
+  return `less of ${ways.join(', ')}${sizes}${recomputed}, ${last}`
 }

@@ -114,6 +114,7 @@ export class TextTeam implements DecodingWorkers {
         config: model.config,
         valueHead: model.hasValueHead,
         quantizeActivations: model.quantizesActivations,
+        checkpointing: model.recomputesActivations,
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore },
         columns: {
