@@ -16,7 +16,7 @@ test('environment variables are read in one file alone, by names that it declare
     /process\s*(\?\.|\.|\[\s*['"])\s*env\b|\benv\b[^=\n]*\}\s*=\s*process\b|from 'node:process'|Deno\.env|Bun\.env/
   expect(files.filter((name) => reads.test(text(name)))).toEqual(['base/environment-variables.ts'])
   const used = files.flatMap((name) =>
-    [...text(name).matchAll(/environmentVariable\('([A-Z_]+)'\)/g)].map(([, found]) => found),
+    [...text(name).matchAll(/environmentVariable\('([A-Z\d_]+)'\)/g)].map(([, found]) => found),
   )
   const constants = ['COLONNADE_GATEWAY_KEY', 'TRACKIO_WRITE_TOKEN']
   expect([...new Set([...used, ...constants])].sort()).toEqual(Object.keys(environmentVariables).sort())
@@ -24,7 +24,7 @@ test('environment variables are read in one file alone, by names that it declare
 
 test('the table of the documentation and that of the help are of all of them', async () => {
   const rows = Object.entries(environmentVariables)
-  const documented = [...readFileSync(join(root, 'docs/cli.md'), 'utf8').matchAll(/^\| `([A-Z_]+)` \| (.+) \|$/gm)]
+  const documented = [...readFileSync(join(root, 'docs/cli.md'), 'utf8').matchAll(/^\| `([A-Z\d_]+)` \| (.+) \|$/gm)]
   expect(documented.map(([, name, sentence]) => [name, sentence])).toEqual(rows)
   const help = (await helpOf('environment', []))!
   for (const [name, sentence] of rows) expect(help).toContain(`\n  ${name.padEnd(36)} ${sentence}`)

@@ -9,6 +9,7 @@ export const environmentVariables = {
   COLONNADE_NATS_PASSWORD: 'the password of that user',
   COLONNADE_NATS_TOKEN: 'the token of the NATS server of a fleet',
   COLONNADE_NATS_CA: 'the PEM file of the authority that signed the certificate of the NATS server of a fleet',
+  AWS_ENDPOINT_URL_S3: "the server of `store=s3://…`, if it is not Amazon's",
   HF_TOKEN: 'the token of the Hugging Face hub, for pushing and for private repositories',
   HF_ENDPOINT: "the hub's address; by default https://huggingface.co",
   HF_HUB_CACHE: 'the folder for downloads from the hub; by default `hub` in HF_HOME',

@@ -1,16 +1,18 @@
-/** Addresses of fleets and stores: `nats://host:4222/name`, a folder, `http://host:8100`. */
+/** Addresses of fleets and stores: `nats://host:4222/name`, a folder, `http://host:8100`, `s3://bucket/prefix`. */
 import { resolve } from 'node:path'
 import { InputError, show } from '../base/errors.ts'
 import { isThere } from '../base/files/files.ts'
 import { type Bus, checkName } from './bus/bus.ts'
 import { FolderStore } from './store/folder-store.ts'
 import { HttpStore } from './store/http-store.ts'
+import { openS3 } from './store/s3-store.ts'
 import type { Store } from './store/store.ts'
 
 /** How actors reach a store. */
 export type StoreAddress =
   | { readonly kind: 'folder'; readonly path: string }
   | { readonly kind: 'http'; readonly url: string; readonly key: string }
+  | { readonly kind: 's3'; readonly url: string }
 
 /** The server and the run's name of a fleet's address. @throws InputError for others, and for one with a password. */
 export function parseFleet(address: string): { readonly server: string; readonly name: string } {
@@ -35,6 +37,7 @@ export async function connectFleet(address: string): Promise<Bus> {
 /** Opens the store of a run for an actor. @throws InputError if it cannot be reached from here. */
 export async function openStore(address: StoreAddress): Promise<Store> {
   if (address.kind === 'http') return new HttpStore(address.url, address.key)
+  if (address.kind === 's3') return openS3(address.url)
   const path = resolve(address.path)
   if (await isThere(path)) return new FolderStore(path)
   throw new InputError(

@@ -6,8 +6,9 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
 import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
-import type { Store } from '../../src/fleet/store/store.ts'
-import { storeCarriers } from '../support/fleet-carriers.ts'
+import { openS3, parseS3 } from '../../src/fleet/store/s3-store.ts'
+import type { OwnStore, Store } from '../../src/fleet/store/store.ts'
+import { s3Places, storeCarriers } from '../support/fleet-carriers.ts'
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
@@ -65,6 +66,38 @@ describe.each(storeCarriers)('a store by $name', ({ open }) => {
     expect(new Set(hashes)).toEqual(new Set([sha256(bytes)]))
     expect(Buffer.compare(await other!.get(hashes[0]!), bytes)).toBe(0)
   })
+})
+
+test.runIf(storeCarriers.some(({ name }) => name === 'S3'))(
+  'S3 lists more blobs than one page has, removes them, and refuses other buckets',
+  async () => {
+    const place = await storeCarriers.find(({ name }) => name === 'S3')!.open()
+    const store = (await place.join()) as OwnStore
+    const hashes: string[] = []
+    for (let i = 0; i < 1001; i++) hashes.push(await store.put(Buffer.from(`${i}`)))
+    expect(await store.list()).toEqual(hashes.toSorted())
+    for (const hash of hashes.slice(3)) await store.drop(hash)
+    await store.drop(hashes[3]!)
+    expect(await store.list()).toEqual(hashes.slice(0, 3).toSorted())
+    const secret = process.env.AWS_SECRET_ACCESS_KEY!
+    await expect(openS3('s3://another/run', s3Places)).rejects.toThrow(
+      /^store: got s3:\/\/another, which cannot be listed: NoSuchBucket: .*, expected a bucket that these credentials may list$/,
+    )
+    process.env.AWS_SECRET_ACCESS_KEY = 'another secret'
+    const refused = await openS3('s3://bucket/run', s3Places).catch((error: Error) => error.message)
+    expect(refused).toContain('SignatureDoesNotMatch')
+    expect(refused).not.toContain('another secret')
+    process.env.AWS_SECRET_ACCESS_KEY = secret
+    await store.close()
+    await place.close()
+  },
+)
+
+test('An address of S3 has a bucket and a prefix, and no credentials', () => {
+  expect(parseS3('s3://bucket')).toEqual({ bucket: 'bucket', prefix: '' })
+  expect(parseS3('s3://a.bucket/some/runs/')).toEqual({ bucket: 'a.bucket', prefix: 'some/runs/' })
+  expect(() => parseS3('s3://key:secret@bucket/x')).toThrow('store: got "s3://…@bucket/x", expected a bucket and a')
+  expect(() => parseS3('s3://bucket/a//b')).toThrow('store: got "s3://bucket/a//b"')
 })
 
 describe('A folder', () => {

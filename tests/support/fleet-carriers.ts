@@ -12,6 +12,7 @@ import { MemoryBus } from '../../src/fleet/bus/memory-bus.ts'
 import { connectNats } from '../../src/fleet/bus/nats-bus.ts'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
 import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
+import { openS3 } from '../../src/fleet/store/s3-store.ts'
 import type { Store } from '../../src/fleet/store/store.ts'
 import { isThorough } from './tiers.ts'
 
@@ -24,23 +25,68 @@ const CLIENT = ['transport-node', 'jetstream', 'kv'].map((name) => `@nats-io/${n
 const server = join(natsFolder, 'nats-server')
 
 /** Why there is no NATS here; null if there is. */
-export async function whyNoNats(): Promise<string | null> {
+export function whyNoNats(): Promise<string | null> {
+  return whyNot('NATS', natsFolder, server, SERVER, CLIENT)
+}
+
+const s3Folder = join(root, 'node_modules/.cache/colonnade-s3')
+const s3Server = join(s3Folder, 'versitygw')
+/** Where the client of S3 is. */
+export const s3Places: readonly string[] = [join(s3Folder, 'package.json')]
+
+/** Why there is no S3 here; null if there is. */
+export function whyNoS3(): Promise<string | null> {
+  const program = 'github.com/versity/versitygw/cmd/versitygw@v1.8.0'
+  return whyNot('S3', s3Folder, s3Server, program, ['@aws-sdk/client-s3@3.1175.0'])
+}
+
+/** Fetches a server by its Go module, and its client's packages, into a folder. */
+async function whyNot(what: string, folder: string, program: string, module: string, packages: readonly string[]) {
   if (!isThorough) return 'the fast tier'
   try {
-    await mkdir(natsFolder, { recursive: true })
-    if (!existsSync(server)) {
-      await run('go', ['install', SERVER], { env: { ...process.env, GOBIN: natsFolder }, timeout: 600_000 })
+    await mkdir(folder, { recursive: true })
+    if (!existsSync(program)) {
+      await run('go', ['install', module], { env: { ...process.env, GOBIN: folder }, timeout: 600_000 })
     }
-    if (!existsSync(join(natsFolder, 'complete'))) {
-      await writeFile(join(natsFolder, 'package.json'), '{ "private": true, "type": "module" }')
-      await run('npm', ['install', '--no-audit', '--no-fund', ...CLIENT], { cwd: natsFolder, timeout: 120_000 })
-      await writeFile(join(natsFolder, 'complete'), '')
+    if (!existsSync(join(folder, 'complete'))) {
+      await writeFile(join(folder, 'package.json'), '{ "private": true, "type": "module" }')
+      await run('npm', ['install', '--no-audit', '--no-fund', ...packages], { cwd: folder, timeout: 120_000 })
+      await writeFile(join(folder, 'complete'), '')
     }
     return null
   } catch (error) {
-    console.warn(`SKIPPED: NATS, which cannot be fetched (${(error as Error).message})`)
+    console.warn(`SKIPPED: ${what}, which cannot be fetched (${(error as Error).message})`)
     return (error as Error).message
   }
+}
+
+/** The S3 store of a server on a folder. */
+const s3: Carrier<Store> = {
+  name: 'S3',
+  async open() {
+    const folder = await mkdtemp(join(tmpdir(), 'colonnade-s3-'))
+    await mkdir(join(folder, 'bucket'))
+    const port = await freePort()
+    const [access, secret] = ['colonnade', 'a secret of the test']
+    const words = ['--access', access, '--secret', secret, '--port', `127.0.0.1:${port}`, 'posix', '--nometa', folder]
+    const child = spawn(s3Server, words, { stdio: ['ignore', 'pipe', 'pipe'] })
+    Object.assign(process.env, {
+      AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}`,
+      AWS_REGION: 'us-east-1',
+      AWS_ACCESS_KEY_ID: access,
+      AWS_SECRET_ACCESS_KEY: secret,
+    })
+    return {
+      // Its first request is repeated until the server listens.
+      join: () => openS3('s3://bucket/some/run', s3Places),
+      async close() {
+        const gone = new Promise((resolve) => child.once('exit', resolve))
+        child.kill()
+        await gone
+        await rm(folder, { recursive: true })
+      },
+    }
+  },
 }
 
 export interface NatsServer {
@@ -132,6 +178,7 @@ export const storeCarriers: readonly Carrier<Store>[] = [
       }
     },
   },
+  ...((await whyNoS3()) === null ? [s3] : []),
 ]
 
 export const memoryBus: Carrier<Bus> = {

@@ -8,11 +8,11 @@ import { AnswerError, JsonClient, mayPassLater } from '../../base/http/json-clie
 import { checkedSecret, keyCheck } from '../../base/http/keys.ts'
 import { RequestError } from '../../base/http/request-error.ts'
 import { HttpDocument, type Listening, type ListenOptions, listen, type Route } from '../../base/http/server.ts'
-import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, type Store } from './store.ts'
+import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, readParts, type Store } from './store.ts'
 
 const TYPE = 'application/octet-stream'
-/** Bytes of a range, and of the longest blob that is put. */
-const [RANGE_BYTES, BLOB_BYTES] = [2 ** 23, 2 ** 30]
+/** Bytes of the longest blob that is put. */
+const BLOB_BYTES = 2 ** 30
 /** Maximum bytes of an error's text. */
 const ERROR_BYTES = 2 ** 16
 /** Seconds for one request, and how often a failed one is repeated: for minutes in all, since the server may be restarting. */
@@ -81,15 +81,9 @@ export class HttpStore implements Store {
   async get(hash: string, range?: BlobRange): Promise<Uint8Array> {
     checkHash(hash)
     if (range !== undefined) checkRange(range)
-    const parts: Uint8Array[] = []
-    const end = range?.to ?? Number.POSITIVE_INFINITY
-    for (let from = range?.from ?? 0; from < end; from += RANGE_BYTES) {
-      const asked = Math.min(RANGE_BYTES, end - from)
-      const part = await this.#client.retry(() => this.#part(hash, from, asked), this.#closed.signal)
-      parts.push(part)
-      if (part.length < asked) break
-    }
-    const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts)
+    const bytes = await readParts(range, (from, length) => {
+      return this.#client.retry(() => this.#part(hash, from, length), this.#closed.signal)
+    })
     if (range === undefined) checkBlob(hash, bytes)
     return bytes
   }

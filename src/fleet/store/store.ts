@@ -11,6 +11,25 @@ export interface BlobRange {
   readonly to: number
 }
 
+/** Bytes of a part in which a blob is read over the network. */
+const PART_BYTES = 2 ** 23
+
+/** Reads a blob in parts, so that a broken connection loses at most one. A part is shorter than asked at the blob's end. */
+export async function readParts(
+  range: BlobRange | undefined,
+  part: (from: number, length: number) => Promise<Uint8Array>,
+): Promise<Uint8Array> {
+  const parts: Uint8Array[] = []
+  const end = range?.to ?? Number.POSITIVE_INFINITY
+  for (let from = range?.from ?? 0; from < end; from += PART_BYTES) {
+    const asked = Math.min(PART_BYTES, end - from)
+    const read = await part(from, asked)
+    parts.push(read)
+    if (read.length < asked) break
+  }
+  return parts.length === 1 ? parts[0]! : Buffer.concat(parts)
+}
+
 /** Blobs that are put once and read by hash. */
 export interface Store {
   /** Keeps bytes, and returns their hash: 64 hexadecimal digits. The same bytes are kept once. */

@@ -7,6 +7,7 @@ import { connectFleet, parseFleet, type StoreAddress } from '../../fleet/address
 import type { Bus } from '../../fleet/bus/bus.ts'
 import { FolderStore } from '../../fleet/store/folder-store.ts'
 import { serveStore } from '../../fleet/store/http-store.ts'
+import { openS3, parseS3 } from '../../fleet/store/s3-store.ts'
 import type { CrewDefinition } from '../threads/crew.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
 import { type ActorOptions, type ActorSummary, runActor } from './fleet-actor.ts'
@@ -16,7 +17,10 @@ import { fleetCrew, type OpenedFleet } from './fleet-crew.ts'
 export interface JoinFleetOptions {
   /** `nats://host:4222/name`, or `tls://…`: a NATS server with JetStream, and the name of the run. */
   readonly address: string
-  /** Where rollouts and weights are kept: a folder that all machines mount, or `http://host:port`, where this process serves them. */
+  /**
+   * Where rollouts and weights are kept: a folder that all machines mount, a bucket (`s3://bucket/prefix`), or `http://host:port`, where
+   * this process serves them.
+   */
   readonly store: string
   /** When rows of a rollout are removed: `checkpoint`, when one contains what was learned from them, or `update`. */
   readonly acknowledge?: Acknowledgement
@@ -64,12 +68,21 @@ function tellUser(message: string): void {
 
 /** The learner's side of a store. @throws InputError for an invalid one. */
 function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFleet, 'bus'>> {
-  const expected = 'a folder that all machines mount, or http://host:port, where this process serves it'
+  const expected =
+    'a folder that all machines mount, s3://bucket/prefix, or http://host:port, where this process serves it'
   if (typeof store !== 'string' || store === '') throw new InputError('store', show(store), expected)
   if (!/^\w+:\/\//.test(store)) {
     const path = join(resolve(store), name)
     const storeAddress: StoreAddress = { kind: 'folder', path }
     return async () => ({ store: new FolderStore(path), storeAddress, close: async () => {} })
+  }
+  if (store.startsWith('s3://')) {
+    parseS3(store)
+    const url = `${store.replace(/\/$/, '')}/${name}`
+    return async () => {
+      const own = await openS3(url)
+      return { store: own, storeAddress: { kind: 's3', url }, close: () => own.close() }
+    }
   }
   if (!/^http:\/\/[^/@]+:\d+\/?$/.test(store) || !URL.canParse(store)) {
     throw new InputError('store', show(store.replace(/\/\/.*@/, '//…@')), expected)

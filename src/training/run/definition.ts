@@ -63,7 +63,7 @@ export const episodeRunSettings = {
   ),
   store: text(
     '',
-    'where the fleet keeps rollouts and weights: a folder that all machines mount, or http://host:port, where this process serves them',
+    'where the fleet keeps rollouts and weights: a folder that all machines mount, s3://bucket/prefix, or http://host:port, where this process serves them',
   ),
   acknowledge: choice(
     'checkpoint',
