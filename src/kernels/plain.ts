@@ -84,6 +84,15 @@ export { dropElements, scaleElements } from './transformer/adapter.ts'
 export { attentionBackward, attentionForward, cappedBackward, cappedForward } from './transformer/attention.ts'
 export { maskVocabulary, restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { changeVocabulary } from './transformer/changes.ts'
+export {
+  addShares,
+  addSharesBackward,
+  chooseExperts,
+  chooseExpertsBackward,
+  listByExpert,
+  sigmoidBackward,
+  sigmoidForward,
+} from './transformer/experts.ts'
 export { layerNormBackward, layerNormForward } from './transformer/layer-norm.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
 export { rope, ropePart } from './transformer/rope.ts'

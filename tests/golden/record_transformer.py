@@ -26,20 +26,23 @@ are: of its six one stays, one is in between and four are divided. smollm3's are
 scaled linearly, and its second layer does not turn queries and keys.
 
 The other families have small windows, so that sequences are longer, and caps and
-scales that act. Gradients have the names that the model has in its file.
+scales that act. Gradients have the names that the model has in its file. qwen2-moe's
+first layer has no experts.
 """
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, Glm4Config,
     Glm4ForCausalLM, GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM,
-    MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PhiConfig,
-    PhiForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
-    StableLmConfig, StableLmForCausalLM)
+    MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig,
+    OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, PhiConfig, PhiForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+    Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
+    SmolLM3Config, SmolLM3ForCausalLM, StableLmConfig, StableLmForCausalLM)
 
 FOLDER = Path(__file__).parent / "transformer"
 LENGTHS = [1, 9, 30]
@@ -103,6 +106,18 @@ MODELS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config(
         vocab_size=41, n_embd=24, n_inner=28, n_head=4, n_layer=2, n_positions=64, resid_pdrop=0, embd_pdrop=0,
         attn_pdrop=0, **TOKENS, use_cache=False)),
+    "mixtral": (MixtralForCausalLM, MixtralConfig(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, head_dim=6, num_local_experts=4,
+        num_experts_per_tok=2, **COMMON)),
+    "qwen2-moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, num_experts=6, num_experts_per_tok=3,
+        moe_intermediate_size=12, shared_expert_intermediate_size=20, decoder_sparse_step=2, **COMMON)),
+    "qwen3-moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_experts=8,
+        num_experts_per_tok=3, moe_intermediate_size=12, norm_topk_prob=True, tie_word_embeddings=True, **COMMON)),
+    "olmoe": (OlmoeForCausalLM, OlmoeConfig(
+        **SMALL, **TOKENS, num_attention_heads=4, num_key_value_heads=2, num_experts=5, num_experts_per_tok=2,
+        **COMMON)),
 }
 
 
@@ -116,6 +131,16 @@ def angles(name, model):
         "cosine": cosine[0, :, :half].contiguous(),
         "sine": sine[0, :, :half].contiguous(),
     }
+
+
+def gradients(model):
+    """By the names that the files have: in memory, experts are in one tensor."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(f"{folder}/model.safetensors")
 
 
 def record(name, make, config, seed):
@@ -164,7 +189,7 @@ def record(name, make, config, seed):
         "logits": torch.cat(logits),
         "dLogprob": torch.cat([d for d, _ in derivatives]),
         "dEntropy": torch.cat([d for _, d in derivatives]),
-        **{f"gradient.{n}": p.grad.contiguous() for n, p in model.named_parameters()},
+        **{f"gradient.{n}": gradient.contiguous() for n, gradient in gradients(model).items()},
     }
     save_file(expected, folder / "expected.safetensors")
 

@@ -24,7 +24,7 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, parts of some families, stale, replayed and few rows (%s)',
+    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, experts, parts of some families, stale, replayed and few rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
@@ -34,6 +34,8 @@ describe('binding', () => {
           'activationBackward',
           'activationForward',
           'addActionNoise',
+          'addShares',
+          'addSharesBackward',
           'beginEpisodes',
           'capBackward',
           'capElements',
@@ -41,6 +43,8 @@ describe('binding', () => {
           'cappedForward',
           'changeVocabulary',
           'chooseByValue',
+          'chooseExperts',
+          'chooseExpertsBackward',
           'chosenBackward',
           'correctionWeights',
           'crossEntropyLoss',
@@ -53,6 +57,7 @@ describe('binding', () => {
           'klPenalty',
           'layerNormBackward',
           'layerNormForward',
+          'listByExpert',
           'listReplayable',
           'maskVocabulary',
           'multiStepReturns',
@@ -71,6 +76,8 @@ describe('binding', () => {
         ],
         ...[
           'shrinkActions',
+          'sigmoidBackward',
+          'sigmoidForward',
           'spreadActions',
           'spreadAdvantage',
           'squashedBackward',

@@ -10,7 +10,7 @@ import { temporaryFolder } from '../support/temporary.ts'
 
 const NAMES = [
   ...['mistral', 'mistral-full', 'qwen2', 'phi3', 'phi4', 'gemma', 'gemma2', 'gemma3', 'olmo2', 'granite', 'glm4'],
-  ...['stablelm', 'phi', 'gpt2', 'llama-yarn'],
+  ...['stablelm', 'phi', 'gpt2', 'llama-yarn', 'mixtral', 'qwen2-moe', 'qwen3-moe', 'olmoe'],
 ]
 const SCRIPT = new URL('../support/random_transformers.py', import.meta.url).pathname
 const CONTEXT = 3008

@@ -8,11 +8,13 @@ compared is the layers. `expected.safetensors` has, at lengths 64 and 3,000, the
 after the first 20; and the gradient of one step of cross-entropy over the first 64, by each tensor of the file.
 """
 
+import hashlib
 import json
 import sys
+import tempfile
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 COMMON = dict(vocab_size=500, max_position_embeddings=4096, pad_token_id=None, bos_token_id=1, eos_token_id=None,
@@ -59,6 +61,22 @@ MODELS = {
                 num_attention_heads=8, num_key_value_heads=8),
     "gpt2": dict(model_type="gpt2", n_embd=768, n_head=12, n_layer=2, n_positions=4096, resid_pdrop=0.0,
                  embd_pdrop=0.0, attn_pdrop=0.0),
+    # Attention and experts of the published widths, cut to fewer experts and layers.
+    "mixtral": dict(model_type="mixtral", hidden_size=512, intermediate_size=896, num_hidden_layers=2,
+                    num_attention_heads=8, num_key_value_heads=2, num_local_experts=8, num_experts_per_tok=2,
+                    **rope(theta=1e6)),
+    # 1.5-A2.7B: 60 experts of width 1,408, four of them chosen, and a shared one of four times the width.
+    "qwen2-moe": dict(model_type="qwen2_moe", hidden_size=512, intermediate_size=1408, num_hidden_layers=3,
+                      num_attention_heads=8, num_key_value_heads=8, num_experts=60, num_experts_per_tok=4,
+                      moe_intermediate_size=96, shared_expert_intermediate_size=384, norm_topk_prob=False,
+                      mlp_only_layers=[1], **rope(theta=1e6)),
+    # 30B-A3B: 128 experts, eight of them chosen, head width 128.
+    "qwen3-moe": dict(model_type="qwen3_moe", hidden_size=512, intermediate_size=1536, num_hidden_layers=2,
+                      num_attention_heads=8, num_key_value_heads=1, head_dim=128, num_experts=128,
+                      num_experts_per_tok=8, moe_intermediate_size=96, norm_topk_prob=True, **rope(theta=1e6)),
+    # 1B-7B: 64 experts, eight of them chosen; shares do not sum to 1.
+    "olmoe": dict(model_type="olmoe", hidden_size=512, intermediate_size=256, num_hidden_layers=2,
+                  num_attention_heads=4, num_key_value_heads=4, num_experts=64, num_experts_per_tok=8),
     "llama-yarn": dict(model_type="llama", hidden_size=576, intermediate_size=1536, num_hidden_layers=2,
                        num_attention_heads=9, num_key_value_heads=3,
                        **rope("yarn", factor=4.0, original_max_position_embeddings=1024)),
@@ -66,7 +84,7 @@ MODELS = {
 
 
 def make(folder, name):
-    torch.manual_seed(sorted(MODELS).index(name))
+    torch.manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
     settings = {**COMMON, **MODELS[name]}
     if name == "gpt2":
         settings.pop("max_position_embeddings")
@@ -90,8 +108,14 @@ def make(folder, name):
         expected["greedy"] = greedy[0].int().contiguous()
     logits = model(tokens[None, :64]).logits[0]
     torch.nn.functional.cross_entropy(logits[:-1], tokens[1:64], reduction="sum").backward()
-    for parameter_name, parameter in model.named_parameters():
-        expected[f"gradient.{parameter_name}"] = parameter.grad.contiguous()
+    # By the names that files have: in memory, experts are in one tensor.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    with tempfile.TemporaryDirectory() as gradients:
+        model.save_pretrained(gradients)
+        for stored, gradient in load_file(f"{gradients}/model.safetensors").items():
+            expected[f"gradient.{stored}"] = gradient.contiguous()
     save_file(expected, f"{folder}/expected.safetensors")
 
 

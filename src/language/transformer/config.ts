@@ -9,6 +9,21 @@ export type TransformerConfig = Readonly<Record<string, unknown>>
 
 type Activation = Parameters<Kernels['activationForward']>[3]
 
+/** Experts in place of feed-forward layers. */
+export interface Experts {
+  readonly count: number
+  /** How many each row chooses. */
+  readonly chosen: number
+  /** Elements of each expert's activation. */
+  readonly width: number
+  /** The shares of the chosen experts sum to 1. */
+  readonly normalized: boolean
+  /** Elements of the activation of the expert that takes every row; 0: none. */
+  readonly sharedWidth: number
+  /** For each layer: whether it has experts. */
+  readonly layers: readonly boolean[]
+}
+
 /** The network that a `config.json` describes, in this project's terms. */
 export interface TransformerShape {
   readonly vocabularySize: number
@@ -52,6 +67,7 @@ export interface TransformerShape {
   readonly activation: Activation
   /** The feed-forward layer has a gate: y = act(gate) · up, instead of act(up). */
   readonly gated: boolean
+  readonly experts: Experts | null
   /** Factor of the queries, in addition to the division of scores by √headWidth. */
   readonly queryScale: number
   /** Scores are cap · tanh(score / cap); 0: no cap. */
@@ -87,6 +103,8 @@ const WITHOUT: Readonly<Record<string, readonly unknown[]>> = {
   scale_attn_weights: [true],
   scale_attn_by_inverse_layer_idx: [false],
   use_bidirectional_attention: [false, null],
+  clip_qkv: [null],
+  router_jitter_noise: [0],
 }
 
 /**
@@ -187,6 +205,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
       refuse(keyOf('hidden_act'), got, expected),
     ),
     gated: family.plain !== true,
+    experts: family.experts ? readExperts(family.experts, numLayers, size, isGiven, read, refuse) : null,
     queryScale,
     attentionCap: cap('attn_logit_softcapping'),
     logitCap: cap('final_logit_softcapping'),
@@ -302,6 +321,35 @@ function readWindows(
   if (!Number.isSafeInteger(window) || (window as number) < 1)
     throw refuse('sliding_window', window, 'a whole number ≥ 1')
   return layers.map((index) => (isWindowed(index) ? (window as number) : 0))
+}
+
+/** The experts, and which layers have them: every n-th, but not those that `mlp_only_layers` lists. */
+function readExperts(
+  { width, shared, normalized, some }: NonNullable<Family['experts']>,
+  numLayers: number,
+  size: (name: string) => number,
+  isGiven: (given: Given | undefined) => boolean,
+  read: Read,
+  refuse: Refuse,
+): Experts {
+  const only = (some ? read('mlp_only_layers') : null) ?? []
+  if (!(Array.isArray(only) && only.every((layer) => Number.isSafeInteger(layer) && layer >= 0))) {
+    throw refuse('mlp_only_layers', only, 'a list of layers')
+  }
+  const count = read('num_local_experts') === undefined ? 'num_experts' : 'num_local_experts'
+  const interval = some ? size('decoder_sparse_step') : 1
+  const experts: Experts = {
+    count: size(count),
+    chosen: size('num_experts_per_tok'),
+    width: size(width),
+    normalized: isGiven(normalized),
+    sharedWidth: shared === undefined ? 0 : size(shared),
+    layers: Array.from({ length: numLayers }, (_, index) => (index + 1) % interval === 0 && !only.includes(index)),
+  }
+  if (experts.chosen > experts.count) {
+    throw refuse('num_experts_per_tok', experts.chosen, `at most ${count} = ${experts.count}`)
+  }
+  return experts
 }
 
 /** Which layers have RoPE: by `no_rope_layers` (1 means that a layer has it), or all but every n-th. */

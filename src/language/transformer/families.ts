@@ -40,6 +40,14 @@ export interface Family {
   readonly queryKeyNorm?: 'head' | 'whole'
   /** The feed-forward layer has no gate. */
   readonly plain?: true
+  /** Layers may have experts: the keys of their width, of the shared expert's, and whether shares sum to 1. */
+  readonly experts?: {
+    readonly width: string
+    readonly shared?: string
+    readonly normalized: Given
+    /** Some layers have none, by `decoder_sparse_step` and `mlp_only_layers`. */
+    readonly some?: true
+  }
   /** Positions have an embedding, and there is no RoPE. */
   readonly learnedPositions?: true
   /** RoPE may turn a part of each head, `partial_rotary_factor`. */
@@ -113,6 +121,55 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
     architecture: 'MistralForCausalLM',
     absent: { num_key_value_heads: 8, sliding_window: 4096 },
     windows: 'all',
+  },
+  mixtral: {
+    architecture: 'MixtralForCausalLM',
+    absent: {
+      rms_norm_eps: 1e-5,
+      rope_theta: 1_000_000,
+      num_key_value_heads: 8,
+      num_experts: 8,
+      num_experts_per_tok: 2,
+    },
+    windows: 'all',
+    experts: { width: 'intermediate_size', normalized: true },
+    layout: {
+      names: [
+        ['.mlp.', '.block_sparse_moe.'],
+        ['.gate_proj.', '.w1.'],
+        ['.up_proj.', '.w3.'],
+        ['.down_proj.', '.w2.'],
+      ],
+    },
+  },
+  qwen2_moe: {
+    architecture: 'Qwen2MoeForCausalLM',
+    absent: {
+      ...{ num_key_value_heads: 16, qkv_bias: true, num_experts: 60, num_experts_per_tok: 4, decoder_sparse_step: 1 },
+      ...{ moe_intermediate_size: 1408, shared_expert_intermediate_size: 5632 },
+    },
+    bias: { query: 'qkv_bias' },
+    experts: {
+      ...{ width: 'moe_intermediate_size', shared: 'shared_expert_intermediate_size' },
+      ...{ normalized: 'norm_topk_prob', some: true },
+    },
+  },
+  qwen3_moe: {
+    architecture: 'Qwen3MoeForCausalLM',
+    absent: {
+      ...{ num_key_value_heads: 4, num_experts: 128, num_experts_per_tok: 8, decoder_sparse_step: 1 },
+      moe_intermediate_size: 768,
+    },
+    bias: ALL_BIASES,
+    queryKeyNorm: 'head',
+    experts: { width: 'moe_intermediate_size', normalized: 'norm_topk_prob', some: true },
+  },
+  olmoe: {
+    architecture: 'OlmoeForCausalLM',
+    absent: { rms_norm_eps: 1e-5, num_experts: 64, num_experts_per_tok: 8 },
+    bias: ALL_BIASES,
+    queryKeyNorm: 'whole',
+    experts: { width: 'intermediate_size', normalized: 'norm_topk_prob' },
   },
   phi3: {
     architecture: 'Phi3ForCausalLM',

@@ -202,7 +202,8 @@ export function transformerTensors(model: TransformerModel, weights: Float32Arra
 }
 
 /** Keys of `config.json` that transformers takes only with a decimal point, where their number is whole. */
-const WHOLE_FLOATS = /"(?:initializer_range|(?:attn|final)_logit_softcapping)": -?\d+(?=,?\n)/g
+const WHOLE_FLOATS =
+  /"(?:initializer_range|(?:attn|final)_logit_softcapping|router_jitter_noise|router_aux_loss_coef)": -?\d+(?=,?\n)/g
 
 /**
  * Writes a model's folder, in f32 or rounded to f16 or bf16: `config.json` with the type, and one `model.safetensors`.

@@ -3,10 +3,11 @@ import { column, type Plan } from '../../components/column.ts'
 import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { TransformerShape } from './config.ts'
 import type { LoraModel } from './lora.ts'
+import { denseWidth, mixtureLayerPlan, mixturePlan, widestFed } from './mixture-plan.ts'
 import type { TransformerModel } from './model.ts'
 
 export function layerPlan({ shape }: TransformerModel, rows: number) {
-  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, normsAfter, gated } = shape
+  const { width, numHeads, numKeyHeads, headWidth, queryKeyNorm, normsAfter, gated } = shape
   const each = (elements: number) => column('f32', rows, elements)
   const normed = queryKeyNorm ? 1 : 0
   const after = normsAfter ? 1 : 0
@@ -34,13 +35,14 @@ export function layerPlan({ shape }: TransformerModel, rows: number) {
     middle: each(width),
     middleInverseRms: each(1),
     /** Empty without a gate. */
-    gate: each(gated ? feedForwardWidth : 0),
-    up: each(feedForwardWidth),
+    gate: each(gated ? denseWidth(shape) : 0),
+    up: each(denseWidth(shape)),
+    ...mixtureLayerPlan(shape, rows),
   } satisfies Plan
 }
 
-function hasBranch({ normsAfter, residualScale, outputBias, feedForwardBias }: TransformerShape): boolean {
-  return normsAfter || residualScale !== 1 || outputBias || feedForwardBias
+function hasBranch({ normsAfter, residualScale, outputBias, feedForwardBias, experts }: TransformerShape): boolean {
+  return experts !== null || normsAfter || residualScale !== 1 || outputBias || feedForwardBias
 }
 
 /** Bits per projection weight: 32, or 8 or 4 in a frozen model. */
@@ -59,7 +61,8 @@ export function forwardPlan(
   weightBits: WeightBits,
 ) {
   const { shape, hasValueHead, quantizesActivations } = model
-  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, rotaryWidth } = shape
+  const { width, numHeads, numKeyHeads, headWidth, rotaryWidth } = shape
+  const feedForwardWidth = widestFed(shape)
   const each = (elements: number) => column('f32', rows, elements)
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
   const numLayers = kept === 'all' ? shape.numLayers : 1
@@ -76,8 +79,9 @@ export function forwardPlan(
     /** A layer's normed input, and its feed-forward activation. */
     normed: each(width),
     activated: each(feedForwardWidth),
-    /** Output of attention or a feed-forward layer, if a bias, a norm or a scale follows. */
+    /** Output of attention or a feed-forward layer, if experts are added up, or a bias, a norm or a scale follows. */
     branch: each(hasBranch(shape) ? width : 0),
+    ...mixturePlan(shape, rows),
     /** A norm's weights plus the offset. Empty without one. */
     shifted: column('f32', shape.normOffset === 0 ? 0 : Math.max(width, Math.max(numHeads, numKeyHeads) * headWidth)),
     /** Cosine and sine of each position's angles: context × rotaryWidth / 2, or context zeros without RoPE. */

@@ -11,6 +11,7 @@ import type { Kernels } from '../../kernels/kernels.ts'
 import type { TransformerShape } from './config.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
+import { mixForward } from './mixture.ts'
 import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
@@ -140,7 +141,8 @@ export class Forward {
     }
     const scale = adapter?.lora.scale ?? 1
     this.scaleLow = (low, length) => kernels.scaleElements(low, scale, length)
-    const { token, position } = columns
+    const { token, position, each } = columns
+    for (let i = 0; i < each.length; i++) each[i] = i
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
     this.#positionRows = new Uint32Array(position.buffer, position.byteOffset, position.length)
     const { rotaryWidth, rope, windowRope, contextLength } = model.shape
@@ -239,9 +241,15 @@ export class Forward {
 
     const fed = parallel ? input : this.normMiddle(layer, index, count)
     const { gate, up } = layer
+    if (weights.mixture !== null) {
+      mixForward(this, layer, weights.mixture, shape.normsAfter ? rawFed : columns.branch, fed, count)
+      if (next !== null) this.#join(next, middle, fedNorm, rawFed, fedInverseRms, count)
+      else if (shape.normsAfter) this.normalize(columns.branch, fedInverseRms, rawFed, fedNorm, count, shape.width)
+      return
+    }
     if (shape.gated) this.project(gate, fed, weights.gate, count)
     this.project(up, fed, weights.up, count)
-    this.activate(activated, gate, up, count)
+    this.activate(activated, gate, up, count * shape.feedForwardWidth)
     if (next !== null) this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
     else if (shape.normsAfter) {
       this.project(rawFed, activated, weights.down, count)
@@ -294,11 +302,18 @@ export class Forward {
     return this.model.shape.windows[index]! > 0 ? [windowFirst, windowPosition] : [firstKey, position]
   }
 
-  /** The feed-forward layer's activation. */
-  activate(y: Float32Array, gate: Float32Array, up: Float32Array, count: number): void {
-    const { gated, activation, feedForwardWidth } = this.model.shape
-    if (gated && activation === 'silu') this.kernels.swigluForward(y, gate, up, count * feedForwardWidth)
-    else this.kernels.activationForward(y, gate, up, activation, count * feedForwardWidth)
+  /** The activation of a feed-forward layer. */
+  activate(y: Float32Array, gate: Float32Array, up: Float32Array, length: number): void {
+    const { gated, activation } = this.model.shape
+    if (gated && activation === 'silu') this.kernels.swigluForward(y, gate, up, length)
+    else this.kernels.activationForward(y, gate, up, activation, length)
+  }
+
+  /** Turns `gate` and `up` into the gradients by them, from dy. */
+  activateBackward(gate: Float32Array, up: Float32Array, dy: Float32Array, length: number): void {
+    const { gated, activation } = this.model.shape
+    if (gated && activation === 'silu') this.kernels.swigluBackward(gate, up, dy, length)
+    else this.kernels.activationBackward(gate, up, dy, activation, length)
   }
 
   /** Sets y = x + W · input, with the norm and the scale that follow W. */
@@ -320,6 +335,20 @@ export class Forward {
       return
     }
     this.project(normsAfter ? raw : branch, input, projection, count)
+    this.#join(y, x, norm, raw, inverseRms, count)
+  }
+
+  /** Sets y = x + the output of attention or a feed-forward layer, in `raw` or `branch`, with the norm and the scale that follow. */
+  #join(
+    y: Float32Array,
+    x: Float32Array,
+    norm: Norm,
+    raw: Float32Array,
+    inverseRms: Float32Array,
+    count: number,
+  ): void {
+    const { width, normsAfter } = this.model.shape
+    const { branch } = this.columns
     if (normsAfter) this.normalize(branch, inverseRms, raw, norm, count, width)
     this.join(y, x, branch, count * width)
   }
@@ -345,6 +374,14 @@ export class Forward {
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
+  }
+
+  /** Sets dx = dy · W of a projection without an adapter, or adds it to dx. */
+  backwardInput(dx: Float32Array, dy: Float32Array, projection: Projection, count: number, accumulate: boolean): void {
+    const { none, scratch } = this.columns
+    const { numOutputs, numInputs } = projection
+    const weight = this.weightOf(projection)
+    this.kernels.matmul(dx, dy, weight, none, scratch, count, numInputs, numOutputs, false, false, accumulate)
   }
 
   /** A projection's weights in f32. Valid until the next call if they are kept in fewer bits. */

@@ -2,8 +2,17 @@
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Random, Stream } from '../../base/random.ts'
 import type { Parameter } from '../../policies/policy.ts'
-import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
-import { NORMS, PROJECTIONS, type ProjectionName, projectionSides, sizeOf, VALUE_HEAD } from './parameters.ts'
+import { type Experts, type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
+import {
+  EXPERT_PROJECTIONS,
+  MIXTURE,
+  NORMS,
+  PROJECTIONS,
+  type ProjectionName,
+  projectionSides,
+  sizeOf,
+  VALUE_HEAD,
+} from './parameters.ts'
 
 /** A transformer's shape and parameters, without memory. */
 export interface TransformerModel {
@@ -84,6 +93,16 @@ function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[
     add(`${name}.weight`, sides)
     if (shape.norm === 'layer') add(`${name}.bias`, sides)
   }
+  const addExpert = (module: string, sides: number): void => {
+    for (const name of EXPERT_PROJECTIONS) add(`${module}.${name}.weight`, ...projectionSides(shape, name, sides))
+  }
+  const addMixture = (layer: string, { count, width: sides, sharedWidth }: Experts): void => {
+    add(`${layer}.${MIXTURE.router}.weight`, count, width)
+    for (let expert = 0; expert < count; expert++) addExpert(`${layer}.${MIXTURE.experts}.${expert}`, sides)
+    if (sharedWidth === 0) return
+    addExpert(`${layer}.${MIXTURE.shared}`, sharedWidth)
+    add(`${layer}.${MIXTURE.sharedGate}.weight`, 1, width)
+  }
   const addProjection = (layer: string, name: ProjectionName, bias: boolean): void => {
     const [numOutputs, numInputs] = projectionSides(shape, name)
     add(`${layer}.${PROJECTIONS[name]}.weight`, numOutputs, numInputs)
@@ -103,9 +122,12 @@ function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[
     addProjection(layer, 'o_proj', shape.outputBias)
     if (shape.normsAfter) addNorm(`${layer}.${NORMS.attendedNorm}`, width)
     if (shape.normsBefore && !shape.parallel) addNorm(`${layer}.${NORMS.feedForwardNorm}`, width)
-    if (shape.gated) addProjection(layer, 'gate_proj', shape.feedForwardBias)
-    addProjection(layer, 'up_proj', shape.feedForwardBias)
-    addProjection(layer, 'down_proj', shape.feedForwardBias)
+    if (shape.experts?.layers[index]) addMixture(layer, shape.experts)
+    else {
+      if (shape.gated) addProjection(layer, 'gate_proj', shape.feedForwardBias)
+      addProjection(layer, 'up_proj', shape.feedForwardBias)
+      addProjection(layer, 'down_proj', shape.feedForwardBias)
+    }
     if (shape.normsAfter) addNorm(`${layer}.${NORMS.fedNorm}`, width)
   }
   addNorm('model.norm', width)

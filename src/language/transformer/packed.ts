@@ -13,6 +13,8 @@ import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy
 import { addElements, copyElements, Forward } from './forward.ts'
 import { forwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
+import { mixBackward } from './mixture.ts'
+import { mixtureBackwardPlan } from './mixture-plan.ts'
 import type { TransformerModel } from './model.ts'
 import {
   mapParameters,
@@ -106,6 +108,7 @@ export function packedPlan(
     frozen: column('f32', lora ? Math.max(width, queryKeyNorm === 'whole' ? numHeads * headWidth : headWidth) : 0),
     /** A vector of ones, to sum a bias's gradient over the rows. */
     ones: each(1),
+    ...mixtureBackwardPlan(model.shape, rows),
   } satisfies Plan
 }
 
@@ -344,14 +347,18 @@ export class PackedTransformer {
     const keyWidth = numKeyHeads * headWidth
 
     const { gate, up, middle, middleInverseRms } = layer
-    forward.activate(activated, gate, up, count)
     const dFed = this.#backwardBranch(layer.rawFed, layer.fedInverseRms, weights.fedNorm, into.fedNorm, count)
-    this.#backwardProjection(activated, into.down, dFed, activated, weights.down, count, false)
-    if (gated && shape.activation === 'silu') kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
-    else kernels.activationBackward(gate, up, activated, shape.activation, count * feedForwardWidth)
-    const fed = forward.normMiddle(layer, index, count)
-    if (gated) this.#backwardProjection(dNormed, into.gate, gate, fed, weights.gate, count, false)
-    this.#backwardProjection(dNormed, into.up, up, fed, weights.up, count, gated)
+    if (weights.mixture !== null) {
+      const fed = forward.normMiddle(layer, index, count)
+      mixBackward(forward, this.#columns, layer, weights.mixture, into.mixture!, dNormed, dFed, fed, count)
+    } else {
+      forward.activate(activated, gate, up, count * feedForwardWidth)
+      this.#backwardProjection(activated, into.down, dFed, activated, weights.down, count, false)
+      forward.activateBackward(gate, up, activated, count * feedForwardWidth)
+      const fed = forward.normMiddle(layer, index, count)
+      if (gated) this.#backwardProjection(dNormed, into.gate, gate, fed, weights.gate, count, false)
+      this.#backwardProjection(dNormed, into.up, up, fed, weights.up, count, gated)
+    }
     const { feedForwardNorm, inputNorm } = weights
     if (!parallel) this.#backwardNorm(into.feedForwardNorm, middle, feedForwardNorm, middleInverseRms, count)
 
@@ -465,18 +472,7 @@ export class PackedTransformer {
     accumulate: boolean,
   ): void {
     const { kernels, columns } = this.#forward
-    kernels.matmul(
-      dx,
-      dy,
-      weight,
-      columns.none,
-      columns.scratch,
-      count,
-      numInputs,
-      numOutputs,
-      false,
-      false,
-      accumulate,
-    )
+    const { none, scratch } = columns
+    kernels.matmul(dx, dy, weight, none, scratch, count, numInputs, numOutputs, false, false, accumulate)
   }
 }

@@ -1,7 +1,7 @@
 /** Names the parameters of a model, an adapter, both, or a gradient of either. Absent parameters are empty arrays. */
 import { VOCABULARY_STEP } from '../../kernels/bind.ts'
 import type { Parameter, ParameterViews } from '../../policies/policy.ts'
-import type { TransformerShape } from './config.ts'
+import type { Experts, TransformerShape } from './config.ts'
 
 /** A dense layer y = W x + b, plus an adapter's scale · B A x. */
 export interface Projection {
@@ -25,6 +25,22 @@ export interface Norm {
   readonly bias: Float32Array
 }
 
+/** A feed-forward layer that some rows choose. */
+export interface ExpertWeights {
+  readonly gate: Projection
+  readonly up: Projection
+  readonly down: Projection
+}
+
+export interface MixtureWeights {
+  /** experts × width. */
+  readonly router: Float32Array
+  readonly experts: readonly ExpertWeights[]
+  /** The expert that takes every row, and the weights (width) whose product with the row gives its share. */
+  readonly shared: ExpertWeights | null
+  readonly sharedGate: Float32Array
+}
+
 export interface LayerWeights {
   readonly inputNorm: Norm
   readonly query: Projection
@@ -38,9 +54,11 @@ export interface LayerWeights {
   readonly feedForwardNorm: Norm
   /** The norm after the feed-forward layer. */
   readonly fedNorm: Norm
+  /** Empty in layers with experts. */
   readonly gate: Projection
   readonly up: Projection
   readonly down: Projection
+  readonly mixture: MixtureWeights | null
 }
 
 export interface TransformerWeights {
@@ -70,9 +88,21 @@ export const PROJECTIONS = {
 
 export type ProjectionName = keyof typeof PROJECTIONS
 
-/** The projections that a model has: those without a gate have six. */
-export function projectionsOf({ gated }: TransformerShape): ProjectionName[] {
+/** The modules of a layer with experts, by Hugging Face's names. */
+export const MIXTURE = {
+  router: 'mlp.gate',
+  experts: 'mlp.experts',
+  shared: 'mlp.shared_expert',
+  sharedGate: 'mlp.shared_expert_gate',
+} as const
+
+/** A projection of an expert, as part of its module's name. */
+export const EXPERT_PROJECTIONS = ['gate_proj', 'up_proj', 'down_proj'] as const
+
+/** The projections that an adapter can adapt: those without a gate have six, and with experts the four of attention. */
+export function projectionsOf({ gated, experts }: TransformerShape): ProjectionName[] {
   const names = Object.keys(PROJECTIONS) as ProjectionName[]
+  if (experts !== null) return names.slice(0, 4)
   return gated ? names : names.filter((name) => name !== 'gate_proj')
 }
 
@@ -86,12 +116,13 @@ export const NORMS = {
   fedNorm: 'post_mlp_layernorm',
 } as const
 
-/** Output and input widths of a projection. */
+/** Output and input widths of a projection. `feedForwardWidth` is an expert's, if it is one. */
 export function projectionSides(
   shape: TransformerShape,
   name: ProjectionName,
+  feedForwardWidth = shape.feedForwardWidth,
 ): [numOutputs: number, numInputs: number] {
-  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth } = shape
+  const { width, numHeads, numKeyHeads, headWidth } = shape
   switch (name) {
     case 'q_proj':
       return [numHeads * headWidth, width]
@@ -139,9 +170,8 @@ export function nameParameters(
     layers: Array.from({ length: shape.numLayers }, (_, index) => {
       const prefix = `model.layers.${index}.`
       const normOf = (name: keyof typeof NORMS): Norm => normNamed(`${prefix}${NORMS[name]}`)
-      const projection = (name: ProjectionName): Projection => {
-        const module = prefix + PROJECTIONS[name]
-        const [numOutputs, numInputs] = projectionSides(shape, name)
+      const projection = (name: ProjectionName, module = prefix + PROJECTIONS[name], width?: number): Projection => {
+        const [numOutputs, numInputs] = projectionSides(shape, name, width)
         return {
           numOutputs,
           numInputs,
@@ -153,6 +183,16 @@ export function nameParameters(
           b: take(`${module}.lora_B.weight`),
         }
       }
+      const expertAt = (place: string, width: number): ExpertWeights => {
+        const [gate, up, down] = EXPERT_PROJECTIONS.map((name) => projection(name, `${prefix}${place}.${name}`, width))
+        return { gate: gate!, up: up!, down: down! }
+      }
+      const mixture = ({ count, width, sharedWidth }: Experts): MixtureWeights => ({
+        router: take(`${prefix}${MIXTURE.router}.weight`),
+        experts: Array.from({ length: count }, (_, expert) => expertAt(`${MIXTURE.experts}.${expert}`, width)),
+        shared: sharedWidth > 0 ? expertAt(MIXTURE.shared, sharedWidth) : null,
+        sharedGate: take(`${prefix}${MIXTURE.sharedGate}.weight`),
+      })
       return {
         inputNorm: normOf('inputNorm'),
         query: projection('q_proj'),
@@ -167,6 +207,7 @@ export function nameParameters(
         gate: projection('gate_proj'),
         up: projection('up_proj'),
         down: projection('down_proj'),
+        mixture: shape.experts?.layers[index] ? mixture(shape.experts) : null,
       }
     }),
     norm: normNamed('model.norm'),

@@ -32,7 +32,7 @@ function sizesOf({ shape }: Parameter, bits: 8 | 4): { bytes: number; scales: nu
 
 /** Splits a model's parameters into those that stay f32 (with places in their own block) and those quantized. */
 function divide(model: TransformerModel): { kept: Parameter[]; quantized: Parameter[] } {
-  const endings = Object.values(PROJECTIONS).map((module) => `.${module}.weight`)
+  const endings = Object.keys(PROJECTIONS).map((name) => `.${name}.weight`)
   const isProjection = ({ name }: Parameter) => endings.some((ending) => name.endsWith(ending))
   let offset = 0
   const kept = model.parameters

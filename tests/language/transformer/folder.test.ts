@@ -228,7 +228,7 @@ describe('a configuration', () => {
       [
         'llama',
         { model_type: 'lama' },
-        'model_type: got "lama" (did you mean "llama"?), expected one of 15, like llama,',
+        'model_type: got "lama" (did you mean "llama"?), expected one of 19, like llama,',
       ],
       ['llama', { model_type: 'bloom' }, 'model_type: got "bloom"'],
       ['llama', { architectures: ['LlamaForTokenClassification'] }, 'expected LlamaForCausalLM'],

@@ -29,8 +29,10 @@ export const families = [
     'gemma3',
     'olmo2',
   ],
-  ...['granite', 'glm4', 'stablelm', 'stablelm-parallel', 'phi', 'gpt2'],
+  ...['granite', 'glm4', 'stablelm', 'stablelm-parallel', 'phi', 'gpt2', 'mixtral', 'qwen2-moe', 'qwen3-moe', 'olmoe'],
 ] as const
+/** Those whose logits have no jumps: where a row begins to choose another expert, finite differences tell no gradient. */
+export const smoothFamilies = families.filter((family) => !/mixtral|moe/.test(family))
 /** `native` takes the place of `relaxed`, whose bits it leaves. */
 export const builds: readonly KernelBuild[] = [...new Set(['plain', 'simd', bestKernelBuild()] as const)]
 

@@ -1,0 +1,155 @@
+/**
+ * Mixtures of experts (Shazeer et al. 2017; Jiang et al. 2024): a router gives each row to a few of a layer's feed-forward layers, whose
+ * outputs are added by its probabilities. A shared expert, if there is one, takes every row, by a share of its own.
+ */
+import type { Columns } from '../../components/column.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import type { forwardPlan } from './forward-plan.ts'
+import type { TransformerModel } from './model.ts'
+import type { ExpertWeights, MixtureWeights, Projection } from './parameters.ts'
+
+type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
+type LayerColumns = ForwardColumns['layers'][string]
+
+/** What experts use of a forward pass. */
+interface Forward {
+  readonly model: TransformerModel
+  readonly kernels: Kernels
+  readonly columns: ForwardColumns
+  project(y: Float32Array, x: Float32Array, projection: Projection, count: number): void
+  backwardInput(dx: Float32Array, dy: Float32Array, projection: Projection, count: number, accumulate: boolean): void
+  activate(y: Float32Array, gate: Float32Array, up: Float32Array, length: number): void
+  activateBackward(gate: Float32Array, up: Float32Array, dy: Float32Array, length: number): void
+}
+
+interface BackwardColumns {
+  readonly dInner: Float32Array
+  readonly dShare: Float32Array
+  readonly dSharedShare: Float32Array
+  /** Ones, one for each row. */
+  readonly ones: Float32Array
+}
+
+/** An expert's rows: where they begin in the lists of places and rows, how many, and where their shares and activations are. */
+interface Portion {
+  /** -1: the shared expert. */
+  readonly index: number
+  readonly expert: ExpertWeights
+  readonly first: number
+  readonly count: number
+  readonly place: Uint32Array
+  readonly row: Uint32Array
+  readonly share: Float32Array
+  readonly gate: Float32Array
+  readonly up: Float32Array
+}
+
+/** Sets y = the mixture's output for `count` rows of x. */
+export function mixForward(
+  forward: Forward,
+  layer: LayerColumns,
+  mixture: MixtureWeights,
+  y: Float32Array,
+  x: Float32Array,
+  count: number,
+): void {
+  const { kernels, columns, model } = forward
+  const { width } = model.shape
+  const { count: numExperts, chosen, normalized } = model.shape.experts!
+  const { none, scratch, expertInput, expertOutput, activated } = columns
+  const { probability, sharedShare } = layer
+  kernels.matmul(probability, x, mixture.router, none, scratch, count, numExperts, width, false, true, false)
+  kernels.chooseExperts(layer.share, layer.chosen, probability, count, numExperts, chosen, normalized)
+  if (mixture.shared !== null) {
+    kernels.matmul(sharedShare, x, mixture.sharedGate, none, scratch, count, 1, width, false, true, false)
+    kernels.sigmoidForward(sharedShare, count)
+  }
+  y.fill(0, 0, count * width)
+  for (const { expert, first, count: own, place, row, share, gate, up } of portionsOf(forward, layer, mixture, count)) {
+    kernels.gatherRows(expertInput, x, row, first, own, width)
+    forward.project(gate, expertInput, expert.gate, own)
+    forward.project(up, expertInput, expert.up, own)
+    forward.activate(activated, gate, up, own * expert.gate.numOutputs)
+    forward.project(expertOutput, activated, expert.down, own)
+    kernels.addShares(y, expertOutput, share, place, row, first, own, width)
+  }
+}
+
+/** Sets dx, the gradient by the mixture's input x, from dy, the gradient by its output, and adds those of its weights to `into`. */
+export function mixBackward(
+  forward: Forward,
+  { dInner, dShare, dSharedShare, ones }: BackwardColumns,
+  layer: LayerColumns,
+  mixture: MixtureWeights,
+  into: MixtureWeights,
+  dx: Float32Array,
+  dy: Float32Array,
+  x: Float32Array,
+  count: number,
+): void {
+  const { kernels, columns, model } = forward
+  const { width } = model.shape
+  const { count: numExperts, chosen, normalized } = model.shape.experts!
+  const { none, scratch, expertInput, expertOutput, activated } = columns
+  const { probability, sharedShare } = layer
+  dx.fill(0, 0, count * width)
+  for (const portion of portionsOf(forward, layer, mixture, count)) {
+    const { index, expert, first, count: own, place, row, share, gate, up } = portion
+    const inner = expert.gate.numOutputs
+    const to = index < 0 ? into.shared! : into.experts[index]!
+    kernels.gatherRows(expertInput, x, row, first, own, width)
+    kernels.gatherRows(expertOutput, dy, row, first, own, width)
+    forward.activate(activated, gate, up, own * inner)
+    forward.backwardInput(dInner, expertOutput, expert.down, own, false)
+    const dOwn = index < 0 ? dSharedShare : dShare
+    kernels.addSharesBackward(dOwn, dInner, expertOutput, activated, share, place, first, own, inner, width)
+    addGradient(forward, to.down.weight, expertOutput, activated, own, width, inner)
+    forward.activateBackward(gate, up, dInner, own * inner)
+    addGradient(forward, to.gate.weight, gate, expertInput, own, inner, width)
+    addGradient(forward, to.up.weight, up, expertInput, own, inner, width)
+    forward.backwardInput(expertOutput, gate, expert.gate, own, false)
+    forward.backwardInput(expertOutput, up, expert.up, own, true)
+    kernels.addShares(dx, expertOutput, ones, row, row, first, own, width)
+  }
+  kernels.chooseExpertsBackward(probability, dShare, layer.share, layer.chosen, count, numExperts, chosen, normalized)
+  addGradient(forward, into.router, probability, x, count, numExperts, width)
+  kernels.matmul(dx, probability, mixture.router, none, scratch, count, width, numExperts, false, false, true)
+  if (mixture.shared === null) return
+  kernels.sigmoidBackward(dSharedShare, sharedShare, count)
+  addGradient(forward, into.sharedGate, dSharedShare, x, count, 1, width)
+  kernels.matmul(dx, dSharedShare, mixture.sharedGate, none, scratch, count, width, 1, false, false, true)
+}
+
+/** Adds dyᵀ · x to a trained weight (numOutputs × numInputs). */
+function addGradient(
+  { kernels, columns: { none, scratch } }: Forward,
+  dWeight: Float32Array,
+  dy: Float32Array,
+  x: Float32Array,
+  count: number,
+  numOutputs: number,
+  numInputs: number,
+): void {
+  if (dWeight.length === 0) return
+  kernels.matmul(dWeight, dy, x, none, scratch, numOutputs, numInputs, count, true, false, true)
+}
+
+/** The experts that some row has chosen, in rising order, and then the shared one. */
+function portionsOf(forward: Forward, layer: LayerColumns, mixture: MixtureWeights, count: number): Portion[] {
+  const { kernels, columns, model } = forward
+  const { count: numExperts, chosen, width } = model.shape.experts!
+  const { place, placeRow, expertBegin, each } = columns
+  kernels.listByExpert(place, placeRow, expertBegin, layer.chosen, count, numExperts, chosen)
+  const portions: Portion[] = []
+  mixture.experts.forEach((expert, index) => {
+    const [first, end] = [expertBegin[index]!, expertBegin[index + 1]!]
+    if (first === end) return
+    const gate = layer.expertGate.subarray(first * width, end * width)
+    const up = layer.expertUp.subarray(first * width, end * width)
+    portions.push({ index, expert, first, count: end - first, place, row: placeRow, share: layer.share, gate, up })
+  })
+  const { shared } = mixture
+  if (shared === null) return portions
+  const { gate, up, sharedShare: share } = layer
+  return [...portions, { index: -1, expert: shared, first: 0, count, place: each, row: each, share, gate, up }]
+}
