@@ -302,9 +302,9 @@ export class ConversationTraining implements Training<TextMetrics> {
     return { tensors: [...over.tensors, ...open.tensors], cohorts: { [name]: record } }
   }
 
-  /** Makes the next update wait for a checkpoint, if the backend's state is not copied for it. */
+  /** Makes the next update wait for a checkpoint, because weights and the backend's state are not copied for it. */
   waitFor(saving: Promise<unknown>): void {
-    if (this.#parts.backend.takeUpColumns === undefined) this.#waiting = saving.catch(() => {})
+    this.#waiting = saving.catch(() => {})
   }
 
   /** Lets the backend save its outside state beside the checkpoint of this path; undefined if there is none. */

@@ -93,6 +93,9 @@ loadForConversations(async () => {
   talk = await import('./conversations.ts')
 })
 
+/** The columns of a cohort of conversations that are largest, and stay between two updates. */
+const HELD_PARTS = ['weights', 'quantized', 'adapter', 'learner']
+
 /** Trains the cohorts of a world that have an algorithm. `C` is their kinds. */
 export class Trainer<C extends Cohort = Cohort> {
   readonly world: World<C>
@@ -384,7 +387,7 @@ export class Trainer<C extends Cohort = Cohort> {
       () => this.#episodes?.kept((manifest.cohorts[this.#names[0]!] as EpisodeRecord).update),
       () => {}, // The caller gets the error.
     )
-    // A backend's state is not copied: training waits until it is written.
+    // Weights of language models and a backend's state are not copied: training waits until they are written.
     for (const training of this.#conversations.values()) training.waitFor(saving)
     return saving
   }
@@ -405,12 +408,14 @@ export class Trainer<C extends Cohort = Cohort> {
     return Object.keys(kept).length === 0 ? undefined : kept
   }
 
-  /** A copy of the saved state, reusing the memory of a former one. */
+  /** A copy of the saved state, reusing the memory of a former one. What only updates of conversations change is not copied. */
   #state(former?: SavedState): SavedState {
     const { world } = this
+    const held = [...this.#conversations.keys()].flatMap((name) => HELD_PARTS.map((part) => `${name}.${part}.`))
     const parts = this.#trainings.map((training) => training.saved())
     const instead = new Map(parts.flatMap(({ instead = [] }) => [...instead]))
     const columns = savedTensors(world, instead).map((tensor, i) => {
+      if (held.some((part) => `${tensor.name}.`.startsWith(part))) return tensor
       const bytes = former?.tensors[i]?.bytes ?? new Uint8Array(tensor.bytes.byteLength)
       bytes.set(tensor.bytes)
       return { ...tensor, bytes }
