@@ -1,5 +1,5 @@
 /** Log-probabilities of our transformers for `LogprobValidator`: packed, decoded, and differentiated. */
-import { checkGiven } from '../../base/errors.ts'
+import { checkGiven, InputError } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
@@ -26,7 +26,7 @@ export interface ValidatedTransformer {
 /**
  * A transformer for `LogprobValidator`, over copies of its weights. `nextLogprobs` decodes with a cache of keys and
  * values; with tolerance 0 the validator requires the bits of the packed pass.
- * @throws InputError for weights that are of another length or not finite.
+ * @throws InputError for weights that are of another length or not finite; later for a sequence longer than `context`.
  */
 export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
   checkGiven('model of transformerLogprobs', given, ['model', 'weights'])
@@ -63,6 +63,10 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
 
   /** Packs as many sequences as fit, calls `use` with their number of rows, and repeats with the rest. */
   const inParts = (sequences: readonly (readonly number[])[], use: (rows: number, lengths: number[]) => void): void => {
+    for (const [i, { length }] of sequences.entries()) {
+      if (length >= 1 && length <= context) continue
+      throw new InputError(`sequence ${i} of transformerLogprobs`, `${length} tokens`, `1 to ${context}`)
+    }
     for (let from = 0, to = 0; from < sequences.length; from = to) {
       let rows = 0
       while (to < sequences.length && rows + sequences[to]!.length - 1 <= ROWS) rows += sequences[to++]!.length - 1

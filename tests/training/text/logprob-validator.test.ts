@@ -33,6 +33,10 @@ describe('our transformers', () => {
     const together = await evaluated.logprobs(sequences)
     expect(together.map(({ length }) => length)).toEqual(sequences.map(({ length }) => length - 1))
     for (const i of [0, 99, 299]) expect(together[i]).toEqual((await evaluated.logprobs([sequences[i]!]))[0])
+    const long = Array.from({ length: context + 1 }, () => 1)
+    expect(() => evaluated.logprobs([sequences[0]!, long])).toThrow(
+      `sequence 1 of transformerLogprobs: got ${context + 1} tokens, expected 1 to ${context}`,
+    )
   })
 
   test('an adapter is validated with its model, and its gradient is its own', async () => {
