@@ -87,13 +87,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Tests that can share modules. Elsewhere there are devices, commands and measurements of learning. */
-const PLAIN = new RegExp(
-  `^(${[
-    ...['agents', 'algorithms', 'compat', 'components', 'engines', 'environments', 'fleet', 'kernels', 'language'],
-    ...['policies/export', 'systems', 'tables', 'training'],
-  ].join('|')})/|^policies/(mlp|weights)|^(?!cli)[^/]+$`,
-)
+/** Tests that need modules of their own: those of devices, whose libraries keep one state, and those that measure learning. */
+const ALONE = /^tests\/(policies\/(devices|network)|learning|outside)\b/
 
 /**
  * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, all that is installed from registries, devices
@@ -116,10 +111,6 @@ const THOROUGH = [
   'training/text/(arena|asynchronous-kill)',
 ].map((name) => new RegExp(`^tests/${name}\\.test\\.ts$`))
 
-/** What a test does to all of its process. */
-const TOUCHES_PROCESS =
-  /\bvi\.(spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
-
 /** What a test does to modules that the source imports. */
 const MOCKS = /\bvi\.(mock|doMock|resetModules)\(|in-process-team/
 
@@ -127,18 +118,16 @@ const MOCKS = /\bvi\.(mock|doMock|resetModules)\(|in-process-team/
 const BUILT = /\/dist\/(src|examples|bench)\//
 
 /**
- * Files that share modules with the files before them in their process: to load these anew takes longer than most of their
- * tests. A file that does something to all of its process has modules of its own.
+ * Most files share modules with the files before them in their process: to load these anew takes longer than most of their
+ * tests. tests/support/process.ts gives each file the process as the run began it.
  */
 const FILES = readdirSync(new URL('tests', root), { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))
   .map((path) => `tests/${path}`)
 const textOf = (path: string) => readFileSync(new URL(path, root), 'utf8')
 const MOCKING = FILES.filter((path) => MOCKS.test(textOf(path)))
-const SHARING = FILES.filter(
-  (path) => PLAIN.test(path.slice('tests/'.length)) && !MOCKING.includes(path) && !TOUCHES_PROCESS.test(textOf(path)),
-)
-const APART = FILES.filter((path) => !MOCKING.includes(path) && !SHARING.includes(path))
+const APART = FILES.filter((path) => !MOCKING.includes(path) && ALONE.test(path))
+const SHARING = FILES.filter((path) => !MOCKING.includes(path) && !APART.includes(path))
 
 for (const each of THOROUGH) {
   if (FILES.some((path) => each.test(path))) continue
@@ -154,7 +143,7 @@ export default defineConfig(({ mode }) => ({
     globalSetup: new URL('tests/support/built-now.ts', root).pathname,
     server: { deps: { external: [BUILT] } },
     execArgv: ['--import', new URL('tests/support/built.mjs', root).href],
-    setupFiles: [new URL('tests/support/colors-unset.ts', root).pathname],
+    setupFiles: [new URL('tests/support/process.ts', root).pathname],
     projects: [
       { name: 'sharing', include: SHARING, isolate: false, plugins: [builtSource] },
       { name: 'apart', include: APART, plugins: [builtSource] },

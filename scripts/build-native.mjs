@@ -32,5 +32,6 @@ if (!existsSync(addon) || changedSources('native').length > 0) {
 async function build() {
   if (process.platform === 'win32') return 'on Windows they come in a package alone'
   const flags = (process.env.CFLAGS ?? '').split(' ').filter((flag) => flag !== '')
-  await buildAddon({ out, compiler: [compiler], os: process.platform, cpu: process.arch, flags })
+  const machine = { os: process.platform, cpu: process.arch }
+  await buildAddon({ out, compiler: [compiler], ...machine, flags, canPrecompile: true })
 }

@@ -405,7 +405,6 @@ describe('an engine that', () => {
       logprobs: 'candidates',
       async begin(turn) {
         turn.add(3, -1)
-        await later()
         if (turn.request.key[0] > 0 || turn.request.key[1] > 0) turn.add(tokenizer.endIds[0]!, -1)
       },
     }))
