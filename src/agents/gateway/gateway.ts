@@ -84,7 +84,7 @@ export interface Gateway {
   readonly url: string
   readonly name: string
   readonly operatorKey: string
-  /** Rows of ended sessions that were created over HTTP. */
+  /** Rows of ended sessions that were created over HTTP; none with `folder`, whose files have them. */
   readonly trajectories: Trajectories
   readonly counts: GatewayCounts
   /** Tensors that were left out, one sentence each. */

@@ -1,7 +1,7 @@
 /**
- * Ended sessions created over HTTP: their rows in memory and, with a folder, a file per session. No loss is silent: a
- * session whose file cannot be written stays and is retried each second, and the gateway creates no new sessions
- * meanwhile.
+ * Ended sessions created over HTTP: their rows in memory or, with a folder, in a file per session, so that the memory of
+ * a gateway that runs for long does not grow. No loss is silent: a session whose file cannot be written stays and is
+ * retried each second, and the gateway creates no new sessions meanwhile.
  */
 import { InputError } from '../../base/errors.ts'
 import { listFolder } from '../../base/files/files.ts'
@@ -21,7 +21,7 @@ export interface SessionEnd {
 const FILE = /^session-(\d{6,})\.arrow$/
 
 export class SessionArchive {
-  /** Rows of the kept sessions, in order. */
+  /** Rows of the kept sessions, in order; none with a folder. */
   readonly trajectories = new Trajectories()
   /** Sessions whose files could not be written, with their ends. */
   readonly unwritten = new Map<Session, SessionEnd>()
@@ -51,8 +51,8 @@ export class SessionArchive {
     try {
       const ended = session.close(end.worth)
       if (ended.rows.length > 0) {
-        if (this.#folder !== null) await this.#write(this.#folder, session, ended)
-        this.trajectories.appendConversation(ended.rows)
+        if (this.#folder === null) this.trajectories.appendConversation(ended.rows)
+        else await this.#write(this.#folder, session, ended)
       }
       this.unwritten.delete(session)
       return ended

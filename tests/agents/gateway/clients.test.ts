@@ -8,7 +8,7 @@ import { cached, installPackages } from '../../support/cache.ts'
 import { skipLoudly } from '../../support/command.ts'
 import { opened, scriptedGateway } from '../../support/gateway.ts'
 import { isRight, lookupTasks, lookupWorld } from '../../support/lookup.ts'
-import { findPython } from '../../support/python.ts'
+import { findInstalled, findPython } from '../../support/python.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { isThorough, thorough } from '../../support/tiers.ts'
 
@@ -103,6 +103,14 @@ thorough('the examples with OpenAI’s client and with the AI SDK train', { time
     const command = [process.execPath, join(folder, name)]
     await followed((gateway) => runAgents({ gateway, tasks: lookupTasks.slice(0, 1), command, reward: isRight }))
   }
+})
+
+thorough('a program in Python that has no package trains', { timeout: 3_600_000 }, async (context) => {
+  const found = await findInstalled('urllib.request')
+  if ('why' in found) return skipLoudly(context, `Python cannot be had here: ${found.why}`)
+  const command = [found.python, fileURLToPath(new URL('../../support/agent_urllib.py', import.meta.url))]
+  await followed((gateway) => runAgents({ gateway, tasks: lookupTasks.slice(0, 1), command, reward: isRight }))
+  await trained(isLong ? UPDATES : 1, command)
 })
 
 thorough('the example in Python trains', { timeout: 3_600_000 }, async (context) => {

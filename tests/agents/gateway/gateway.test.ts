@@ -489,6 +489,7 @@ test('sessions that end lie in the folder before the reward is answered', async 
   const { token, promptId, reward } = trajectories.row(0)
   expect([Array.from(token), promptId, reward]).toEqual([[...seen[0]!.prompt, ...seen[0]!.chosen], 4, 0.25])
   expect(words[0]!.prompt).toBe('"Q:"')
+  expect(gateway.trajectories.count).toBe(0) // The memory of a gateway does not grow with its folder.
 })
 
 test('sessions are numbered behind those whose files lie in the folder, whatever else lies there', async () => {
