@@ -17,6 +17,7 @@ import type { Columns, Plan } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
+import type { GradientHelp, GradientPool } from './shared-gradient.ts'
 import type { Staleness } from './tokens/staleness.ts'
 
 /** The result of an algorithm's `make`. */
@@ -140,6 +141,8 @@ export interface LearnerContext extends LearnerShape {
   readonly clock: Clock
   /** Index of this thread. Thread 0 does the serial work. */
   readonly thread: number
+  /** The processes that compute gradients together, if there are several; then each has one thread. */
+  readonly pool?: (() => GradientPool | undefined) | undefined
 }
 
 /** The inputs of advantage estimation besides the rollout. */
@@ -170,6 +173,8 @@ export interface Learner {
     numUpdates: number,
     estimate?: EstimateAdvantages,
   ): Generator<void | Promise<void>, LearnerMetrics>
+  /** Computes shares of another process's gradients; undefined if they cannot be shared. */
+  readonly help?: GradientHelp
 }
 
 /** The metrics of an update: a number for each declared metric, by name. */

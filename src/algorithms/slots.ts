@@ -1,12 +1,12 @@
 /**
- * The gradient of a minibatch in all threads. The minibatch is divided into blocks, block b adds to slot b mod 16, and slots are summed
- * pairwise, so the data alone fixes the order of the sum.
+ * The gradient of a minibatch in all threads, or in several processes. The minibatch is divided into blocks, block b adds to slot b mod
+ * 16, and slots are summed pairwise, so the data alone fixes the order of the sum.
  */
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'
 import { type Metrics, metric } from '../base/metrics.ts'
 import { choice, fraction, number } from '../base/settings.ts'
-import { type Columns, column, type Plan } from '../components/column.ts'
+import { type Column, type Columns, column, type Plan } from '../components/column.ts'
 import { NUM_SLOTS } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'
@@ -111,16 +111,52 @@ export class Slots {
     differentiateBlock: DifferentiateBlock,
     slot = this.#context.thread,
     block = slot,
+    end = NUM_SLOTS,
   ): void | Promise<void> {
     const { threads, clock } = this.#context
     const numBlocks = this.#numBlocks
-    for (let s = slot, b = block; s < Math.min(NUM_SLOTS, numBlocks); s += threads, b = s) {
+    for (let s = slot, b = block; s < Math.min(end, numBlocks); s += threads, b = s) {
       for (; b < numBlocks; b += NUM_SLOTS) {
         const pending = differentiateBlock(b, this.#slotViews[s]!, s * this.#numSums)
-        if (pending !== undefined) return pending.then(() => this.differentiate(differentiateBlock, s, b + NUM_SLOTS))
+        if (pending !== undefined) {
+          return pending.then(() => this.differentiate(differentiateBlock, s, b + NUM_SLOTS, end))
+        }
         clock.mark(Work.backward) // The policy marks the earlier work of the block.
       }
     }
+  }
+
+  get #numSlots(): number {
+    return Math.min(NUM_SLOTS, this.#numBlocks)
+  }
+
+  /** Slots of a share, if the slots in use are divided into at most `shareCount` shares: a power of two, so that each is summed alone. */
+  #shareSize(shareCount: number): number {
+    return Math.max(1, 2 ** Math.ceil(Math.log2(this.#numSlots)) / shareCount)
+  }
+
+  /** Number of shares that have slots. */
+  numShares(shareCount: number): number {
+    return Math.ceil(this.#numSlots / this.#shareSize(shareCount))
+  }
+
+  /** Computes a share of the gradient in one thread: the sums of its slots, in the first of them. */
+  async differentiateShare(differentiateBlock: DifferentiateBlock, share: number, shareCount: number): Promise<void> {
+    const size = this.#shareSize(shareCount)
+    const first = share * size
+    await this.differentiate(differentiateBlock, first, first, first + size)
+    const numSlots = Math.min(this.#numSlots, first + size) - first
+    const [numParameters, numSums] = [this.#numParameters, this.#numSums]
+    const { kernels } = this.#context
+    kernels.sumSlots(this.#gradients.subarray(first * numParameters), numSlots, numParameters, 0, numParameters)
+    kernels.sumSlots(this.#sums.subarray(first * numSums), numSlots, numSums, 0, numSums)
+  }
+
+  /** The gradient of a share and the sums of its metrics. */
+  resultsOf(share: number, shareCount: number): Readonly<Record<'gradient' | 'sums', Column>> {
+    const first = share * this.#shareSize(shareCount)
+    const numSums = this.#numSums
+    return { gradient: this.#slotGradients[first]!, sums: this.#sums.subarray(first * numSums, (first + 1) * numSums) }
   }
 
   /**
@@ -136,10 +172,13 @@ export class Slots {
     weights: Float32Array,
     learningRate: number,
     trained: Range = this.#trained,
+    shareCount: number = NUM_SLOTS,
   ): Generator<void, number> {
     const { thread, threads, kernels, clock } = this.#context
     const numTrained = trained.to - trained.from
-    const numSlots = Math.min(NUM_SLOTS, this.#numBlocks)
+    // Of a share, the first slot has the sums. To the kernel, a share is one slot.
+    const numSlots = this.numShares(shareCount)
+    const stride = this.#shareSize(shareCount)
     const isShared = threads > 1 && numTrained >= SHARED_PARAMETERS
     if (!isShared && thread > 0) return 0
     const beginOf = (k: number) => {
@@ -147,8 +186,8 @@ export class Slots {
       return Math.floor((trained.from + (k * numTrained) / threads) / LINE) * LINE
     }
     const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [trained.from, trained.to]
-    kernels.sumSlots(this.#gradients, numSlots, this.#numParameters, from, to)
-    if (thread === 0) kernels.sumSlots(this.#sums, numSlots, this.#numSums, 0, this.#numSums)
+    kernels.sumSlots(this.#gradients, numSlots, stride * this.#numParameters, from, to)
+    if (thread === 0) kernels.sumSlots(this.#sums, numSlots, stride * this.#numSums, 0, this.#numSums)
     if (isShared) {
       clock.mark(Work.optimizer)
       yield // The whole gradient is complete.

@@ -44,5 +44,6 @@ export {
   joinFleet,
   orderFleet,
   runFleetActor,
+  runFleetHelper,
 } from '../training/fleet/join-fleet.ts'
 export type { CrewDefinition } from '../training/threads/crew.ts'

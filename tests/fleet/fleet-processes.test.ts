@@ -118,6 +118,51 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     expect((await readdir(join(folder, 'lonely/checkpoints'))).length).toBe(1)
   })
 
+  test('helpers that are killed during gradients change no bit, and a learner that is killed finds them again', async () => {
+    const draw = seeded(3)
+    const settings = [...trained, 'ppo.numMinibatches=1', 'numLanes=16'] // Gradients of 8 blocks.
+    const alone = await run('train', 'CartPole-v1', ...settings, 'out=one')
+    expect(alone.code, alone.text).toBe(0)
+    const address = `${nats.address}/helped`
+    const fleet = [`fleet=${address}`, 'actors=1', `store=${join(folder, 'store')}`, 'learners=4', 'actorSeconds=2']
+    const actor = start('actor', address)
+    const help = () => start('actor', address, 'role=learn')
+    const helpers = [help(), help()]
+    let learner = start('train', 'CartPole-v1', ...settings, ...fleet, 'out=helped')
+    const kills = { helpers: 0, learner: 0 }
+    for (let code: number | null | undefined; code !== 0; ) {
+      code = await Promise.race([learner.ended, sleep(1000 + 1500 * draw()).then(() => undefined)])
+      if (code === 0) break
+      expect(code, learner.text()).toBeUndefined()
+      if (draw() < 0.7 && kills.helpers < 6) {
+        const i = Math.floor(draw() * helpers.length)
+        helpers[i]!.child.kill('SIGKILL')
+        helpers[i] = help()
+        kills.helpers++
+      } else if (
+        kills.learner < 2 &&
+        (await readdir(join(folder, 'helped')).catch(() => [] as string[])).includes('config.json')
+      ) {
+        learner.child.kill('SIGKILL')
+        await learner.ended
+        learner = start('resume', 'helped', '--quiet')
+        kills.learner++
+      }
+    }
+    for (const each of [actor, ...helpers]) expect(await each.ended, each.text()).toBe(0)
+    expect(helpers.map(({ text }) => Number(/(\d+) shares/.exec(text())?.[1]))).not.toContain(0)
+    expect(kills.helpers).toBeGreaterThan(1)
+    expect(await recorded('helped')).toEqual(await recorded('one'))
+    const checkpoints = await readdir(join(folder, 'one/checkpoints'))
+    for (const name of ['one', 'helped']) expect(await readdir(join(folder, name, 'checkpoints'))).toEqual(checkpoints)
+    const [weights, theirs] = await Promise.all(
+      ['one', 'helped'].map((name) =>
+        readFile(join(folder, name, 'checkpoints', checkpoints.at(-1)!, 'columns.safetensors'), 'base64'),
+      ),
+    )
+    expect(theirs).toBe(weights)
+  }, 600_000)
+
   test.each([
     ['checkpoint', 0],
     ['update', 1],

@@ -200,6 +200,7 @@ describe('every setting of a control run acts', () => {
       actors: { shownBy: 'tests/cli/actors.test.ts: actors=2' },
       fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
+      learners: { shownBy: 'tests/training/fleet/learners.test.ts: have the bits of one' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },

@@ -10,7 +10,7 @@ import { checkGiven, InputError } from '../../base/errors.ts'
 import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { boolean, fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
-import { type Columns, column, type Plan } from '../../components/column.ts'
+import { type Column, type Columns, column, type Plan } from '../../components/column.ts'
 import type { RecordedRows } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../../policies/policy.ts'
@@ -29,6 +29,7 @@ import {
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
+import type { GradientHelp, SharedGradient } from '../shared-gradient.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
 
@@ -303,6 +304,9 @@ class OnPolicyLearner implements Learner {
   readonly #block = { numRows: 0, sumsFrom: 0 }
   /** The loss sums of the current pass and their number of rows. */
   readonly #pass: { readonly sums: Float64Array; numRows: number }
+  readonly help: GradientHelp
+  /** Number of optimizer steps so far, which names the weights. */
+  #numSteps = 0
 
   constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
     const { model, thread, numLanes } = context
@@ -325,6 +329,38 @@ class OnPolicyLearner implements Learner {
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
     this.#slots = new Slots(this.#columns, sums.length, context)
+    const rollout = Object.entries(context.rollout).filter(([, each]) => (each as Column).length > 0)
+    this.help = {
+      inputs: {
+        rollout: Object.fromEntries(rollout),
+        order: { order: this.#columns.order },
+        weights: { weights: context.weights },
+      },
+      compute: async ([update, numUpdates, first, count], share, shareCount) => {
+        this.#loss.begin?.(update!, numUpdates!)
+        context.policy.refresh?.()
+        this.#openMinibatch(first!, count!)
+        await this.#slots.differentiateShare(this.#differentiateBlock, share, shareCount)
+        return this.#slots.resultsOf(share, shareCount)
+      },
+    }
+  }
+
+  /** The current minibatch's gradient, for other processes. */
+  #shared(update: number, numUpdates: number, epoch: number, shareCount: number): SharedGradient {
+    const { first, count } = this.#minibatch
+    const { rollout, order, weights } = this.help.inputs as Record<string, Record<string, Column>>
+    return {
+      inputs: {
+        rollout: { version: `${update}`, columns: rollout! },
+        order: { version: `${update} ${epoch}`, columns: order! },
+        weights: { version: `${update} ${this.#numSteps}`, columns: weights! },
+      },
+      numbers: [update, numUpdates, first, count],
+      numShares: this.#slots.numShares(shareCount),
+      compute: (share) => this.#slots.differentiateShare(this.#differentiateBlock, share, shareCount),
+      results: (share) => this.#slots.resultsOf(share, shareCount),
+    }
   }
 
   *learn(
@@ -339,6 +375,7 @@ class OnPolicyLearner implements Learner {
     const totals = this.#totals
     const pass = this.#pass
     const isFirst = thread === 0
+    const pool = this.#context.pool?.()
     const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
     this.#loss.begin?.(update, numUpdates)
     totals.clear()
@@ -364,10 +401,17 @@ class OnPolicyLearner implements Learner {
         const count = Math.floor(((m + 1) * numUnits) / parts) - first
         const numRows = this.#openMinibatch(first, count)
         if (numRows === 0) continue // Fewer valid rows than minibatches.
-        const pending = this.#slots.differentiate(this.#differentiateBlock)
+        const pending =
+          pool === undefined
+            ? this.#slots.differentiate(this.#differentiateBlock)
+            : pool.compute(this.#shared(update, numUpdates, epoch, pool.shareCount))
         if (pending !== undefined) yield pending
         yield // The gradients of all slots are complete.
-        const norm = yield* this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate)
+        const { optimizer } = this.#columns
+        const norm = yield* this.#slots.descend(
+          ...([this.#id, this.#values, optimizer, weights, rate, undefined, pool?.shareCount] as const),
+        )
+        this.#numSteps++
         if (isFirst) {
           totals.add('gradNorm', norm)
           this.#account(numRows)

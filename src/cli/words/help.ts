@@ -59,7 +59,7 @@ export const GROUPS: Readonly<Record<string, string>> = {
   Evaluation: 'evaluateEvery evaluateEpisodes stopAt patience heldOutFraction heldOutSeed heldOutEpisodes',
   'Files and logging': 'checkpointEvery checkpointsKept rollouts trajectories loggers profile dashboard',
   Machine:
-    'kernels threads actors fleet store acknowledge actorSeconds engine engineSettings backend backendSettings stallSeconds onStall',
+    'kernels threads actors fleet store acknowledge learners actorSeconds engine engineSettings backend backendSettings stallSeconds onStall',
 }
 
 /** The group of a run's key, given its parts' ids; for a key of another part (a wrapper, a system) that part. */

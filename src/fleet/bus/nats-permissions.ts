@@ -1,6 +1,6 @@
 /**
  * The permissions that the learner and the actors of a run need on a NATS server, as its configuration. An actor can only take parts, put
- * results and its own state, and read the run's values.
+ * results and its own state, and read the run's values. A helper of the learner needs those of the learner.
  */
 import { checkName } from './bus.ts'
 
@@ -11,14 +11,15 @@ interface Permissions {
 }
 
 const INBOX = ['_INBOX.>']
+const VALUES = ['leases', 'actors', 'run', 'gradients']
 
 function learnerOf(name: string): Permissions {
   const streams = ['tasks', 'results'].map((queue) => `colonnade_${name}_${queue}`)
-  const buckets = ['leases', 'actors', 'run'].map((values) => `KV_colonnade_${name}_${values}`)
+  const buckets = VALUES.map((values) => `KV_colonnade_${name}_${values}`)
   return {
     publish: [
       `colonnade.${name}.>`,
-      ...['leases', 'actors', 'run'].map((values) => `$KV.colonnade_${name}_${values}.>`),
+      ...VALUES.map((values) => `$KV.colonnade_${name}_${values}.>`),
       ...[...streams, ...buckets].flatMap((stream) => [
         ...['CREATE', 'UPDATE', 'INFO', 'PURGE', 'DELETE', 'MSG.GET'].map((verb) => `$JS.API.STREAM.${verb}.${stream}`),
         ...['CREATE', 'DURABLE.CREATE', 'DELETE', 'INFO', 'MSG.NEXT'].map(

@@ -4,6 +4,7 @@
  */
 import { basename } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { type DefinitionRecord, recordOf, revive } from '../../base/definition.ts'
 import { InputError } from '../../base/errors.ts'
 import { ownUrl } from '../../base/files/own-files.ts'
@@ -33,6 +34,12 @@ export interface Description {
   readonly seed: number
   readonly kernels: KernelBuild
   readonly numMembers: number
+  /** What helpers of the learner need; null if it computes gradients alone. */
+  readonly gradients: {
+    readonly algorithm: DefinitionRecord
+    /** One of `shareCounts`. */
+    readonly shareCount: number
+  } | null
   readonly schema: string
   readonly store: StoreAddress
   /** Seconds without news after which a part goes to another actor. */
@@ -43,6 +50,7 @@ export interface Description {
 export async function describeRun(
   world: World,
   cohort: EpisodeCohort,
+  pooled: { readonly algorithm: AlgorithmDefinition; readonly shareCount: number } | null,
   rest: Pick<Description, 'session' | 'numMembers' | 'store' | 'seconds'>,
 ): Promise<Description> {
   const { name, numLanes, firstLane, seed, autoreset, explore, numSteps } = cohort
@@ -51,6 +59,10 @@ export async function describeRun(
     environment: await withModules(recordOf(cohort.environment), nameModule),
     policy: await withModules(recordOf(cohort.policyDefinition), nameModule),
     cohort: { name, numLanes, firstLane, seed, autoreset, explore, numSteps },
+    gradients: pooled && {
+      algorithm: await withModules(recordOf(pooled.algorithm), nameModule),
+      shareCount: pooled.shareCount,
+    },
     seed: world.seed,
     kernels: world.kernelBuild,
     schema: schemaOf(cohort),
@@ -105,6 +117,8 @@ export interface JoinedRun {
   readonly description: Description
   readonly options: EpisodeCohortOptions
   readonly kernels: KernelBuild
+  /** Of a helper of the learner. */
+  algorithm(): Promise<AlgorithmDefinition>
 }
 
 /** Makes the definitions of a run. `allowed`: paths of modules. @throws InputError for another version, or other code. */
@@ -127,6 +141,10 @@ export async function joinRun(message: Message, allowed: readonly string[]): Pro
   return {
     description,
     kernels: builds.includes(kernels) ? kernels : build,
+    algorithm: async () => {
+      const { algorithm } = description.gradients!
+      return revive<AlgorithmDefinition>('algorithm', await withModules(algorithm, find), 'caller')
+    },
     options: {
       ...rest,
       environment: await revive<EnvironmentDefinition>('environment', await withModules(environment, find), 'caller'),

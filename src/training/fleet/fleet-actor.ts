@@ -2,19 +2,16 @@
  * An actor of a fleet: it reads the run's description, collects the parts that it takes from the queue, and puts their rows into the store.
  * If it is killed, only the part that it was collecting is lost, and another actor collects it.
  */
-import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { InputError, thrownText } from '../../base/errors.ts'
-import { openStore } from '../../fleet/address.ts'
-import { type Bus, type Item, type Message, NoRunError, type Queue, type Values } from '../../fleet/bus/bus.ts'
-import type { Store } from '../../fleet/store/store.ts'
+import type { Bus, Item, Queue, Values } from '../../fleet/bus/bus.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { openWorld, type World } from '../../world/world.ts'
 import { nextTurn } from '../loop/training.ts'
 import { collectAhead } from '../threads/crew.ts'
 import { WatchedRollouts } from '../watch/watched-rollouts.ts'
-import { type Description, type JoinedRun, joinRun } from './description.ts'
+import type { JoinedRun } from './description.ts'
+import { FleetMember, type MemberOptions } from './fleet-member.ts'
 import {
   messageOf,
   type PartResult,
@@ -34,15 +31,7 @@ const FAILURES_MAX = 3
 const AGAIN_SECONDS = 3
 
 /** Options of an actor of a fleet. */
-export interface ActorOptions {
-  /** Paths of modules that it may import; it imports no others. */
-  readonly modules?: readonly string[]
-  /** Whether it waits for the next learner of this name when a run ends; default false. */
-  readonly stay?: boolean
-  /** When aborted, it ends after the rollout that it collects. */
-  readonly signal?: AbortSignal
-  tell?(message: string): void
-}
+export type ActorOptions = MemberOptions
 
 /** What an actor did. */
 export interface ActorSummary {
@@ -50,8 +39,7 @@ export interface ActorSummary {
   readonly rollouts: number
   readonly steps: number
   readonly failures: number
-  /** Why it ended: the run did, it was drained, or its signal. */
-  readonly end: 'run' | 'drain' | 'signal'
+  readonly end: FleetMember['end']
 }
 
 /** A member's lanes in this process. */
@@ -79,107 +67,54 @@ export async function runActor(bus: Bus, options: ActorOptions = {}): Promise<Ac
 }
 
 class FleetActor {
-  readonly #bus: Bus
-  readonly #options: ActorOptions
-  readonly #name = `${hostname()}-${process.pid}-${randomUUID().slice(0, 4)}`.replace(/[^\w-]/g, '-')
-  /** Aborted to end it. */
-  readonly #over = new AbortController()
-  #end: ActorSummary['end'] = 'signal'
+  readonly #member: FleetMember
   #joined: JoinedRun | null = null
-  #store: Store | null = null
   readonly #posts = new Map<number, Post>()
   readonly #told = { rollouts: 0, steps: 0, failures: 0, seconds: 0, version: 0, lanes: 0, lastError: '' }
+  /** Whether the environment or the policy is running: their errors belong to the run. */
+  #isCollecting = false
 
   constructor(bus: Bus, options: ActorOptions) {
-    this.#bus = bus
-    this.#options = options
+    this.#member = new FleetMember(bus, options)
   }
 
   async run(): Promise<ActorSummary> {
-    const { signal } = this.#options
-    const stop = () => this.#over.abort()
-    if (signal?.aborted) stop()
-    signal?.addEventListener('abort', stop)
+    const member = this.#member
     try {
-      await this.#collect()
+      await member.follow((run) => this.#collect(run))
     } finally {
-      signal?.removeEventListener('abort', stop)
       this.#leave()
-      await this.#store?.close()
     }
     const { rollouts, steps, failures } = this.#told
-    return { actor: this.#name, rollouts, steps, failures, end: this.#end }
+    return { actor: member.name, rollouts, steps, failures, end: member.end }
   }
 
-  async #collect(): Promise<void> {
-    const run = await this.#awaitRun()
-    if (run === null) return
-    const unwatch = await run.watch((key, value) => this.#follow(key, value))
-    const bus = this.#bus
+  async #collect(run: Values): Promise<void> {
+    const { bus, name, signal } = this.#member
     const actors = await bus.values('actors', { isOwner: false })
     const results = await bus.queue('results', { seconds: 1, isOwner: false })
     const reports = setInterval(() => void this.#report(actors).catch(() => {}), REPORT_MS) // The next report follows soon.
     try {
-      while (!this.#over.signal.aborted) {
-        const { seconds } = await this.#join(run)
+      while (!signal.aborted) {
+        const { description } = await this.#member.joined(run, (joined) => this.#join(joined))
+        const { seconds } = description
         const tasks = await bus.queue('tasks', { seconds, isOwner: false })
         const since = performance.now()
-        const item = await tasks.take({ seconds: 5, signal: this.#over.signal })
+        const item = await tasks.take({ seconds: 5, signal })
         if (item !== null) await this.#do(item, results, seconds, (performance.now() - since) / 1000)
       }
     } finally {
       clearInterval(reports)
-      unwatch()
-      await actors.remove(this.#name)
+      await actors.remove(name)
     }
   }
 
-  /** Waits until a learner has begun the run; null if it is to end before. */
-  async #awaitRun(): Promise<Values | null> {
-    for (let isTold = false; !this.#over.signal.aborted; isTold = true) {
-      try {
-        const run = await this.#bus.values('run', { isOwner: false })
-        const learner = await run.get('learner')
-        if (learner?.value.state === 'running' && (await run.get('description')) !== null) return run
-      } catch (error) {
-        if (!(error instanceof NoRunError)) throw error
-      }
-      if (!isTold) this.#options.tell?.('waits for a learner')
-      await sleep(500)
-    }
-    return null
-  }
-
-  #follow(key: string, value: Message | null): void {
-    const end =
-      key === 'learner' && value?.state === 'ended'
-        ? 'run'
-        : key === 'order' && value?.order === 'drain'
-          ? 'drain'
-          : null
-    if (key === 'description') this.#description = value
-    if (end === null || this.#over.signal.aborted) return
-    this.#end = end
-    this.#over.abort()
-    if (end === 'run') void this.#store?.close() // No learner waits for what it is about to put.
-  }
-
-  #description: Message | null = null
-  /** Whether the environment or the policy is running: their errors belong to the run. */
-  #isCollecting = false
-
-  /** Joins the run as it is described now. */
-  async #join(run: Values): Promise<Description> {
-    const described = this.#description ?? (await run.get('description'))!.value
-    if (this.#joined !== null && this.#joined.description.session === described.session) return this.#joined.description
+  async #join(joined: JoinedRun): Promise<void> {
     this.#leave()
-    this.#joined = await joinRun(described, this.#options.modules ?? [])
-    await this.#store?.close()
-    this.#store = await openStore(this.#joined.description.store)
+    this.#joined = joined
     await this.#post(0) // Refuses columns that are not as the learner's before it takes a part.
-    const { environment, policy, cohort } = this.#joined.description
-    this.#options.tell?.(`collects ${environment.id} by ${policy.id}, ${cohort.numLanes} lanes in parts`)
-    return this.#joined.description
+    const { environment, policy, cohort } = joined.description
+    this.#member.options.tell?.(`collects ${environment.id} by ${policy.id}, ${cohort.numLanes} lanes in parts`)
   }
 
   #leave(): void {
@@ -221,11 +156,14 @@ class FleetActor {
       this.#isCollecting = false
       this.#told.failures++
       this.#told.lastError = thrownText(error)
-      this.#options.tell?.(`rollout ${task.from} of member ${task.member}: ${this.#told.lastError}`)
+      this.#member.options.tell?.(`rollout ${task.from} of member ${task.member}: ${this.#told.lastError}`)
       if (!isOurs || item.deliveries < FAILURES_MAX) return item.release(isOurs ? 1 : AGAIN_SECONDS)
       const { until: _, ...rest } = task
       const none = { rows: '', after: '', seconds: 0, waited, error: this.#told.lastError }
-      await results.put(`${task.id}.failed`, messageOf({ ...rest, ...none, rollout: task.from, actor: this.#name }))
+      await results.put(
+        `${task.id}.failed`,
+        messageOf({ ...rest, ...none, rollout: task.from, actor: this.#member.name }),
+      )
       await item.acknowledge()
     } finally {
       clearInterval(extend)
@@ -236,7 +174,7 @@ class FleetActor {
     const { member, version, weights, until } = task
     const post = await this.#post(member)
     const { cohort, world } = post
-    const store = this.#store!
+    const store = this.#member.store!
     const share = shareOfMember(cohort, member, this.#joined!.description.numMembers)
     if (post.weights !== weights) {
       const bytes = await store.get(weights)
@@ -262,7 +200,19 @@ class FleetActor {
       const [rows, after] = (await Promise.all(blobs.map((bytes) => store.put(bytes)))) as [string, string]
       const { id } = task
       const result: PartResult = {
-        ...{ id, actor: this.#name, member, rollout, version, weights, before, rows, after, seconds, error: null },
+        ...{
+          id,
+          actor: this.#member.name,
+          member,
+          rollout,
+          version,
+          weights,
+          before,
+          rows,
+          after,
+          seconds,
+          error: null,
+        },
         waited: rollout === task.from ? waited : 0,
       }
       await results.put(`${id}.${rollout}`, messageOf(result))
@@ -276,7 +226,7 @@ class FleetActor {
   }
 
   async #report(actors: Values): Promise<void> {
-    await actors.put(this.#name, { ...this.#told, host: hostname(), at: Date.now() })
+    await actors.put(this.#member.name, { ...this.#told, host: hostname(), at: Date.now() })
   }
 }
 

@@ -18,6 +18,7 @@ import { BlobError, type OwnStore } from '../../fleet/store/store.ts'
 import type { Crew, CrewDefinition, CrewParts, CrewTimes } from '../threads/crew.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
 import { describeRun } from './description.ts'
+import { FleetPool, GRADIENTS } from './fleet-pool.ts'
 import {
   messageOf,
   type PartResult,
@@ -53,6 +54,8 @@ export interface FleetOptions {
   readonly acknowledge: Acknowledgement
   /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
+  /** Shares of a gradient, which helpers compute with the learner: one of `shareCounts`; default 1, the learner alone. */
+  readonly learners?: number
   /** Called once when the run is ordered to stop. */
   onStop?(): void
   tell(message: string): void
@@ -90,6 +93,7 @@ export function fleetCrew(options: FleetOptions): CrewDefinition {
 
 class FleetCrew implements Crew {
   readonly isElsewhere = true
+  readonly pool: FleetPool | undefined
   readonly #parts: CrewParts
   readonly #options: FleetOptions
   readonly #session = randomUUID().slice(0, 8)
@@ -116,6 +120,8 @@ class FleetCrew implements Crew {
   constructor(parts: CrewParts, options: FleetOptions) {
     this.#parts = parts
     this.#options = options
+    const { learners = 1, seconds, tell } = options
+    this.pool = learners === 1 ? undefined : new FleetPool(learners, this.#session, seconds, tell)
   }
 
   get failure(): Error | null {
@@ -154,6 +160,10 @@ class FleetCrew implements Crew {
     const lease = await holdLease({ values, key: 'learner', owner, seconds: LEASE_SECONDS, onLost })
     try {
       await bus.values('actors', { seconds: LEASE_SECONDS, isOwner: true })
+      if (this.pool !== undefined) {
+        const values = await bus.values(GRADIENTS, { seconds: LEASE_SECONDS, isOwner: true })
+        await this.pool.open({ values, store: fleet.store, put: (bytes) => this.#put(bytes) })
+      }
       const run = await bus.values('run', { isOwner: true })
       const tasks = await bus.queue('tasks', { seconds: this.#options.seconds, isOwner: true })
       const results = await bus.queue('results', { seconds: HELD_SECONDS, isOwner: true })
@@ -165,7 +175,7 @@ class FleetCrew implements Crew {
   }
 
   async #begin(update: number, { tasks, results, run, store, storeAddress }: Opened): Promise<void> {
-    const { cohort, world, numMembers } = this.#parts
+    const { algorithm, cohort, world, numMembers } = this.#parts
     await tasks.empty()
     await results.reclaim()
     this.#permitted = update
@@ -184,7 +194,8 @@ class FleetCrew implements Crew {
     await this.#takeLeft(results)
     await run.remove('order')
     const rest = { session: this.#session, numMembers, store: storeAddress, seconds: this.#options.seconds }
-    await run.put('description', { ...(await describeRun(world, cohort, rest)) })
+    const pooled = this.pool === undefined ? null : { algorithm, shareCount: this.pool.shareCount }
+    await run.put('description', { ...(await describeRun(world, cohort, pooled, rest)) })
     await this.#report(update)
   }
 
@@ -245,6 +256,7 @@ class FleetCrew implements Crew {
     const held = [...this.#unsettled.values(), ...this.#members.flatMap((member) => [...member.held.values()])].flat()
     return new Set([
       ...this.#weights.values(),
+      ...(this.pool?.live() ?? []),
       ...this.#members.map(({ before }) => before),
       ...held.flatMap(({ result }) => [result.rows, result.before, result.after]),
     ])
@@ -457,6 +469,7 @@ class FleetCrew implements Crew {
     if (this.#opened === null) return
     const { run, lease, close } = this.#opened
     this.fail(new Error('the trainer was closed during an update'))
+    this.pool?.close()
     await this.#receiving
     await this.#work
     this.#opened = null

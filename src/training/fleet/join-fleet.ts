@@ -1,6 +1,7 @@
 /** Joins a fleet by its address: as its learner, as an actor, or to show and end its members. */
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
+import { shareCounts } from '../../algorithms/shared-gradient.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { makeFolder } from '../../base/files/files.ts'
 import { connectFleet, parseFleet, type StoreAddress } from '../../fleet/address.ts'
@@ -12,6 +13,7 @@ import type { CrewDefinition } from '../threads/crew.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
 import { type ActorOptions, type ActorSummary, runActor } from './fleet-actor.ts'
 import { fleetCrew, type OpenedFleet } from './fleet-crew.ts'
+import { type HelperSummary, runHelper } from './fleet-helper.ts'
 
 /** Options of a fleet's learner. */
 export interface JoinFleetOptions {
@@ -26,6 +28,10 @@ export interface JoinFleetOptions {
   readonly acknowledge?: Acknowledgement
   /** Seconds without news after which a part goes to another actor. Default 20. */
   readonly seconds?: number
+  /**
+   * Shares of each gradient: 1, 2, 4, 8 or 16. With 2 or more, helpers (`runFleetHelper`) compute gradients with the learner. Default 1.
+   */
+  readonly learners?: number
   /** Called when the run is ordered to stop. */
   onStop?(): void
   /** Receives messages for the user; default: standard error. */
@@ -42,7 +48,10 @@ export interface JoinFleetOptions {
  */
 export function joinFleet(options: JoinFleetOptions): CrewDefinition {
   checkGiven('options of joinFleet', options, ['address', 'store'])
-  const { address, store, acknowledge = 'checkpoint', seconds = 20, onStop, tell = tellUser } = options
+  const { address, store, acknowledge = 'checkpoint', seconds = 20, learners = 1, onStop, tell = tellUser } = options
+  if (!(shareCounts as readonly number[]).includes(learners)) {
+    throw new InputError('learners', show(learners), `one of ${shareCounts.join(', ')}`)
+  }
   const { name } = parseFleet(address)
   const storeOf = storeOpener(store, name)
   const open = async (): Promise<OpenedFleet> => {
@@ -59,7 +68,7 @@ export function joinFleet(options: JoinFleetOptions): CrewDefinition {
       throw error
     }
   }
-  return fleetCrew({ open, acknowledge, seconds, tell, ...(onStop === undefined ? {} : { onStop }) })
+  return fleetCrew({ open, acknowledge, seconds, learners, tell, ...(onStop === undefined ? {} : { onStop }) })
 }
 
 function tellUser(message: string): void {
@@ -110,6 +119,14 @@ function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFlee
  */
 export async function runFleetActor(address: string, options: ActorOptions = {}): Promise<ActorSummary> {
   return withBus(address, (bus) => runActor(bus, options))
+}
+
+/**
+ * Computes shares of the gradients of the run at a fleet's address, whose learner has `learners` 2 or more, until it ends or is drained.
+ * @throws InputError as `runFleetActor` does, and for a learner without helpers.
+ */
+export async function runFleetHelper(address: string, options: ActorOptions = {}): Promise<HelperSummary> {
+  return withBus(address, (bus) => runHelper(bus, options))
 }
 
 async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>): Promise<T> {

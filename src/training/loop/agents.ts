@@ -1,5 +1,5 @@
 /** The learners of a training of episodes: each cohort's trained sets of weights, with their episodes' statistics. */
-import type { AlgorithmDefinition, Learner, LearnerShape } from '../../algorithms/algorithm.ts'
+import type { AlgorithmDefinition, Learner, LearnerContext, LearnerShape } from '../../algorithms/algorithm.ts'
 import { InputError } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
@@ -130,7 +130,12 @@ function learnerColumns(cohort: EpisodeCohort) {
 }
 
 /** A cohort's agents, one per trained set of weights. */
-export function createAgents(world: World, name: string, algorithm: AlgorithmDefinition): Agent[] {
+export function createAgents(
+  world: World,
+  name: string,
+  algorithm: AlgorithmDefinition,
+  pool?: LearnerContext['pool'],
+): Agent[] {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
   const { rollout, league } = cohort
   const columns = learnerColumns(cohort)
@@ -157,6 +162,7 @@ export function createAgents(world: World, name: string, algorithm: AlgorithmDef
         random: cohort.environmentLanes.random,
         clock: world.clock,
         thread: world.threads.index,
+        pool,
       })
     return {
       name: set === 0 ? cohort.name : `${cohort.name}.set${set}`,

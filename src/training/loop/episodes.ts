@@ -24,7 +24,7 @@ import type { World } from '../../world/world.ts'
 import type { EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-rollouts.ts'
-import { Actors } from '../threads/actors.ts'
+import { Actors, checkPool } from '../threads/actors.ts'
 import type { Crew, CrewDefinition } from '../threads/crew.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
 import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
@@ -115,7 +115,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   ) {
     this.world = world
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
-    this.#agents = Object.entries(algorithms).flatMap(([name, algorithm]) => createAgents(world, name, algorithm))
+    const pool = () => this.#actors?.pool
+    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, pool))
     this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
     const { actors, index } = world.threads
@@ -124,8 +125,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const ordered = { world, algorithms, command, numBuffers, traces, beats }
     this.#ordered = ordered
     if (actors > 0 && index === 0) {
-      const { cohort } = this.#agents[0]!
-      const parts = { world, cohort, numMembers: actors }
+      const { cohort, algorithm } = this.#agents[0]!
+      const parts = { world, cohort, algorithm, numMembers: actors }
       const describe = shareOf(world)
       const calls = callsOf(this.promises)
       const { count } = world.threads
@@ -136,6 +137,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           describeCall: (thread, call) => `worker ${thread} of ${describe(thread)}: ${calls[call]}`,
         })
       this.#actors = new Actors(cohort, actors, crew?.(parts) ?? threads())
+      checkPool(world, this.#agents[0]!, this.#actors.pool)
     }
   }
 

@@ -1,5 +1,6 @@
 /** The definitions and settings of both kinds of run. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import { shareCounts } from '../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import type { SftDefinition } from '../../algorithms/tokens/sft.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues, text } from '../../base/settings.ts'
@@ -69,6 +70,11 @@ export const episodeRunSettings = {
     'checkpoint',
     acknowledgements,
     'when a rollout of the fleet is removed; checkpoint: when one contains what was learned from it; update: after its update',
+  ),
+  learners: choice(
+    '1',
+    shareCounts.map(String),
+    'shares of each gradient, computed by this process and helpers in the fleet (colonnade actor … role=learn)',
   ),
   actorSeconds: integer(20, 'seconds without news of a part after which it goes to another actor', { min: 2 }),
 } satisfies Settings

@@ -142,7 +142,7 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
 /** Settings that may change on resuming, since the run so far does not depend on them. */
 const RESUMED = [
   ...[...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'],
-  ...['fleet', 'store', 'acknowledge', 'actorSeconds'],
+  ...['fleet', 'store', 'acknowledge', 'learners', 'actorSeconds'],
 ] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
@@ -247,13 +247,14 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
 
 /** The fleet that collects; undefined if this machine does. @throws InputError for settings of a fleet without one. */
 async function fleetOf({ settings, recorded }: EpisodeRunDefinition, onStop: () => void) {
-  const { fleet, store, acknowledge, actorSeconds } = settings
+  const { fleet, store, acknowledge, learners, actorSeconds } = settings
   if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
+  if (fleet === '' && learners !== '1') throw new InputError('learners', learners, '1 without a fleet')
   if (fleet === '') return undefined
   if (recorded !== null) throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
   const { joinFleet } = await import('../fleet/join-fleet.ts')
   return joinFleet({
-    ...{ address: fleet, store, seconds: actorSeconds, onStop },
+    ...{ address: fleet, store, seconds: actorSeconds, learners: Number(learners), onStop },
     acknowledge: acknowledge as Acknowledgement,
   })
 }
@@ -270,6 +271,7 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { numSteps, numMinibatches = 1 } = algorithm
   const { numLanes } = settings
   const actors = actorsOf(definition)
+  if (settings.learners !== '1') return { threads: 1 + actors, reason: 'helpers of the fleet learn too' }
   const cores = Math.max(1, availableParallelism() - (settings.fleet === '' ? actors : 0))
   const { threads, reason } = chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores })
   if (actors === 0) return { threads, reason }

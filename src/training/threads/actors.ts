@@ -13,7 +13,8 @@
  * A checkpoint between two updates has the lanes' state at the start of the next rollout, and the published weights;
  * rollouts collected ahead are collected again.
  */
-import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import type { AlgorithmDefinition, Learner } from '../../algorithms/algorithm.ts'
+import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import { Work } from '../../base/clock.ts'
 import { assert, checkCount, InputError, show } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
@@ -65,6 +66,26 @@ export function checkAhead(world: World, algorithms: Readonly<Record<string, Alg
   }
 }
 
+/** @throws InputError if several processes cannot compute the gradients of a trained set of weights. */
+export function checkPool(
+  { threads: { count, actors } }: World,
+  { algorithm, learners }: { readonly algorithm: AlgorithmDefinition; readonly learners: readonly Learner[] },
+  pool: GradientPool | undefined,
+): void {
+  if (pool === undefined) return
+  const { shareCount } = pool
+  if (learners[0]!.help === undefined) {
+    const got = `${shareCount}, and ${algorithm.id}, whose gradients have no shares`
+    throw new InputError('learners', got, '1, or an algorithm that learns from each new rollout, like ppo')
+  }
+  if (algorithm.module === undefined) {
+    const got = `${shareCount}, and an algorithm ${algorithm.id} without a module`
+    throw new InputError('learners', got, '1, or a definition with a module, which helpers can import')
+  }
+  if (count - actors === 1) return
+  throw new InputError('learners', `${shareCount}, and ${count - actors} threads that learn`, '1, or one thread')
+}
+
 type DeliveryTimes = MetricValues<Pick<typeof stalenessMetrics, 'rolloutAge' | 'rolloutAgeMax' | 'actorWaitSeconds'>>
 
 /** The actors of a training, for the thread that they work for. */
@@ -104,6 +125,10 @@ export class Actors {
     const counts = { version: update, next: update, taken: update, arrivals: update }
     admission.restore({ ...admission.saved(), ...counts })
     return admission
+  }
+
+  get pool(): GradientPool | undefined {
+    return this.#crew.pool
   }
 
   get isElsewhere(): boolean {

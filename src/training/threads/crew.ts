@@ -4,6 +4,8 @@
  * (`thread-crew.ts`), and processes of a fleet (`training/fleet/fleet-crew.ts`).
  */
 
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import type { Pause } from '../../systems/tick.ts'
 import { keepBeginning, openBuffer } from '../../world/episodes/ahead-buffers.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
@@ -21,6 +23,8 @@ export interface CrewTimes {
 }
 
 export interface Crew {
+  /** The processes that compute gradients with the learner; undefined: it computes them alone. */
+  readonly pool?: GradientPool
   /** Whether other processes collect, which may come late or never. */
   readonly isElsewhere: boolean
   /**
@@ -54,6 +58,7 @@ export interface CrewParts {
   readonly world: World
   readonly cohort: EpisodeCohort
   readonly numMembers: number
+  readonly algorithm: AlgorithmDefinition
 }
 
 /** Makes a crew for a training of episodes with `actors`. */

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import type { Message } from '../../../dist/src/fleet/bus/bus.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
 import {
@@ -118,6 +119,42 @@ describe('a fleet in one process', () => {
     stop.abort()
     await Promise.all(later)
     expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
+    await end()
+  })
+
+  test('results of another state, of other weights and of another version are dropped', async () => {
+    const { bus, told, crew, end } = await place()
+    const world = { ...cart, numLanes: 8 }
+    const tasks = await bus.queue('tasks', { seconds: 30, isOwner: true })
+    const results = await bus.queue('results', { seconds: 30, isOwner: true })
+    const putTask = tasks.put.bind(tasks)
+    const put = results.put.bind(results)
+    let isAsked = (_: Message) => {}
+    const asked = new Promise<Message>((resolve) => {
+      isAsked = resolve
+    })
+    tasks.put = (id, task) => {
+      if (task.member === 1 && task.from === 0) isAsked(task)
+      return putTask(id, task)
+    }
+    let forged = 0
+    // Before member 1 is collected, it has rows of member 0 with all that fits but one.
+    results.put = async (id, result) => {
+      if (result.member !== 0 || result.rollout !== 0) return put(id, result)
+      const { before, weights, version } = await asked
+      const fitting = { ...result, member: 1, before, weights, version }
+      for (const wrong of [{ before: result.before }, { weights: before }, { version: 7 }]) {
+        await put(`forged.${forged++}`, { ...fitting, ...wrong } as Message)
+      }
+      return put(id, result)
+    }
+    const actor = runActor(bus)
+    const learned = await train(world, ppo(small), 2, { actors: 2, crew: crew() })
+    expect(forged).toBe(3)
+    expect(learned).toEqual(await train(world, ppo(small), 2, {}))
+    expect(told).toEqual([])
+    await actor // The learner has ended.
+    expect(await results.size()).toBe(0)
     await end()
   })
 

@@ -1,0 +1,182 @@
+/**
+ * Gradients that a learner computes together with the helpers of its fleet (`colonnade actor … role=learn`). The learner puts the inputs
+ * into the store, and a task that names who computes which shares into the values `gradients`; a helper puts its results into the store
+ * and their hashes into the same values.
+ *
+ * A share depends only on its inputs, so it has the same bits wherever it is computed. The learner computes a share itself if it has no
+ * helper, and if its helper fails or falls silent.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { GradientPool, SharedGradient } from '../../algorithms/shared-gradient.ts'
+import { InputError } from '../../base/errors.ts'
+import { decodeSafetensors, encodeSafetensors, tensorOf, tensorValues } from '../../base/files/safetensors.ts'
+import type { Column } from '../../components/column.ts'
+import type { Message, Values } from '../../fleet/bus/bus.ts'
+import { BlobError, type OwnStore } from '../../fleet/store/store.ts'
+
+/** The values by which a learner and its helpers work on gradients. */
+export const GRADIENTS = 'gradients'
+
+/** A gradient to compute together. */
+export interface GradientTask {
+  readonly id: string
+  /** The helper of each share; null: the learner. */
+  readonly helpers: readonly (string | null)[]
+  /** Hashes of the inputs. */
+  readonly inputs: Readonly<Record<string, string>>
+  readonly numbers: readonly number[]
+}
+
+/** What a helper reports, at least once a second: its last task, with the hashes of its results by share. */
+export interface HelperReport {
+  readonly session: string
+  readonly task: string
+  readonly results: Readonly<Record<string, string>>
+  /** Of this task; null without one. */
+  readonly error: string | null
+}
+
+type NamedColumns = Readonly<Record<string, Column>>
+
+export function columnsToBytes(columns: NamedColumns): Uint8Array {
+  return Buffer.concat(encodeSafetensors(Object.entries(columns).map(([name, column]) => tensorOf(name, column))))
+}
+
+/** Writes columns from bytes. @throws InputError if they are not of the same names, types and lengths. */
+export function columnsFromBytes(subject: string, bytes: Uint8Array, into: NamedColumns): void {
+  const { tensors } = decodeSafetensors(subject, bytes)
+  const describe = ([name, column]: readonly [
+    string,
+    { readonly constructor: { name: string }; readonly length: number },
+  ]) => `${name}: ${column.length} of ${column.constructor.name}`
+  const values = Object.fromEntries([...tensors].map(([name, tensor]) => [name, tensorValues(tensor)]))
+  const [got, expected] = [values, into].map((each) => Object.entries(each).map(describe).sort().join(', '))
+  if (got !== expected) throw new InputError(subject, got!, expected!)
+  for (const [name, column] of Object.entries(into)) column.set(values[name] as Column)
+}
+
+/** The learner's values and store. `put` waits until the store takes a blob. */
+export interface PoolCarriers {
+  readonly values: Values
+  readonly store: OwnStore
+  put(bytes: Uint8Array): Promise<string>
+}
+
+export class FleetPool implements GradientPool {
+  readonly shareCount: number
+  readonly #session: string
+  readonly #milliseconds: number
+  readonly #tell: (message: string) => void
+  readonly #helpers = new Map<string, { heard: number; report: HelperReport }>()
+  /** The inputs in the store, by name. */
+  readonly #inputs = new Map<string, { readonly version: string; readonly hash: string }>()
+  #opened: (PoolCarriers & { unwatch(): void }) | null = null
+  #tasks = 0
+  #wake: () => void = () => {}
+
+  /** A helper that is silent for so many seconds counts as gone. */
+  constructor(shareCount: number, session: string, seconds: number, tell: (message: string) => void) {
+    this.shareCount = shareCount
+    this.#session = session
+    this.#milliseconds = 1000 * seconds
+    this.#tell = tell
+  }
+
+  async open(carriers: PoolCarriers): Promise<void> {
+    this.#helpers.clear()
+    this.#inputs.clear()
+    const unwatch = await carriers.values.watch((key, value) => this.#hear(key, value))
+    this.#opened = { ...carriers, unwatch }
+  }
+
+  close(): void {
+    this.#opened?.unwatch()
+    this.#opened = null
+    this.#wake()
+  }
+
+  /** The blobs that it needs. */
+  live(): string[] {
+    return [...this.#inputs.values()].map(({ hash }) => hash)
+  }
+
+  #hear(key: string, value: Message | null): void {
+    if (!key.startsWith('helper.')) return
+    const report = value as unknown as HelperReport | null
+    if (report === null || report.session !== this.#session) this.#helpers.delete(key)
+    else this.#helpers.set(key, { heard: performance.now(), report })
+    this.#wake()
+  }
+
+  #isAlive(helper: string): boolean {
+    const known = this.#helpers.get(helper)
+    return known !== undefined && performance.now() - known.heard < this.#milliseconds
+  }
+
+  async compute(gradient: SharedGradient): Promise<void> {
+    const workers = [null, ...[...this.#helpers.keys()].filter((helper) => this.#isAlive(helper)).sort()]
+    const helpers = Array.from({ length: gradient.numShares }, (_, share) => workers[share % workers.length]!)
+    const id = `${this.#session}.${this.#tasks++}`
+    if (helpers.some((helper) => helper !== null)) await this.#ask(id, helpers, gradient)
+    for (const [share, helper] of helpers.entries()) if (helper === null) await gradient.compute(share)
+    for (const [share, helper] of helpers.entries()) {
+      if (helper === null || (await this.#take(id, share, helper, gradient))) continue
+      await gradient.compute(share)
+    }
+  }
+
+  async #ask(id: string, helpers: GradientTask['helpers'], gradient: SharedGradient): Promise<void> {
+    const { values, store, put } = this.#opened!
+    const names = Object.entries(gradient.inputs)
+    await Promise.all(
+      names.map(async ([name, { version, columns }]) => {
+        const former = this.#inputs.get(name)
+        if (former?.version === version) return
+        const hash = await put(columnsToBytes(columns))
+        this.#inputs.set(name, { version, hash })
+        if (former !== undefined && !this.live().includes(former.hash)) await store.drop(former.hash)
+      }),
+    )
+    const inputs = Object.fromEntries(names.map(([name]) => [name, this.#inputs.get(name)!.hash]))
+    await values.put('task', { id, helpers, inputs, numbers: gradient.numbers } satisfies GradientTask)
+  }
+
+  /** Waits for a share's results, and writes them into their columns; false if the learner must compute it. */
+  async #take(id: string, share: number, helper: string, gradient: SharedGradient): Promise<boolean> {
+    while (this.#opened !== null && this.#isAlive(helper)) {
+      const { task, results, error } = this.#helpers.get(helper)!.report
+      if (task === id && error !== null) {
+        this.#tell(`${helper}: ${error}: its share is computed here`)
+        return false
+      }
+      const hash = task === id ? results[share] : undefined
+      if (hash !== undefined) return this.#takeFrom(hash, share, helper, gradient)
+      await this.#news()
+    }
+    if (this.#opened !== null) this.#tell(`${helper} is silent: its share is computed here`)
+    return false
+  }
+
+  async #takeFrom(hash: string, share: number, helper: string, gradient: SharedGradient): Promise<boolean> {
+    const { store } = this.#opened!
+    try {
+      columnsFromBytes(`share ${share} by ${helper}`, await store.get(hash), gradient.results(share))
+    } catch (error) {
+      if (!(error instanceof BlobError)) throw error
+      this.#tell(`${error.message}: share ${share} of the gradient is computed again`)
+      return false
+    }
+    await store.drop(hash)
+    return true
+  }
+
+  /** Settles at a helper's next report, or when a silent one must be noticed. */
+  async #news(): Promise<void> {
+    const over = new AbortController()
+    const told = new Promise<void>((resolve) => {
+      this.#wake = resolve
+    })
+    await Promise.race([told, sleep(this.#milliseconds / 4, undefined, { signal: over.signal }).catch(() => {})])
+    over.abort()
+  }
+}
