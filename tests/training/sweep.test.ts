@@ -144,6 +144,22 @@ describe('a sweep', () => {
     expect((await sweep({ train: never })).settings).toEqual(second.settings) // All have ended.
   })
 
+  test('draws settings from ranges', async () => {
+    const given = { ...small, totalSteps: '256', 'ppo.learningRate': '1e-4..1e-1', 'mlp.hidden': '4|8' }
+    const sweep = (samples: number) => trainSweep('CartPole-v1', given, [3], { out: folder, samples })
+    await expect(sweep(0)).rejects.toThrow('samples: got 0, with a range of ppo.learningRate')
+    await expect(sweep(1.5)).rejects.toThrow('samples: got 1.5, expected a whole number')
+    const { settings, status } = await sweep(4)
+    expect(status).toBe('complete')
+    const rates = settings.map(({ varied }) => Number(varied['ppo.learningRate']))
+    expect(new Set(rates).size).toBe(4)
+    expect(Math.min(...rates)).toBeGreaterThanOrEqual(1e-4)
+    expect(Math.max(...rates)).toBeLessThanOrEqual(1e-1)
+    const [first] = await settingsOf(folder)
+    const single = await alone('CartPole-v1', { ...given, ...settings[0]!.varied, seed: '3' })
+    expect(await fingerprint(join(folder, first!, 'seed-3'))).toEqual(await fingerprint(single))
+  })
+
   test('refuses what is no sweep before anything is trained', async () => {
     const sweep = (given: Record<string, string>, seeds = [1]) =>
       trainSweep('CartPole-v1', { ...small, ...given }, seeds, { out: folder, train: never })

@@ -1,7 +1,7 @@
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { group } from '../../base/metrics.ts'
 import { type IfExists, ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../../entries/data.ts'
-import { text } from '../../entries/settings.ts'
+import { integer, text } from '../../entries/settings.ts'
 import type { Run } from '../../index.ts'
 import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from '../show/follow.ts'
 import { progressLine, returnFormat } from '../show/progress.ts'
@@ -12,6 +12,7 @@ import { shellWord } from '../show/terminal.ts'
 export const sweepKeys = {
   ifExists: ifExistsSetting,
   seeds: text('1..3', 'seeds, like 1..5 or 3,7: one run per setting and seed'),
+  samples: integer(0, 'settings to draw from values and ranges, like 1e-4..1e-2; 0: every combination', { min: 0 }),
 }
 
 /** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */
@@ -19,13 +20,14 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
   const { out, ...all } = texts
   const isOwn = ([key]: [string, string]) => Object.hasOwn(sweepKeys, key)
-  const { seeds, ifExists } = readKeys(sweepKeys, Object.fromEntries(Object.entries(all).filter(isOwn)))
+  const { seeds, samples, ifExists } = readKeys(sweepKeys, Object.fromEntries(Object.entries(all).filter(isOwn)))
   const others = Object.fromEntries(Object.entries(all).filter((entry) => !isOwn(entry)))
   const interrupt = interruption({ log: () => {} }, quiet, 'this update') // Runs that train alone have their own log.
   let progress: ReturnType<typeof progressLine> | undefined
   try {
     const summary = await trainSweep(subject, others, parseSeeds(seeds), {
       out,
+      samples,
       ifExists: ifExists as IfExists,
       tell: (line) => tellLine(quiet, line),
       signal: interrupt.signal,

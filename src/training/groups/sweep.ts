@@ -21,6 +21,7 @@ import {
   type Spread,
   trainSeeds,
 } from './run-group.ts'
+import { isRange, rangeOf, sampleSettings, type Values } from './sampled-settings.ts'
 import { type ComingRun, type SideBySideOptions, shareWorlds, trainSideBySide, whyApart } from './side-by-side.ts'
 
 /** One setting of a sweep, and its runs' results. */
@@ -51,6 +52,8 @@ export interface SweepSummary {
 
 /** Options of a sweep. `onUpdate` observes runs trained together; `signal` stops them, and the same call continues. */
 export interface SweepOptions extends SideBySideOptions, GroupPlace {
+  /** Settings to draw from the values and ranges; default 0: every combination. */
+  readonly samples?: number
   /** Trains a run that must be trained alone; default silently. */
   readonly train?: (run: Run) => Promise<RunSummary>
 }
@@ -64,18 +67,26 @@ const PARTS = { policy: /[,|]/, algorithm: /[,|]/, systems: '|', wrappers: '|' }
 /** Figures to compare settings by; the first that all have is used. */
 const COMPARED = ['evaluation', 'heldOut', 'episodeReturn', 'reward']
 
-/** Parses each key's values: `0.9,0.99`, or lists with bars `64,64|128`. @throws InputError for a wrong text. */
+/**
+ * Parses each key's values: `0.9,0.99`, lists with bars `64,64|128`, or a range `1e-4..1e-2`.
+ * @throws InputError for a wrong text.
+ */
 async function valuesOf(
   environment: string,
   texts: Readonly<Record<string, string>>,
-): Promise<ReadonlyMap<string, readonly string[]>> {
+): Promise<ReadonlyMap<string, Values>> {
   checkGiven('environment', environment, 'a text')
   checkGiven('keys', texts, [])
   const named = Object.entries(PARTS).filter(([part]) => texts[part] !== undefined)
   const first = named.map(([part, separator]) => [part, texts[part]!.split(separator)[0]!])
   const keys = await runKeys(environment, Object.fromEntries(first))
-  const values = new Map<string, readonly string[]>()
+  const values = new Map<string, Values>()
   for (const [key, text] of Object.entries(keysOfToday(keys, texts))) {
+    const range = rangeOf(key, text, keys.get(key))
+    if (range !== null) {
+      values.set(key, range)
+      continue
+    }
     const isList = Array.isArray(keys.get(key)?.default)
     const separator = text.includes('|') || isList ? '|' : ','
     const list = NOT_VARIED.includes(key) ? [text] : text.split(separator)
@@ -86,8 +97,12 @@ async function valuesOf(
     if (new Set(list).size < list.length) throw new InputError(key, show(text), 'each value once')
     values.set(key, list)
   }
-  if ([...values.values()].some(({ length }) => length > 1)) return values
+  if ([...values.values()].some(isSeveral)) return values
   throw new InputError('sweep', 'one value of each key', 'a key with several, like ppo.gamma=0.9,0.99')
+}
+
+function isSeveral(values: Values): boolean {
+  return isRange(values) || values.length > 1
 }
 
 /**
@@ -100,22 +115,34 @@ export async function resolveSweepKeys(
   texts: Readonly<Record<string, string>>,
 ): Promise<Map<string, SettingValue | readonly SettingValue[]>> {
   const values = await valuesOf(environment, texts)
+  const listed = [...values].map(([key, each]) => [key, isRange(each) ? [String(each.from)] : each] as const)
   const runs: Map<string, SettingValue>[] = []
-  for (const given of choicesOf(values)) runs.push(await resolveRunKeys(environment, given))
+  for (const given of combinationsOf(new Map(listed))) runs.push(await resolveRunKeys(environment, given))
   const resolved = new Map<string, SettingValue | readonly SettingValue[]>()
   for (const key of new Set(runs.flatMap((run) => [...run.keys()]))) {
     const different = [...new Map(runs.map((run) => [JSON.stringify(run.get(key)), run.get(key)])).values()]
-    const isVaried = (values.get(key)?.length ?? 0) > 1
+    const told = values.get(key)
     const found = different.filter((value) => value !== undefined)
-    if (isVaried) resolved.set(key, found)
+    if (told !== undefined && isRange(told)) resolved.set(key, `${told.from}..${told.to}`)
+    else if (told !== undefined && told.length > 1) resolved.set(key, found)
     else if (different.length === 1) resolved.set(key, found[0]!)
   }
   resolved.delete('seed') // A sweep has several.
   return resolved
 }
 
+/** The settings to train: every combination, or `samples` of them. @throws InputError for ranges without samples. */
+function settingsOf(values: ReadonlyMap<string, Values>, samples: number): Record<string, string>[] {
+  if (!Number.isSafeInteger(samples) || samples < 0)
+    throw new InputError('samples', show(samples), 'a whole number ≥ 0')
+  if (samples > 0) return sampleSettings(values, samples)
+  const range = [...values.keys()].find((key) => isRange(values.get(key)!))
+  if (range === undefined) return combinationsOf(values as ReadonlyMap<string, readonly string[]>)
+  throw new InputError('samples', `0, with a range of ${range}`, 'the number of settings to draw, like samples=16')
+}
+
 /** Every combination of one value per key; the last key varies fastest. */
-function choicesOf(values: ReadonlyMap<string, readonly string[]>): Record<string, string>[] {
+function combinationsOf(values: ReadonlyMap<string, readonly string[]>): Record<string, string>[] {
   let choices: Record<string, string>[] = [{}]
   for (const [key, list] of values) {
     choices = choices.flatMap((choice) => list.map((value) => ({ ...choice, [key]: value })))
@@ -140,7 +167,7 @@ interface Planned {
 
 /**
  * Trains a run for each setting and each seed, side by side if possible, and combines the results. In `texts`, a key's
- * values are separated by commas (`valuesOf`). Called again with the same settings and folder, it keeps finished runs,
+ * values are separated by commas, or a range from which `samples` are drawn (`valuesOf`). Called again with the same settings and folder, it keeps finished runs,
  * resumes interrupted ones one after another, and starts the missing ones.
  * @throws InputError as `trainSeeds` does, if no key has several values, and for a folder with anything else.
  */
@@ -148,14 +175,14 @@ export async function trainSweep(
   environment: string,
   texts: Readonly<Record<string, string>>,
   seeds: readonly number[],
-  { train, onUpdate, signal, ...place }: SweepOptions = {},
+  { train, onUpdate, signal, samples = 0, ...place }: SweepOptions = {},
 ): Promise<SweepSummary> {
   checkGiven('seeds of trainSweep', seeds, 'a list')
   if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
   if (texts.seed !== undefined) throw new InputError('seed', show(texts.seed), 'seeds, since a sweep has several')
   const values = await valuesOf(environment, texts)
-  const choices = choicesOf(values)
-  const several = [...values.keys()].filter((key) => values.get(key)!.length > 1)
+  const choices = settingsOf(values, samples)
+  const several = [...values.keys()].filter((key) => isSeveral(values.get(key)!))
   const configured: Omit<Planned, 'folder'>[] = [] // Configure all before training the first, to find errors early.
   for (const given of choices) {
     const varied = Object.fromEntries(several.map((key) => [key, given[key]!]))
@@ -165,7 +192,8 @@ export async function trainSweep(
   }
   const { id } = configured[0]!.definitions[0]!.environment
   const usual = join('runs', `${id.replaceAll('/', '-')}-sweep`)
-  const folder = await claim('sweep.json', { environment, given: texts, seeds }, usual, place)
+  const told = { environment, given: texts, seeds, ...(samples > 0 && { samples }) }
+  const folder = await claim('sweep.json', told, usual, place)
   const planned = configured.map((each, i) => {
     const name = `${i + 1}-${labelOf(each.varied).replaceAll(/[^\w.=,-]+/g, '-')}`
     return { ...each, folder: join(folder, name.slice(0, 120)) }
