@@ -1,4 +1,7 @@
 /** Training from what engines generate: several servers by their addresses, which are given the weights in between. */
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import zlib from 'node:zlib'
 import { expect, test } from 'vitest'
 import { generateByEngines } from '../../src/compat/generate-by-engines.ts'
 import { AsyncRolloutManager } from '../../src/compat/rollout-manager.ts'
@@ -13,6 +16,9 @@ import type { Sample } from '../../src/tables/trajectories/sample.ts'
 import { get, served, smallModel } from '../support/serving.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
+/** Node has it since 22.15. */
+const hasZstd = 'zstdCompressSync' in zlib
+
 const buffer = () => new DataBuffer(['x', 'y', 'z'], 5)
 const places = (count: number) =>
   Array.from({ length: count }, (_, member) => ({ epoch: 0, promptId: 0, group: 0, member }))
@@ -21,7 +27,10 @@ test('several servers generate what is learned from, and are given the weights e
   const weights = await temporaryFolder()
   const servers = [await served({ control: true, slots: 8 }), await served({ control: true, slots: 8 })]
   const [one, two] = servers.map(({ url }) => url)
-  const engines = [vllmEngine({ url: one!, weights }), sglangEngine({ url: two!, weights, logprobs: 'candidates' })]
+  // What has changed of the weights, where Node has zstd.
+  const [source, local] = [await temporaryFolder(), await temporaryFolder()]
+  const given = hasZstd ? { weights: source, deltas: local } : { weights }
+  const engines = [vllmEngine({ url: one!, weights }), sglangEngine({ url: two!, ...given, logprobs: 'candidates' })]
   const backend = await openTrainingBackend({
     policy: smallModel(),
     engines,
@@ -71,6 +80,10 @@ test('several servers generate what is learned from, and are given the weights e
   }
   expect(count).toBeGreaterThan(12 * 32 * 0.8)
   for (const { url } of servers) expect((await get(`${url}/weight_info`)).json).toMatchObject({ weight_version: '12' })
+  const versions = (await readdir(source)).filter((name) => name.startsWith('weight_v')).toSorted()
+  const files = await Promise.all(versions.map((name) => readdir(join(source, name))))
+  const areWhole = files.map((names) => names.includes('model.safetensors'))
+  expect(areWhole).toEqual(hasZstd ? [...delivered.keys()].map((version) => version === 0) : [])
 }, 60_000)
 
 test('a group of which some may be of other weights is generated again, and one that engines cannot give fails', async () => {
