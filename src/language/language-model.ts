@@ -52,7 +52,7 @@ export interface LanguageModelDefinition extends DefinitionRecord {
 const settings = {
   folder: text(
     '',
-    'a folder with config.json, weights and tokenizer, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
+    'a folder with config.json, weights and tokenizer, a GGUF file, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
   ),
   context: integer(
     0,

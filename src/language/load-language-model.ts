@@ -7,7 +7,7 @@ import type { Tokenizer } from './tokenizers/tokenizer.ts'
 import { type OpenWeights, openTransformer } from './transformer/folder.ts'
 import type { TransformerModel } from './transformer/model.ts'
 
-/** A language model's folder whose weights are not read yet. */
+/** A language model's folder, or GGUF file, whose weights are not read yet. */
 export interface LanguageModelFolder {
   readonly folder: string
   readonly model: TransformerModel
@@ -30,6 +30,12 @@ export async function openLanguageModel(
   folderOrId: string,
   { valueHead = false, templateArguments = {}, ...options }: Options = {},
 ): Promise<LanguageModelFolder> {
+  if (folderOrId.endsWith('.gguf')) {
+    const { openGguf } = await import('./gguf/model.ts')
+    const opened = await openGguf(folderOrId, { valueHead, templateArguments })
+    checkTokenizer(opened.tokenizer, opened.model)
+    return { folder: folderOrId, ...opened }
+  }
   const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
   const { model, openWeights } = await openTransformer(folder, { valueHead })
   const tokenizer = await loadTokenizer(folder, { templateArguments })
@@ -38,9 +44,9 @@ export async function openLanguageModel(
 }
 
 /**
- * Loads a language model: transformer, weights and tokenizer, from a folder, or by id from the Hugging Face hub if no
+ * Loads a language model: transformer, weights and tokenizer, from a folder, from a file that ends in `.gguf`, or by id from the Hugging Face hub if no
  * folder has that name. `valueHead` adds a value head.
- * @throws InputError as `downloadModel`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
+ * @throws InputError as `downloadModel`, `openGguf`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
  * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
  */
 export async function loadLanguageModel(folderOrId: string, options: Options = {}): Promise<LanguageModel> {

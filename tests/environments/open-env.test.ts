@@ -5,8 +5,8 @@ import { type OpenEnvOptions, openEnv } from '../../src/environments/bridges/ope
 import { start } from '../support/command.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { openEnvServer, type Saying } from '../support/open-env-server.ts'
+import { freePort } from '../support/programs.ts'
 import { findPython, PYTHON_MS } from '../support/python.ts'
-import { freePort } from '../support/skyrl.ts'
 
 const seen = (prompt: string, reward: unknown, done: boolean, metadata?: object) => ({
   type: 'observation',

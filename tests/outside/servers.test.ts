@@ -3,8 +3,6 @@
  * (COLONNADE_PYTHON names one), vLLM one that has it, for the CPU or a GPU; llama.cpp's server comes from PyPI (xllamacpp, 34 MB). They are
  * asked by `npm run test:servers` alone, and skipped where they cannot be had.
  */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -17,8 +15,9 @@ import { transformerLogprobs } from '../../src/entries/text.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { saveTokenizer } from '../../src/language/tokenizers/tokenizer.ts'
 import { saveTransformer } from '../../src/language/transformer/folder.ts'
-import { type Started, start } from '../support/command.ts'
+import type { Started } from '../support/command.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
+import { freePort, startServer } from '../support/programs.ts'
 import { attempt, findInstalled, findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -38,24 +37,6 @@ async function letters(more: Partial<Parameters<typeof talkWorld>[0]> = {}) {
   const { offset, shape } = model.parameters.find(({ name }) => name === 'model.embed_tokens.weight')!
   weights.fill(0, offset + 128 * shape[1]!, offset + shape[0]! * shape[1]!)
   return world
-}
-
-/** A port that nobody listens at. */
-async function freePort(): Promise<number> {
-  const http = createServer()
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  const { port } = http.address() as AddressInfo
-  await new Promise((resolve) => http.close(resolve))
-  return port
-}
-
-/** Starts a server, and waits until it says that it is ready. @throws Error with what it said, where it ends before. */
-async function startServer(program: string, words: readonly string[], env: NodeJS.ProcessEnv, ready: string) {
-  const server = start(program, words, { timeout: 0, env: { ...process.env, ...env } })
-  await server.printed(ready)
-  if (server.process.exitCode === null && server.process.signalCode === null) return server
-  const { code, stdout, stderr } = await server.ended
-  throw new Error(`${program} ${words.join(' ')}: ended with code ${code}: ${`${stdout}\n${stderr}`.slice(-4000)}`)
 }
 
 /** How far the log-probabilities of eight conversations' tokens are from ours, in nats. */

@@ -11,8 +11,9 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { Random } from '../../src/base/random.ts'
 import { cached, type Run } from '../support/cache.ts'
 import { MAIN, start } from '../support/command.ts'
+import { freePort } from '../support/programs.ts'
 import { writeQwen3 } from '../support/qwen3-folder.ts'
-import { findPython312, freePort } from '../support/skyrl.ts'
+import { findPython312 } from '../support/skyrl.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const PACKAGES = [

@@ -1,11 +1,10 @@
 /** SkyRL's server of Tinker's protocol, on JAX and the CPU, in a virtual environment that is made once. */
 import { chmod, cp, mkdir, readdir, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { cached, type Run } from './cache.ts'
 import { start } from './command.ts'
+import { freePort } from './programs.ts'
 import { attempt } from './python.ts'
 import { temporaryFolder } from './temporary.ts'
 
@@ -90,13 +89,4 @@ export async function findPython312(): Promise<string> {
     if ((await attempt(python, ['-c', 'import venv'])).code === 0) return python
   }
   throw new Error('python: got none of 3.12 that runs, expected one on the path or of pyenv')
-}
-
-/** A free port. */
-export async function freePort(): Promise<number> {
-  const http = createServer()
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  const { port } = http.address() as AddressInfo
-  await new Promise((resolve) => http.close(resolve))
-  return port
 }

@@ -66,13 +66,7 @@ const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
  * the limit or that the library cannot process.
  * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
  */
-export async function loadTokenizer(
-  folder: string,
-  { templateArguments = {}, timeoutMs }: TokenizerOptions = {},
-): Promise<Tokenizer> {
-  if (timeoutMs !== undefined && !(Number.isFinite(timeoutMs) && timeoutMs > 0)) {
-    throw new InputError('timeoutMs', String(timeoutMs), 'a number above 0')
-  }
+export async function loadTokenizer(folder: string, options: TokenizerOptions = {}): Promise<Tokenizer> {
   const path = `${folder}/tokenizer.json`
   const bytes = await readWhole(path, "a tokenizer in Hugging Face's format")
   const files = new Map([['tokenizer.json', bytes]])
@@ -80,6 +74,20 @@ export async function loadTokenizer(
     if (files.has(name) || !(await isThere(`${folder}/${name}`))) continue
     files.set(name, await readWhole(`${folder}/${name}`, 'a file of a tokenizer'))
   }
+  return tokenizerOf(folder, files, options)
+}
+
+/** The tokenizer of a folder's files, by their names; see `loadTokenizer`. */
+export async function tokenizerOf(
+  folder: string,
+  files: ReadonlyMap<string, Uint8Array>,
+  { templateArguments = {}, timeoutMs }: TokenizerOptions = {},
+): Promise<Tokenizer> {
+  if (timeoutMs !== undefined && !(Number.isFinite(timeoutMs) && timeoutMs > 0)) {
+    throw new InputError('timeoutMs', String(timeoutMs), 'a number above 0')
+  }
+  const path = `${folder}/tokenizer.json`
+  const bytes = files.get('tokenizer.json')!
   const json = parseJsonObject(path, bytes)
   const readIfThere = (name: string): Json =>
     files.has(name) ? parseJsonObject(`${folder}/${name}`, files.get(name)!) : {}
@@ -123,7 +131,7 @@ export async function loadTokenizer(
     beginIds: leading ?? (config.add_bos_token ? idOf('bos_token') : []),
     endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
     specialTokens: special.map(({ content }) => content),
-    chatTemplate: await readTemplate(folder, config, named, templateArguments),
+    chatTemplate: await readTemplate(folder, files, config, named, templateArguments),
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
       return bounded(`text ${show(text)}`, `a text that ${path} can encode`, limitOfText(text.length), () =>
@@ -311,14 +319,14 @@ function namedTokens(config: Json): Record<string, string> {
 /** Reads `chat_template.jinja`, or else `chat_template` of the configuration: one text, or several by name. */
 async function readTemplate(
   folder: string,
+  files: ReadonlyMap<string, Uint8Array>,
   config: Json,
   named: Json,
   given: TemplateArguments,
 ): Promise<ChatTemplate | null> {
-  const file = `${folder}/chat_template.jinja`
-  if (await isThere(file)) {
-    const source = new TextDecoder().decode(await readWhole(file, 'a chat template'))
-    return jinjaTemplate(file, { default: source }, named, given)
+  const own = files.get('chat_template.jinja')
+  if (own !== undefined) {
+    return jinjaTemplate(`${folder}/chat_template.jinja`, { default: new TextDecoder().decode(own) }, named, given)
   }
   const name = `${folder}/tokenizer_config.json, chat_template`
   const { chat_template: template } = config

@@ -1,0 +1,133 @@
+/** A language model in one GGUF file: network, weights, which blocks of few bits become f32, and tokenizer. */
+import { InputError, show } from '../../base/errors.ts'
+import type { Pieces } from '../../base/files/disk.ts'
+import type { Parameter } from '../../policies/policy.ts'
+import { refuseNonFinite, refuseOthers } from '../../policies/weights.ts'
+import { type TokenizerOptions, tokenizerOf } from '../tokenizers/load-tokenizer.ts'
+import type { Tokenizer } from '../tokenizers/tokenizer.ts'
+import { isOfCritic, type OpenWeights } from '../transformer/folder.ts'
+import { type TransformerModel, transformer } from '../transformer/model.ts'
+import { sizeOf } from '../transformer/parameters.ts'
+import { ROWS_TOGETHER, rowTaker } from '../transformer/quantized.ts'
+import { type Gguf, type GgufTensor, readGguf, readRows, withFile } from './file.ts'
+import { configOf, ggufName } from './names.ts'
+import { tokenizerFiles } from './tokenizer.ts'
+
+/** The factors by which RoPE's frequencies are divided, and a file's other tensors that are no parameters. */
+const ROPE_FACTORS = 'rope_freqs.weight'
+/** Elements of a tensor that are read at once: 8 MiB of f32. */
+const PIECE = 2 ** 21
+
+export interface OpenGguf {
+  readonly model: TransformerModel
+  readonly tokenizer: Tokenizer
+  openWeights(): Promise<OpenWeights>
+}
+
+/**
+ * Opens a file of the types F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K. Weights of fewer bits become f32, with the numbers that llama.cpp
+ * computes with, or what `quantize` says.
+ * @throws InputError for a file that is missing or damaged, of a family, type or tokenizer that is not known, and for tensors that are
+ * missing, unknown or of another shape.
+ */
+export async function openGguf(
+  path: string,
+  { valueHead = false, ...options }: TokenizerOptions & { readonly valueHead?: boolean } = {},
+): Promise<OpenGguf> {
+  const gguf = readGguf(path)
+  const factors = gguf.tensors.get(ROPE_FACTORS)
+  const rope = factors ? [...withFile(path, (file) => readRows(file, factors, 0, 1))] : null
+  const { family, config } = configOf(gguf, rope)
+  const model = transformer(config, { subject: path, valueHead })
+  const tokenizer = await tokenizerOf(path, tokenizerFiles(gguf), options)
+  const places = findPlaces(gguf, model)
+  return {
+    model,
+    tokenizer,
+    async openWeights() {
+      return {
+        notes: [],
+        fill(weights) {
+          const take = rowTaker(model, weights)
+          withFile(path, (file) => {
+            for (const place of places) {
+              for (const [values, row] of partsOf(file, place, family.paired === true, model)) {
+                if (family.normOffset !== undefined && place.parameter.shape.length === 1) {
+                  for (let i = 0; i < values.length; i++) values[i] = values[i]! - family.normOffset
+                }
+                refuseNonFinite(path, place.parameter.name, values)
+                take(place.parameter, values, row)
+              }
+            }
+          })
+        },
+      }
+    },
+  }
+}
+
+/** Where a parameter lies: rows of a tensor, from `firstRow` on. */
+interface Place {
+  readonly parameter: Parameter
+  readonly tensor: GgufTensor
+  readonly firstRow: number
+}
+
+function findPlaces({ path, tensors }: Gguf, model: TransformerModel): Place[] {
+  const known = new Set([ROPE_FACTORS])
+  const places = model.parameters
+    .filter((parameter) => !isOfCritic(parameter))
+    .map((parameter): Place => {
+      const { stored, expert } = ggufName(parameter.name)
+      const tensor = tensors.get(stored)
+      const { shape } = parameter
+      const { experts } = model.shape
+      const expected = expert === null ? shape : [experts!.count, ...shape]
+      // A row alone may be a matrix or a vector.
+      const sides = (all: readonly number[]) => show(all.filter((side) => side > 1))
+      if (tensor === undefined || sides(tensor.shape) !== sides(expected)) {
+        const got = tensor ? `${stored} of shape ${show(tensor.shape)}` : `no ${stored}`
+        throw new InputError(path, got, `${stored} of shape ${show(expected)}`)
+      }
+      known.add(stored)
+      return { parameter, tensor, firstRow: (expert ?? 0) * shape[0]! }
+    })
+  refuseOthers(path, tensors.keys(), known)
+  return places
+}
+
+/** A parameter's values in f32, a few rows at a time, with the number of the first. */
+function* partsOf(
+  file: Pieces,
+  { parameter, tensor, firstRow }: Place,
+  isPaired: boolean,
+  { shape }: TransformerModel,
+): Generator<[values: Float32Array, firstRow: number]> {
+  const [, heads] = /\.self_attn\.([qk])_proj\./.exec(parameter.name) ?? []
+  if (parameter.shape.length === 1 || (isPaired && heads !== undefined)) {
+    const numRows = parameter.shape.length === 1 ? 1 : parameter.shape[0]!
+    const values = readRows(file, tensor, firstRow, firstRow + numRows)
+    const isTurned = isPaired && heads !== undefined
+    yield [isTurned ? inHalves(values, heads === 'q' ? shape.numHeads : shape.numKeyHeads, shape.headWidth) : values, 0]
+    return
+  }
+  const [numRows] = parameter.shape as [number]
+  const width = sizeOf(parameter) / numRows
+  const rows = Math.max(ROWS_TOGETHER, Math.floor(PIECE / width / ROWS_TOGETHER) * ROWS_TOGETHER)
+  for (let row = 0; row < numRows; row += rows) {
+    yield [readRows(file, tensor, firstRow + row, firstRow + Math.min(numRows, row + rows)), row]
+  }
+}
+
+/** Rows of each head, of which neighbors are turned together, in the order in which element i is turned with i + half. */
+function inHalves(values: Float32Array, numHeads: number, headWidth: number): Float32Array {
+  const width = values.length / numHeads / headWidth
+  const half = headWidth / 2
+  const out = new Float32Array(values.length)
+  for (let row = 0; row < numHeads * headWidth; row++) {
+    const [head, place] = [Math.floor(row / headWidth), row % headWidth]
+    const to = head * headWidth + (place % 2) * half + Math.floor(place / 2)
+    out.set(values.subarray(row * width, (row + 1) * width), to * width)
+  }
+  return out
+}

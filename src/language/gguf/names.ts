@@ -1,0 +1,126 @@
+/** What llama.cpp calls families, settings and tensors, and what `config.json` and this project call them. */
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import type { TransformerConfig } from '../transformer/config.ts'
+import type { Gguf, GgufValue } from './file.ts'
+
+interface Architecture {
+  readonly type: string
+  readonly architecture: string
+  /** Rows of queries and keys lie in the order in which neighbors are turned together. */
+  readonly paired?: true
+  /** Weights of norms have the offset of `config.json`'s family added: 1 for Gemma. */
+  readonly normOffset?: 1
+  /** Keys that are the same for every model of the family. */
+  readonly more?: TransformerConfig
+}
+
+/** By `general.architecture`. */
+const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
+  llama: { type: 'llama', architecture: 'LlamaForCausalLM', paired: true },
+  qwen2: { type: 'qwen2', architecture: 'Qwen2ForCausalLM' },
+  qwen3: { type: 'qwen3', architecture: 'Qwen3ForCausalLM' },
+  qwen2moe: { type: 'qwen2_moe', architecture: 'Qwen2MoeForCausalLM' },
+  qwen3moe: { type: 'qwen3_moe', architecture: 'Qwen3MoeForCausalLM', more: { norm_topk_prob: true } },
+  olmoe: { type: 'olmoe', architecture: 'OlmoeForCausalLM' },
+  gemma: { type: 'gemma', architecture: 'GemmaForCausalLM', normOffset: 1, more: { hidden_act: 'gelu_pytorch_tanh' } },
+  gemma2: { type: 'gemma2', architecture: 'Gemma2ForCausalLM', normOffset: 1 },
+  gemma3: { type: 'gemma3_text', architecture: 'Gemma3ForCausalLM', normOffset: 1 },
+}
+const MIXTRAL: Architecture = { type: 'mixtral', architecture: 'MixtralForCausalLM', paired: true }
+const MISTRAL: Architecture = { type: 'mistral', architecture: 'MistralForCausalLM', paired: true }
+
+/** Keys of the metadata, after the architecture's name, and those of `config.json`. */
+const KEYS: Readonly<Record<string, string>> = {
+  context_length: 'max_position_embeddings',
+  embedding_length: 'hidden_size',
+  block_count: 'num_hidden_layers',
+  feed_forward_length: 'intermediate_size',
+  'attention.head_count': 'num_attention_heads',
+  'attention.head_count_kv': 'num_key_value_heads',
+  'attention.key_length': 'head_dim',
+  'attention.layer_norm_rms_epsilon': 'rms_norm_eps',
+  'attention.sliding_window': 'sliding_window',
+  'rope.freq_base': 'rope_theta',
+  attn_logit_softcapping: 'attn_logit_softcapping',
+  final_logit_softcapping: 'final_logit_softcapping',
+  expert_count: 'num_experts',
+  expert_used_count: 'num_experts_per_tok',
+  expert_feed_forward_length: 'moe_intermediate_size',
+  expert_shared_feed_forward_length: 'shared_expert_intermediate_size',
+}
+
+/** Modules: ours, after the layer, and llama.cpp's. */
+const MODULES: Readonly<Record<string, string>> = {
+  ...{ 'model.embed_tokens': 'token_embd', 'model.norm': 'output_norm', lm_head: 'output' },
+  ...{ input_layernorm: 'attn_norm', post_attention_layernorm: 'ffn_norm' },
+  ...{ post_self_attn_layernorm: 'post_attention_norm', post_mlp_layernorm: 'post_ffw_norm' },
+  ...{ 'self_attn.q_proj': 'attn_q', 'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v' },
+  ...{ 'self_attn.o_proj': 'attn_output', 'self_attn.q_norm': 'attn_q_norm', 'self_attn.k_norm': 'attn_k_norm' },
+  ...{ 'mlp.gate_proj': 'ffn_gate', 'mlp.up_proj': 'ffn_up', 'mlp.down_proj': 'ffn_down' },
+  ...{ 'mlp.gate': 'ffn_gate_inp', 'mlp.shared_expert_gate': 'ffn_gate_inp_shexp' },
+  ...{ 'mlp.experts.gate_proj': 'ffn_gate_exps', 'mlp.experts.up_proj': 'ffn_up_exps' },
+  ...{ 'mlp.experts.down_proj': 'ffn_down_exps', 'mlp.shared_expert.gate_proj': 'ffn_gate_shexp' },
+  ...{ 'mlp.shared_expert.up_proj': 'ffn_up_shexp', 'mlp.shared_expert.down_proj': 'ffn_down_shexp' },
+}
+
+/** A tensor's name, and which of its matrices a parameter is, if it has several. */
+export function ggufName(name: string): { readonly stored: string; readonly expert: number | null } {
+  const [, layer, module, end] = /^(?:model\.layers\.(\d+)\.)?(.*)\.(weight|bias)$/.exec(name)!
+  const [, expert] = /^mlp\.experts\.(\d+)\./.exec(module!) ?? []
+  const known = MODULES[module!.replace(/^mlp\.experts\.\d+/, 'mlp.experts')]
+  const stored = `${layer === undefined ? '' : `blk.${layer}.`}${known ?? module}.${end}`
+  return { stored, expert: expert === undefined ? null : Number(expert) }
+}
+
+/** Reads the network's `config.json` from the metadata. @throws InputError for a family that is not known. */
+export function configOf({ path, metadata, tensors }: Gguf, ropeFactors: readonly number[] | null) {
+  const name = metadata.get('general.architecture')
+  const known = typeof name === 'string' ? ARCHITECTURES[name] : undefined
+  if (known === undefined) {
+    throw unknownWord(`${path}, general.architecture`, name ?? 'nothing', Object.keys(ARCHITECTURES))
+  }
+  const take = (key: string): GgufValue | undefined => metadata.get(`${String(name)}.${key}`)
+  const hasExperts = name === 'llama' && Number(take('expert_count') ?? 0) > 0
+  const hasWindow = name === 'llama' && take('attention.sliding_window') !== undefined
+  const family = hasExperts ? MIXTRAL : hasWindow ? MISTRAL : known
+  const config: Record<string, unknown> = {
+    architectures: [family.architecture],
+    model_type: family.type,
+    ...family.more,
+  }
+  for (const [theirs, ours] of Object.entries(KEYS)) {
+    const value = take(theirs)
+    if (value !== undefined) config[ours] = value
+  }
+  config.vocab_size = tensors.get('token_embd.weight')?.shape[0]
+  config.tie_word_embeddings = !tensors.has('output.weight')
+  config.head_dim ??= Number(config.hidden_size) / Number(config.num_attention_heads)
+  if (family.type === 'gemma2' || family.type === 'gemma3_text') config.query_pre_attn_scalar ??= config.head_dim
+  if (family.type === 'qwen2_moe') config.norm_topk_prob ??= false
+  const scaling = ropeOf(path, take, ropeFactors, Number(config.max_position_embeddings))
+  if (scaling !== null) config.rope_scaling = scaling
+  return { family, config }
+}
+
+/** RoPE's scaling: by factors in a tensor (as for Llama 3.1), or by name. */
+function ropeOf(
+  path: string,
+  take: (key: string) => GgufValue | undefined,
+  factors: readonly number[] | null,
+  contextLength: number,
+): Record<string, unknown> | null {
+  if (factors !== null) {
+    const original_max_position_embeddings = take('rope.scaling.original_context_length') ?? contextLength
+    const each = { short_factor: factors, long_factor: factors, attention_factor: 1 }
+    return { rope_type: 'longrope', ...each, original_max_position_embeddings }
+  }
+  const type = take('rope.scaling.type') ?? 'none'
+  const factor = take('rope.scaling.factor')
+  if (type === 'none' || factor === undefined || factor === 1) return null
+  if (type === 'linear') return { rope_type: type, factor }
+  const original = take('rope.scaling.original_context_length')
+  if (type === 'yarn' && original !== undefined) {
+    return { rope_type: type, factor, original_max_position_embeddings: original }
+  }
+  throw new InputError(`${path}, rope.scaling.type`, show(type), 'none, linear, or yarn with its original context')
+}
