@@ -25,6 +25,8 @@ import ts from 'typescript'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = join(root, 'src/kernels')
+/** The libraries of the language, which are read once. */
+const libraries = new Map()
 const COLUMN = /^(Float32|Float64|Int8|Uint8|Int16|Uint16|Int32|Uint32)Array$/
 const NUMBER = /^(int32_t|uint32_t|float|double)$/
 /** What a column's elements are in C. */
@@ -40,12 +42,15 @@ const ELEMENTS = {
  *   by name: the twin's file relative to the registry's folder, the member that calls it, and what the twin takes and returns. The type of a column is that of its elements in C with a star
  */
 export function readTwins(registry = join(folder, 'plain.ts')) {
-  const program = ts.createProgram([registry], {
-    strict: true,
-    target: ts.ScriptTarget.ES2022,
-    noEmit: true,
-    types: [],
-  })
+  const options = { strict: true, target: ts.ScriptTarget.ES2022, noEmit: true, types: [] }
+  const host = ts.createCompilerHost(options)
+  const read = host.getSourceFile
+  host.getSourceFile = (path, ...way) => {
+    if (!/\/typescript\/lib\/lib\./.test(path)) return read(path, ...way)
+    if (!libraries.has(path)) libraries.set(path, read(path, ...way))
+    return libraries.get(path)
+  }
+  const program = ts.createProgram([registry], options, host)
   const checker = program.getTypeChecker()
   const kernels = checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(registry)))
   const twinsOf = new Map()

@@ -29,6 +29,7 @@ import {
 import { later } from './support/later.ts'
 import { advanceTo, columnsOf } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
+import { rowsOf } from './support/tiers.ts'
 
 const policy = mlp({ hidden: [8] })
 
@@ -214,7 +215,8 @@ describe('a league', () => {
 
   test('leaves the same bits with 1, 3 and 5 threads, whole games in each, and after a checkpoint', async () => {
     const alone = await train(await begin(), 8)
-    for (const threads of [3, 5]) expect(await train(await begin(threads), 8), `${threads} threads`).toEqual(alone)
+    for (const threads of rowsOf([3, 5]))
+      expect(await train(await begin(threads), 8), `${threads} threads`).toEqual(alone)
     const folder = await temporaryFolder()
     const first = await begin()
     await train(first, 5)

@@ -56,7 +56,7 @@ describe.each(rowsOf(Object.values(formats)))('%s', (file) => {
   test('trains in one thread and in two as the program does that is not bundled, and writes Arrow', () => {
     const plain = run('installed', 'main.mjs', 1)
     expect(plain.stdout).toMatch(/^[0-9a-f]{64}\n$/)
-    for (const threads of [1, 2]) {
+    for (const threads of rowsOf([2, 1])) {
       const { stdout, stderr } = run('installed', file, threads)
       expect([stderr, stdout]).toEqual(['', plain.stdout])
     }

@@ -18,6 +18,7 @@ import {
 // @ts-expect-error: a module without types.
 import { gates, isOpen } from '../support/gates.mjs'
 import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 const GAMMA = 0.9
 
@@ -206,7 +207,7 @@ test.each([
     expect(expected.told).toHaveLength(12)
     expect(expected.told.at(-1)).not.toContain(Number.NaN)
     expect(expected.weights).not.toEqual(begun)
-    for (const threads of [2, 3]) {
+    for (const threads of rowsOf([3, 2])) {
       const trainer = await trainerOf(threads, environment)
       expect(await trainTo(trainer, 12)).toEqual(expected)
       trainer.close()

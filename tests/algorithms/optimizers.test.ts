@@ -7,7 +7,7 @@ import { sft } from '../../src/algorithms/tokens/sft.ts'
 import { defineOptimizer, dqn } from '../../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, type EpisodeCohort, mlp, ppo, type Trainer } from '../../src/index.ts'
 import { readCheckpoint } from '../../src/training/folder/checkpoint.ts'
-import { colonnade, SMALL } from '../support/command.ts'
+import { inProcess, SMALL } from '../support/command.ts'
 import { advanceTo, columnsOf } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -139,13 +139,13 @@ test('a run names it by the path of its module, in two threads as in one, and go
   ]
   const whole = 'totalSteps=2048'
   const train = async (name: string, ...words: string[]) => {
-    const { code, stderr } = await colonnade(['train', 'CartPole-v1', ...told, `out=${folder}/${name}`, ...words])
+    const { code, stderr } = await inProcess(['train', 'CartPole-v1', ...told, `out=${folder}/${name}`, ...words])
     expect(code, stderr).toBe(0)
   }
   await train('one', whole, 'threads=1')
   await train('two', whole, 'threads=2')
   await train('half', 'threads=1', 'totalSteps=1024')
-  const { code } = await colonnade(['resume', `${folder}/half`, whole, `trust=${module}`])
+  const { code } = await inProcess(['resume', `${folder}/half`, whole, `trust=${module}`])
   expect(code).toBe(0)
   const [one, two, half] = await Promise.all(['one', 'two', 'half'].map((name) => readCheckpoint(`${folder}/${name}`)))
   const columns = ({ tensors }: typeof one) =>

@@ -12,6 +12,7 @@ import {
   ppo,
   type World,
 } from '../../dist/src/index.js'
+import { isThorough } from '../support/tiers.ts'
 
 const autoresets: Autoreset[] = ['same-step', 'next-step', 'disabled']
 const policy = mlp({ hidden: [8] })
@@ -130,7 +131,7 @@ describe('every environment that comes with Colonnade', () => {
     '%s: split over threads, training comes to the same bits',
     async (_, environment) => {
       const outcomes = []
-      for (const threads of [1, 3]) {
+      for (const threads of [1, isThorough ? 3 : 2]) {
         const world = await createWorld({ environment, policy, numLanes: NUM_LANES, seed: 12 })
         const trainer = createTrainer(world, ppo({ numSteps: 64, learningRate: 1e-2 }), { threads })
         for await (const { update } of trainer.updates({ totalSteps: 1e6 })) if (update === 3) break

@@ -377,7 +377,7 @@ test('an answer that comes later is refused where lanes could not wait', async (
 describe('a run', () => {
   const words = ['wrappers=actionRepeat,frameStack', 'actionRepeat.times=2', 'frameStack.frames=3']
 
-  test('has wrappers, keeps them in its folder, and goes on with them to the same bits, on three threads too', async () => {
+  test('has wrappers, keeps them in its folder, and goes on with them to the same bits, on two threads too', async () => {
     const folder = await temporaryFolder()
     const [whole, stopped] = [join(folder, 'whole'), join(folder, 'stopped')]
     await (await startRun(await smallRun(...words), whole)).train()
@@ -390,7 +390,7 @@ describe('a run', () => {
       ],
     })
     expect(config.environment.wrappers[0]).not.toHaveProperty('module')
-    const run = await startRun(await smallRun(...words, 'threads=3'), stopped)
+    const run = await startRun(await smallRun(...words, 'threads=2'), stopped)
     const stop = new AbortController()
     await run.train({ onUpdate: ({ update }) => update === 3 && stop.abort(), signal: stop.signal })
     await (await resumeRun(stopped)).train()

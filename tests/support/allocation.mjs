@@ -1,5 +1,5 @@
 /**
- * Prints, as JSON, how far the heap grew over 10,000 ticks (the least of ten times; of what was kept the third) and over 400 updates after warm-up,
+ * Prints, as JSON, how far the heap grew over 10,000 ticks (the least of ten times; of what was kept the third) and over 200 updates after warm-up,
  * with a young generation so large that nothing is collected in between: what was allocated and thrown away counts too; and what
  * choosing the candidate set of a token allocates. Run with --expose-gc --max-semi-space-size=256.
  */
@@ -44,7 +44,7 @@ const ticks = {
 async function updateBytes(numMinibatches) {
   const trained = await createWorld({ cohorts: cohorts() })
   const trainer = createTrainer(trained, { cart: ppo({ numSteps: 32, numMinibatches, updateEpochs: 2 }) })
-  const UPDATES = 400
+  const UPDATES = 200
   let before = 0
   for await (const { update } of trainer.updates({ totalSteps: 8 * 32 * 3 * UPDATES })) {
     if (update === 2 * UPDATES) {

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { tableFromIPC } from 'apache-arrow'
-import { colonnade } from './command.ts'
+import { inProcess } from './command.ts'
 
 const ppo = ['ppo.numSteps=32', 'ppo.updateEpochs=2', 'ppo.numMinibatches=2', 'numLanes=32']
 const text = ['languageModel.width=16', 'languageModel.layers=1', 'sft.batchSize=16', 'numLanes=24']
@@ -102,6 +102,6 @@ function sha256(parts: readonly (string | Buffer)[]): string {
 }
 
 async function run(words: readonly string[]): Promise<void> {
-  const { code, stderr } = await colonnade(words)
+  const { code, stderr } = await inProcess(words)
   if (code !== 0) throw new Error(`${words.join(' ')} ended with ${code}: ${stderr}`)
 }

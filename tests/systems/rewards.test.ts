@@ -179,7 +179,7 @@ test('a trainer that learns from a table refuses a system that works on full rol
 describe('a run', () => {
   const words = ['systems=normalizeRewards,clipRewards', 'normalizeRewards.gamma=0.9', 'clipRewards.high=0.4']
 
-  test('has systems, keeps them in its folder, and goes on with them to the same bits, on three threads too', async () => {
+  test('has systems, keeps them in its folder, and goes on with them to the same bits, on two threads too', async () => {
     const whole = join(await temporaryFolder(), 'whole')
     await (await startRun(await smallRun(...words), whole)).train()
     const { systems } = JSON.parse(await readFile(join(whole, 'config.json'), 'utf8'))
@@ -188,7 +188,7 @@ describe('a run', () => {
       { id: 'clipRewards', parameters: { low: -1, high: 0.4 } },
     ])
     const stopped = join(await temporaryFolder(), 'stopped')
-    const run = await startRun(await smallRun(...words, 'threads=3'), stopped)
+    const run = await startRun(await smallRun(...words, 'threads=2'), stopped)
     const stop = new AbortController()
     await run.train({ onUpdate: ({ update }) => update === 3 && stop.abort(), signal: stop.signal })
     await (await resumeRun(stopped)).train()

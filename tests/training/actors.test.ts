@@ -33,7 +33,7 @@ import * as fc from '../support/properties.ts'
 // @ts-expect-error: a module of somebody else, without types.
 import { sleepy } from '../support/sleepy.mjs'
 import { temporaryFolder } from '../support/temporary.ts'
-import { rowsOf, seeded, thorough } from '../support/tiers.ts'
+import { isThorough, rowsOf, seeded, thorough } from '../support/tiers.ts'
 
 const policy = mlp({ hidden: [12] })
 const options = { environment: cartPole(), policy, numLanes: 13, seed: 7 }
@@ -126,7 +126,7 @@ describe('actors', () => {
       const expected: unknown[] = []
       await advance(trainer, 5, (metrics) => expected.push(untimed(metrics)))
       const { rollout, weights } = await bits(trainer)
-      for (const threads of [{ actors: 1 }, { threads: 5, actors: 3 }]) {
+      for (const threads of rowsOf([{ threads: 5, actors: 3 }, { actors: 1 }])) {
         const ahead = await outcome(given, ppo(small), threads, 5)
         expect(ahead.bits).toMatchObject({ rollout, weights })
         expect(
@@ -148,7 +148,7 @@ describe('actors', () => {
       const alone = await outcome(given, algorithm, {}, 5)
       expect(await outcome(given, algorithm, { threads: 4, actors: 2 }, 5)).toEqual(alone)
       const others = (['vtrace', 'decoupled', 'none'] as const).filter((other) => other !== correction)
-      for (const other of others) {
+      for (const other of rowsOf(others)) {
         const { bits } = await outcome(given, ppo({ ...small, maxStaleness: 1, correction: other }), {}, 5)
         expect(bits.weights).not.toBe(alone.bits.weights)
       }
@@ -216,7 +216,7 @@ describe('actors', () => {
       ahead.close()
       expect(found).toEqual(expected)
     })
-    await fc.assert(property, { numRuns: 10 })
+    await fc.assert(property, { numRuns: isThorough ? 10 : 4 })
   })
 
   test('weigh rows as a training does that reads the same rollouts from tables', async () => {
@@ -333,20 +333,20 @@ describe('actors', () => {
     const environment = sleepy({ sleep: 1 }) // So that a rollout is under way where the others stop.
     const given = { ...options, environment }
     const algorithm = a2c({ numSteps: 12, learningRate: 5e-3, maxStaleness: 1 })
-    const whole = await outcome(given, algorithm, {}, 9)
+    const whole = await outcome(given, algorithm, {}, 6)
     const first = await begin(given, algorithm, { threads: 4, actors: 2 })
-    await advance(first, 4)
+    await advance(first, 2)
     const folder = await temporaryFolder()
     await first.save(folder)
     const second = await begin(given, algorithm)
     expect(await second.restore(folder)).toEqual({ warnings: [] })
-    await advance(second, 9)
+    await advance(second, 6)
     expect(await bits(second)).toEqual(whole.bits)
-    await advance(first, 6)
+    await advance(first, 3)
     await first.restore(folder) // With its actors amid a rollout.
-    await advance(first, 5)
+    await advance(first, 4)
     first.close()
-    await advance(first, 9)
+    await advance(first, 6)
     expect(await bits(first)).toEqual(whole.bits)
     first.close()
     second.close()

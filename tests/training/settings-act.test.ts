@@ -29,7 +29,7 @@ const AHEAD = Object.fromEntries(
 )
 
 /** Of so many settings the fast tier tries one. */
-const THIN = 6
+const THIN = 9
 
 /** Settings as on a command line. */
 type Texts = Readonly<Record<string, string | number | boolean>>
@@ -129,7 +129,7 @@ function othersOf(setting: Setting, current: unknown): Texts[string][] {
 }
 
 /**
- * Says which of the settings do nothing: each, in the fast tier every sixth one, is changed from what it is under `base`.
+ * Says which of the settings do nothing: each, in the fast tier every ninth one, is changed from what it is under `base`.
  * @returns a line for each that has no effect, or of which nobody knows another value.
  */
 async function idle(
@@ -201,6 +201,7 @@ describe('every setting of a control run acts', () => {
       fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       learners: { shownBy: 'tests/training/fleet/learners.test.ts: have the bits of one' },
+      actorSeconds: { shownBy: 'tests/fleet/fleet-processes.test.ts: actorSeconds=2' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
@@ -645,6 +646,10 @@ describe('every setting of a run of a language model acts', () => {
       'environment.split': { to: 'test' },
       'environment.prompt': { to: 'other' },
       'environment.answer': { to: 'right' },
+      'environment.rejected': {
+        to: 'prompt',
+        with: { mode: 'sft', 'sft.loss': 'dpo', 'environment.rejected': 'other' },
+      },
       'environment.limit': { to: 2 },
       'environment.completion': { shownBy: 'tests/training/text/rows.test.ts: completion' },
       'environment.messages': { shownBy: 'tests/training/text/rows.test.ts: messages' },

@@ -122,7 +122,7 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
       const options = { environment, policy, numLanes, seed: 7, ...build }
       const first = await outcome(options, ppo({ ...learner, learningRate: 1e-3 }), 1, 1)
       // Each size meets each team in one of the two environments.
-      const teams = id === 'CartPole-v1' ? [2, kernels === 'best' ? 16 : 5] : [3, 4]
+      const teams = rowsOf(id === 'CartPole-v1' ? [2, kernels === 'best' ? 16 : 5] : [4, 3])
       const { bits: last } = await expectSameForTeams(options, ppo({ ...learner, learningRate: 1e-3 }), updates, teams)
       for (const [name, hash] of Object.entries(first.bits)) {
         if (/weights|oment|arrow/.test(name)) expect(last[name], `${name} moved`).not.toBe(hash)
@@ -152,26 +152,27 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
       numLanes: 37,
       autoreset: 'next-step' as const,
     }
-    const { trainer } = await expectSameForTeams(options, ppo({ numSteps: 40, numMinibatches: 3 }), 3, [2, 3])
+    const { trainer } = await expectSameForTeams(options, ppo({ numSteps: 40, numMinibatches: 3 }), 3, rowsOf([3, 2]))
     expect(asEpisodes('test', trainer.world.cohort()).rollout.valid.some((valid) => valid === 0)).toBe(true)
   })
 
   test.each(rowsOf(['adam', 'sgd']))('of a network so large that threads share the steps of %s', async (optimizer) => {
     const options = { environment: cartPole(), policy: mlp({ hidden: [256, 256] }), numLanes: 13 }
     const settings = { numSteps: 16, numMinibatches: 2, updateEpochs: 1, learningRate: 1e-3, optimizer }
-    const { trainer } = await expectSameForTeams(options, ppo(settings), 2, [2, 3])
+    const { trainer } = await expectSameForTeams(options, ppo(settings), 2, rowsOf([3, 2]))
     expect(trainer.world.cohort().weights.length).toBeGreaterThan(65_536)
   })
 
   test('where targetKl ends updates early', async () => {
     const options = { environment: cartPole(), policy, numLanes: 37 }
     const settings = { numSteps: 32, numMinibatches: 2, updateEpochs: 8, learningRate: 5e-3 }
-    const stopped = await expectSameForTeams(options, ppo({ ...settings, targetKl: 0.003 }), 6, [2, 3])
+    const stopped = await expectSameForTeams(options, ppo({ ...settings, targetKl: 0.003 }), 6, rowsOf([2, 3]))
     const free = await outcome(options, ppo(settings), 1, 6)
     expect(stopped.bits).not.toEqual(free.bits)
   })
 
-  test('side by side in one process', async () => {
+  // In the fast tier tests/training/sweep.test.ts trains side by side with threads.
+  thorough('side by side in one process', async () => {
     const options = { environment: cartPole(), policy, numLanes: 9 }
     const run = (threads: number) => outcome(options, ppo({ numSteps: 32 }), threads, 5)
     const [alone, ...others] = await Promise.all([run(1), run(2), run(3), run(2)])
@@ -189,19 +190,19 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
   )('saved by %i and resumed by %i', async (before, after) => {
     const options = { environment: pendulum(), policy, numLanes: 13, seed: 2 }
     const algorithm = ppo({ numSteps: 48 })
-    const whole = await outcome(options, algorithm, 1, 9)
+    const whole = await outcome(options, algorithm, 1, 6)
     const first = await begin(options, algorithm, before)
-    await advance(first, 4)
+    await advance(first, 2)
     const folder = await temporaryFolder()
     await first.save(folder)
     const second = await begin(options, algorithm, after)
     expect(await second.restore(folder)).toEqual({ warnings: [] })
-    const metrics = untimed(await advance(second, 9))
-    expect({ metrics, bits: await bits(second) }).toEqual({ metrics: whole.metrics.slice(4), bits: whole.bits })
+    const metrics = untimed(await advance(second, 6))
+    expect({ metrics, bits: await bits(second) }).toEqual({ metrics: whole.metrics.slice(2), bits: whole.bits })
 
-    await advance(first, 7)
+    await advance(first, 4)
     await first.restore(folder) // With its workers at their places.
-    await advance(first, 9)
+    await advance(first, 6)
     expect(await bits(first)).toEqual(whole.bits)
     first.close()
     second.close()

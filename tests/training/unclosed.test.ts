@@ -1,10 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { start } from '../support/command.ts'
+import { rowsOf } from '../support/tiers.ts'
 
 const program = fileURLToPath(new URL('../support/trainers-unclosed.mjs', import.meta.url))
 
-test.each(['lanes', 'text'])(
+test.each(rowsOf(['lanes', 'text']))(
   'trainers of %s that nobody closed give their threads back, with one warning',
   async (kind) => {
     const { code, stdout, stderr } = await start(process.execPath, ['--expose-gc', program, kind]).ended

@@ -3,9 +3,7 @@ import { Random } from '../../../src/base/random.ts'
 import { spansOf } from '../../../src/kernels/bind.ts'
 import { transformer } from '../../../src/language/transformer/model.ts'
 import type { Sampling } from '../../../src/language/transformer/sampling.ts'
-import { builds, decoder, families, golden, packed } from './golden.ts'
-
-const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
+import { builds, cases, decoder, golden, packed } from './golden.ts'
 
 /** A model whose vocabulary takes three chunks; weights far from the start, so that distributions are not flat. */
 function wide() {

@@ -13,6 +13,7 @@ import {
   quantizeTransformer,
 } from '../../../src/language/transformer/quantized.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { isThorough } from '../../support/tiers.ts'
 import { families, golden, goldenFolder } from './golden.ts'
 
 let folder: string
@@ -378,7 +379,8 @@ describe.each([8, 4] as const)('weights that are read into %d bits', (bits) => {
     await expectAlike(goldenFolder(family), model, weights)
   })
 
-  test('are the same where a matrix is read in several pieces', async () => {
+  // The pieces of 8 bits are read by the same body; the fast tier reads those of 4, which pack two rows in one.
+  test.runIf(isThorough || bits === 4)('are the same where a matrix is read in several pieces', async () => {
     const { config } = (await golden('llama')).model
     const model = transformer({ ...config, hidden_size: 24, intermediate_size: 2 ** 17 + 40, num_hidden_layers: 1 })
     const weights = new Float32Array(model.numParameters)

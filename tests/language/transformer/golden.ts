@@ -13,6 +13,7 @@ import type { TransformerModel } from '../../../src/language/transformer/model.t
 import { PackedTransformer, packedPlan } from '../../../src/language/transformer/packed.ts'
 import { type BaseWeights, quantizedPlan, setWeights } from '../../../src/language/transformer/quantized.ts'
 import { fromStored } from '../../../src/language/transformer/storage.ts'
+import { isThorough } from '../../support/tiers.ts'
 
 export const families = [
   ...[
@@ -35,6 +36,15 @@ export const families = [
 export const smoothFamilies = families.filter((family) => !/mixtral|moe/.test(family))
 /** `native` takes the place of `relaxed`, whose bits it leaves. */
 export const builds: readonly KernelBuild[] = [...new Set(['plain', 'simd', bestKernelBuild()] as const)]
+
+/** Of each kind of block one: what costs most has only these in the fast tier. */
+const KINDS = ['llama', 'qwen2', 'gemma3', 'glm4', 'gpt2', 'qwen3-moe']
+export const isChosen = (family: string) => isThorough || KINDS.includes(family)
+export const kinds = families.filter(isChosen)
+/** Every family by the best build, and one of each kind by the others. */
+export const cases = families.flatMap((family) =>
+  builds.filter((build) => build === builds.at(-1) || isChosen(family)).map((build) => [family, build] as const),
+)
 
 /** Where a family's recorded model lies. */
 export function goldenFolder(family: string): string {

@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { spansOf } from '../../../src/kernels/bind.ts'
-import { builds, decoder, families, golden, packed } from './golden.ts'
-
-const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
+import { cases, decoder, families, golden, packed } from './golden.ts'
 
 describe('what transformers computes', () => {
   test.each(cases)('the logits of %s agree within 1e-4 (%s)', async (family, build) => {

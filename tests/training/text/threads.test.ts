@@ -20,7 +20,7 @@ import {
 } from '../../../dist/src/index.js'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
-import { rowsOf } from '../../support/tiers.ts'
+import { rowsOf, thorough } from '../../support/tiers.ts'
 import { unigramModel } from '../../support/unigrams.ts'
 
 const reverse = textEnvironmentFactory('text/reverse')
@@ -171,7 +171,8 @@ describe('threads of a language model', () => {
     await expectSame({ engine, settings: { temperature: 0.9 } }, [3])
   })
 
-  test('help an engine whose weights come from a backend that they do not help', async () => {
+  // In the fast tier the test above has lanes that threads do not help with.
+  thorough('help an engine whose weights come from a backend that they do not help', async () => {
     const backend = defineArrayBackend('first-logits', ({ model, trained }) => {
       const size = model.shape.vocabularySize
       const { forward, backward } = unigramModel([])
@@ -277,12 +278,11 @@ describe('a training of a language model in which something goes wrong', () => {
     expect(exit.started).toBe(2)
   })
 
-  test.each(
-    rowsOf([
-      ['at work', 'close'],
-      ['while its workers are on their way', 'close early'],
-    ]),
-  )('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
+  // In the fast tier tests/training/threads.test.ts closes a training of lanes.
+  thorough.each([
+    ['at work', 'close'],
+    ['while its workers are on their way', 'close early'],
+  ])('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
     const { errors, complete } = await run({ terminate })
     expect(errors.map(({ message }) => message)).toEqual(['the trainer was closed during an update'])
     expect(complete).toBe((await undisturbed).complete)
@@ -306,7 +306,8 @@ describe('a training of a language model in which something goes wrong', () => {
     }
   })
 
-  test('leaves nothing that holds the process when it is only left and forgotten', async () => {
+  // In the fast tier tests/training/threads.test.ts shows it of lanes, by the same team of threads.
+  thorough('leaves nothing that holds the process when it is only left and forgotten', async () => {
     const { exit } = await run({ leave: true })
     expect(exit.started).toBe(1)
   })
