@@ -69,7 +69,7 @@ const s3: Carrier<Store> = {
     const port = await freePort()
     const [access, secret] = ['colonnade', 'a secret of the test']
     const words = ['--access', access, '--secret', secret, '--port', `127.0.0.1:${port}`, 'posix', '--nometa', folder]
-    const child = spawn(s3Server, words, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(s3Server, words, { stdio: 'ignore' })
     Object.assign(process.env, {
       AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}`,
       AWS_REGION: 'us-east-1',
