@@ -38,7 +38,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@jitl/quickjs-wasmfile-release-sync': ['language'],
   bitecs: ['world', 'examples'],
   'apache-arrow': ['tables'],
-  yaml: ['cli'],
+  yaml: ['cli', 'fleet'],
   hyparquet: ['language', 'tables'],
   'hyparquet-writer': ['tables'],
   ws: ['environments'],

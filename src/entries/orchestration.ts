@@ -5,6 +5,7 @@
  * @module colonnade/orchestration
  */
 
+export { parseFleet } from '../fleet/address.ts'
 export {
   Admission,
   type AdmissionSettings,
@@ -16,6 +17,8 @@ export {
   type Ticket,
 } from '../fleet/admission.ts'
 export { natsPermissions } from '../fleet/bus/nats-permissions.ts'
+export type { LaunchOptions } from '../fleet/launch/job.ts'
+export { launchFile, schedulers } from '../fleet/launch/launch.ts'
 export {
   type LoopOptions,
   type LoopParts,

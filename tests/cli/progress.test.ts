@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { shellWord } from '../../src/base/shell.ts'
 import { progressLine } from '../../src/cli/show/progress.ts'
 import { Sparkline } from '../../src/cli/show/sparkline.ts'
-import { hasColors, shellWord } from '../../src/cli/show/terminal.ts'
+import { hasColors } from '../../src/cli/show/terminal.ts'
 
 function curveOf(values: readonly number[]): string {
   const curve = new Sparkline()

@@ -41,7 +41,13 @@ export function whyNoS3(): Promise<string | null> {
 }
 
 /** Fetches a server by its Go module, and its client's packages, into a folder. */
-async function whyNot(what: string, folder: string, program: string, module: string, packages: readonly string[]) {
+export async function whyNot(
+  what: string,
+  folder: string,
+  program: string,
+  module: string,
+  packages: readonly string[],
+) {
   if (!isThorough) return 'the fast tier'
   try {
     await mkdir(folder, { recursive: true })

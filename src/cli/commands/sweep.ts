@@ -1,12 +1,12 @@
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { group } from '../../base/metrics.ts'
+import { shellWord } from '../../base/shell.ts'
 import { type IfExists, ifExistsSetting, parseSeeds, type SweepSummary, trainSweep } from '../../entries/data.ts'
 import { integer, text } from '../../entries/settings.ts'
 import type { Run } from '../../index.ts'
 import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from '../show/follow.ts'
 import { progressLine, returnFormat } from '../show/progress.ts'
 import { alignWords } from '../show/table.ts'
-import { shellWord } from '../show/terminal.ts'
 
 /** Keys of the command that are not settings of its runs. */
 export const sweepKeys = {

@@ -1,12 +1,12 @@
 import { dirname } from 'node:path'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { shellWord } from '../../base/shell.ts'
 import { type IfExists, ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '../../entries/data.ts'
 import { type Dashboard, openDashboard } from '../../entries/loggers.ts'
 import { boolean, text } from '../../entries/settings.ts'
 import { configureRun, type Run, startRun } from '../../index.ts'
 import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWarnings } from '../show/follow.ts'
 import { alignWords } from '../show/table.ts'
-import { shellWord } from '../show/terminal.ts'
 
 /** Keys of the command that are not settings of the run. */
 export const trainKeys = {

@@ -1,7 +1,9 @@
 /** Trains with progress, Ctrl-C and a summary. */
+
 import { dirname } from 'node:path'
 import type { WriteStream } from 'node:tty'
 import { printable } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell.ts'
 import { formatBytes } from '../../entries/data.ts'
 import type { TextRunPlan } from '../../entries/text.ts'
 import type { Run, RunDefinition, RunSummary } from '../../index.ts'
@@ -11,7 +13,7 @@ import type { Row, Words } from './follow-words.ts'
 import { progressLine, returnFormat } from './progress.ts'
 import { onEndSignal } from './signals.ts'
 import { onLostStream } from './streams.ts'
-import { shellWord, styleFor } from './terminal.ts'
+import { styleFor } from './terminal.ts'
 
 const words = { episodes: episodeWords, conversations: conversationWords } as unknown as Readonly<
   Record<RunDefinition['kind'], Words<RunDefinition>>

@@ -1,7 +1,6 @@
 /** Terminal colors. */
 import type { WriteStream } from 'node:tty'
 import { environmentVariable } from '../../base/environment-variables.ts'
-import { printable } from '../../base/errors.ts'
 
 const CODES = { bold: [1, 22], dim: [2, 22], green: [32, 39], cyan: [36, 39] } as const
 export type Style = keyof typeof CODES
@@ -17,9 +16,4 @@ export function hasColors(stream: WriteStream): boolean {
 export function styleFor(stream: WriteStream): (style: Style, text: string) => string {
   if (!hasColors(stream)) return (_, text) => text
   return (style, text) => (text === '' ? '' : `\u001b[${CODES[style][0]}m${text}\u001b[${CODES[style][1]}m`)
-}
-
-/** Quotes a word for a shell. */
-export function shellWord(word: string): string {
-  return /^[\w./=:@%+,-]+$/.test(word) ? word : `'${printable(word).replaceAll("'", `'\\''`)}'`
 }

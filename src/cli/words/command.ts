@@ -26,6 +26,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   validate: async () => (await import('../commands/validate.ts')).validateCommand,
   actor: async () => (await import('../commands/actor.ts')).actorCommand,
   fleet: async () => (await import('../commands/fleet.ts')).fleetCommand,
+  launch: async () => (await import('../commands/launch.ts')).launchCommand,
   simulate: async () => (await import('../commands/simulate.ts')).simulateCommand,
   completion: async () => (await import('../commands/completion.ts')).completionCommand,
   trust: async () => (await import('./trust.ts')).trustCommand,

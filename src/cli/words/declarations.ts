@@ -10,6 +10,7 @@ import { exportKeys, textExportKeys } from '../commands/export.ts'
 import { fleetKeys } from '../commands/fleet.ts'
 import { gatewayKeys } from '../commands/gateway.ts'
 import { generateKeys } from '../commands/generate.ts'
+import { launchKeys } from '../commands/launch.ts'
 import { pushKeys } from '../commands/push.ts'
 import { replayKeys } from '../commands/replay.ts'
 import { resumeKeys } from '../commands/resume.ts'
@@ -126,6 +127,13 @@ const COMMANDS_OF_ALL = {
     takes: '<fleet>',
     does: 'show the learner and the actors of a fleet, or end them',
     keys: [['Keys of fleet', fleetKeys]],
+    isRare: true,
+  },
+  launch: {
+    takes: 'slurm|kubernetes|ssh <environment>',
+    does: 'start a learner and actors on several machines',
+    more: 'Other keys are those of train; fleet and store are needed.',
+    keys: [['Keys of launch', launchKeys]],
     isRare: true,
   },
   simulate: {

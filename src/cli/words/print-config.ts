@@ -1,10 +1,10 @@
 import { InputError } from '../../base/errors.ts'
 import { type Invocation, readKeys, splitWords } from '../../base/invocation.ts'
+import { shellWord } from '../../base/shell.ts'
 import { resolveSweepKeys } from '../../entries/data.ts'
 import { resolveRunKeys, type Settings } from '../../entries/settings.ts'
 import { sweepKeys } from '../commands/sweep.ts'
 import { trainKeys } from '../commands/train.ts'
-import { shellWord } from '../show/terminal.ts'
 import { type ConfigValue, nestKeys, writeConfigText } from './config-file.ts'
 
 /** Prints the settings of `train` or `sweep` as YAML for `config=`, or JSON. @throws InputError for another command. */

@@ -14,7 +14,7 @@ const LOOK_MS = 500
 export interface MemberOptions {
   /** Paths of modules that it may import; it imports no others. */
   readonly modules?: readonly string[]
-  /** Whether it waits for the next learner of this name when a run ends; default false. */
+  /** Whether it waits for the next learner of this name when a run ends, until the fleet is drained; default false. */
   readonly stay?: boolean
   /** When aborted, it ends after what it does. */
   readonly signal?: AbortSignal
@@ -71,6 +71,10 @@ export class FleetMember {
         const run = await this.bus.values('run', { isOwner: false })
         const learner = await run.get('learner')
         if (learner?.value.state === 'running' && (await run.get('description')) !== null) return run
+        if (this.options.stay === true && (await run.get('order'))?.value.order === 'drain') {
+          this.end = 'drain'
+          return null
+        }
       } catch (error) {
         if (!(error instanceof NoRunError)) throw error
       }

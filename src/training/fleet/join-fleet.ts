@@ -146,7 +146,7 @@ export interface FleetActorStatus {
   readonly lanes: number
   readonly rollouts: number
   readonly stepsPerSecond: number
-  /** Number of the learner's updates since the weights that it last used. */
+  /** Number of updates, as of the learner's last report, since the weights that it last used. */
   readonly weightsAge: number
   readonly failures: number
   /** Empty without one. */
@@ -183,7 +183,16 @@ export function fleetStatus(address: string): Promise<FleetStatus> {
       if (found === undefined) continue // It has just gone.
       const { host, lanes, rollouts, failures, lastError, steps, seconds, version } = found
       const stepsPerSecond = seconds === 0 ? 0 : steps / seconds
-      actors.push({ name, host, lanes, rollouts, stepsPerSecond, weightsAge: update - version, failures, lastError })
+      actors.push({
+        name,
+        host,
+        lanes,
+        rollouts,
+        stepsPerSecond,
+        weightsAge: Math.max(0, update - version),
+        failures,
+        lastError,
+      })
     }
     return {
       learner: { state: state === 'ended' ? 'ended' : isAlive ? 'running' : 'silent', update, steps },

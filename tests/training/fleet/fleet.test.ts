@@ -169,6 +169,11 @@ describe('a fleet in one process', () => {
     }
     stop.abort()
     expect(await actor).toMatchObject({ rollouts: 4, failures: 0, end: 'signal' })
+    // One that waits ends when the fleet is drained, and so does one that comes too late.
+    const waits = runActor(bus, { stay: true })
+    await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
+    expect(await waits).toMatchObject({ rollouts: 0, end: 'drain' })
+    expect(await runActor(bus, { stay: true })).toMatchObject({ rollouts: 0, end: 'drain' })
     await end()
   })
 

@@ -1,0 +1,37 @@
+import { actorCommand, type LaunchOptions, learnerCommand, PATH, quoted } from './job.ts'
+
+/**
+ * A batch file for `sbatch`: an array whose task 0 is the learner and whose other tasks are actors. Each begins when there is room for it,
+ * and is queued again by itself when it was preempted, its node failed, or it failed.
+ */
+export function slurmFile(options: LaunchOptions): string {
+  const { name, processes, cpus, memory, partition, time, folder } = options
+  const more = Object.entries({ partition, time, chdir: folder })
+    .filter(([, value]) => value !== '')
+    .map(([key, value]) => `#SBATCH --${key}=${value}\n`)
+    .join('')
+  return `#!/bin/sh
+#SBATCH --job-name=${name}
+#SBATCH --array=0-${processes}
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=${cpus}
+#SBATCH --mem=${memory}M
+${more}#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=${name}-%a.log
+# Task 0 is the learner, the others are actors. A step gets the signals of Slurm.
+${PATH}
+part() { srun --ntasks=1 --cpus-per-task=${cpus} sh -c "$1"; }
+again() {
+  # After SIGTERM or SIGINT, Slurm decides.
+  case $1 in 130|143) exit "$1" ;; esac
+  [ "\${SLURM_RESTART_COUNT:-0}" -lt 20 ] && scontrol requeue "\${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+  exit "$1"
+}
+if [ "$SLURM_ARRAY_TASK_ID" -ne 0 ]; then
+  part ${quoted(actorCommand(options))} || again $?
+  exit 0
+fi
+part ${quoted(learnerCommand(options))} || again $?
+`
+}
