@@ -10,6 +10,7 @@ import type { Clock } from '../base/clock.ts'
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../base/definition.ts'
 import { checkCount, checkGiven, InputError } from '../base/errors.ts'
 import { checkMetrics, type Metrics } from '../base/metrics.ts'
+import type { ShareWork } from '../base/parted.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
 import type { Space } from '../base/space.ts'
@@ -123,7 +124,7 @@ export interface LearnerShape {
   readonly actionSpace: Space
   /** Elements per row of the action mask; 0 without masks. */
   readonly actionMaskWidth: number
-  /** Number of threads that share the work. */
+  /** Number of threads that can help: each needs a workspace of its own. */
   readonly threads: number
 }
 
@@ -139,10 +140,12 @@ export interface LearnerContext extends LearnerShape {
   readonly random: Random
   /** The clock that measures this thread's time. */
   readonly clock: Clock
-  /** Index of this thread. Thread 0 does the serial work. */
+  /** Index of this thread. Only thread 0 learns; the others help with work that it shares. */
   readonly thread: number
   /** The processes that compute gradients together, if there are several; then each has one thread. */
   readonly pool?: (() => GradientPool | undefined) | undefined
+  /** Registers work in parts that threads share. Call it in `bind` only, in the same order in every thread. */
+  readonly share: ShareWork
 }
 
 /** The inputs of advantage estimation besides the rollout. */
@@ -164,9 +167,8 @@ export type EstimateAdvantages = (rollout: RolloutColumns, context: AdvantageCon
 export interface Learner {
   /**
    * Learns from the current rollout and writes its advantage and return columns. `update` counts from 0 and is below `numUpdates`, the
-   * total of the training, for schedules. Every thread runs it. At each `yield` threads wait for one another, or for the yielded promise
-   * (of an asynchronous policy, in one thread). Thread 0 returns the metrics. `estimate` replaces the algorithm's own advantage
-   * estimator.
+   * total of the training, for schedules. Only thread 0 runs it; other threads help with what it shares (`LearnerContext.share`). Each
+   * yielded promise is awaited. `estimate` replaces the algorithm's own advantage estimator.
    */
   learn(
     update: number,

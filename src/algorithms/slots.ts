@@ -1,10 +1,11 @@
 /**
- * The gradient of a minibatch in all threads, or in several processes. The minibatch is divided into blocks, block b adds to slot b mod
- * 16, and slots are summed pairwise, so the data alone fixes the order of the sum.
+ * The gradient of a minibatch, by all threads, or by several processes. The minibatch is divided into blocks, block b adds to slot b mod 16, and slots are summed
+ * pairwise, so the data alone fixes the order of the sum. Threads take slots, one after another, until none is left.
  */
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'
 import { type Metrics, metric } from '../base/metrics.ts'
+import type { SharedWork } from '../base/parted.ts'
 import { choice, fraction, number } from '../base/settings.ts'
 import { type Column, type Columns, column, type Plan } from '../components/column.ts'
 import { NUM_SLOTS } from '../kernels/bind.ts'
@@ -41,10 +42,8 @@ export const descentMetrics = {
   learningRate: metric("the optimizer's step size", 'last'),
 } as const satisfies Metrics
 
-/** Number of parameters from which threads share the optimizer step; below it, the extra synchronization costs more. */
-const SHARED_PARAMETERS = 65_536
-/** Elements of a cache line, which threads do not share. */
-const LINE = 16
+/** Parameters of a part of the optimizer step: whole cache lines, which threads do not share, and enough to be worth a part. */
+const PART_PARAMETERS = 32_768
 
 /** Plans gradients and loss sums of the slots for minibatches of at most `numBlocks` blocks. */
 export function slotsPlan(numParameters: number, numBlocks: number, numSums: number) {
@@ -61,68 +60,108 @@ export interface Range {
   readonly to: number
 }
 
-/** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
-export type DifferentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number) => void | Promise<void>
+/** A part of the parameters with its own optimizer steps. */
+export interface Descent extends Range {
+  readonly optimizer: OptimizerColumns
+}
+
+/** What a learner's slots need of it. */
+export interface SlotsParts {
+  /** The algorithm, for errors. */
+  readonly id: string
+  readonly numSums: number
+  readonly settings: OptimizerSettings & { readonly maxGradNorm: number }
+  readonly descents: readonly Descent[]
+  /** Prepares this thread for the blocks of a minibatch, with the numbers of `differentiate`. See `PartedWork.open`. */
+  open(told: Float64Array): void
+  /** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
+  differentiate(block: number, gradient: ParameterViews, sumsFrom: number): void | Promise<void>
+}
+
+/** All parameters that an optimizer updates: all except the last ones, which training writes. */
+export function trainedRange({ numParameters, normalizedInputs = 0 }: LearnerContext['model']): Range {
+  return { from: 0, to: numParameters - 2 * normalizedInputs }
+}
 
 /** One thread's view of the slots. */
 export class Slots {
   readonly #gradients: Float32Array
   readonly #sums: Float64Array
-  readonly #numSums: number
   readonly #numParameters: number
-  /** The parameters that the optimizer updates, by default: all except the last ones, which training writes. */
-  readonly #trained: Range
+  readonly #parts: SlotsParts
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
   readonly #context: {
-    readonly thread: number
-    readonly threads: number
+    readonly weights: Float32Array
     readonly clock: Clock
     readonly kernels: Kernels
   }
+  readonly #gradient: SharedWork
+  readonly #sum: SharedWork
+  readonly #step: SharedWork
   #numBlocks = 0
+  /** The range that is summed, and the step that is made. */
+  #summed = { numSlots: 0, stride: 0, from: 0, to: 0 }
+  #stepped: { descent: Descent; powers: readonly number[]; scale: number; learningRate: number }
 
-  constructor({ gradients, sums }: Columns<ReturnType<typeof slotsPlan>>, numSums: number, context: LearnerContext) {
+  constructor({ gradients, sums }: Columns<ReturnType<typeof slotsPlan>>, parts: SlotsParts, context: LearnerContext) {
     const { numParameters } = context.model
     this.#gradients = gradients
     this.#sums = sums
-    this.#numSums = numSums
     this.#numParameters = numParameters
-    this.#trained = { from: 0, to: numParameters - 2 * (context.model.normalizedInputs ?? 0) }
+    this.#parts = parts
     this.#context = context
     this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
       gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
     )
     this.#slotViews = this.#slotGradients.map((gradient) => context.policy.view(gradient))
+    this.#stepped = { descent: parts.descents[0]!, powers: [], scale: 0, learningRate: 0 }
+    this.#gradient = context.share({
+      open: (told) => {
+        this.#numBlocks = told[0]!
+        parts.open(told.subarray(1))
+      },
+      part: (slot) => this.#differentiateSlot(slot),
+    })
+    this.#sum = context.share({
+      open: ([numSlots = 0, stride = 0, from = 0, to = 0]) => {
+        this.#summed = { numSlots, stride, from, to }
+      },
+      part: (i) => this.#sumPart(i),
+    })
+    this.#step = context.share({
+      open: ([descent = 0, scale = 0, learningRate = 0, ...powers]) => {
+        this.#stepped = { descent: parts.descents[descent]!, powers, scale, learningRate }
+      },
+      part: (i) => this.#stepPart(i),
+    })
   }
 
-  /** Begins a minibatch: clears this thread's slots. */
+  /** Begins a minibatch of so many blocks. */
   begin(numBlocks: number): void {
-    const { thread, threads, kernels } = this.#context
     this.#numBlocks = numBlocks
-    for (let slot = thread; slot < Math.min(NUM_SLOTS, numBlocks); slot += threads) {
-      kernels.clear(this.#slotGradients[slot]!, this.#numParameters)
-      this.#sums.fill(0, slot * this.#numSums, (slot + 1) * this.#numSums)
-    }
   }
 
-  /** Computes this thread's share of the gradient, from the given slot and block: its slots, each from its blocks in order. */
-  differentiate(
-    differentiateBlock: DifferentiateBlock,
-    slot = this.#context.thread,
-    block = slot,
-    end = NUM_SLOTS,
-  ): void | Promise<void> {
-    const { threads, clock } = this.#context
-    const numBlocks = this.#numBlocks
-    for (let s = slot, b = block; s < Math.min(end, numBlocks); s += threads, b = s) {
-      for (; b < numBlocks; b += NUM_SLOTS) {
-        const pending = differentiateBlock(b, this.#slotViews[s]!, s * this.#numSums)
-        if (pending !== undefined) {
-          return pending.then(() => this.differentiate(differentiateBlock, s, b + NUM_SLOTS, end))
-        }
-        clock.mark(Work.backward) // The policy marks the earlier work of the block.
-      }
+  /** Computes the gradient of the minibatch, in the slots. `told` are numbers for `open`. */
+  differentiate(...told: readonly number[]): void | Promise<void> {
+    this.#gradient.told[0] = this.#numBlocks
+    this.#gradient.told.set(told, 1)
+    return this.#gradient.run(this.#numSlots)
+  }
+
+  #differentiateSlot(slot: number): void | Promise<void> {
+    const { numSums } = this.#parts
+    this.#context.kernels.clear(this.#slotGradients[slot]!, this.#numParameters)
+    this.#sums.fill(0, slot * numSums, (slot + 1) * numSums)
+    return this.#differentiateBlocks(slot, slot)
+  }
+
+  #differentiateBlocks(slot: number, from: number): void | Promise<void> {
+    const { numSums } = this.#parts
+    for (let block = from; block < this.#numBlocks; block += NUM_SLOTS) {
+      const pending = this.#parts.differentiate(block, this.#slotViews[slot]!, slot * numSums)
+      if (pending !== undefined) return pending.then(() => this.#differentiateBlocks(slot, block + NUM_SLOTS))
+      this.#context.clock.mark(Work.backward) // The policy marks the earlier work of the block.
     }
   }
 
@@ -141,75 +180,75 @@ export class Slots {
   }
 
   /** Computes a share of the gradient in one thread: the sums of its slots, in the first of them. */
-  async differentiateShare(differentiateBlock: DifferentiateBlock, share: number, shareCount: number): Promise<void> {
+  async differentiateShare(share: number, shareCount: number): Promise<void> {
     const size = this.#shareSize(shareCount)
     const first = share * size
-    await this.differentiate(differentiateBlock, first, first, first + size)
-    const numSlots = Math.min(this.#numSlots, first + size) - first
-    const [numParameters, numSums] = [this.#numParameters, this.#numSums]
+    const end = Math.min(this.#numSlots, first + size)
+    for (let slot = first; slot < end; slot++) await this.#differentiateSlot(slot)
+    const numParameters = this.#numParameters
+    const { numSums } = this.#parts
     const { kernels } = this.#context
-    kernels.sumSlots(this.#gradients.subarray(first * numParameters), numSlots, numParameters, 0, numParameters)
-    kernels.sumSlots(this.#sums.subarray(first * numSums), numSlots, numSums, 0, numSums)
+    kernels.sumSlots(this.#gradients.subarray(first * numParameters), end - first, numParameters, 0, numParameters)
+    kernels.sumSlots(this.#sums.subarray(first * numSums), end - first, numSums, 0, numSums)
   }
 
   /** The gradient of a share and the sums of its metrics. */
   resultsOf(share: number, shareCount: number): Readonly<Record<'gradient' | 'sums', Column>> {
     const first = share * this.#shareSize(shareCount)
-    const numSums = this.#numSums
+    const { numSums } = this.#parts
     return { gradient: this.#slotGradients[first]!, sums: this.#sums.subarray(first * numSums, (first + 1) * numSums) }
   }
 
   /**
-   * Makes one optimizer step of the `trained` parameters, with the slots' gradients. Every thread calls it after synchronizing. For many
-   * parameters, threads share the elements and synchronize at each yield. Thread 0 returns the gradient's norm, with the sums of all blocks
-   * in slot 0; other threads may return earlier. Synchronize before the next minibatch.
+   * Makes one optimizer step of a descent's parameters, with the gradients of the slots or of so many shares. Returns the gradient's norm, with the sums of all blocks
+   * in slot 0. Yields promises to await.
    * @throws InputError for a gradient that is not finite, before the weights change.
    */
-  *descend(
-    subject: string,
-    settings: OptimizerSettings & { readonly maxGradNorm: number },
-    optimizer: OptimizerColumns,
-    weights: Float32Array,
-    learningRate: number,
-    trained: Range = this.#trained,
-    shareCount: number = NUM_SLOTS,
-  ): Generator<void, number> {
-    const { thread, threads, kernels, clock } = this.#context
-    const numTrained = trained.to - trained.from
+  *descend(learningRate: number, descent = 0, shareCount: number = NUM_SLOTS): Generator<Promise<void>, number> {
+    const { kernels, clock } = this.#context
+    const { id, numSums, settings, descents } = this.#parts
+    const { from, to, optimizer } = descents[descent]!
     // Of a share, the first slot has the sums. To the kernel, a share is one slot.
     const numSlots = this.numShares(shareCount)
     const stride = this.#shareSize(shareCount)
-    const isShared = threads > 1 && numTrained >= SHARED_PARAMETERS
-    if (!isShared && thread > 0) return 0
-    const beginOf = (k: number) => {
-      if (k === 0 || k === threads) return k === 0 ? trained.from : trained.to
-      return Math.floor((trained.from + (k * numTrained) / threads) / LINE) * LINE
-    }
-    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [trained.from, trained.to]
-    kernels.sumSlots(this.#gradients, numSlots, stride * this.#numParameters, from, to)
-    if (thread === 0) kernels.sumSlots(this.#sums, numSlots, stride * this.#numSums, 0, this.#numSums)
-    if (isShared) {
-      clock.mark(Work.optimizer)
-      yield // The whole gradient is complete.
-    }
-    const whole = trained.from === 0 ? this.#gradients : this.#gradients.subarray(trained.from, trained.to)
-    const norm = kernels.globalNorm(whole, numTrained) // The same in every thread.
+    const numParts = Math.ceil((to - from) / PART_PARAMETERS)
+    this.#sum.told.set([numSlots, stride, from, to])
+    const summing = this.#sum.run(numParts)
+    if (summing !== undefined) yield summing
+    kernels.sumSlots(this.#sums, numSlots, stride * numSums, 0, numSums)
+    const whole = from === 0 ? this.#gradients : this.#gradients.subarray(from, to)
+    const norm = kernels.globalNorm(whole, to - from)
     if (!Number.isFinite(norm)) {
-      if (thread > 0) return norm // Thread 0 throws.
       const got = `a gradient of norm ${norm}`
-      throw new InputError(subject, got, 'a finite norm: try a smaller learningRate or smaller rewards')
+      throw new InputError(id, got, 'a finite norm: try a smaller learningRate or smaller rewards')
     }
     const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
     const powers = powersAfter(settings, optimizer)
-    const share = (column: Float32Array) => column.subarray(from, to)
+    this.#step.told.set([descent, scale, learningRate, ...powers])
+    const stepping = this.#step.run(numParts)
+    if (stepping !== undefined) yield stepping
+    optimizer.betaPowers.set(powers)
+    clock.mark(Work.optimizer)
+    return norm
+  }
+
+  #sumPart(i: number): void {
+    const { numSlots, stride, from, to } = this.#summed
+    const begin = from + i * PART_PARAMETERS
+    const end = Math.min(to, begin + PART_PARAMETERS)
+    this.#context.kernels.sumSlots(this.#gradients, numSlots, stride * this.#numParameters, begin, end)
+    this.#context.clock.mark(Work.optimizer)
+  }
+
+  #stepPart(i: number): void {
+    const { kernels, weights, clock } = this.#context
+    const { descent, powers, scale, learningRate } = this.#stepped
+    const { from, to, optimizer } = descent
+    const begin = from + i * PART_PARAMETERS
+    const share = (column: Float32Array) => column.subarray(begin, Math.min(to, begin + PART_PARAMETERS))
     const moments = { moment: share(optimizer.moment), squareMoment: share(optimizer.squareMoment) }
     const gradient = share(this.#gradients)
-    optimizerStep(settings, moments, powers, kernels, share(weights), gradient, scale, learningRate)
-    if (isShared) {
-      clock.mark(Work.optimizer)
-      yield // All threads have read the powers before this step.
-    }
-    if (thread === 0) optimizer.betaPowers.set(powers)
-    return norm
+    optimizerStep(this.#parts.settings, moments, powers, kernels, share(weights), gradient, scale, learningRate)
+    clock.mark(Work.optimizer)
   }
 }

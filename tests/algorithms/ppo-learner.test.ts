@@ -1,11 +1,12 @@
 /**
- * PPO's learner on rollouts made by hand: in several threads that meet in this one, on sequences, and with policies that answer
+ * PPO's learner on rollouts made by hand: in several threads that take turns in this one, on sequences, and with policies that answer
  * later or give no number.
  */
 import { describe, expect, test } from 'vitest'
 import type { Learner, LearnerMetrics } from '../../src/algorithms/algorithm.ts'
 import { ppo } from '../../src/algorithms/on-policy/ppo.ts'
 import { Clock } from '../../src/base/clock.ts'
+import { type PartedWork, type ShareWork, toldNumbers } from '../../src/base/parted.ts'
 import { Random } from '../../src/base/random.ts'
 import { box, multiDiscrete } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
@@ -91,6 +92,29 @@ interface Learned {
   readonly metrics: LearnerMetrics
 }
 
+/** Shares work among so many threads in this one, which take turns. The last goes first, so that nobody may rely on an order. */
+function inTurns(count: number): ShareWork[] {
+  const works: PartedWork[][] = Array.from({ length: count }, () => [])
+  const parts = (id: number, from: number, end: number): void | Promise<void> => {
+    for (let i = from; i < end; i++) {
+      const pending = works[count - 1 - (i % count)]![id]!.part(i)
+      if (pending !== undefined) return pending.then(() => parts(id, i + 1, end))
+    }
+  }
+  return works.map(
+    (own): ShareWork =>
+      (work) => {
+        const id = own.push(work) - 1
+        const told = toldNumbers()
+        const run = (numParts: number) => {
+          for (const each of works) each[id]!.open(told)
+          return parts(id, 0, numParts)
+        }
+        return { told, run }
+      },
+  )
+}
+
 /** Two updates of a rollout in which some rows are dead, by so many threads. */
 async function learn(model: PolicyModel, settings: PpoSettings, threads = 1): Promise<Learned> {
   const definition = ppo({ numSteps: NUM_STEPS, learningRate: 0.01, ...settings })
@@ -110,26 +134,21 @@ async function learn(model: PolicyModel, settings: PpoSettings, threads = 1): Pr
     weights[k] = weight + 0.3 * Math.sin(k)
   })
   fill(rollout)
-  const learners: Learner[] = Array.from({ length: threads }, (_, thread) =>
+  const learners: Learner[] = inTurns(threads).map((share, thread) =>
     definition.bind({
       ...shape,
-      ...{ rollout, weights, kernels, random, thread, clock: new Clock(), finals: () => [] },
+      ...{ rollout, weights, kernels, random, thread, share, clock: new Clock(), finals: () => [] },
       columns: columns.learner,
       policy: model.bind(weights, columns.workspaces[thread]!, kernels, random),
     }),
   )
   let metrics: LearnerMetrics | undefined
   for (let update = 0; update < 2; update++) {
-    const running = learners.map((learner) => learner.learn(update, 4))
-    for (;;) {
-      // The last thread goes first, so that nobody may rely on an order.
-      const steps = running.toReversed().map((each) => each.next())
-      for (const { value, done } of steps) if (!done) await value
-      expect(new Set(steps.map(({ done }) => done)).size).toBe(1)
-      if (steps.at(-1)!.done) {
-        metrics = steps.at(-1)!.value as LearnerMetrics
-        break
-      }
+    const running = learners[0]!.learn(update, 4)
+    for (let step = running.next(); ; step = running.next()) {
+      metrics = step.value as LearnerMetrics
+      if (step.done) break
+      await step.value
     }
   }
   return { weights: weights.slice(), metrics: metrics! }

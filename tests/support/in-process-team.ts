@@ -1,15 +1,17 @@
 /**
- * Teams whose workers run in the caller's thread, for tests: at each meeting every worker continues to its next one. A
- * test file that uses it mocks `node:worker_threads`, so that workers find their messages at `port`:
+ * Teams whose workers run in the caller's thread, for tests: at each meeting every worker continues to its next one, and of each run that
+ * is shared every helper does a part before the caller does the others. A test file that uses it mocks `node:worker_threads`, so that workers find their messages at `port`:
  *
  *     vi.mock('node:worker_threads', async (original) => ({ ...(await original()), parentPort: port }))
  */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import { vi } from 'vitest'
 import { textProgram } from '../../src/training/text/learn/thread.ts'
-import { lanesProgram } from '../../src/training/threads/lanes-thread.ts'
+import { lanesPart } from '../../src/training/threads/lanes-thread.ts'
+import { Sharing, SharingWord } from '../../src/training/threads/sharing.ts'
 import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/threads/team.ts'
 
+const notify: (array: Int32Array, index: number, count?: number) => number = Atomics.notify
 const { port1, port2 } = new MessageChannel()
 port1.unref()
 port2.unref()
@@ -23,8 +25,10 @@ export class InProcessTeam {
   readonly #workers: { readonly program: WorkerProgram; steps: ReturnType<WorkerProgram> | null }[]
   isHeld = false
   isOver = false
+  /** Meetings, and shared runs. */
   meetings = 0
-  /** Called before the workers continue to their next meeting. */
+  onEnd: () => void = () => {}
+  /** Called before the workers continue to their next meeting, or help. */
   beforeMeeting: () => void = () => {}
   failure: Error = new Error('closed in the middle of an update')
 
@@ -62,6 +66,7 @@ export class InProcessTeam {
   end(): boolean {
     if (this.isOver) return false
     this.isOver = true
+    this.onEnd()
     return true
   }
 }
@@ -71,10 +76,33 @@ export function startTeamsInProcess(): InProcessTeam[] {
   const teams: InProcessTeam[] = []
   vi.spyOn(Team, 'start').mockImplementation(async (orders, describe) => {
     const programs: WorkerProgram[] = []
-    for (const order of orders) programs.push(order.kind === 'lanes' ? await lanesProgram(order) : textProgram(order))
+    const helpers: Sharing[] = []
+    for (const order of orders) {
+      const part = order.kind === 'lanes' ? await lanesPart(order) : textProgram(order)
+      if (part instanceof Sharing) helpers.push(part)
+      else programs.push(part)
+    }
     const team = new InProcessTeam(orders, describe, programs)
     teams.push(team)
+    if (helpers.length > 0) helpWhenWoken(team, helpers)
     return team as unknown as Team
   })
   return teams
+}
+
+/** Lets helpers help when the caller wakes them: they count as asleep. */
+function helpWhenWoken(team: InProcessTeam, helpers: readonly Sharing[]): void {
+  const { words } = helpers[0]!.columns
+  words[SharingWord.asleep] = helpers.length
+  vi.spyOn(
+    Atomics as { notify(array: Int32Array, index: number, count?: number): number },
+    'notify',
+  ).mockImplementation((array, index, count) => {
+    if (array === words && index === SharingWord.run && !team.isOver) {
+      team.meetings++
+      team.beforeMeeting()
+      for (const helper of helpers) helper.help(1)
+    }
+    return notify.call(Atomics, array, index, count)
+  })
 }

@@ -3,9 +3,9 @@
  * Prints what it saw, a JSON object a line.
  */
 import { createTrainer, createWorld, mlp, ppo } from '../../dist/src/index.js'
-import { faultyAlgorithm, faultyEnvironment, faultyPolicy } from './threads-faults.mjs'
+import { faultyEnvironment, faultyPolicy } from './threads-faults.mjs'
 
-const { environment = {}, policy, algorithm, way, terminate, leave, threads = 3 } = JSON.parse(process.argv[2])
+const { environment = {}, policy, way, terminate, leave, threads = 3 } = JSON.parse(process.argv[2])
 
 const print = (record) => console.log(JSON.stringify(record))
 
@@ -24,10 +24,7 @@ const world = await createWorld({
   numLanes: 40,
   seed: 1,
 })
-const learner = algorithm
-  ? faultyAlgorithm({ culprit: 2, ...algorithm })
-  : ppo({ numSteps: 32, numMinibatches: 1, updateEpochs: 2 })
-const trainer = createTrainer(world, learner, { threads })
+const trainer = createTrainer(world, ppo({ numSteps: 32, numMinibatches: 1, updateEpochs: 2 }), { threads })
 
 /** Ends the second worker, as nobody in Colonnade does. */
 function kill() {

@@ -1,11 +1,10 @@
 /**
- * Things that go wrong in one thread of a team only: an environment, a policy and an algorithm that are whole in every
- * other thread. Each says on standard output when, in milliseconds of the clock, before it fails.
+ * Things that go wrong in one thread of a team only: an environment and a policy that are whole in every other thread. Each says on standard output when, in milliseconds of the clock, before it fails.
  */
 import { writeSync } from 'node:fs'
 import { workerData } from 'node:worker_threads'
 import { choice, integer } from '../../dist/src/entries/settings.js'
-import { box, defineEnvironment, discrete, mlp, ppo } from '../../dist/src/index.js'
+import { box, defineEnvironment, discrete, mlp } from '../../dist/src/index.js'
 
 /** This thread of the team: 0 is the caller's. */
 const thread = workerData?.index ?? 0
@@ -84,31 +83,18 @@ export const faultyPolicy = defineFaulty('faulty-policy', { culprit }, innerPoli
       ...model,
       bind(...columns) {
         const policy = model.bind(...columns)
-        if (thread !== culprit) return policy
         const inner = policy[phase].bind(policy)
         let done = 0
+        // Whoever is free takes the next block: the others leave the culprit time to take one.
+        if (phase === 'differentiate' && thread !== culprit) {
+          policy[phase] = (...words) => {
+            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+            return inner(...words)
+          }
+        }
+        if (thread !== culprit) return policy
         policy[phase] = (...words) => (++done === calls ? fail(phase) : inner(...words))
         return policy
-      },
-    }
-  },
-}))
-
-const innerAlgorithm = ppo({ numSteps: 32, numMinibatches: 1, updateEpochs: 2 })
-
-/** PPO that fails in the culprit's second update, when the threads have met `meetings` times. */
-export const faultyAlgorithm = defineFaulty('faulty-ppo', { culprit }, innerAlgorithm, ({ culprit, meetings }) => ({
-  bind(context) {
-    const learner = innerAlgorithm.bind(context)
-    return {
-      *learn(update, progress) {
-        const program = learner.learn(update, progress)
-        for (let met = 0; ; met++) {
-          if (update === 1 && met === meetings && context.thread === culprit) fail('learn')
-          const { done, value } = program.next()
-          if (done) return value
-          yield
-        }
       },
     }
   },

@@ -257,14 +257,8 @@ describe('a training in which something goes wrong', () => {
         ['that throws in policy.values', { policy: { phase: 'values', calls: 2 } }, `${second} failed: boom in values`],
         [
           'that throws in policy.differentiate',
-          { policy: { phase: 'differentiate', calls: 3 } },
+          { policy: { phase: 'differentiate', calls: 1 } },
           `${second} failed: boom in differentiate`,
-        ],
-        ['that throws in algorithm.learn', { algorithm: { meetings: 0 } }, `${second} failed: boom in learn`],
-        [
-          'that throws in algorithm.learn after a yield',
-          { algorithm: { meetings: 2 } },
-          `${second} failed: boom in learn`,
         ],
         [
           'beside which there are cores enough, and that throws',

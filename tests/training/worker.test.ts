@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { describe, expect, test, vi } from 'vitest'
 import { cartPole, createTrainer, createWorld, type EpisodeCohort, mlp, ppo, type World } from '../../src/index.ts'
+import { SharingWord } from '../../src/training/threads/sharing.ts'
 import type { LanesOrder, WorkerFailure, WorkerOrder } from '../../src/training/threads/team.ts'
 import { startTeamsInProcess } from '../support/in-process-team.ts'
 
@@ -27,20 +28,26 @@ async function live(order: WorkerOrder): Promise<void> {
 
 const saysSo = () => vi.waitFor(() => expect(posted).toHaveLength(1), 20_000)
 
-/** The other thread of two, which comes to each meeting and does nothing else. */
-function partner(control: Int32Array): Worker {
+/** The other thread of two. It comes to the first meeting, and publishes runs: the rollout's lanes, then work that nobody knows. */
+function partner({ control, sharing }: LanesOrder): Worker {
   const program = `
-    const { workerData: control } = require('node:worker_threads')
-    for (;;) {
-      const generation = Atomics.load(control, 1)
-      if (Atomics.add(control, 0, 1) === 0) Atomics.wait(control, 1, generation)
-      else {
-        Atomics.store(control, 0, 0)
-        Atomics.add(control, 1, 1)
-        Atomics.notify(control, 1)
+    const { workerData: { control, sharing: { words, told }, Word } } = require('node:worker_threads')
+    if (Atomics.add(control, 0, 1) === 0) Atomics.wait(control, 1, Atomics.load(control, 1))
+    else {
+      Atomics.store(control, 0, 0)
+      Atomics.add(control, 1, 1)
+      Atomics.notify(control, 1)
+    }
+    for (const work of [3, 99]) {
+      const run = Atomics.load(words, Word.run) + 1
+      told.set([1, 2, 0]) // Update 1, by two threads, not watched.
+      for (const [name, value] of Object.entries({ work, from: 1, end: 2, dealt: 1, done: 0, claim: run << 12, run })) {
+        Atomics.store(words, Word[name], value)
       }
+      Atomics.notify(words, Word.run)
+      Atomics.wait(words, Word.done, 0)
     }`
-  return new Worker(program, { eval: true, workerData: control })
+  return new Worker(program, { eval: true, workerData: { control, sharing, Word: SharingWord } })
 }
 
 /** The order of the second of two threads of a trainer, and the trainer's world. */
@@ -65,15 +72,16 @@ describe('a worker', () => {
     expect(() => refuseInWorker('createTrainer')).toThrow('a module that a worker imports')
   })
 
-  test('does its share of an update at each command, and says what its program throws', async () => {
+  test('does its part of what is shared, and says what its work throws', async () => {
     const { given, world } = await order()
     const { reward } = world.cohort().rollout
     reward.fill(-1)
-    const other = partner(given.control)
-    await live({ ...given, command: failingAfter(given.command, 2) })
+    Atomics.store((given as LanesOrder).sharing!.words, SharingWord.aborted, 0)
+    const other = partner(given as LanesOrder)
+    await live(given)
     await saysSo()
     await other.terminate()
-    expect(posted).toMatchObject([{ message: 'no command' }])
+    expect(posted).toMatchObject([{ message: expect.stringContaining('undefined') }])
     expect([...reward.slice(0, 8)]).toEqual([-1, -1, 1, 1, -1, -1, 1, 1]) // Lanes 2 and 3 of 4.
   })
 
@@ -88,15 +96,3 @@ describe('a worker', () => {
     expect(posted).toMatchObject([{ input: { got: 'a definition without a module' } }])
   })
 })
-
-/** A command that can be read so often. */
-function failingAfter(command: Float64Array, times: number): Float64Array {
-  let reads = 0
-  return new Proxy(command, {
-    get(target, key) {
-      if (key !== Symbol.iterator) return Reflect.get(target, key, target)
-      if (++reads > times) throw new Error('no command')
-      return target[Symbol.iterator].bind(target)
-    },
-  })
-}

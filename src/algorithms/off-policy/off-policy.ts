@@ -20,15 +20,9 @@ import {
   type LearnerShape,
   type LossKind,
 } from '../algorithm.ts'
-import {
-  checkOptimizer,
-  type OptimizerColumns,
-  optimizerPlan,
-  optimizerSettings,
-  startOptimizer,
-} from '../optimizers/optimizer.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
-import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
+import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -211,7 +205,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
 
 /** All weights except the statistics of observations, which training writes. */
 function wholeStage(metrics: readonly string[], { model }: LearnerShape): Stage {
-  return { from: 0, to: model.numParameters - 2 * (model.normalizedInputs ?? 0), interval: 1, metrics }
+  return { ...trainedRange(model), interval: 1, metrics }
 }
 
 function checkShape(
@@ -270,8 +264,6 @@ function offPolicyPlan(
     error: column('f32', batchSize),
     words: column('u32', 4),
     gradientSteps: saved(column('f64', 1)),
-    /** Whether this update makes gradient steps; thread 0 writes it for the others. */
-    learns: column('u8', 1),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
@@ -298,8 +290,6 @@ class OffPolicyLearner implements Learner {
   readonly #target: Policy
   readonly #totals: MetricTotals<Metrics>
   readonly #slots: Slots
-  /** The optimizer's columns of each stage. */
-  readonly #optimizers: readonly OptimizerColumns[]
   readonly #block: ReplayedBlock
   readonly #blockRows: number
 
@@ -314,12 +304,23 @@ class OffPolicyLearner implements Learner {
     const { scratch } = this.#own
     this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
     this.#totals = new MetricTotals(parts.metrics)
-    this.#slots = new Slots(this.#columns, parts.sums.length, context)
     const { optimizer } = this.#columns
     const numPowers = optimizer.betaPowers.length / parts.stages.length
-    this.#optimizers = parts.stages.map((_, i) => {
-      return { ...optimizer, betaPowers: optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers) }
-    })
+    this.#slots = new Slots(
+      this.#columns,
+      {
+        id: parts.id,
+        numSums: parts.sums.length,
+        settings: parts.values,
+        descents: parts.stages.map(({ from, to }, i) => {
+          const betaPowers = optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers)
+          return { from, to, optimizer: { ...optimizer, betaPowers } }
+        }),
+        open: ([stage = 0, step = 0]) => Object.assign(this.#block, { stage, step }),
+        differentiate: this.#differentiateBlock,
+      },
+      context,
+    )
     this.#block = {
       ...this.#own,
       rows: this.#own,
@@ -335,58 +336,42 @@ class OffPolicyLearner implements Learner {
   }
 
   *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
-    const { thread, clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
+    const { clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
     const { values, sums, stages } = this.#parts
-    const { replay, gradientSteps, learns, target } = this.#columns
+    const { replay, gradientSteps, target } = this.#columns
     const totals = this.#totals
-    const isFirst = thread === 0
     const { learningRateSchedule, warmupFraction } = values
     const rate = values.learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
+    const numBlocks = Math.ceil(values.batchSize / this.#blockRows)
     totals.clear()
-    if (isFirst) {
-      // The target copies input normalization statistics from the policy at once: they are not learned weights.
-      const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
-      target.set(weights.subarray(first), first)
-      takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
-      const numDrawable = replay.counts[ReplayCount.drawable]!
-      const isEnough = replay.counts[ReplayCount.steps]! * numLanes >= values.learningStarts
-      learns[0] = numDrawable > 0 && isEnough ? 1 : 0
-      clock.mark(Work.gather)
-      if (learns[0]) this.#draw(update / numUpdates)
-    }
-    yield // The replay and the first minibatch are complete.
-    for (let i = 0; i < values.gradientSteps && learns[0]; i++) {
-      const due = [...stages.entries()].filter(([, { interval }]) => (gradientSteps[0]! + 1) % interval === 0)
-      for (const [turn, [number, stage]] of due.entries()) {
-        if (turn > 0) {
-          yield // The weights of the stage before are complete.
-          policy.refresh?.()
-        }
-        this.#block.stage = number
-        this.#slots.begin(Math.ceil(values.batchSize / this.#blockRows))
-        const pending = this.#slots.differentiate(this.#differentiateBlock)
+    // The target copies input normalization statistics from the policy at once: they are not learned weights.
+    const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
+    target.set(weights.subarray(first), first)
+    takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
+    const isEnough = replay.counts[ReplayCount.steps]! * numLanes >= values.learningStarts
+    const learns = replay.counts[ReplayCount.drawable]! > 0 && isEnough
+    clock.mark(Work.gather)
+    for (let i = 0; i < values.gradientSteps && learns; i++) {
+      this.#draw(update / numUpdates)
+      clock.mark(Work.optimizer)
+      const step = gradientSteps[0]!
+      let turn = 0
+      for (const [number, stage] of stages.entries()) {
+        if ((step + 1) % stage.interval !== 0) continue
+        if (turn++ > 0) policy.refresh?.()
+        this.#slots.begin(numBlocks)
+        const pending = this.#slots.differentiate(number, step)
         if (pending !== undefined) yield pending
-        yield // The gradients of all slots are complete.
-        const descent = this.#slots.descend(this.#parts.id, values, this.#optimizers[number]!, weights, rate, stage)
-        const norm = yield* descent
-        if (isFirst) {
-          totals.add('gradNorm', norm)
-          for (const name of stage.metrics) {
-            totals.add(name, this.#columns.sums[sums.indexOf(name)]!, values.batchSize)
-          }
-          clock.mark(Work.optimizer)
-        }
-      }
-      if (isFirst) {
-        this.#follow()
-        if (i + 1 < values.gradientSteps) this.#draw(update / numUpdates)
+        totals.add('gradNorm', yield* this.#slots.descend(rate, number))
+        for (const name of stage.metrics) totals.add(name, this.#columns.sums[sums.indexOf(name)]!, values.batchSize)
         clock.mark(Work.optimizer)
       }
-      yield // The next weights and the next minibatch are complete.
+      this.#follow()
+      clock.mark(Work.optimizer)
       policy.refresh?.()
       this.#target.refresh?.()
     }
-    if (isFirst) this.#loss.advance?.((update + 1) / numUpdates, gradientSteps[0]!)
+    this.#loss.advance?.((update + 1) / numUpdates, gradientSteps[0]!)
     totals.add('learningRate', rate)
     totals.add('drawableRows', replay.counts[ReplayCount.drawable]!)
     return totals.values()
@@ -426,7 +411,7 @@ class OffPolicyLearner implements Learner {
   /** Gathers a block of the minibatch and adds its gradient. */
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
     const { kernels, clock, numLanes, actionMaskWidth } = this.#context
-    const { drawn, weight, error, replay, sums, gradientSteps } = this.#columns
+    const { drawn, weight, error, replay, sums } = this.#columns
     const { batchSize, gamma, nStep } = this.#parts.values
     const block = this.#block
     const own = this.#own
@@ -437,7 +422,6 @@ class OffPolicyLearner implements Learner {
     const width = rows.observation.length / numRows
     block.first = first
     block.count = count
-    block.step = gradientSteps[0]!
     kernels.gatherRows(own.observation, rows.observation, drawn, first, count, width)
     kernels.gatherRows(own.action, rows.action, drawn, first, count, rows.action.length / numRows)
     kernels.multiStepReturns(own, rows, drawn, first, count, gamma, nStep, numLanes, numRows)

@@ -30,7 +30,7 @@ import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
 import type { GradientHelp, SharedGradient } from '../shared-gradient.ts'
-import { descentMetrics, descentSettings, Slots, slotsPlan } from '../slots.ts'
+import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -255,14 +255,9 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
     order: column('u32', numUnits),
     words: column('u32', 4),
     ...slotsPlan(model.numParameters, numBlocks, numSums),
-    /** Words from thread 0 to the others: see `Told`. */
-    told: column('u32', 2),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
-
-/** Words of the `told` column: the number of units, and whether the update stops early. */
-const Told = { numUnits: 0, stops: 1 } as const
 
 /** The parts of an algorithm that its learner needs. */
 interface OnPolicyParts {
@@ -276,7 +271,6 @@ interface OnPolicyParts {
 }
 
 class OnPolicyLearner implements Learner {
-  readonly #id: string
   readonly #values: OnPolicyValues
   readonly #loss: OnPolicyLoss
   readonly #estimate: EstimateAdvantages
@@ -294,6 +288,8 @@ class OnPolicyLearner implements Learner {
   readonly #actionWidth: number
   /** The current minibatch: units order[first … first + count). */
   readonly #minibatch = { first: 0, count: 0 }
+  /** The update for which the loss has begun, and the total number. */
+  readonly #begun = { update: -1, numUpdates: 0 }
   /** The inputs of its loss. */
   readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
     advantageMean: 0,
@@ -310,7 +306,6 @@ class OnPolicyLearner implements Learner {
 
   constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
     const { model, thread, numLanes } = context
-    this.#id = id
     this.#values = values
     this.#loss = loss
     this.#estimate = estimate
@@ -328,7 +323,22 @@ class OnPolicyLearner implements Learner {
     if (thread === 0) startOptimizer(this.#columns.optimizer)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
-    this.#slots = new Slots(this.#columns, sums.length, context)
+    this.#slots = new Slots(
+      this.#columns,
+      {
+        id,
+        numSums: sums.length,
+        settings: values,
+        descents: [{ ...trainedRange(model), optimizer: this.#columns.optimizer }],
+        open: ([update = 0, numUpdates = 0, first = 0, count = 0, weight = 0, mean = 0, scale = 0]) => {
+          this.#begin(update, numUpdates)
+          Object.assign(this.#minibatch, { first, count })
+          Object.assign(this.#numbers, { weight, advantageMean: mean, advantageScale: scale })
+        },
+        differentiate: this.#differentiateBlock,
+      },
+      context,
+    )
     const rollout = Object.entries(context.rollout).filter(([, each]) => (each as Column).length > 0)
     this.help = {
       inputs: {
@@ -337,10 +347,10 @@ class OnPolicyLearner implements Learner {
         weights: { weights: context.weights },
       },
       compute: async ([update, numUpdates, first, count], share, shareCount) => {
-        this.#loss.begin?.(update!, numUpdates!)
+        this.#begin(update!, numUpdates!)
         context.policy.refresh?.()
         this.#openMinibatch(first!, count!)
-        await this.#slots.differentiateShare(this.#differentiateBlock, share, shareCount)
+        await this.#slots.differentiateShare(share, shareCount)
         return this.#slots.resultsOf(share, shareCount)
       },
     }
@@ -358,7 +368,7 @@ class OnPolicyLearner implements Learner {
       },
       numbers: [update, numUpdates, first, count],
       numShares: this.#slots.numShares(shareCount),
-      compute: (share) => this.#slots.differentiateShare(this.#differentiateBlock, share, shareCount),
+      compute: (share) => this.#slots.differentiateShare(share, shareCount),
       results: (share) => this.#slots.resultsOf(share, shareCount),
     }
   }
@@ -368,31 +378,24 @@ class OnPolicyLearner implements Learner {
     numUpdates: number,
     estimate: EstimateAdvantages = this.#estimate,
   ): Generator<void | Promise<void>, LearnerMetrics> {
-    const { kernels, rollout, random, thread, clock, policy, numLanes, weights } = this.#context
+    const { kernels, rollout, random, clock, policy, numLanes } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
-    const { order, words, told } = this.#columns
+    const { order, words } = this.#columns
     const totals = this.#totals
     const pass = this.#pass
-    const isFirst = thread === 0
     const pool = this.#context.pool?.()
     const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
-    this.#loss.begin?.(update, numUpdates)
+    this.#begin(update, numUpdates)
     totals.clear()
-    if (isFirst) {
-      estimate(rollout, this.#advantageContext)
-      told[Told.numUnits] = listUnits(order, this.#cut, numLanes, rollout, kernels)
-      told[Told.stops] = 0
-      clock.mark(Work.advantage)
-    }
+    estimate(rollout, this.#advantageContext)
+    const numUnits = listUnits(order, this.#cut, numLanes, rollout, kernels)
+    clock.mark(Work.advantage)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      if (isFirst && numMinibatches !== undefined && !told[Told.stops]) {
-        kernels.shuffleRows(order, words, told[Told.numUnits]!, update, epoch, random.key0, random.key1)
+      if (numMinibatches !== undefined) {
+        kernels.shuffleRows(order, words, numUnits, update, epoch, random.key0, random.key1)
         clock.mark(Work.shuffle)
       }
-      yield // The order of this epoch is complete.
-      if (told[Told.stops]) break
-      const numUnits = told[Told.numUnits]!
       const parts = numMinibatches ?? 1
       pass.sums.fill(0)
       pass.numRows = 0
@@ -401,33 +404,35 @@ class OnPolicyLearner implements Learner {
         const count = Math.floor(((m + 1) * numUnits) / parts) - first
         const numRows = this.#openMinibatch(first, count)
         if (numRows === 0) continue // Fewer valid rows than minibatches.
+        const told = () => {
+          const { weight, advantageMean, advantageScale } = this.#numbers
+          return [update, numUpdates, first, count, weight, advantageMean, advantageScale]
+        }
         const pending =
           pool === undefined
-            ? this.#slots.differentiate(this.#differentiateBlock)
+            ? this.#slots.differentiate(...told())
             : pool.compute(this.#shared(update, numUpdates, epoch, pool.shareCount))
         if (pending !== undefined) yield pending
-        yield // The gradients of all slots are complete.
-        const { optimizer } = this.#columns
-        const norm = yield* this.#slots.descend(
-          ...([this.#id, this.#values, optimizer, weights, rate, undefined, pool?.shareCount] as const),
-        )
+        totals.add('gradNorm', yield* this.#slots.descend(rate, 0, pool?.shareCount))
         this.#numSteps++
-        if (isFirst) {
-          totals.add('gradNorm', norm)
-          this.#account(numRows)
-          clock.mark(Work.optimizer)
-        }
-        yield // The weights of the next minibatch are complete.
+        this.#account(numRows)
+        clock.mark(Work.optimizer)
         policy.refresh?.()
       }
-      if (isFirst && this.#loss.stopsAfter?.(pass.sums, pass.numRows)) told[Told.stops] = 1
+      if (this.#loss.stopsAfter?.(pass.sums, pass.numRows)) break
     }
     totals.add('learningRate', rate)
-    if (isFirst) {
-      const { value, return: returns, valid } = rollout
-      totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
-    }
+    const { value, return: returns, valid } = rollout
+    totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
     return totals.values()
+  }
+
+  /** Lets the loss apply its schedules, once an update. */
+  #begin(update: number, numUpdates: number): void {
+    const begun = this.#begun
+    if (begun.update === update && begun.numUpdates === numUpdates) return
+    Object.assign(begun, { update, numUpdates })
+    this.#loss.begin?.(update, numUpdates)
   }
 
   /** Adds the loss sums of a minibatch, in slot 0 of `sums`, to the pass. */
@@ -446,10 +451,9 @@ class OnPolicyLearner implements Learner {
     const { kernels, rollout, numLanes } = this.#context
     const { order } = this.#columns
     const { advantages, moments, cut } = this.#own
-    const { sequence, unitsPerBlock } = this.#cut
+    const { sequence } = this.#cut
     const numRows =
       sequence === null ? count : listLearned(cut.minibatch, order, first, count, sequence, numLanes, rollout)
-    const numBlocks = Math.ceil(count / unitsPerBlock)
     this.#minibatch.first = first
     this.#minibatch.count = count
     this.#numbers.weight = 1 / numRows
@@ -461,7 +465,7 @@ class OnPolicyLearner implements Learner {
       this.#numbers.advantageMean = moments[0]!
       this.#numbers.advantageScale = 1 / (moments[1]! + 1e-8)
     }
-    this.#slots.begin(numBlocks)
+    this.#slots.begin(Math.ceil(count / this.#cut.unitsPerBlock))
     return numRows
   }
 

@@ -133,7 +133,7 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   checkGiven('cohort of restart', cohort, ['episode'])
-  const { name, present, t, numSteps, recorded, from, to, episode } = cohort
+  const { name, present, t, numSteps, recorded, threads, episode } = cohort
   if (cohort.ahead !== null) {
     const expected = 'a trainer without actors'
     throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', expected)
@@ -151,7 +151,7 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'a present lane')
   }
   const isUnderWay = recorded && t > 0 && t < numSteps
-  if (isUnderWay && to - from < present) {
+  if (isUnderWay && threads.count > 1) {
     const expected = 'a call between two updates'
     throw new InputError(`restart of cohort ${name}`, 'a call during an update of several threads', expected)
   }

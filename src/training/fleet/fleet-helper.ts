@@ -5,6 +5,7 @@
 
 import type { GradientHelp } from '../../algorithms/shared-gradient.ts'
 import { InputError, thrownText } from '../../base/errors.ts'
+import { alone } from '../../base/parted.ts'
 import type { Bus, Values } from '../../fleet/bus/bus.ts'
 import { BlobError } from '../../fleet/store/store.ts'
 import { openWorld, type World } from '../../world/world.ts'
@@ -119,7 +120,7 @@ class FleetHelper {
     this.#world = world
     const draft = draftOf(world, cohort.name)
     world.reserve(draft, { numSteps: cohort.numSteps, learner: agentsPlan(world, draft, algorithm) })
-    this.#help = createAgents(world, cohort.name, algorithm)[0]!.learners[0]!.help!
+    this.#help = createAgents(world, cohort.name, algorithm, alone)[0]!.learners[0]!.help!
     this.#shareCount = gradients.shareCount
     this.#loaded = {}
     this.#report = { session, task: '', results: {}, error: null }

@@ -2,6 +2,7 @@
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerShape } from '../../algorithms/algorithm.ts'
 import { InputError } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
+import type { ShareWork } from '../../base/parted.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import { Lives } from '../../components/population.ts'
 import { actionMaskWidth } from '../../environments/environment.ts'
@@ -134,6 +135,7 @@ export function createAgents(
   world: World,
   name: string,
   algorithm: AlgorithmDefinition,
+  share: ShareWork,
   pool?: LearnerContext['pool'],
 ): Agent[] {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
@@ -143,7 +145,7 @@ export function createAgents(
   const stale =
     cohort.ahead === null
       ? null
-      : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
+      : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal, share)
   return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
     const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
     const weights = league?.weights[set] ?? cohort.weights
@@ -162,6 +164,7 @@ export function createAgents(
         random: cohort.environmentLanes.random,
         clock: world.clock,
         thread: world.threads.index,
+        share,
         pool,
       })
     return {

@@ -1,16 +1,16 @@
 /**
- * Trains all cohorts of episodes: their lanes fill rollouts and their learners train on them, update by update. All
- * threads run its `program`.
+ * Trains all cohorts of episodes: their lanes fill rollouts and their learners train on them, update by update.
  *
- * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; threads meet at each
- * `yield`. Thread 0 alone does the small ordered work: advantages, the epoch's permutation, summing slots, the
- * optimizer. With actors, these collect, and the program only learns.
+ * Thread 0 runs the program of an update; other threads help with what it shares (`threads/sharing.ts`): lanes are dealt, each thread
+ * collects its own, and blocks of minibatches are claimed. How many threads share either is found by time (`threads/pace.ts`). With actors,
+ * these collect, and the program only learns.
  */
 import type { AlgorithmDefinition, EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkMetricValues } from '../../base/metrics.ts'
-import { sharedBytes } from '../../base/shared.ts'
+import { alone } from '../../base/parted.ts'
+import { numCores } from '../../base/threads/thread.ts'
 import { concludeRollouts, settle } from '../../systems/tick.ts'
 import type { Table } from '../../tables/table.ts'
 import type { Cohort } from '../../world/cohort.ts'
@@ -27,9 +27,10 @@ import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-
 import { Actors, checkPool } from '../threads/actors.ts'
 import type { Crew, CrewDefinition } from '../threads/crew.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
+import { Pace } from '../threads/pace.ts'
+import { Sharing, sharingColumns } from '../threads/sharing.ts'
 import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
 import { ThreadCrew } from '../threads/thread-crew.ts'
-import { collectWatched, WatchedRollouts } from '../watch/watched-rollouts.ts'
 import {
   type Agent,
   accountEpisodes,
@@ -42,6 +43,7 @@ import {
   playedOf,
   progressOf,
 } from './agents.ts'
+import { Collection } from './collection.ts'
 import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { type Goal, isAbortedFirst, type SavedTraining, type Training } from './training.ts'
@@ -57,6 +59,8 @@ export interface EpisodeTrainingOptions {
   readonly stallSeconds: number
   /** The crew that collects for a learner with actors; undefined: threads. */
   readonly crew?: CrewDefinition | undefined
+  /** How its threads share work; undefined for one thread. */
+  readonly sharing?: Sharing | undefined
 }
 
 /** Reserves recorders and learners; the result binds them. @throws InputError for an algorithm that does not fit. */
@@ -83,9 +87,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #learning: readonly EpisodeCohort[]
   /** The cohorts whose lanes step in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  /** The workers' command for an update: `program` reads it first. */
-  readonly #command = new Float64Array(sharedBytes(40))
-  readonly #watched = new WatchedRollouts()
+  readonly #sharing: Sharing | undefined
+  /** Undefined with actors. */
+  readonly #collection: Collection | undefined
+  /** How many threads pay for learning. */
+  readonly #learningPace: Pace
   /** Each thread's intervals of work, if recorded. */
   readonly #traces: readonly Float64Array[]
   /** A table's rollout with its advantages, when training on one; only in thread 0. */
@@ -111,25 +117,30 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { profile, beats, stallSeconds, crew }: EpisodeTrainingOptions,
+    { profile, beats, stallSeconds, crew, sharing: given }: EpisodeTrainingOptions,
   ) {
     this.world = world
+    const { actors, index, count } = world.threads
+    const learning = count - actors
+    const own = () => new Sharing(sharingColumns(), 0, learning, numCores(), world.clock)
+    const sharing = given ?? (learning > 1 ? own() : undefined)
+    this.#sharing = sharing
+    const share = sharing?.share ?? alone
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     const pool = () => this.#actors?.pool
-    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, pool))
+    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, share, pool))
     this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
-    const { actors, index } = world.threads
+    if (actors === 0) this.#collection = new Collection(world, this.#learning, this.#cohorts, sharing)
+    this.#learningPace = new Pace(learning)
     const numBuffers = this.#agents[0]?.cohort.ahead?.buffers.length
-    const [traces, command] = [this.#traces, this.#command]
-    const ordered = { world, algorithms, command, numBuffers, traces, beats }
+    const ordered = { world, algorithms, sharing, numBuffers, traces: this.#traces, beats }
     this.#ordered = ordered
     if (actors > 0 && index === 0) {
       const { cohort, algorithm } = this.#agents[0]!
       const parts = { world, cohort, algorithm, numMembers: actors }
       const describe = shareOf(world)
       const calls = callsOf(this.promises)
-      const { count } = world.threads
       const threads = (): Crew =>
         new ThreadCrew({
           ...{ ...parts, beats, seconds: stallSeconds, describe },
@@ -272,7 +283,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     try {
       const { count, actors } = this.world.threads
       if (count - actors > 1 && this.#team === undefined) {
+        const sharing = this.#sharing!
+        sharing.restart()
         this.#team = await Team.start(lanesOrders(this.#ordered, 1, count - actors), shareOf(this.world))
+        this.#team.onEnd = () => sharing.abort()
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {
@@ -280,13 +294,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were starting.
-      const isRecorded = this.#recorded !== undefined
-      const watch = isRecorded ? 0 : this.#watched.next(this.#learning)
-      this.#command.set([this.#update, numUpdates, this.#seconds, isRecorded ? 1 : 0, watch])
+      if (team?.isOver) throw new Aborted('another thread failed')
       team?.hold(true)
       this.#actors?.hold(true)
-      if (team) await team.meet() // The command is written.
-      const program = this.program(this.#command)
+      const program = this.#program(numUpdates)
       for (;;) {
         const { done, value } = program.next()
         if (done) {
@@ -294,24 +305,20 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           this.#actors?.hold(false)
           return this.#report(value)
         }
-        if (value !== undefined) {
-          if (this.#actors === undefined) this.world.clock.await(this.#awaited())
-          else this.world.clock.rest() // A stuck actor reports itself.
-          const arrival = Promise.race([value, abandoned]) // An answer of an asynchronous policy, or a rollout.
-          if (signal === undefined || !this.#actors?.isElsewhere) await arrival
-          else if (await isAbortedFirst(signal, arrival)) {
-            this.#team?.end() // The next update begins the same rollout, with other threads.
-            this.#team = undefined
-            return undefined
-          }
-        } else if (team) {
-          this.world.clock.rest()
-          await team.meet()
-          this.world.clock.mark(Work.waiting)
+        if (value === undefined) continue
+        const isOwn = this.#actors === undefined && this.#sharing?.isWaiting !== true
+        if (isOwn) this.world.clock.await(this.#awaited())
+        else this.world.clock.rest() // A stuck thread reports itself.
+        const arrival = Promise.race([value, abandoned]) // An answer of an asynchronous policy, or what other threads do.
+        if (signal === undefined || !this.#actors?.isElsewhere) await arrival
+        else if (await isAbortedFirst(signal, arrival)) {
+          this.#team?.end() // The next update begins the same rollout, with other threads.
+          this.#team = undefined
+          return undefined
         }
       }
     } catch (error) {
-      // The threads are at different points of an update that cannot be finished.
+      // The update cannot be finished.
       this.#failure = error instanceof Aborted ? team!.failure : error
       this.close()
       this.world.close()
@@ -358,45 +365,39 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (this.#isUpdating) throw new InputError(action, 'a call during an update', 'a call between two updates')
   }
 
-  /**
-   * One update of one thread: its lanes' rollout, and its share of the learning. All threads meet at each `yield`; with
-   * one thread, promises of an asynchronous policy are yielded and awaited. Thread 0 also counts episodes and returns
-   * each cohort's metrics. The command has the update's number, the total number of updates, the seconds so far, 1 if a
-   * table is learned from, and the number of watched environments.
-   */
-  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
-    const { index } = this.world.threads
-    const [update = 0, numUpdates = 0, seconds = 0, isRecorded = 0, watch = 0] = command
+  /** One update: a rollout, and the learning from it. Yields promises to await. Returns each cohort's metrics. */
+  *#program(numUpdates: number): Generator<void | Promise<void>, Measured> {
+    const update = this.#update
+    const seconds = this.#seconds
+    const isRecorded = this.#recorded !== undefined
     const { clock } = this.world
     clock.start()
     const start = performance.now()
     for (const cohort of this.#learning) {
-      closeRollout(cohort) // The next tick begins one, with the lanes' observations and memory carried over.
+      closeRollout(cohort)
       for (const policy of cohort.league?.policies ?? [cohort.policy]) policy.refresh?.()
       cohort.version = update
     }
     if (isRecorded) yield* this.#loadRecorded()
-    else if (this.world.threads.actors === 0) yield* collectWatched(this.world, this.#cohorts, watch)
-    else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
+    else if (this.#actors === undefined) yield* this.#collection!.collect(update)
+    else yield* this.#actors.deliver(this.world, update, numUpdates)
     for (const cohort of this.#learning) openBuffer(cohort, update)
-    yield // All lanes' rows are complete.
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which must not change.
     const collected = performance.now()
     const waitSeconds = (collected - start) / 1000
     const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
     const cohorts: Record<string, CohortMetrics> = {}
-    for (const cohort of this.#learning) {
-      if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
-    }
+    for (const { league, rollout } of this.#learning) if (league !== null) markLearned(league, rollout.valid)
+    const learningBegan = performance.now()
+    if (this.#sharing !== undefined) this.#sharing.team = this.#learningPace.threads
     for (const agent of this.#agents) {
       const { algorithm, stale } = agent
-      if (index === 0 && !isRecorded)
-        accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds + waitSeconds)
+      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds + waitSeconds)
       clock.mark(Work.account)
-      if (stale !== null) yield* stale.evaluate()
+      if (stale !== null) yield* stale.evaluate(update)
       const staleness =
-        index === 0 && stale !== null
+        stale !== null
           ? {
               ...stale.measure(update),
               ...this.#actors!.times,
@@ -404,26 +405,25 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
               ...stale.countRows(update),
             }
           : {}
-      const played = index === 0 && !isRecorded ? playedOf(agent.cohort) : {}
+      const played = isRecorded ? {} : playedOf(agent.cohort)
       const learner = agent.learners[update % agent.learners.length]!
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
-      if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
-      if (index === 0) keepAdvantages(agent)
-      if (index === 0) agent.growMoments?.()
+      checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
+      keepAdvantages(agent)
+      agent.growMoments?.()
       cohorts[agent.name] = { ...episodeMetricsOf(agent), ...learned, ...staleness, ...played }
       clock.mark(Work.account)
     }
+    this.#learningPace.took(performance.now() - learningBegan)
     for (const { selfPlay, league } of this.#learning) {
-      if (index === 0 && selfPlay !== null && !isRecorded) exchangeOldest(selfPlay, league!, update + 1)
+      if (selfPlay !== null && !isRecorded) exchangeOldest(selfPlay, league!, update + 1)
     }
     return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
 
-  /** Lets thread 0 write a table's rollout in the place of the lanes'. */
+  /** Writes a table's rollout in the place of the lanes'. */
   *#loadRecorded(): Generator<void | Promise<void>, void> {
-    yield // All lanes' last rows are kept.
-    if (this.#recorded === undefined) return
-    const { rollouts, i } = this.#recorded
+    const { rollouts, i } = this.#recorded!
     rollouts.load(i)
     yield* rollouts.evaluate(i)
     this.world.clock.mark(Work.forward)
@@ -473,7 +473,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   restore({ cohorts }: Manifest): void {
-    this.#watched.restart()
+    this.#collection?.restart()
     for (const cohort of laneCohorts(this.world)) {
       cohort.t = cohort.numSteps
       cohort.bootstrap.length = 0

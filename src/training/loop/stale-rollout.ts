@@ -3,10 +3,12 @@ import type { EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import type { Staleness } from '../../algorithms/tokens/staleness.ts'
 import { Work } from '../../base/clock.ts'
 import type { MetricValues } from '../../base/metrics.ts'
+import type { SharedWork, ShareWork } from '../../base/parted.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
 import { ImportanceSum } from '../../kernels/bind.ts'
 import { BLOCK_ROWS } from '../../policies/policy.ts'
+import { openBuffer } from '../../world/episodes/ahead-buffers.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
 import { type stalenessMetrics, staleRowsName } from './metrics.ts'
@@ -38,12 +40,14 @@ export class StaleRollout {
   readonly #columns: Columns<ReturnType<typeof proximalPlan>>
   readonly #values: readonly Float32Array[]
   readonly #nextValues: readonly Float32Array[]
+  readonly #evaluation: SharedWork
 
   constructor(
     world: World,
     cohort: EpisodeCohort,
     staleness: Staleness,
     columns: Columns<ReturnType<typeof proximalPlan>>,
+    share: ShareWork,
   ) {
     this.#world = world
     this.#cohort = cohort
@@ -54,6 +58,10 @@ export class StaleRollout {
       Array.from({ length: numSteps }, (_, t) => whole.subarray(t * numLanes, (t + 1) * numLanes))
     this.#values = blocks(columns.value)
     this.#nextValues = blocks(columns.nextValue)
+    this.#evaluation = share({
+      open: ([update = 0]) => openBuffer(cohort, update),
+      part: (block) => this.#evaluateBlock(block),
+    })
   }
 
   get isCorrected(): boolean {
@@ -67,27 +75,31 @@ export class StaleRollout {
     return { ...rollout, logprob, value, nextValue }
   }
 
-  /** Recomputes the rows of the open buffer, shared by the learning threads, which meet at a `yield`. */
-  *evaluate(): Generator<void, void> {
+  /** Recomputes the rows of this update's buffer, which is open. Yields promises to await. */
+  *evaluate(update: number): Generator<Promise<void>, void> {
     if (!this.isCorrected) return
-    const { threads, clock } = this.#world
-    const { rollout, policy, model, numSteps, numLanes } = this.#cohort
+    const { numSteps, numLanes } = this.#cohort
+    this.#evaluation.told[0] = update
+    const pending = this.#evaluation.run(Math.ceil((numSteps * numLanes) / this.#blockRows))
+    if (pending !== undefined) yield pending
+    this.#valueNext()
+    this.#world.clock.mark(Work.bootstrap)
+  }
+
+  get #blockRows(): number {
+    return this.#cohort.model.blockRows ?? BLOCK_ROWS
+  }
+
+  #evaluateBlock(block: number): void {
+    const { rollout, policy, policyDefinition, numSteps, numLanes } = this.#cohort
     const { logprob, value } = this.#columns
-    const numRows = numSteps * numLanes
-    const rows = { ...rollout, continues: NONE }
-    const { blockRows = BLOCK_ROWS } = model
-    const numLearners = threads.count - threads.actors
-    for (let from = threads.index * blockRows; from < numRows; from += numLearners * blockRows) {
-      const count = Math.min(blockRows, numRows - from)
-      const evaluated = policy.evaluate(rows, from, count)
-      if (evaluated instanceof Promise) throw new Error(`policy ${this.#cohort.policyDefinition.id} answers later`)
-      logprob.set(evaluated.logprob.subarray(0, count), from)
-      value.set(evaluated.value.subarray(0, count), from)
-    }
-    clock.mark(Work.forward)
-    yield // All rows are evaluated.
-    if (threads.index === 0) this.#valueNext()
-    clock.mark(Work.bootstrap)
+    const from = block * this.#blockRows
+    const count = Math.min(this.#blockRows, numSteps * numLanes - from)
+    const evaluated = policy.evaluate({ ...rollout, continues: NONE }, from, count)
+    if (evaluated instanceof Promise) throw new Error(`policy ${policyDefinition.id} answers later`)
+    logprob.set(evaluated.logprob.subarray(0, count), from)
+    value.set(evaluated.value.subarray(0, count), from)
+    this.#world.clock.mark(Work.forward)
   }
 
   /** Values each row's next state: the next row, or the final observation if no later row shows it. */

@@ -4,14 +4,15 @@ import { BEAT_WORDS } from '../../base/clock.ts'
 import { recordOf } from '../../base/definition.ts'
 import { sharedBytes } from '../../base/shared.ts'
 import type { World } from '../../world/world.ts'
+import type { Sharing } from './sharing.ts'
 import { type ActorColumns, CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
 
 /** The parts of a training that its threads get. */
 export interface OrderedTraining {
   readonly world: World
   readonly algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** The command at the start of an update. */
-  readonly command: Float64Array
+  /** How its threads share work; undefined if it has one. */
+  readonly sharing: Sharing | undefined
   /** How many rollouts have columns; undefined for one. */
   readonly numBuffers: number | undefined
   /** Each thread's intervals of work, if recorded. */
@@ -30,9 +31,9 @@ export function lanesOrders(
   to: number,
   collect: ActorColumns | null = null,
 ): LanesOrder[] {
-  const { world, algorithms, command: updates, numBuffers, traces, beats } = training
+  const { world, algorithms, sharing, numBuffers, traces, beats } = training
   const { count, actors } = world.threads
-  const command = collect !== null ? new Float64Array(sharedBytes(8)) : updates
+  const command = new Float64Array(sharedBytes(8))
   const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
   const cohorts = laneCohorts(world).map((cohort) => ({
     name: cohort.name,
@@ -59,6 +60,7 @@ export function lanesOrders(
       count: to - from + 1, // With this one.
       threads: { count, actors },
       actor: collect,
+      sharing: collect === null ? sharing!.columns : null,
       numBuffers,
       trace: traces[index - 1],
       beat: beats.subarray(BEAT_WORDS * index, BEAT_WORDS * (index + 1)),

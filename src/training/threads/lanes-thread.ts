@@ -1,7 +1,7 @@
-/** A worker of a trainer of lanes: its share of a rollout's lanes, of each minibatch's slots, or both. */
+/** A worker of a trainer of lanes: it helps with rollouts and minibatches, or collects rollouts ahead. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
-import { Work } from '../../base/clock.ts'
 import { revive } from '../../base/definition.ts'
+import { numCores } from '../../base/threads/thread.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { PolicyDefinition } from '../../policies/policy.ts'
 import { asEpisodes } from '../../world/cohort.ts'
@@ -9,12 +9,13 @@ import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
 import type { SystemDefinition, SystemOrder } from '../../world/system.ts'
 import { openWorld } from '../../world/world.ts'
 import { reserveEpisodes } from '../loop/episodes.ts'
+import { Sharing } from './sharing.ts'
 import type { LanesOrder, WorkerProgram } from './team.ts'
 import { actorProgram } from './thread-crew.ts'
 
-/** The worker's program, built from definitions, whose modules were already admitted in the caller's thread. */
-export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
-  const { memory, index, threads, actor, numBuffers, seed, kernels } = order
+/** The worker's part, built from definitions, whose modules were already admitted in the caller's thread. */
+export async function lanesPart(order: LanesOrder): Promise<Sharing | WorkerProgram> {
+  const { memory, index, count, threads, actor, numBuffers, seed, kernels } = order
   const cohorts: EpisodeCohortOptions[] = []
   for (const { environment, policy, systems, ...rest } of order.cohorts) {
     cohorts.push({
@@ -32,17 +33,12 @@ export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   world.split(threads.count, threads.actors)
   world.clock.trace = order.trace
   world.clock.beat = order.beat
-  const bind = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat, numBuffers, stallSeconds: 0 })
+  const sharing = order.sharing === null ? undefined : new Sharing(order.sharing, index, count, numCores(), world.clock)
+  const options = { profile: false, beats: order.beat, numBuffers, stallSeconds: 0, sharing }
+  const bind = reserveEpisodes(world, algorithms, options)
   if (actor !== null) return actorProgram(world, asEpisodes('actor', world.cohort()), actor)
-  const training = bind()
-  return function* (command) {
-    for (const _ of training.program(command)) {
-      world.clock.rest()
-      yield
-      world.clock.mark(Work.waiting)
-    }
-    world.clock.rest()
-  }
+  bind()
+  return sharing!
 }
 
 /** A system in this thread. One without a module runs in the caller's; here it only has columns. */

@@ -46,6 +46,8 @@ export interface LanesOrder extends ThreadOrder {
   readonly threads: { readonly count: number; readonly actors: number }
   /** Shared by an actor and the thread it works for; null for a learning thread. */
   readonly actor: ActorColumns | null
+  /** How learning threads share work; null for an actor. */
+  readonly sharing: SharingColumns | null
   /** How many rollouts have columns; undefined if all threads collect, then all learn. */
   readonly numBuffers: number | undefined
   /** This thread's progress mark. */
@@ -343,6 +345,13 @@ export function shareOf(world: World): (index: number) => string {
     })
     return `${count} threads (${shares.join(', ')})`
   }
+}
+
+/** How learning threads share work: see `sharing.ts`. */
+export interface SharingColumns {
+  readonly words: Int32Array
+  /** The numbers of a run. */
+  readonly told: Float64Array
 }
 
 /** Memory shared by actors and the thread that they work for. */

@@ -2,18 +2,20 @@
 import { availableParallelism } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { textProgram } from '../text/learn/thread.ts'
-import { lanesProgram } from './lanes-thread.ts'
+import { lanesPart } from './lanes-thread.ts'
+import { Sharing } from './sharing.ts'
 import { Aborted, Barrier, failureOf, joinTeam, type WorkerOrder } from './team.ts'
 
 async function work(order: WorkerOrder): Promise<void> {
   joinTeam()
-  const program = order.kind === 'lanes' ? await lanesProgram(order) : textProgram(order)
+  const part = order.kind === 'lanes' ? await lanesPart(order) : textProgram(order)
   const { control, command, count } = order
   const barrier = new Barrier(control, count, availableParallelism())
   barrier.meetAsleep()
+  if (part instanceof Sharing) return part.serve()
   for (;;) {
     barrier.meetAsleep() // The command has been written.
-    for (const _ of program(command)) barrier.meetAsleep()
+    for (const _ of part(command)) barrier.meetAsleep()
   }
 }
 

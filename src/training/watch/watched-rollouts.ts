@@ -1,4 +1,4 @@
-/** Selects the watched rollouts of a training (`systems/episodes/watch.ts`), and lets threads take turns in them. */
+/** Selects the watched rollouts of a training (`systems/episodes/watch.ts`). */
 import { EnvironmentWatch } from '../../systems/episodes/watch.ts'
 import { collectShare, type Pause } from '../../systems/tick.ts'
 import type { Cohort } from '../../world/cohort.ts'
@@ -35,24 +35,19 @@ export class WatchedRollouts {
   }
 }
 
-/** A rollout of this thread's lanes, watched unless the number is 0. Watched threads take turns. */
+/** A rollout of this thread's lanes, watched unless the number is 0. Other threads rest then, unless they are actors. */
 export function* collectWatched(
   world: World,
   cohorts: readonly Cohort[],
   number: number,
   pause?: Pause,
 ): Generator<void | Promise<void>, void> {
-  const { actors, count, index } = world.threads
+  const { actors } = world.threads
   const lanes = cohorts.filter((cohort) => cohort.kind === 'episodes')
   for (const cohort of lanes) {
     if (number === 0 || !isWatched(cohort)) cohort.watch = null
     else if (cohort.watch?.number !== number) cohort.watch = new EnvironmentWatch(cohort, number, actors < 2)
   }
-  const turns = number === 0 || actors > 0 ? [index] : Array.from({ length: count }, (_, thread) => thread)
-  for (const turn of turns) {
-    if (turns.length > 1) yield // The previous thread's turn is over.
-    if (turn !== index) continue
-    yield* collectShare(world, cohorts, undefined, pause)
-    for (const { watch } of lanes) watch?.conclude()
-  }
+  yield* collectShare(world, cohorts, undefined, pause)
+  for (const { watch } of lanes) watch?.conclude()
 }

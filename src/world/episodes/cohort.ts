@@ -50,6 +50,9 @@ export interface EpisodeCohort {
   present: number
   /** In each block, rows from this one on are empty. */
   cleared: number
+  /** How many threads share them in the next rollout, and in this one. */
+  sharers: number
+  dealt: number
   /** This thread's share of them: from ≤ n < to. */
   from: number
   to: number

@@ -133,6 +133,8 @@ export function createEpisodes(
     seed: random.seed,
     present,
     cleared: numLanes,
+    sharers: collector.count,
+    dealt: collector.count,
     from,
     to,
     recorded,

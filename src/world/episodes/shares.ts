@@ -92,17 +92,18 @@ function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: S
   return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
 }
 
-/** Divides the present lanes among the threads at the start of a rollout. Does nothing if their number has not changed. */
+/** Divides the present lanes among the threads at the start of a rollout. Does nothing if neither number has changed. */
 export function shareLanes(cohort: EpisodeCohort): void {
-  const { population, whole, threads, numSteps, numLanes } = cohort
+  const { population, whole, threads, sharers, numSteps, numLanes } = cohort
   const present = population.present[0]!
-  if (present === cohort.present && present === cohort.cleared) return
+  if (present === cohort.present && present === cohort.cleared && sharers === cohort.dealt) return
   for (let t = 0; t < numSteps && threads.index === 0; t++) {
     clearRows(cohort, t * numLanes + present, t * numLanes + cohort.cleared)
   }
   cohort.cleared = present
-  const shares = sharesOf(cohort, threads.count, present)
+  const shares = sharesOf(cohort, sharers, present)
   const share = shares[threads.index]!
+  cohort.dealt = sharers
   cohort.present = present
   cohort.environmentLanes.present = present
   cohort.from = share.from
