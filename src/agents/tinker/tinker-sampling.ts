@@ -26,6 +26,7 @@ export async function sampled(
   const isPlain = sampling.temperature === 1 && sampling.topK === 0 && topP === 1
   const numTop = integerField(body, 'topk_sample_logprobs', 0, 0, 20)
   if (numTop > 0 && !isPlain) throw badField('topk_sample_logprobs', numTop, '0, or temperature 1 over all tokens')
+  const numPromptTop = integerField(body, 'topk_prompt_logprobs', 0, 0, 20)
   const { stop = null } = parameters as { stop?: string | readonly (string | number)[] | null }
   const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
   const isStop = (each: unknown) => typeof each === 'string' || Number.isSafeInteger(each)
@@ -36,6 +37,7 @@ export async function sampled(
   const requests = Array.from({ length: count }, (_, i) => ({
     ...{ ids: prompt, maxTokens, sampling, explore, numTop, key: keyOfSeed(seed, i) },
     stopStrings: stops.filter((each) => typeof each === 'string'),
+    ...(numPromptTop > 0 && i === 0 ? { numPromptTop } : {}),
   }))
   const ends = { isOver: (id: number) => stopIds.has(id), ignoresEnd: stop !== null && stops.length === 0 }
   const turns = await host.sample(weights, requests, ends, signal)
@@ -52,6 +54,15 @@ export async function sampled(
       ...(numTop > 0 ? { topk_logprobs: tokens.map(({ top }) => top) } : {}),
     })),
     ...(body.prompt_logprobs === true ? { prompt_logprobs: await promptLogprobs(host, weights, prompt, body) } : {}),
+    ...(numPromptTop > 0
+      ? {
+          topk_prompt_logprobs: scored(
+            turns[0]!.prompt!.map(({ top }) => top),
+            prompt.length,
+            body,
+          ),
+        }
+      : {}),
     type: 'sample',
   }
 }
@@ -68,7 +79,7 @@ async function rawLogprobs(
   return said.map((logprob) => Array.from(logprob.subarray(prompt.length - 1)))
 }
 
-/** Log-probabilities of the prompt; null for the first token and tokens before the last `prompt_logprobs_last_n`. */
+/** Log-probabilities of the prompt. */
 async function promptLogprobs(
   host: AdapterHost,
   weights: Float32Array,
@@ -77,7 +88,13 @@ async function promptLogprobs(
 ): Promise<(number | null)[]> {
   const ids = Array.from(prompt)
   if (ids.length < 2) return ids.map(() => null)
-  const last = integerField(body, 'prompt_logprobs_last_n', ids.length - 1, 1, ids.length - 1)
   const [said] = await host.pass({ weights }, [{ input: ids.slice(0, -1), targets: ids.slice(1) }], null)
-  return [null, ...said!].map((value, i) => (i < ids.length - last ? null : value))
+  return scored(Array.from(said!), ids.length, body)
+}
+
+/** What is told of the prompt's tokens but the first; null for it and those before the last `prompt_logprobs_last_n`. */
+function scored<T>(told: readonly T[], length: number, body: Body): (T | null)[] {
+  if (length < 2) return Array.from({ length }, () => null)
+  const last = integerField(body, 'prompt_logprobs_last_n', length - 1, 1, length - 1)
+  return [null, ...told].map((value, i) => (i < length - last ? null : value))
 }

@@ -449,7 +449,7 @@ export class TinkerService {
   }
 
   async #sample(body: Body): Promise<object> {
-    for (const name of ['topk_prompt_logprobs', 'target_prompt_logprobs', 'prompt_alt_tokens_k']) {
+    for (const name of ['target_prompt_logprobs', 'prompt_alt_tokens_k']) {
       if ((body[name] ?? 0) !== 0) throw badField(name, body[name], 'none: this service does not compute them')
     }
     const isOwn = body.sampling_session_id !== undefined && body.sampling_session_id !== null

@@ -205,6 +205,7 @@ function encodeSampled(answer: Readonly<Record<string, unknown>>): Uint8Array {
     readonly topk_logprobs?: readonly (readonly (readonly [number, number])[])[]
   }[]
   const prompt = answer.prompt_logprobs as readonly (number | null)[] | undefined
+  const promptTop = answer.topk_prompt_logprobs as readonly ((readonly [number, number])[] | null)[] | undefined
   return messageOf([
     ...sequences.map(({ stop_reason, tokens, logprobs, topk_logprobs: top }) =>
       bytesField(1, [
@@ -217,6 +218,7 @@ function encodeSampled(answer: Readonly<Record<string, unknown>>): Uint8Array {
     ...(prompt === undefined
       ? []
       : [bytesField(2, bytesOf(Float32Array.from(prompt, (value) => value ?? Number.NaN)))]),
+    ...(promptTop === undefined ? [] : [bytesField(3, encodeTop(promptTop.map((row) => row ?? [])))]),
   ])
 }
 

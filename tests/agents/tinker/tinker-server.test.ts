@@ -253,7 +253,7 @@ describe('a training service', () => {
       const body = { sampling_session_id, seq_id: 0, num_samples: 2, prompt: { chunks: [{ tokens: [1, 2, 3] }] } }
       return run('asample', {
         ...body,
-        prompt_logprobs: true,
+        ...{ prompt_logprobs: true, topk_prompt_logprobs: 3 },
         sampling_params: { max_tokens: 9, seed: 4, ...sampling_params },
       })
     }
@@ -282,6 +282,18 @@ describe('a training service', () => {
           const [expected] = await logprobs.logprobs([[1, 2, 3, ...tokens]])
           const own = [...answer.prompt_logprobs.slice(1), ...told]
           expectClose(own, expected!)
+        }
+        const [none, ...tops] = answer.topk_prompt_logprobs as [number, number][][]
+        expect([none, tops.length]).toEqual([null, 2])
+        for (const [i, top] of tops.entries()) {
+          const said = Array.from(await logprobs.nextLogprobs!([1, 2].slice(0, i + 1)))
+          const all = said.map((value, token) => [token, value] as const)
+          const best = all.toSorted(([, a], [, b]) => b - a).slice(0, 3)
+          expect(top.map(([token]) => token)).toEqual(best.map(([token]) => token))
+          expectClose(
+            top.map(([, value]) => value),
+            best.map(([, value]) => value),
+          )
         }
       }
     }

@@ -146,7 +146,12 @@ sampler = client.save_weights_and_get_sampling_client().result()
 for drawn in ({}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.0}):
     parameters = types.SamplingParams(max_tokens=12, seed=3, stop=[], **drawn)
     prompt = types.ModelInput.from_ints(sequences[0])
-    answer = sampler.sample(prompt, 3, parameters, include_prompt_logprobs=True).result()
+    answer = sampler.sample(prompt, 3, parameters, include_prompt_logprobs=True, topk_prompt_logprobs=2).result()
+    tops = answer.topk_prompt_logprobs
+    assert tops[0] is None and len(tops) == len(sequences[0]), tops
+    for top, token, logprob in list(zip(tops, sequences[0], answer.prompt_logprobs))[1:]:
+        assert len(top) == 2 and top[0][1] >= max(top[1][1], logprob - 1e-6), (top, logprob)
+        worst["sampled"] = max(worst.get("sampled", 0.0), abs(dict(top).get(token, logprob) - logprob))
     for sequence in answer.sequences:
         expected = torch_logprobs(sequences[0] + list(sequence.tokens)).tolist()
         told = answer.prompt_logprobs[1:] + list(sequence.logprobs)
