@@ -221,13 +221,15 @@ describe('a run of a language model', () => {
   })
 
   test('a model in 8 bits under an adapter is trained, judged, validated and exported whole', async () => {
-    const words = ['languageModel.loraRank=2', 'languageModel.quantize=8']
+    const words = ['languageModel.loraRank=2', 'languageModel.quantize=8', 'languageModel.anyText=true']
     const trained = await inProcess(['train', 'text/reverse', 'out=bytes', 'rl.updates=2', ...SMALL, ...words], here)
     expect(trained.code).toBe(0)
     for (const command of [
       ['evaluate', 'bytes', 'episodes=5'],
       ['validate', 'bytes'],
       ['export', 'bytes', 'out=whole'],
+      ['export', 'bytes', 'out=whole.gguf', 'type=F16'],
+      ['generate', 'whole.gguf', 'prompt=ab', 'maxTokens=2'],
     ]) {
       expect((await inProcess(command, here)).code).toBe(0)
     }

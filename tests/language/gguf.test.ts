@@ -2,9 +2,12 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { writeGguf } from '../../bench/peers/gguf.ts'
 import { Random } from '../../src/base/random.ts'
+import { saveGguf } from '../../src/language/gguf/write.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
+import { byteTokenizer } from '../../src/language/tokenizers/byte-tokenizer.ts'
 import { transformer } from '../../src/language/transformer/model.ts'
 import { temporaryFolder } from '../support/temporary.ts'
+import { decoder, golden } from './transformer/golden.ts'
 
 const model = transformer({
   ...{ model_type: 'llama', vocab_size: 300, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4 },
@@ -44,6 +47,38 @@ test.each([
   }
   expect(apart).toBeGreaterThan(3000)
 })
+
+test.each(['llama', 'qwen2', 'qwen3', 'mixtral', 'olmoe', 'llama3'])(
+  'what is written is read again (%s)',
+  async (family) => {
+    const { model, weights } = await golden(family)
+    const path = `${await temporaryFolder()}/${family}.gguf`
+    const tokens = byteTokenizer()
+    // The vocabularies of the recorded models are smaller than one of bytes.
+    const wide = transformer({ ...model.config, vocab_size: 300, eos_token_id: null })
+    const given = new Float32Array(wide.numParameters)
+    wide.initialize(given, new Random(5), 0)
+    for (const { name, offset, shape } of model.parameters) {
+      const to = wide.parameters.find((each) => each.name === name)!
+      given.set(weights.subarray(offset, offset + shape.reduce((all, side) => all * side, 1)), to.offset)
+    }
+    await saveGguf(path, wide, given, tokens)
+    const read = await loadLanguageModel(path)
+    expect(read.weights).toEqual(given)
+    expect(read.tokenizer.encode('Ünïcödé, 12')).toEqual(tokens.encode('Ünïcödé, 12'))
+    expect(read.tokenizer.beginIds).toEqual(tokens.beginIds)
+    expect(read.tokenizer.endIds).toEqual(tokens.endIds)
+    // llama3's factors come back as a list.
+    const [cosine, expected] = [read.model, wide].map((each) => decoder(each, given, 'plain').columns.forward.cosine)
+    expect(cosine!.every((value, i) => Math.abs(value - expected![i]!) < 1e-5)).toBe(true)
+    await saveGguf(path, wide, given, tokens, 'F16')
+    const half = (await loadLanguageModel(path)).weights
+    expect(half.every((value, i) => Math.abs(value - given[i]!) <= Math.abs(given[i]!) * 2 ** -11 + 2 ** -25)).toBe(
+      true,
+    )
+    expect(half).not.toEqual(given)
+  },
+)
 
 test('a file of another format, that ends early, or of what is not known is refused', async () => {
   const path = await written()

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import { readGguf, readRows, withFile } from '../../src/language/gguf/file.ts'
+import { saveGguf } from '../../src/language/gguf/write.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
 import { decoder } from '../language/transformer/golden.ts'
 import { hostileTexts } from '../support/hostile-texts.ts'
@@ -50,12 +51,20 @@ test('each type has the numbers that the library gives', async () => {
   }
 })
 
-test.each(NAMES)(
-  'llama.cpp gives the log-probabilities and ids that we give (%s)',
+/** Those that we write, too. */
+const WRITTEN = ['llama', 'mixtral', 'qwen2', 'qwen3', 'qwen2moe', 'qwen3moe', 'olmoe']
+
+test.each([
+  ...NAMES.map((name) => [name, "the library's"] as const),
+  ...WRITTEN.map((name) => [name, 'our own'] as const),
+])(
+  'llama.cpp gives the log-probabilities and ids that we give (%s, %s file)',
   { timeout: 300_000 },
-  async (name) => {
-    const path = `${await made(name)}/${name}.gguf`
-    const { model, weights, tokenizer } = await loadLanguageModel(path)
+  async (name, whose) => {
+    const given = `${await made(name)}/${name}.gguf`
+    const { model, weights, tokenizer } = await loadLanguageModel(given)
+    const path = whose === 'our own' ? given.replace('.gguf', '-again.gguf') : given
+    if (path !== given) await saveGguf(path, model, weights, tokenizer)
     const port = await freePort()
     const server = await startServer(python, [`${support}llama_server.py`, path, String(port)], {}, 'listening\n')
     const ask = async (route: string, body: object) => {

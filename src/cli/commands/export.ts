@@ -40,10 +40,11 @@ export const textExportKeys = {
   format: choice(
     'model',
     TEXT_FORMATS,
-    'the model as a folder; or the conversations that the run kept, as an Arrow IPC file or stream, as Parquet, or as samples in JSON Lines; ' +
+    'the model as a folder or a GGUF file; or the conversations that the run kept, as an Arrow IPC file or stream, as Parquet, or as samples in JSON Lines; ' +
       "or as text only, as JSON Lines or Parquet: prompt, answer, completion and reward, or TRL's forms. " +
       'By default the extension of the file decides',
   ),
+  type: choice('F32', ['F32', 'F16', 'Q8_0'], 'with a name that ends in .gguf: type of its matrices'),
   ...trustKeys,
 }
 
@@ -57,7 +58,7 @@ const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   onnx: ['.onnx'],
   module: ['.mjs', '.js'],
   safetensors: ['.safetensors'],
-  model: [],
+  model: ['.gguf'],
 }
 
 /** Adds a format by `out`'s ending, if none is given. @throws InputError for an unknown ending. */
@@ -142,14 +143,15 @@ async function exportTrained(
 
 /** Writes the language model of the run's newest checkpoint, or the conversations that the run kept. */
 async function exportText(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
-  const { format, trust } = readKeys(textExportKeys, withFormat(out, texts, TEXT_FORMATS))
+  const { format, type, trust } = readKeys(textExportKeys, withFormat(out, texts, TEXT_FORMATS))
+  if (!out.endsWith('.gguf')) refuseKeys(texts, ['type'], 'no such key without a name that ends in .gguf')
   if (format !== 'model') {
     checkEnding(out, format)
     const trajectories = await exportTrajectories(run, out, format, { allowModule: askForModule(trust) })
     if (!json) console.log(`${group(trajectories)} ${format === 'preference' ? 'pairs' : 'trajectories'} → ${out}`)
     return { run, out, format, trajectories }
   }
-  const { sftSteps, updates } = await exportTrainedModel(run, out, { allowModule: askForModule(trust) })
+  const { sftSteps, updates } = await exportTrainedModel(run, out, { allowModule: askForModule(trust) }, type)
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
   return { run, out, format, sftSteps, updates }
 }

@@ -1,6 +1,7 @@
 /** What llama.cpp calls families, settings and tensors, and what `config.json` and this project call them. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { TransformerConfig } from '../transformer/config.ts'
+import type { TransformerModel } from '../transformer/model.ts'
 import type { Gguf, GgufValue } from './file.ts'
 
 interface Architecture {
@@ -123,4 +124,74 @@ function ropeOf(
     return { rope_type: type, factor, original_max_position_embeddings: original }
   }
   throw new InputError(`${path}, rope.scaling.type`, show(type), 'none, linear, or yarn with its original context')
+}
+
+/** What llama.cpp calls a model's family. @throws InputError for a model that it would compute otherwise. */
+export function architectureOf({ config, shape }: TransformerModel): { readonly name: string; readonly paired?: true } {
+  const refuse = (got: string, expected: string) => new InputError('model of a GGUF file', got, expected)
+  const type = config.model_type === 'mixtral' || config.model_type === 'mistral' ? 'llama' : config.model_type
+  const found = Object.entries(ARCHITECTURES).find(([, each]) => each.type === type && each.normOffset === undefined)
+  if (found === undefined) {
+    const known = Object.values(ARCHITECTURES).filter(({ normOffset }) => normOffset === undefined)
+    throw refuse(`model_type ${show(config.model_type)}`, `one of ${known.map((each) => each.type).join(', ')}`)
+  }
+  if (shape.windows.some((window) => window > 0 && window < shape.contextLength)) {
+    throw refuse('layers with windows', 'layers that see all tokens')
+  }
+  if (shape.outputBias || shape.feedForwardBias) throw refuse('biases of attention_bias or mlp_bias', 'none')
+  if (shape.experts?.layers.includes(false)) throw refuse('layers without experts', 'experts in each layer')
+  if (
+    shape.experts !== null &&
+    shape.experts.normalized !== (config.model_type === 'mixtral' || type === 'qwen3_moe')
+  ) {
+    throw refuse(`norm_topk_prob ${shape.experts.normalized}`, 'the value that its family has in llama.cpp')
+  }
+  const { scaling } = shape.rope
+  if (scaling !== null && scaling.kind !== 'linear' && scaling.kind !== 'llama3') {
+    throw refuse(`RoPE of kind ${scaling.kind}`, 'default, linear or llama3')
+  }
+  const [name, { paired }] = found
+  return { name, ...(paired && { paired }) }
+}
+
+/** The metadata of a network, without the architecture's name. */
+export function ggufKeys({ shape }: TransformerModel): Record<string, number | string> {
+  const { experts, rope } = shape
+  return {
+    context_length: shape.contextLength,
+    embedding_length: shape.width,
+    block_count: shape.numLayers,
+    feed_forward_length: shape.feedForwardWidth,
+    vocab_size: shape.vocabularySize,
+    'attention.head_count': shape.numHeads,
+    'attention.head_count_kv': shape.numKeyHeads,
+    'attention.key_length': shape.headWidth,
+    'attention.value_length': shape.headWidth,
+    'attention.layer_norm_rms_epsilon': shape.normEpsilon,
+    'rope.dimension_count': shape.rotaryWidth,
+    'rope.freq_base': rope.theta,
+    ...(rope.scaling?.kind === 'linear' && {
+      'rope.scaling.type': 'linear',
+      'rope.scaling.factor': rope.scaling.factor,
+    }),
+    ...(experts !== null && {
+      expert_count: experts.count,
+      expert_used_count: experts.chosen,
+      expert_feed_forward_length: experts.width,
+      ...(experts.sharedWidth > 0 && { expert_shared_feed_forward_length: experts.sharedWidth }),
+    }),
+  }
+}
+
+/** By what Llama 3's scaling divides RoPE's frequencies; null for other models. */
+export function ropeFactors({ rope: { theta, scaling }, rotaryWidth }: TransformerModel['shape']): Float32Array | null {
+  if (scaling?.kind !== 'llama3') return null
+  const { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: length } = scaling
+  return Float32Array.from({ length: rotaryWidth / 2 }, (_, k) => {
+    const turns = length / (2 * Math.PI * theta ** ((2 * k) / rotaryWidth))
+    if (turns > high) return 1
+    if (turns < low) return factor
+    const part = (turns - low) / (high - low)
+    return 1 / ((1 - part) / factor + part)
+  })
 }

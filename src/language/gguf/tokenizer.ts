@@ -155,3 +155,22 @@ function unknownOf({ metadata }: Gguf): unknown {
   const tokens = metadata.get('tokenizer.ggml.tokens') as string[]
   return tokens[metadata.get('tokenizer.ggml.unknown_token_id') as number] ?? null
 }
+
+/** The name by which llama.cpp splits texts as a byte-level tokenizer does. @throws InputError for one that it has no name for. */
+export function wordsNamed({ normalizer, pre_tokenizer: given }: Readonly<Record<string, unknown>>): string {
+  const steps = (given as { readonly pretokenizers?: readonly object[] } | null)?.pretokenizers ?? [given]
+  const patterns = steps.flatMap((step) => {
+    const { type, pattern, use_regex: hasPattern } = step as Readonly<Record<string, unknown>>
+    if (type === 'Split') return [(pattern as { readonly Regex?: string }).Regex ?? show(pattern)]
+    return type === 'Digits' ? ['digits'] : type === 'ByteLevel' && hasPattern !== false ? ['gpt2'] : []
+  })
+  const composed = (normalizer as { readonly type?: string } | null)?.type === 'NFC'
+  const name = Object.keys(PATTERNS).find((each) => {
+    const { pattern, digits, composed: composes = false } = PATTERNS[each]!
+    const own = pattern !== null ? [pattern] : digits ? ['digits', 'gpt2'] : ['gpt2']
+    return own.join() === patterns.join() && composes === composed
+  })
+  // A tokenizer of bytes alone has no pairs, so that any words do.
+  if (name !== undefined || patterns.length === 0) return name ?? 'gpt-2'
+  throw new InputError('tokenizer', show(patterns), `words that llama.cpp names: ${Object.keys(PATTERNS).join(', ')}`)
+}

@@ -2,6 +2,7 @@
 import { InputError, unknownWord } from '../../../base/errors.ts'
 import { listFolder, within } from '../../../base/files/files.ts'
 import type { ModuleTrust } from '../../../base/trust.ts'
+import { type GgufType, saveGguf } from '../../../language/gguf/write.ts'
 import { saveTokenizer } from '../../../language/tokenizers/tokenizer.ts'
 import { saveTransformer } from '../../../language/transformer/folder.ts'
 import { mergeLora } from '../../../language/transformer/lora.ts'
@@ -23,18 +24,27 @@ import { openConversationRun } from '../../run/conversation-run.ts'
 
 /**
  * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and tokenizer
- * files. Returns the loaded model.
- * @throws InputError for a folder that is not empty or cannot be written, and as `loadTrainedModel` does.
+ * files; or into a file that ends in `.gguf`, with matrices of `type`. Returns the loaded model.
+ * @throws InputError for a folder that is not empty or cannot be written, and as `saveGguf` and `loadTrainedModel` do.
  * @example await exportTrainedModel('runs/words', 'model')
  */
-export async function exportTrainedModel(run: string, out: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
-  await refuseOccupied(out)
+export async function exportTrainedModel(
+  run: string,
+  out: string,
+  trust: ModuleTrust = {},
+  type: GgufType = 'F32',
+): Promise<TrainedModel> {
+  const isGguf = out.endsWith('.gguf')
+  if (!isGguf) await refuseOccupied(out)
   const trained = await loadTrainedModel(run, trust)
   const { environment, policy, weights, adapter } = trained
   const { model, adapter: adapted, tokenizer } = await policy.open(environment)
   if (adapted !== null) mergeLora(weights, adapted, adapter!)
-  await saveTransformer(out, model, weights)
-  await saveTokenizer(out, tokenizer)
+  if (isGguf) await saveGguf(out, model, weights, tokenizer, type)
+  else {
+    await saveTransformer(out, model, weights)
+    await saveTokenizer(out, tokenizer)
+  }
   return trained
 }
 
