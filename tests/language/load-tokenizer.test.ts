@@ -218,6 +218,21 @@ describe('what a tokenizer of a stranger does', () => {
     await expect(loadTokenizer(folder, limits)).rejects.toThrow(/tokenizer.json: got not finished after 0.1 s/)
   })
 
+  test('ends a whole word before letters that came after Unicode 16, which the Rust library does not know', async () => {
+    const word = { id: 500, content: 'Word', special: false, normalized: false, single_word: true }
+    const named = ['<|im_end|>', '<|endoftext|>'].map((content, i) => ({ id: 501 + i, content, special: true }))
+    const tokenizer = await loadTokenizer(await altered({ added_tokens: [word, ...named] }))
+    for (const [text, isWhole] of [
+      ['a Word.', true],
+      ['Words', false],
+      ['Word\u{10300}', false],
+      ['Word\u{11dd9}', true],
+      ['\ua7cfWord', true],
+    ] as const) {
+      expect(tokenizer.encode(text).includes(500), text).toBe(isWhole)
+    }
+  })
+
   test('has a limit of length where steps of a sequence multiply', async () => {
     const step = { type: 'Replace', pattern: { String: 'a' }, content: 'a'.repeat(64) }
     const steps = [step, { type: 'Sequence', normalizers: [step, step] }, step, step]

@@ -261,7 +261,9 @@ export function splitAdded(
     if (token === undefined || (token.special && !special)) continue
     const before = text.slice(0, begin)
     const after = text.slice(end)
-    if (token.single_word && (ENDS_WITH_WORD.test(before) || STARTS_WITH_WORD.test(after))) continue
+    const isInside = () =>
+      ENDS_WITH_WORD.test(shadowOf(before.slice(-2))) || STARTS_WITH_WORD.test(shadowOf(after.slice(0, 2)))
+    if (token.single_word && isInside()) continue
     if (token.lstrip) begin = Math.max(begin - (TRAILING_SPACE.exec(before)?.[0].length ?? 0), from)
     if (token.rstrip) end += LEADING_SPACE.exec(after)?.[0].length ?? 0
     if (from < begin) out.push(text.slice(from, begin))
