@@ -1,14 +1,17 @@
 /** Fleets of real processes over a real broker: by the command line, with kills. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { cp, mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type NatsServer, natsFolder, startNats, whyNoNats } from '../support/fleet-carriers.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { seeded } from '../support/tiers.ts'
 
+const execFileText = (command: string, ...words: string[]) => promisify(execFile)(command, words)
 const reason = await whyNoNats()
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** A copy of the package beside the client's packages. */
@@ -26,14 +29,15 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
   let folder: string
   const programs = new Set<Program>()
   const start = (...words: string[]): Program => {
-    const child = spawn(process.execPath, [main, ...words], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+    const program = words[0]!.endsWith('main.js') ? words : [main, ...words]
+    const child = spawn(process.execPath, program, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
     let text = ''
     for (const stream of [child.stdout, child.stderr]) stream!.on('data', (chunk) => (text += chunk))
     const ended = new Promise<number | null>((resolve) => child.once('exit', resolve))
-    const program = { child, text: () => text, ended }
-    programs.add(program)
-    void ended.then(() => programs.delete(program))
-    return program
+    const started = { child, text: () => text, ended }
+    programs.add(started)
+    void ended.then(() => programs.delete(started))
+    return started
   }
   const run = async (...words: string[]) => {
     const program = start(...words)
@@ -218,4 +222,181 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     },
     600_000,
   )
+
+  test('actors with other code, or of another version, are refused; the run goes on by the right ones', async () => {
+    const environment = (bonus: number) => `import { defineEnvironment, box, discrete } from 'colonnade'
+export const walk = defineEnvironment({
+  id: 'Walk-v0', module: import.meta.url, settings: {}, state: () => ({ at: 'f32' }),
+  make: () => ({
+    observationSpace: box({ low: -9, high: 9, shape: [1] }), actionSpace: discrete(2), maxEpisodeSteps: 8, returnThreshold: null,
+    reset({ state, observation }, rows, count) { for (let i = 0; i < count; i++) state.at[rows[i]] = observation[rows[i]] = 0 },
+    step({ state, observation, action, reward }, from, to) {
+      for (let n = from; n < to; n++) { state.at[n] += 2 * action[n] - 1; observation[n] = state.at[n]; reward[n] = state.at[n] + ${bonus} }
+    },
+  }),
 })
+`
+    for (const [place, bonus] of [
+      ['ours', 0],
+      ['theirs', 1],
+    ] as const) {
+      await mkdir(join(natsFolder, place), { recursive: true })
+      await writeFile(join(natsFolder, place, 'walk.mjs'), environment(bonus))
+    }
+    const [ours, theirs] = ['ours', 'theirs'].map((place) => join(natsFolder, place, 'walk.mjs'))
+    const address = `${nats.address}/code`
+    const fleet = [`fleet=${address}`, 'actors=2', `store=${join(folder, 'store')}`]
+    const learner = start('train', ours!, ...trained, ...fleet, 'out=code')
+    await expect.poll(async () => (await run('fleet', address)).code, { timeout: 60_000, interval: 500 }).toBe(0)
+    const other = await run('actor', address, `modules=${theirs}`)
+    expect(other.text).toMatch(
+      /modules: got .*theirs\/walk\.mjs with other code than the learner's, expected modules=…\/walk\.mjs/,
+    )
+    const none = await run('actor', address)
+    expect(none.text).toContain('modules: got no walk.mjs among the allowed modules')
+    const former = join(natsFolder, 'node_modules/colonnade-former')
+    await cp(own, former, { recursive: true })
+    await writeFile(join(former, 'dist/src/base/version.js'), "export const VERSION = '0.0.9'\n")
+    const outdated = await run(join(former, 'dist/src/cli/main.js'), 'actor', address, `modules=${ours}`)
+    expect(outdated.text).toMatch(/version of the actor: got 0\.0\.9, expected .*, as the learner's/)
+    expect([other.code, none.code, outdated.code]).toEqual([1, 1, 1])
+    const right = start('actor', address, `modules=${ours}`)
+    expect(await learner.ended, learner.text()).toBe(0)
+    expect(await right.ended, right.text()).toBe(0)
+  })
+
+  test('40 kills of actors, 20 of the learner, 5 of the broker, a partition, a slow actor, a late one and a full store change no row', async () => {
+    const draw = seeded(32)
+    const settings = ['totalSteps=76800', 'seed=2', 'ppo.numSteps=16', 'checkpointEvery=4', 'rollouts=all', '--quiet']
+    const alone = await run('train', 'CartPole-v1', ...settings, 'out=alone-faults')
+    expect(alone.code, alone.text).toBe(0)
+    const updates = (await readdir(join(folder, 'alone-faults/rollouts'))).length
+    expect(updates).toBe(300)
+
+    const proxy = await pausable(Number(new URL(nats.address).port))
+    const [address, behind] = [`${nats.address}/faults`, `nats://127.0.0.1:${proxy.port}/faults`]
+    // A file system of its own can be full, but only root can mount one.
+    const small = join(folder, 'small')
+    await mkdir(small)
+    const isMounted = await execFileText('mount', '-t', 'tmpfs', '-o', 'size=8m', 'none', small).then(
+      () => true,
+      () => false,
+    )
+    if (!isMounted) console.warn('SKIPPED: a full store, for no file system can be mounted here')
+    const fleet = [`fleet=${address}`, 'actors=4', `store=${small}`, 'actorSeconds=2']
+    const actors = [1, 2, 3].map(() => start('actor', address, 'stay=true'))
+    const far = start('actor', behind, 'stay=true')
+    let learner = start('train', 'CartPole-v1', ...settings, ...fleet, 'out=faults')
+    const begun = performance.now()
+    const resident = async () =>
+      Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${far.child.pid}/status`, 'utf8'))![1]) / 1024
+    const sizes: number[] = []
+    let late: Program | null = null
+    const faults: Record<string, () => Promise<void>> = {
+      async actor() {
+        const i = Math.floor(draw() * actors.length)
+        actors[i]!.child.kill('SIGKILL')
+        await actors[i]!.ended
+        actors[i] = start('actor', address, 'stay=true')
+      },
+      async learner() {
+        learner.child.kill('SIGKILL')
+        await learner.ended
+        learner = start('resume', 'faults', '--quiet')
+      },
+      broker: () => nats.restart('SIGKILL'),
+      async partition() {
+        proxy.pause()
+        await sleep(10_000)
+        proxy.resume()
+      },
+      async slow() {
+        const [slow] = actors
+        slow!.child.kill('SIGSTOP')
+        await sleep(6000)
+        slow!.child.kill('SIGCONT')
+      },
+      async late() {
+        late = start('actor', address, 'stay=true')
+      },
+      async full() {
+        if (!isMounted) return
+        await writeFile(join(small, 'filler'), Buffer.alloc(2 ** 24)).catch(() => {})
+        await expect
+          .poll(() => learner.text(), { timeout: 120_000, interval: 200 })
+          .toContain('the training waits for it')
+        await rm(join(small, 'filler'))
+      },
+    }
+    const counts = { actor: 40, learner: 20, broker: 5, partition: 1, slow: 1, late: 1, full: 1 }
+    const order = Object.entries(counts).flatMap(([name, count]) => Array<string>(count).fill(name))
+    for (let i = order.length - 1; i > 0; i--) {
+      const j = Math.floor(draw() * (i + 1))
+      ;[order[i], order[j]] = [order[j]!, order[i]!]
+    }
+    const written = async () =>
+      (await readdir(join(folder, 'faults/rollouts')).catch(() => [])).filter((name) => name.endsWith('.arrow')).length
+    for (const [i, name] of order.entries()) {
+      // After each fault the run goes on.
+      await expect
+        .poll(async () => (learner.child.exitCode === null ? written() : `ended: ${learner.text()}`), {
+          timeout: 300_000,
+          interval: 100,
+        })
+        .toBeGreaterThan(4 * (i + 1))
+      await faults[name]!()
+      if (i % 10 === 0) sizes.push(await resident())
+    }
+    expect(await learner.ended, learner.text()).toBe(0)
+    sizes.push(await resident())
+    console.warn(
+      `faults: ${order.length} in ${((performance.now() - begun) / 1000).toFixed(0)} s; an actor's MB: ${sizes.map(Math.round)}`,
+    )
+    await run('fleet', address, 'order=drain')
+    for (const actor of [...actors, far, late!]) expect(await actor.ended, actor.text()).toBe(0)
+    expect(await recorded('faults')).toEqual(await recorded('alone-faults'))
+    expect(far.text()).toMatch(/\n[1-9]\d* parts of rollouts/)
+    expect(late!.text()).toMatch(/\n[1-9]\d* parts of rollouts/)
+    expect(sizes.at(-1)).toBeLessThan(1.5 * sizes[1]!)
+    const blobs = (await readdir(join(small, 'faults'), { recursive: true })).filter((name) => name.length > 60)
+    expect(blobs.length).toBeLessThan(60)
+    proxy.close()
+    if (isMounted) await execFileText('umount', small)
+  }, 1_500_000)
+})
+
+/** A proxy of a port of this machine that can stop forwarding without closing a connection. */
+async function pausable(port: number) {
+  let isPaused = false
+  const sockets = new Set<Socket>()
+  const server = createServer((near) => {
+    const far = connect(port, '127.0.0.1')
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from)
+      from.on('data', (chunk) => to.write(chunk))
+      from.on('error', () => to.destroy())
+      from.on('close', () => {
+        sockets.delete(from)
+        to.destroy()
+      })
+      if (isPaused) from.pause()
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const all = (verb: 'pause' | 'resume') => {
+    isPaused = verb === 'pause'
+    for (const socket of sockets) socket[verb]()
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    pause: () => all('pause'),
+    resume: () => all('resume'),
+    close() {
+      server.close()
+      for (const socket of sockets) socket.destroy()
+    },
+  }
+}
