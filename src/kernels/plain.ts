@@ -81,7 +81,14 @@ export { dequantizeRows, matmulQuantized } from './tensor/quantized.ts'
 export { dequantizeRows4, matmulQuantized4 } from './tensor/quantized4.ts'
 export { activationBackward, activationForward, capBackward, capElements } from './transformer/activation.ts'
 export { dropElements, scaleElements } from './transformer/adapter.ts'
-export { attentionBackward, attentionForward, cappedBackward, cappedForward } from './transformer/attention.ts'
+export {
+  attentionBackward,
+  attentionForward,
+  attentionOfHalves,
+  cappedBackward,
+  cappedForward,
+  cappedOfHalves,
+} from './transformer/attention.ts'
 export { maskVocabulary, restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { changeVocabulary } from './transformer/changes.ts'
 export {
@@ -93,6 +100,7 @@ export {
   sigmoidBackward,
   sigmoidForward,
 } from './transformer/experts.ts'
+export { placeHalves, roundToHalves } from './transformer/halves.ts'
 export { layerNormBackward, layerNormForward } from './transformer/layer-norm.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
 export { rope, ropePart } from './transformer/rope.ts'

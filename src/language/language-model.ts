@@ -86,6 +86,11 @@ const settings = {
     false,
     'keep only the inputs of layers while gradients are computed: less memory, more time, the same bits',
   ),
+  cacheBits: choice(
+    32,
+    [32, 16],
+    'bits of keys and values; 16: rounded to bf16 wherever they are attended to, which halves the cache',
+  ),
   templateArguments: strings(
     [],
     'arguments of the chat template, like enable_thinking=false; values are JSON, otherwise text',
@@ -96,13 +101,18 @@ const settings = {
 /** Makes a language model, from a folder or new. */
 export const languageModel: Factory<typeof settings, LanguageModelDefinition> = defineFactory(
   'policy',
-  { id: 'languageModel', module: import.meta.url, settings, newer: ['loraLayers', 'loraStabilized', 'checkpointing'] },
+  {
+    id: 'languageModel',
+    module: import.meta.url,
+    settings,
+    newer: ['loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
+  },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
       const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
-      const { quantizeActivations, checkpointing } = parameters
-      const ways = { quantizesActivations: quantizeActivations, recomputesActivations: checkpointing }
+      const { quantizeActivations, checkpointing, cacheBits } = parameters
+      const ways = { quantizesActivations: quantizeActivations, recomputesActivations: checkpointing, cacheBits }
       const opened = { ...bare, model: { ...bare.model, ...ways } }
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize === 32) {

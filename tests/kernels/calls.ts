@@ -90,6 +90,7 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
     return [y, x, weight, geometryOf(rest), into, multiplier, count]
   },
   attentionForward: attention,
+  attentionOfHalves: attention,
   attentionBackward: (given) => {
     const [dq, dk, dv, dOut, attended, query, key, value, logSum, ...rest] = attention(given)
     return [dq, dk, dv, dOut, { attended, query, key, value, logSum }, ...rest]

@@ -41,6 +41,7 @@ describe('binding', () => {
           'capElements',
           'cappedBackward',
           'cappedForward',
+          'cappedOfHalves',
           'changeVocabulary',
           'chooseByValue',
           'chooseExperts',

@@ -139,6 +139,64 @@ describe('attention', () => {
     workspace: [9],
   })
 
+  const ofHalves = (numbers: Numbers, numRows: number) => {
+    const [out, logSum, q, k, v, scores, first, position, ...sizes] = forward(numbers, numRows)
+    const [, , numKeyHeads, headWidth] = sizes
+    const everyRow = Int32Array.from({ length: KEYS }, (_, row) => row)
+    const [keys, values] = [k, v].map((column) => {
+      plain.roundToHalves(column, column.length)
+      const halves = new Uint32Array(column.length / 2)
+      plain.placeHalves(halves, column, everyRow, KEYS, numKeyHeads, headWidth)
+      return halves
+    })
+    const work = new Float32Array(2 * KEYS * headWidth)
+    const wide = [out, logSum, q, k, v, scores, first, position, ...sizes]
+    return { wide, halves: [out, logSum, q, keys!, values!, scores, work, first, position, ...sizes] }
+  }
+  matches('attentionOfHalves', (numbers) => ofHalves(numbers, some(numbers)).halves, {
+    relative: 1e-5,
+    workspace: [5, 6],
+  })
+
+  test.each(all)('over keys and values in bf16 has the bits that the same numbers have in f32 (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+        const { wide, halves } = ofHalves(new Numbers(seed), seed % 10)
+        const [wanted, got] = [bench.call('attentionForward', wide), bench.call('attentionOfHalves', halves)]
+        expect(got.columns.slice(0, 2)).toEqual(wanted.columns.slice(0, 2))
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  matches(
+    'roundToHalves',
+    (numbers) => {
+      const x = numbers.floats(numbers.whole(0, 70), -1e3, 1e3)
+      if (x.length > 9) x.set([0, -0, Infinity, -Infinity, NaN, 1e-40, 3.4e38, 1.00390625, 1.01171875])
+      return [x, x.length]
+    },
+    { relative: 0 },
+  )
+  matches(
+    'placeHalves',
+    (numbers) => {
+      const [numRows, numHeads, headWidth] = [numbers.whole(0, 5), numbers.whole(1, 3), 2 * numbers.whole(1, 20)]
+      const out = new Uint32Array(5 * numHeads * (headWidth / 2))
+      const index = Int32Array.from([4, 2, 0, 1, 3].slice(0, numRows))
+      return [out, numbers.floats(numRows * numHeads * headWidth), index, numRows, numHeads, headWidth]
+    },
+    { relative: 0 },
+  )
+
+  test('numbers in bf16 are those that PyTorch rounds to', () => {
+    // torch.tensor(x).bfloat16().float(): ties to even, too large ones to infinity.
+    const x = Float32Array.of(1.00390625, 1.01171875, 3.14159274, -0.1, 3.4e38, 1e-40)
+    plain.roundToHalves(x, x.length)
+    expect(Array.from(x)).toEqual([1, 1.015625, 3.140625, -0.10009765625, Infinity, 9.183549615799121e-41])
+  })
+
   ignoresCompany(
     'attentionForward',
     {

@@ -89,24 +89,73 @@ static void add_outer(float *rows, size_t row, const float *weights, const float
   if (i < width) add_outer_vectors(1, true, first_lanes(width - i), rows + i, row, weights, x + i, count);
 }
 
+/** One head of a row: its keys and values lie `key_row` apart. */
+INLINE void attend(float *out, float *log_sum, const float *q, const float *k, const float *v, float *scores, size_t key_row,
+                   int count, int width, float scale) {
+  const int padded = (count + 3) & ~3;
+  dots(scores, q, k, key_row, count, width, scale);
+  const float max = largest(scores, padded);
+  for (int j = 0; j < padded; j++) scores[j] = exp1(scores[j] - max);
+  four sums = {0};
+  for (int j = 0; j < padded; j += 4) sums += load4(scores + j);
+  const float sum = sum4(sums);
+  *log_sum = max + log1(sum);
+  multiply((struct sums){out, width, NULL, 0}, scores, count, v, key_row, 1, width, count);
+  for (int i = 0; i < width; i++) out[i] *= 1 / sum;
+}
+
+/** Words that may lie where floats do. */
+typedef uint32_t aliased __attribute__((may_alias));
+
+/** Numbers of one head in f32: words `row_words` apart become rows of `width`. */
+static void widen(float *restrict to, const uint32_t *restrict from, size_t row_words, int count, int width) {
+  const int half = width / 2;
+  for (int row = 0; row < count; row++, from += row_words, to += width) {
+    aliased *const bits = (aliased *)to;
+    for (int j = 0; j < half; j++) bits[j] = from[j] << 16;
+    for (int j = 0; j < half; j++) bits[half + j] = from[j] & 0xffff0000u;
+  }
+}
+
+WORTH(attentionOfHalves, numRows * numHeads * headWidth, 128)
+void KERNEL(attentionOfHalves)(float *out, float *logSum, float *q, uint32_t *k, uint32_t *v, float *scores, float *work,
+                               int32_t workLength, int32_t *first, int32_t *position, int32_t numRows, int32_t numHeads,
+                               int32_t numKeyHeads, int32_t headWidth) {
+  const size_t rowWords = (size_t)numKeyHeads * headWidth / 2, qRow = (size_t)numHeads * headWidth;
+  const float scale = 1 / sqrtf((float)headWidth);
+  float *const values = work + workLength / 2;
+  int head = 0;
+  for (int keyHead = 0; keyHead < numKeyHeads; keyHead++) {
+    const int begin = head;
+    // Rows of one sequence follow one another: each widens only what the last has not.
+    int widened = 0;
+    for (int row = 0; row < numRows; row++) {
+      const int count = position[row] + 1;
+      if (row > 0 && first[row] != first[row - 1]) widened = 0;
+      if (widened < count) {
+        const size_t from = (size_t)(first[row] + widened) * rowWords + (size_t)keyHead * (headWidth / 2);
+        const size_t to = (size_t)widened * headWidth;
+        widen(work + to, k + from, rowWords, count - widened, headWidth);
+        widen(values + to, v + from, rowWords, count - widened, headWidth);
+        widened = count;
+      }
+      for (head = begin; head < numHeads && head * numKeyHeads / numHeads == keyHead; head++) {
+        const size_t at = row * qRow + (size_t)head * headWidth;
+        attend(out + at, logSum + (size_t)row * numHeads + head, q + at, work, values, scores, headWidth, count, headWidth, scale);
+      }
+    }
+  }
+}
+
 WORTH(attentionForward, numRows * numHeads * headWidth, 128)
 void KERNEL(attentionForward)(float *out, float *logSum, float *q, float *k, float *v, float *scores, int32_t *first,
                               int32_t *position, int32_t numRows, int32_t numHeads, int32_t numKeyHeads, int32_t headWidth) {
   const size_t keyRow = (size_t)numKeyHeads * headWidth;
   const float scale = 1 / sqrtf((float)headWidth);
   for (int row = 0; row < numRows; row++) {
-    const int count = position[row] + 1, padded = (count + 3) & ~3;
     for (int head = 0; head < numHeads; head++, q += headWidth, out += headWidth, logSum++) {
       const size_t keys = first[row] * keyRow + (size_t)(head * numKeyHeads / numHeads) * headWidth;
-      dots(scores, q, k + keys, keyRow, count, headWidth, scale);
-      const float max = largest(scores, padded);
-      for (int j = 0; j < padded; j++) scores[j] = exp1(scores[j] - max);
-      four sums = {0};
-      for (int j = 0; j < padded; j += 4) sums += load4(scores + j);
-      const float sum = sum4(sums);
-      *logSum = max + log1(sum);
-      multiply((struct sums){out, headWidth, NULL, 0}, scores, count, v + keys, keyRow, 1, headWidth, count);
-      for (int i = 0; i < headWidth; i++) out[i] *= 1 / sum;
+      attend(out, logSum, q, k + keys, v + keys, scores, keyRow, position[row] + 1, headWidth, scale);
     }
   }
 }

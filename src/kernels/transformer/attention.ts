@@ -10,6 +10,8 @@
  * the row, its keys and their number: so a prompt in one pass, and token by token over a cache, give the same bits.
  */
 
+import { widenHalves } from './halves.ts'
+
 /** The heads of q, those of k and v, and the elements of each. */
 export interface AttentionShape {
   readonly numHeads: number
@@ -88,6 +90,56 @@ export function cappedForward(
         for (let j = 0; j < count; j++) weighted += scores[j]! * v[keys + j * keyRow + d]!
         out[at + d] = weighted / sum
       }
+    }
+  }
+}
+
+/**
+ * `attentionForward` over keys and values in bf16, as `placeHalves` leaves them: to the bit what it makes of the same numbers in f32.
+ * `work` (two times the most keys of a row, headWidth numbers each) is workspace.
+ */
+export function attentionOfHalves(
+  out: Float32Array,
+  logSum: Float32Array,
+  q: Float32Array,
+  k: Uint32Array,
+  v: Uint32Array,
+  scores: Float32Array,
+  work: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  shape: AttentionShape,
+  numRows: number,
+): void {
+  cappedOfHalves(out, logSum, q, k, v, scores, work, first, position, { ...shape, attentionCap: 0 }, numRows)
+}
+
+/** `attentionOfHalves` with capped scores; a cap of 0 is none. */
+export function cappedOfHalves(
+  out: Float32Array,
+  logSum: Float32Array,
+  q: Float32Array,
+  k: Uint32Array,
+  v: Uint32Array,
+  scores: Float32Array,
+  work: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  { numHeads, numKeyHeads, headWidth, attentionCap }: CappedShape,
+  numRows: number,
+): void {
+  const one = { numHeads: 1, numKeyHeads: 1, headWidth, attentionCap }
+  const values = work.subarray(work.length / 2)
+  const begin = new Int32Array(1)
+  for (let row = 0; row < numRows; row++) {
+    for (let head = 0; head < numHeads; head++) {
+      const keyHead = Math.floor((head * numKeyHeads) / numHeads)
+      const place = row * numHeads + head
+      const at = place * headWidth
+      widenHalves(work, k, first[row]!, 0, position[row]! + 1, keyHead, numKeyHeads, headWidth)
+      widenHalves(values, v, first[row]!, 0, position[row]! + 1, keyHead, numKeyHeads, headWidth)
+      const [into, sum] = [out.subarray(at, at + headWidth), logSum.subarray(place, place + 1)]
+      cappedForward(into, sum, q.subarray(at), work, values, scores, begin, position.subarray(row), one, 1)
     }
   }
 }

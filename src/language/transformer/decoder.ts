@@ -1,7 +1,7 @@
 /** Decodes many lanes' tokens over a cache. A prompt is fed without its last token, which the first `advance` takes. */
 import { assert, InputError } from '../../base/errors.ts'
 import type { Random } from '../../base/random.ts'
-import { type Columns, column, type Plan } from '../../components/column.ts'
+import { type ColumnSpec, type Columns, column, type Plan } from '../../components/column.ts'
 import type { TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
@@ -26,9 +26,11 @@ export function decoderPlan(
   weightBits: WeightBits = 32,
 ) {
   const { numKeyHeads, headWidth, numLayers } = model.shape
-  const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
+  const width = numKeyHeads * headWidth
+  const cached = (): ColumnSpec<'f32' | 'u32'> =>
+    model.cacheBits === 16 ? column('u32', slots * context, width / 2) : column('f32', slots * context, width)
   return {
-    /** For each layer: (slot · context + position) × (numKeyHeads · headWidth). */
+    /** For each layer: (slot · context + position) × (numKeyHeads · headWidth), in f32 or in bf16, two in a word. */
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
@@ -112,7 +114,7 @@ export class TransformerDecoder {
     this.#caches = Object.values(columns.cache)
     this.#context = this.#forward.context
     const { numKeyHeads, headWidth } = model.shape
-    this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
+    this.#slots = this.#caches[0]!.key.byteLength / (this.#context * numKeyHeads * headWidth * (model.cacheBits / 8))
     this.#candidateEnd = columns.candidateOffset.subarray(1)
     this.#drawTokens = drawingOf(this.#forward, random, checkSampling({}))
   }
@@ -147,7 +149,7 @@ export class TransformerDecoder {
   /** Copies the keys and values of positions `begin` to `end` from slot `from`, for sequences with a common prefix. */
   copyCache(to: number, from: number, begin: number, end: number): void {
     const { numKeyHeads, headWidth } = this.#forward.model.shape
-    const keyWidth = numKeyHeads * headWidth
+    const keyWidth = (numKeyHeads * headWidth * this.#forward.model.cacheBits) / 32
     const at = (slot: number, position: number) => (slot * this.#context + position) * keyWidth
     for (const { key, value } of this.#caches) {
       key.copyWithin(at(to, begin), at(from, begin), at(from, end))

@@ -91,6 +91,8 @@ export function forwardPlan(
     windowCosine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     windowSine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     scores: column('f32', 2 * Math.ceil(context / 4) * 4),
+    /** Keys and values of one head in f32, while those in bf16 are attended to. */
+    widened: column('f32', kept === 'one' && model.cacheBits === 16 ? 2 * context : 0, headWidth),
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),

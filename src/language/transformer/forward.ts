@@ -27,10 +27,10 @@ import { fillAngles } from './rope.ts'
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
 export type LayerColumns = ForwardColumns['layers'][string]
 
-/** The cache of one layer's keys and values: (cache row) × (numKeyHeads · headWidth). */
+/** The cache of one layer's keys and values: (cache row) × (numKeyHeads · headWidth), in f32, or in bf16, two in a word. */
 export interface KeyValueCache {
-  readonly key: Float32Array
-  readonly value: Float32Array
+  readonly key: Float32Array | Uint32Array
+  readonly value: Float32Array | Uint32Array
 }
 
 /** Normalizes `count` rows of x, each `width` wide. `inverseRms` is left for the backward pass. */
@@ -209,7 +209,7 @@ export class Forward {
     const weights = this.weights.layers[index]!
     const { shape } = this.model
     const { numHeads, numKeyHeads, headWidth, queryKeyNorm, parallel } = shape
-    const { activated, scores } = columns
+    const { activated } = columns
     const keyWidth = numKeyHeads * headWidth
 
     const input = this.normInput(layer, index, count)
@@ -226,15 +226,11 @@ export class Forward {
     }
     this.turn(index, query, key, count, false)
     this.scaleQuery(query, count * numHeads * headWidth)
-    if (cache && cacheRow) {
-      kernels.placeRows(cache.key, key, cacheRow, count, keyWidth)
-      kernels.placeRows(cache.value, value, cacheRow, count, keyWidth)
+    if (this.model.cacheBits === 16) {
+      kernels.roundToHalves(key, count * keyWidth)
+      kernels.roundToHalves(value, count * keyWidth)
     }
-    const [first, position] = this.keysOf(index)
-    const attend = shape.attentionCap > 0 ? kernels.cappedForward : kernels.attentionForward
-    const keys = cache?.key ?? key
-    const values = cache?.value ?? value
-    attend(layer.attended, layer.logSum, query, keys, values, scores, first, position, shape, count)
+    this.#attend(index, layer, count, cache, cacheRow)
     const { middle, rawAttended, attendedInverseRms, rawFed, fedInverseRms } = layer
     const { attendedNorm, fedNorm } = weights
     this.#add(middle, layer.x, layer.attended, weights.output, attendedNorm, rawAttended, attendedInverseRms, count)
@@ -254,6 +250,38 @@ export class Forward {
     else if (shape.normsAfter) {
       this.project(rawFed, activated, weights.down, count)
       this.normalize(columns.branch, fedInverseRms, rawFed, fedNorm, count, shape.width)
+    }
+  }
+
+  /** Places keys and values in the cache, if there is one, and sets `attended`. */
+  #attend(
+    index: number,
+    { attended, logSum, query, key, value }: LayerColumns,
+    count: number,
+    cache: KeyValueCache | undefined,
+    cacheRow: Int32Array | undefined,
+  ): void {
+    const { kernels } = this
+    const { shape } = this.model
+    const { scores, widened } = this.columns
+    const { numKeyHeads, headWidth, attentionCap } = shape
+    const [first, position] = this.keysOf(index)
+    if (cache === undefined || cacheRow === undefined) {
+      const attend = attentionCap > 0 ? kernels.cappedForward : kernels.attentionForward
+      attend(attended, logSum, query, key, value, scores, first, position, shape, count)
+      return
+    }
+    const [keys, values] = [cache.key, cache.value]
+    if (keys instanceof Float32Array && values instanceof Float32Array) {
+      kernels.placeRows(keys, key, cacheRow, count, numKeyHeads * headWidth)
+      kernels.placeRows(values, value, cacheRow, count, numKeyHeads * headWidth)
+      const attend = attentionCap > 0 ? kernels.cappedForward : kernels.attentionForward
+      attend(attended, logSum, query, keys, values, scores, first, position, shape, count)
+    } else if (keys instanceof Uint32Array && values instanceof Uint32Array) {
+      kernels.placeHalves(keys, key, cacheRow, count, numKeyHeads, headWidth)
+      kernels.placeHalves(values, value, cacheRow, count, numKeyHeads, headWidth)
+      const attend = attentionCap > 0 ? kernels.cappedOfHalves : kernels.attentionOfHalves
+      attend(attended, logSum, query, keys, values, scores, widened, first, position, shape, count)
     }
   }
 

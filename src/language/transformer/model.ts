@@ -14,6 +14,9 @@ import {
   VALUE_HEAD,
 } from './parameters.ts'
 
+/** Bits of the numbers in a cache. */
+export type CacheBits = 32 | 16
+
 /** A transformer's shape and parameters, without memory. */
 export interface TransformerModel {
   readonly config: TransformerConfig
@@ -27,6 +30,8 @@ export interface TransformerModel {
   readonly quantizesActivations: boolean
   /** Training keeps only each layer's input, and computes its other activations again for its gradients. */
   readonly recomputesActivations: boolean
+  /** Bits of a key's or value's numbers, in caches and wherever they are attended to: 32, or 16 (bf16). */
+  readonly cacheBits: CacheBits
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
@@ -34,7 +39,7 @@ export interface TransformerModel {
 /**
  * A transformer from the content of a `config.json` of a family in `families.ts`. `valueHead` adds a
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
- * weights have 8 or 4 bits. `checkpointing` keeps only the inputs of layers while gradients are computed (Chen et al. 2016).
+ * weights have 8 or 4 bits. `checkpointing` keeps only the inputs of layers while gradients are computed (Chen et al. 2016). `cacheBits: 16` rounds keys and values to bf16.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
@@ -47,11 +52,13 @@ export function transformer(
     valueHead = false,
     quantizeActivations = false,
     checkpointing = false,
+    cacheBits = 32,
   }: {
     readonly subject?: string
     readonly valueHead?: boolean
     readonly quantizeActivations?: boolean
     readonly checkpointing?: boolean
+    readonly cacheBits?: CacheBits
   } = {},
 ): TransformerModel {
   checkGiven('config of transformer', config, [])
@@ -70,6 +77,7 @@ export function transformer(
     hasValueHead: valueHead,
     quantizesActivations: quantizeActivations,
     recomputesActivations: checkpointing,
+    cacheBits,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))

@@ -201,7 +201,7 @@ describe('decoding', () => {
     const caches = ({ columns }: Network) => Object.values(columns.cache)
     expect(caches(together)).toEqual(caches(apart))
     const keyWidth = model.shape.numKeyHeads * model.shape.headWidth
-    const rows = (column: Float32Array, slot: number, from: number, to: number) =>
+    const rows = (column: Float32Array | Uint32Array, slot: number, from: number, to: number) =>
       Array.from(column.subarray((slot * 40 + from) * keyWidth, (slot * 40 + to) * keyWidth))
     for (const { key, value } of caches(together)) {
       for (const column of [key, value]) {

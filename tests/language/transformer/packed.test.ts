@@ -7,7 +7,7 @@ import { lora } from '../../../src/language/transformer/lora.ts'
 import { type TransformerModel, transformer } from '../../../src/language/transformer/model.ts'
 import { packedPlan, type TokenCandidates } from '../../../src/language/transformer/packed.ts'
 import { Numbers } from '../../kernels/calls.ts'
-import { builds, golden, isChosen, kinds, packed, smoothFamilies } from './golden.ts'
+import { builds, decoder, golden, isChosen, kinds, packed, smoothFamilies } from './golden.ts'
 
 /** A loss that weighs each token's logprob and entropy by numbers of its own. */
 const weights = { logprob: new Numbers(1).floats(64), entropy: new Numbers(2).floats(64) }
@@ -325,5 +325,71 @@ describe('checkpointing', () => {
     expect(whole).toBe(30 * layer)
     expect(less).toBe(layer + 29 * 4 * 2047 * 576)
     expect(whole! / less!).toBeGreaterThan(7.7)
+  })
+})
+
+describe('keys and values in bf16', () => {
+  test.each(kinds)('move log-probabilities by little, and not by nothing (%s)', async (family) => {
+    const { model, weights: given, tokens, offsets } = await golden(family)
+    const [whole, rounded] = ([32, 16] as const).map((cacheBits) => {
+      const { network } = packed({ ...model, cacheBits }, given, 'plain')
+      return Array.from(network.evaluate(network.pack(tokens, spansOf(offsets), 0, offsets.length - 1)).logprob)
+    })
+    const apart = whole!.map((value, i) => Math.abs(value - rounded![i]!))
+    expect(Math.max(...apart)).toBeGreaterThan(0)
+    expect(Math.max(...apart)).toBeLessThan(0.2)
+  })
+
+  test('leave what a decoder records equal to what is evaluated, bit for bit, in 100 random models and answers', () => {
+    const numbers = new Numbers(13)
+    for (let run = 0; run < 100; run++) {
+      const window = run % 3 === 0 ? { sliding_window: 5, model_type: 'mistral' } : { model_type: 'qwen3' }
+      const config = {
+        ...{ ...window, vocab_size: 40, hidden_size: 16, num_attention_heads: 4, num_hidden_layers: 2 },
+        ...{ num_key_value_heads: numbers.whole(1, 2) * 2, head_dim: 2 * numbers.whole(2, 9), intermediate_size: 24 },
+        ...{ max_position_embeddings: 40, rms_norm_eps: 1e-5, rope_theta: 1e4, initializer_range: 0.3 },
+      }
+      const capped = { attentionCap: run % 5 === 0 ? 5 : 0 }
+      const made = transformer(config, { cacheBits: 16, checkpointing: run % 2 === 0 })
+      const model = { ...made, shape: { ...made.shape, ...capped } }
+      const given = new Float32Array(model.numParameters)
+      model.initialize(given, new Random(run), 0)
+      const build = builds[run % builds.length]!
+      const lanes = 3
+      const network = decoder(model, given, build, lanes, 40)
+      const { token, position, logprob } = network.columns.forward
+      const { slot, lane, episode, draw, chosen } = network.columns
+      const prompts = Array.from({ length: lanes }, () =>
+        Array.from({ length: numbers.whole(1, 9) }, () => numbers.whole(0, 39)),
+      )
+      const recorded = prompts.map((): number[] => [])
+      prompts.forEach((prompt, n) => {
+        network.feed(n, prompt.slice(0, -1))
+      })
+      network.flush()
+      for (let step = 0; step < 8; step++) {
+        for (let n = 0; n < lanes; n++) {
+          slot[n] = n
+          lane[n] = n
+          episode[n] = run
+          draw[n] = step
+          token[n] = prompts[n]!.at(-1)!
+          position[n] = prompts[n]!.length - 1
+        }
+        network.advance(lanes, { temperature: 0.9 }, true)
+        for (let n = 0; n < lanes; n++) {
+          prompts[n]!.push(chosen[n]!)
+          recorded[n]!.push(logprob[n]!)
+        }
+      }
+      const other = packed(model, given, build).network
+      const offsets = [0]
+      for (const { length } of prompts) offsets.push(offsets.at(-1)! + length)
+      const said = other.evaluate(other.pack(prompts.flat(), spansOf(offsets), 0, lanes), 0.9).logprob
+      for (let n = 0; n < lanes; n++) {
+        const end = offsets[n + 1]! - (n + 1)
+        expect(Array.from(said.subarray(end - 8, end)), `run ${run}, lane ${n}`).toEqual(recorded[n])
+      }
+    }
   })
 })

@@ -63,6 +63,7 @@ describe('three threads of a language model', () => {
   test.each([
     ['', {}],
     [' with an adapter and dropout', { loraRank: 2, loraDropout: 0.1 }],
+    [' with a cache in bf16', { cacheBits: 16 }],
     [' with activations computed again', { layers: 2, loraRank: 2, loraDropout: 0.1, checkpointing: true }],
     [' frozen in 8 bits under its adapter', { loraRank: 2, quantize: 8, quantizeActivations: true }],
   ])('choose, evaluate and learn%s to the bits of one', async (_, model) => {

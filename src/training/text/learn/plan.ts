@@ -326,5 +326,6 @@ function remedyOf(
         : 'or languageModel.quantize=8 or 4'
   const sizes = folder === null ? ', languageModel.width and layers' : ''
   const recomputed = model.recomputesActivations ? '' : ', languageModel.checkpointing=true'
-  return `less of ${ways.join(', ')}${sizes}${recomputed}, ${last}`
+  const halved = model.cacheBits === 16 ? '' : ', languageModel.cacheBits=16'
+  return `less of ${ways.join(', ')}${sizes}${recomputed}${halved}, ${last}`
 }

@@ -115,6 +115,7 @@ export class TextTeam implements DecodingWorkers {
         valueHead: model.hasValueHead,
         quantizeActivations: model.quantizesActivations,
         checkpointing: model.recomputesActivations,
+        cacheBits: model.cacheBits,
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore },
         columns: {
