@@ -87,8 +87,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Tests that need modules of their own: those of devices, whose libraries keep one state, and those that measure learning. */
-const ALONE = /^tests\/(policies\/(devices|network)|learning|outside)\b/
+/** Tests that need modules of their own: of devices, whose libraries keep one state, of learning, and of single bytes of files. */
+const ALONE = /^tests\/(guarded|policies\/(devices|network)|learning|outside)\b/
 
 /**
  * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, all that is installed from registries, devices

@@ -1,4 +1,4 @@
-import { InputError } from '../base/errors.ts'
+import { checkGiven, InputError } from '../base/errors.ts'
 import { isThere } from '../base/files/files.ts'
 import { downloadModel, type HubOptions } from './hub.ts'
 import { checkTokenizer } from './tokenizers/check-tokenizer.ts'
@@ -30,6 +30,7 @@ export async function openLanguageModel(
   folderOrId: string,
   { valueHead = false, templateArguments = {}, ...options }: Options = {},
 ): Promise<LanguageModelFolder> {
+  checkGiven('folderOrId of loadLanguageModel', folderOrId, 'a text')
   if (folderOrId.endsWith('.gguf')) {
     const { openGguf } = await import('./gguf/model.ts')
     const opened = await openGguf(folderOrId, { valueHead, templateArguments })

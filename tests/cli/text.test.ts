@@ -171,7 +171,7 @@ describe('a run of a language model', () => {
     for (const [words, message] of [
       [['out=run'], 'run, which holds a run, expected a new folder'],
       [['out=model'], 'model, which is not empty'],
-      [['out=a.csv'], 'out: got a.csv, expected a name that ends in .arrow, '],
+      [['out=a.csv'], 'out: got a.csv, expected a name that ends in .gguf, .arrow, '],
       [['out=a.parquet', 'format=jsonl'], 'out: got a.parquet with format=jsonl, expected a name that ends in .jsonl'],
       [[join('out=said.jsonl', 'model')], 'not a folder'],
       [['out=other', 'format=onnx'], 'format: got "onnx", expected one of model, file, stream, parquet, jsonl'],

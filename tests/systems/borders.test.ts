@@ -265,7 +265,7 @@ describe('a restart', () => {
 
   test('in a thread that has a share of the lanes is refused in the middle of a rollout, and there alone', async () => {
     const { world, cohort } = await recording()
-    const share: EpisodeCohort = Object.create(cohort, { to: { value: 3 } })
+    const share: EpisodeCohort = Object.create(cohort, { threads: { value: { ...cohort.threads, count: 2 } } })
     restart(share, [1])
     tick(world)
     const before = [...cohort.episode.phase]

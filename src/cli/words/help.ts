@@ -22,7 +22,7 @@ export async function help(): Promise<string> {
 usage: colonnade <command|own.mjs> [--key value | key=value] [--json] [--quiet]
 
 ${lines.join('\n')}
-  also ${rare!.map(([name]) => name).join(', ')}
+  also: ${rare!.map(([name]) => name).join(' ')}
 <command> --help: its keys; train <environment> --help: those of a training
 help environment: environment variables that are read; --version: the version
 guides: ${docs('guides/first-hour.md')}`

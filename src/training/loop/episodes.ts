@@ -28,7 +28,7 @@ import { Actors, checkPool } from '../threads/actors.ts'
 import type { Crew, CrewDefinition } from '../threads/crew.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
 import { Pace } from '../threads/pace.ts'
-import { Sharing, sharingColumns } from '../threads/sharing.ts'
+import { aborting, Sharing, sharingColumns } from '../threads/sharing.ts'
 import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
 import { ThreadCrew } from '../threads/thread-crew.ts'
 import {
@@ -286,7 +286,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         const sharing = this.#sharing!
         sharing.restart()
         this.#team = await Team.start(lanesOrders(this.#ordered, 1, count - actors), shareOf(this.world))
-        this.#team.onEnd = () => sharing.abort()
+        this.#team.onEnd = aborting(sharing.columns)
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {

@@ -39,6 +39,15 @@ export function sharingColumns(): SharingColumns {
   return { words: new Int32Array(sharedBytes(4 * NUM_WORDS)), told: new Float64Array(sharedBytes(told.byteLength)) }
 }
 
+/** Ends all waiting. References nothing but the columns, so a team that keeps it does not keep its trainer. */
+export function aborting({ words }: SharingColumns): () => void {
+  return () => {
+    Atomics.store(words, SharingWord.aborted, 1)
+    Atomics.notify(words, SharingWord.run)
+    Atomics.notify(words, SharingWord.done)
+  }
+}
+
 /** Thread 0's handle of dealt work. */
 export interface DealtWork {
   readonly told: Float64Array
@@ -109,10 +118,7 @@ export class Sharing {
 
   /** Ends all waiting. */
   abort(): void {
-    const { words } = this.columns
-    Atomics.store(words, SharingWord.aborted, 1)
-    Atomics.notify(words, SharingWord.run)
-    Atomics.notify(words, SharingWord.done)
+    aborting(this.columns)()
   }
 
   #check(): void {

@@ -9,7 +9,7 @@ import {
   logprobChecks,
   validateLogprobImplementation,
 } from '../../../src/training/text/evaluate/logprob-validator.ts'
-import { builds, families, golden } from '../../language/transformer/golden.ts'
+import { builds, families, golden, smoothFamilies } from '../../language/transformer/golden.ts'
 
 const BITS = { tolerances: { logprob: 0 } }
 
@@ -17,10 +17,14 @@ describe('our transformers', () => {
   test.each(families)('%s holds every check, decoded and packed to the same bits', async (family) => {
     for (const build of builds) {
       const report = await validateLogprobImplementation(transformerLogprobs(await golden(family), build), BITS)
-      expect(report.checks.map(({ name, status, why }) => ({ name, status, why }))).toEqual(
-        logprobChecks.map((name) => ({ name, status: 'held', why: null })),
+      // A small step of a weight can change which experts a token gets: then finite differences measure no derivative.
+      const isSmooth = smoothFamilies.includes(family)
+      const checks = report.checks.filter(({ name }) => isSmooth || name !== 'gradientComputation')
+      expect(checks.map(({ name, status, why }) => ({ name, status, why }))).toEqual(
+        checks.map(({ name }) => ({ name, status: 'held', why: null })),
       )
-      expect(report.status).toBe('held')
+      expect(report.checks.map(({ name }) => name)).toEqual(logprobChecks)
+      if (isSmooth) expect(report.status).toBe('held')
     }
   })
 

@@ -1,5 +1,5 @@
 /** Exports a language model's run: its model as a folder, and its conversations as a file. */
-import { InputError, unknownWord } from '../../../base/errors.ts'
+import { checkGiven, InputError, unknownWord } from '../../../base/errors.ts'
 import { listFolder, within } from '../../../base/files/files.ts'
 import type { ModuleTrust } from '../../../base/trust.ts'
 import { type GgufType, saveGguf } from '../../../language/gguf/write.ts'
@@ -34,6 +34,7 @@ export async function exportTrainedModel(
   trust: ModuleTrust = {},
   type: GgufType = 'F32',
 ): Promise<TrainedModel> {
+  checkGiven('out of exportTrainedModel', out, 'a text')
   const isGguf = out.endsWith('.gguf')
   if (!isGguf) await refuseOccupied(out)
   const trained = await loadTrainedModel(run, trust)
