@@ -308,11 +308,11 @@ describe('actors', () => {
       collected += metrics.rolloutSeconds
       expect(metrics.rolloutAgeMax).toBeGreaterThanOrEqual(metrics.rolloutAge!)
       expect(metrics.rolloutAgeMax).toBeGreaterThanOrEqual(metrics.rolloutSeconds)
-      expect(metrics.stepsPerSecond).toBeCloseTo((13 * 24) / (metrics.learnerWaitSeconds! + metrics.updateSeconds), 3)
+      expect(metrics.stepsPerSecond).toBeLessThan((13 * 24) / (metrics.learnerWaitSeconds! + metrics.updateSeconds))
     })
     const whole = (performance.now() - start) / 1000
-    expect(trainer.seconds).toBeCloseTo(waited + learned, 6)
-    expect(waited + learned).toBeLessThan(whole)
+    expect(trainer.seconds).toBeGreaterThan(waited + learned)
+    expect(trainer.seconds).toBeLessThan(whole)
     expect(idle + collected).toBeLessThan(1.5 * whole) // The slowest actor's rollouts, and the mean of what both waited.
     expect(waited).toBeGreaterThan(learned) // Steps take longer than learning from them.
     const quick = await begin(

@@ -169,3 +169,20 @@ const world0 = await createWorld({
     numLanes: 1,
   })),
 })
+
+test('its seconds are those of a clock beside it, with what is done between updates', async () => {
+  const trainer = await start()
+  trainer.keepsState = true
+  let between = 0
+  const began = performance.now()
+  for await (const { update } of trainer.updates({ totalSteps: 24 * 12 * 10 })) {
+    if (update === 4) break
+    const paused = performance.now()
+    while (performance.now() - paused < 20);
+    between += performance.now() - paused
+  }
+  const whole = (performance.now() - began) / 1000
+  expect(trainer.seconds).toBeGreaterThan(between / 1000)
+  expect(trainer.seconds).toBeGreaterThan(0.8 * whole)
+  expect(trainer.seconds).toBeLessThanOrEqual(whole)
+})

@@ -101,8 +101,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #team: Team | undefined
   /** The threads that collect while others learn; undefined if all do both, and in a worker. */
   readonly #actors: Actors | undefined
-  /** The part of it that other threads get. */
-  readonly #ordered: OrderedTraining
+  readonly #ordered: OrderedTraining // What other threads get.
   #failure: unknown
   /** Rejects the promise that `advance` races with. */
   #abandon: (reason: Error) => void = () => {}
@@ -112,6 +111,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #update = 0
   #steps = 0
   #seconds = 0
+  since = performance.now() // When the time of this update began.
 
   /** Use `reserveEpisodes`. */
   constructor(
@@ -161,7 +161,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#steps
   }
 
-  /** Seconds of rollouts and updates. */
+  /** Seconds from each update's beginning, or the end of the one before, to its end. */
   get seconds(): number {
     return this.#seconds
   }
@@ -368,7 +368,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** One update: a rollout, and the learning from it. Yields promises to await. Returns each cohort's metrics. */
   *#program(numUpdates: number): Generator<void | Promise<void>, Measured> {
     const update = this.#update
-    const seconds = this.#seconds
     const isRecorded = this.#recorded !== undefined
     const { clock } = this.world
     clock.start()
@@ -386,6 +385,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     settle(this.#cohorts) // Learners read the rollout, which must not change.
     const collected = performance.now()
     const waitSeconds = (collected - start) / 1000
+    const seconds = this.#seconds + (collected - this.since) / 1000
     const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
     const cohorts: Record<string, CohortMetrics> = {}
     for (const { league, rollout } of this.#learning) if (league !== null) markLearned(league, rollout.valid)
@@ -393,7 +393,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (this.#sharing !== undefined) this.#sharing.team = this.#learningPace.threads
     for (const agent of this.#agents) {
       const { algorithm, stale } = agent
-      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds + waitSeconds)
+      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds)
       clock.mark(Work.account)
       if (stale !== null) yield* stale.evaluate(update)
       const staleness =
@@ -418,7 +418,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     for (const { selfPlay, league } of this.#learning) {
       if (selfPlay !== null && !isRecorded) exchangeOldest(selfPlay, league!, update + 1)
     }
-    return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
+    return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
 
   /** Writes a table's rollout in the place of the lanes'. */
@@ -430,12 +430,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   /** Counts an update. Rows of a table are not environment steps. */
-  #report({ cohorts, rolloutSeconds, waitSeconds, updateSeconds }: Measured): UpdateMetrics {
+  #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
     this.#actors?.conclude()
     const steps = this.#recorded === undefined ? this.#stepsOf(({ present }) => present) : 0
     this.#steps += steps
-    const seconds = waitSeconds + updateSeconds
+    const seconds = (performance.now() - this.since) / 1000
     this.#seconds += seconds
     for (const cohort of this.#learning) cohort.version = this.#update
     const sole =

@@ -10,7 +10,7 @@ export const updateMetrics = {
   seconds: { unit: 's', description: 'of training so far', reduction: 'last' },
   stepsPerSecond: {
     unit: '1/s',
-    description: "of this update: its steps over its rollout's and its learning's seconds",
+    description: 'of this update: its steps over the seconds since the update before, or since the training began',
     reduction: 'last',
   },
 } as const satisfies Metrics
@@ -152,7 +152,5 @@ export function meanAndStd(values: Float64Array, count: number): { mean: number;
 export interface Measured {
   readonly cohorts: Readonly<Record<string, CohortMetrics>>
   readonly rolloutSeconds: number
-  /** Until the rollout was there: equal, or less if actors collect while others learn. */
-  readonly waitSeconds: number
   readonly updateSeconds: number
 }

@@ -235,11 +235,14 @@ export class Trainer<C extends Cohort = Cohort> {
     const isDone = (training: Training<unknown>) => training.isDone(goal)
     this.#trainings.every(isDone) // Checks the goal.
     await this.#settleFolder((folder) => this.restore(folder))
+    let since = performance.now() // All that a training does counts, and what is done between its updates.
     while (!this.#trainings.every(isDone)) {
       for (const training of this.#trainings) {
         if (isDone(training)) continue
         if (this.keepsState && training === this.#episodes) this.#settled = this.#state(this.#settled)
+        if (this.#episodes !== undefined) this.#episodes.since = since
         const metrics = await training.advance(goal)
+        since = performance.now()
         if (metrics === undefined) continue // It was stopped, so it is done.
         if (this.#trace !== undefined) this.#sampleMemory()
         this.#log.log(this.update, metrics, this.#nameOf(training))
@@ -304,9 +307,12 @@ export class Trainer<C extends Cohort = Cohort> {
     const rollouts = await rolloutsFor(cohort, algorithm, table, correction.correction)
     const total = epochs * rollouts.count
     if (begun > total) throw new InputError('trainer.learn(table, { done })', String(begun), `at most ${total}`)
+    let since = performance.now()
     for (let done = begun; done < total && signal?.aborted !== true; done++) {
       if (this.keepsState) this.#settled = this.#state(this.#settled)
+      episodes.since = since
       const metrics = await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)
+      since = performance.now()
       if (this.#trace !== undefined) this.#sampleMemory()
       this.#log.log(this.update, metrics)
       yield metrics as MetricsOf<C>
