@@ -51,6 +51,7 @@ const builtWorkers = {
 /** The files that take longest, the longest first: begun last, one of them would keep a single core while others rest. */
 const LONG = [
   'policies/network-webgpu',
+  'policies/webgpu',
   'training/threads',
   'cli',
   'kernels/simd',
@@ -88,7 +89,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 /** Tests that need modules of their own: of devices, whose libraries keep one state, of learning, and of single bytes of files. */
-const ALONE = /^tests\/(guarded|policies\/(devices|network)|learning|outside)\b/
+const ALONE = /^tests\/(guarded|policies\/(devices|network|webgpu(?!-plan))|learning|outside)\b/
 
 /**
  * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, all that is installed from registries, devices
@@ -106,7 +107,7 @@ const THOROUGH = [
   'examples',
   'packages',
   'packed(-links)?',
-  'policies/(network-(tensorflow|webgpu)|export/onnx)',
+  'policies/(network-(tensorflow|webgpu)|webgpu|export/onnx)',
   'training/(checkpoint-kill|tinker-skyrl)',
   'training/text/(arena|asynchronous-kill)',
 ].map((name) => new RegExp(`^tests/${name}\\.test\\.ts$`))

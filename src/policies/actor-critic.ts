@@ -8,8 +8,9 @@ import { type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { Head, type HeadShape, headPlan, headShape } from './head.ts'
-import { addInputMoments, INPUT_CLIP, type InputMoments, Inputs, inputsPlan } from './inputs.ts'
+import { Head, headPlan, headShape } from './head.ts'
+import { addInputMoments, Inputs, inputsPlan } from './inputs.ts'
+import type { NetworkShape } from './network-shape.ts'
 import {
   type ActingLanes,
   BLOCK_ROWS,
@@ -24,6 +25,7 @@ import {
   type Seen,
   type Sequence,
 } from './policy.ts'
+import type { ShaderDevice } from './shader-device.ts'
 import type { Cell } from './stack/cell.ts'
 import { imageShape } from './stack/convolution.ts'
 import type { LayerShape, Steps } from './stack/layer.ts'
@@ -48,26 +50,6 @@ export interface ActorCriticSettings extends Omit<StackOptions, 'image' | 'memor
   readonly normalizeObservations: boolean
 }
 
-/** The network's layers and parameters. */
-interface Shape {
-  readonly parameters: ParameterList
-  /** The layers that actor and critic share; null if they share none. */
-  readonly trunk: StackShape | null
-  readonly actor: StackShape
-  readonly critic: StackShape
-  /** The existing stacks, in the order of their parameters. */
-  readonly stacks: readonly StackShape[]
-  /** Index of the log standard deviations in the list of parameters; −1 for choices. */
-  readonly logStd: number
-  readonly head: HeadShape
-  readonly numInputs: number
-  /** Indices of their means and deviations in the list of parameters; null without normalization. */
-  readonly inputs: InputMoments | null
-  readonly memoryWidth: number
-  readonly sequence: Sequence | null
-  readonly blockRows: number
-}
-
 /** The model of an actor and a critic; `id` is the policy's in errors. A network with a cell is trained on sequences. */
 export function actorCritic(
   id: string,
@@ -75,6 +57,7 @@ export function actorCritic(
   sequence: Sequence | null,
   observationSpace: Space,
   actionSpace: Space,
+  device: ShaderDevice | null = null,
 ): PolicyModel {
   const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
   const { parameters, inputs } = shape
@@ -87,6 +70,7 @@ export function actorCritic(
     blockRows: shape.blockRows,
     normalizedInputs: inputs === null ? 0 : shape.numInputs,
     ...(dense === null ? {} : { dense }),
+    ...(device === null ? {} : { updateOnDevice: device.updateOf(shape) }),
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
       weights.fill(0)
@@ -100,13 +84,13 @@ export function actorCritic(
   }
 }
 
-function shapeOf(
+export function shapeOf(
   id: string,
   settings: ActorCriticSettings,
   sequence: Sequence | null,
   observationSpace: Space,
   actionSpace: Space,
-): Shape {
+): NetworkShape {
   const { filters = [], hidden, activation, cell = null, sharedTrunk, normalizeObservations } = settings
   if (observationSpace.kind !== 'box') {
     throw new InputError(`${id} observation space`, show(observationSpace), 'a box')
@@ -140,7 +124,7 @@ function blockRowsOf(stacks: readonly StackShape[], sequence: Sequence | null): 
 }
 
 /** The layers of a network that has only dense ones, which can be exported; else null. */
-function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters }: Shape): DenseNetwork | null {
+function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters }: NetworkShape): DenseNetwork | null {
   const offsetOf = (place: number) => parameters.list[place]!.offset
   const isDense = (layer: LayerShape) => parameters.list[layer.matrices[0]!.weight]!.shape.length === 2
   if (!stacks.every(({ layers, cell }) => cell === null && layers.every(isDense))) return null
@@ -157,12 +141,12 @@ function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters
     actor: describe(actor),
     critic: describe(critic),
     logStd: logStd < 0 ? null : offsetOf(logStd),
-    inputs: inputs && { center: offsetOf(inputs.center), deviation: offsetOf(inputs.deviation), clip: INPUT_CLIP },
+    inputs: inputs && { center: offsetOf(inputs.center), deviation: offsetOf(inputs.deviation), clip: inputs.clip },
   }
 }
 
 /** Plans one thread's workspace for a block of rows. */
-function workspacePlan(shape: Shape) {
+function workspacePlan(shape: NetworkShape) {
   const { trunk, actor, critic, stacks, head, numInputs, inputs, memoryWidth, sequence, blockRows } = shape
   const rows = (width: number) => column('f32', blockRows, width)
   const partRows = sequence !== null && sequence.burnIn > 0 ? blockRows : 0
@@ -191,7 +175,7 @@ const NONE = new Float32Array(0)
 const NO_FLAGS = new Uint8Array(0)
 
 class ActorCritic implements Policy {
-  readonly #shape: Shape
+  readonly #shape: NetworkShape
   readonly #inputs: Inputs
   readonly #trunk: Stack | null
   readonly #actor: Stack
@@ -210,7 +194,7 @@ class ActorCritic implements Policy {
   #top: Float32Array = NONE
   #topFrom = 0
 
-  constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
+  constructor(shape: NetworkShape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
     const { trunk, actor, critic, work, dTrunk } = workspace
     this.#shape = shape

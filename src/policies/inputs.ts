@@ -6,7 +6,7 @@ import type { ParameterViews } from './policy.ts'
 import type { ParameterList } from './stack/parameters.ts'
 
 /** Normalized numbers are clipped to this many deviations, as in Stable-Baselines3 and CleanRL. */
-export const INPUT_CLIP = 10
+const INPUT_CLIP = 10
 
 /** The setting that enables normalization. */
 export const normalizeObservations = boolean(
@@ -18,6 +18,8 @@ export const normalizeObservations = boolean(
 export interface InputMoments {
   readonly center: number
   readonly deviation: number
+  /** Normalized inputs are between −clip and clip. */
+  readonly clip: number
 }
 
 /** Declares them after all other parameters. */
@@ -25,6 +27,7 @@ export function addInputMoments(parameters: ParameterList, width: number): Input
   return {
     center: parameters.add('observation.center', [width]),
     deviation: parameters.add('observation.deviation', [width]),
+    clip: INPUT_CLIP,
   }
 }
 

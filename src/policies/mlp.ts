@@ -4,6 +4,7 @@ import type { Space } from '../base/space.ts'
 import { actorCritic } from './actor-critic.ts'
 import { normalizeObservations } from './inputs.ts'
 import type { PolicyDefinition, PolicyModel } from './policy.ts'
+import { learnsOn, shaderDevice } from './shader-device.ts'
 
 const settings = {
   hidden: sizes([64, 64], 'units of each hidden layer'),
@@ -11,6 +12,7 @@ const settings = {
   sharedTrunk: boolean(false, 'actor and critic share the hidden layers'),
   logStd: number(0, 'starting log standard deviation of a continuous action'),
   normalizeObservations,
+  device: learnsOn,
 }
 
 /**
@@ -20,7 +22,15 @@ const settings = {
  * the weights also contain the mean and deviation of each number of an observation, which only training updates.
  * @example mlp({ hidden: [64, 64] })
  */
-export const mlp = defineFactory('policy', { id: 'mlp', module: import.meta.url, settings }, (parameters) => ({
-  build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
-    actorCritic('mlp', parameters, null, observationSpace, actionSpace),
-})) satisfies (...parameters: never[]) => PolicyDefinition
+export const mlp = defineFactory(
+  'policy',
+  { id: 'mlp', module: import.meta.url, settings, newer: ['device'] },
+  (parameters) => {
+    const device = parameters.device === 'none' ? null : shaderDevice()
+    return {
+      ...(device && { prepare: device.prepare }),
+      build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
+        actorCritic('mlp', parameters, null, observationSpace, actionSpace, device),
+    }
+  },
+) satisfies (...parameters: never[]) => PolicyDefinition

@@ -16,6 +16,7 @@ import type { Episode } from '../components/episode.ts'
 import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import type { DeviceUpdate, UpdateOptions } from './webgpu/contract.ts'
 
 /** Default maximum of rows per block that is evaluated and differentiated. */
 export const BLOCK_ROWS = 256
@@ -29,8 +30,11 @@ export interface Parameter {
 
 /** A policy with its settings, as `createWorld` takes it. */
 export interface PolicyDefinition extends DefinitionRecord {
-  /** Starts the policy's device; `createWorld` awaits it before it builds the model. */
-  prepare?(): Promise<void>
+  /**
+   * Starts the policy's device; `createWorld` awaits it before it builds the model. `helps`: in a thread that helps another one, which has
+   * started it.
+   */
+  prepare?(helps: boolean): Promise<void>
   /** The network for these spaces. @throws InputError for unsupported spaces. */
   build(observationSpace: Space, actionSpace: Space): PolicyModel
 }
@@ -113,6 +117,11 @@ export interface PolicyModel {
    * then deviations, initially 1; training writes them after each update, and optimizers skip them. Default 0: no normalization.
    */
   readonly normalizedInputs?: number
+  /**
+   * If it learns on a device: makes what takes the place of `differentiate` and the optimizer there. It acts on our own kernels, with the
+   * weights that the last update left.
+   */
+  readonly updateOnDevice?: (options: UpdateOptions) => DeviceUpdate
   /** The network's layers, if it consists only of dense layers; required for export. */
   readonly dense?: DenseNetwork
   /** If its outputs are action values: `bind` returns an `ActionValuePolicy`. */

@@ -15,10 +15,10 @@ export type Cohort = EpisodeCohort | ConversationCohort
 export interface CohortKind<O, D, C> {
   readonly options: readonly string[]
   /**
-   * Checks a cohort's options and opens its policy. `before` are the world's earlier cohorts.
+   * Checks a cohort's options and opens its policy. `before` are the world's earlier cohorts; `helps`: in a thread of another's world.
    * @throws InputError with the wrong option.
    */
-  draft(options: O, before: readonly CohortDraft[]): Promise<D>
+  draft(options: O, before: readonly CohortDraft[], helps: boolean): Promise<D>
   /** @throws InputError if this many threads cannot share the cohort's lanes. */
   checkThreads(draft: D, count: number): void
   plan(draft: D, threads: number): Plan

@@ -66,15 +66,19 @@ async function conversationsKind(): Promise<AnyKind> {
 }
 
 /**
- * Creates the draft of a cohort, of the kind of its environment.
+ * Creates the draft of a cohort, of the kind of its environment. `helps`: in a thread that helps the one of `createWorld`.
  * @throws InputError for an unknown option, and as the kind's `draft` does.
  */
-export async function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
+export async function draftCohort(
+  options: CohortOptions,
+  before: readonly CohortDraft[],
+  helps: boolean,
+): Promise<CohortDraft> {
   if (typeof options !== 'object' || options === null) {
     throw new InputError('cohort', show(options), 'an object with environment, policy and numLanes')
   }
   const isText = (options as Partial<ConversationCohortOptions>).environment?.kind === 'text'
   const kind = isText ? await conversationsKind() : kinds.episodes
   checkOptions(`a cohort of ${isText ? 'conversations' : 'episodes'}`, options, kind.options)
-  return kind.draft(options, before)
+  return kind.draft(options, before, helps)
 }

@@ -82,7 +82,7 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   checkSeed(seed)
   const drafts: CohortDraft[] = []
   for (const each of cohorts) {
-    const draft = await draftCohort(each, drafts)
+    const draft = await draftCohort(each, drafts, shared !== undefined)
     if (drafts.some(({ name }) => name === draft.name)) {
       throw new InputError('cohort name', `${show(draft.name)} twice`, 'a distinct `name` for each cohort')
     }

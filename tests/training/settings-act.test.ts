@@ -243,6 +243,7 @@ describe('every setting of a control run acts', () => {
       'ppo.warmupFraction': { to: 1 },
       'ppo.momentum': { with: { 'ppo.optimizer': 'sgd' } },
       'mlp.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
+      'mlp.device': { shownBy: 'tests/policies/webgpu.test.ts: two updates of %s leave' },
     }
     const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))].filter(([key]) => /^(ppo|mlp)\./.test(key))
     expect(await idle(keys, base, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])

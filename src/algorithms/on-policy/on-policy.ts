@@ -13,6 +13,7 @@ import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Column, type Columns, column, type Plan } from '../../components/column.ts'
 import type { RecordedRows } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { DeviceLoss } from '../../kernels/webgpu/rows.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../../policies/policy.ts'
 import {
   type AdvantageContext,
@@ -32,6 +33,7 @@ import { type Schedule, scheduleFactor } from '../schedule.ts'
 import type { GradientHelp, SharedGradient } from '../shared-gradient.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
+import type { OnDevice } from './on-device.ts'
 
 /** Defaults in which these algorithms differ. */
 export interface OnPolicyDefaults {
@@ -117,6 +119,8 @@ export interface OnPolicyLoss {
     from: number,
     sumsFrom: number,
   ): void
+  /** Loads the same as a shader, for policies that update on a device; undefined if there is none. */
+  readonly shader?: () => Promise<DeviceLoss>
   /** Whether to end the update after a pass over the rollout, given the sums of the metrics over `numRows` rows. */
   stopsAfter?(sums: Float64Array, numRows: number): boolean
 }
@@ -254,7 +258,7 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
     /** The rollout's units (valid rows, or sequences) in the order of this epoch. */
     order: column('u32', numUnits),
     words: column('u32', 4),
-    ...slotsPlan(model.numParameters, numBlocks, numSums),
+    ...slotsPlan(model.numParameters, model.updateOnDevice === undefined ? numBlocks : 0, numSums),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
@@ -270,7 +274,15 @@ interface OnPolicyParts {
   readonly estimate: EstimateAdvantages
 }
 
+/** @throws InputError for what has no shader. */
+function checkDevice(id: string, { optimizer }: OnPolicyValues, { shader }: OnPolicyLoss): void {
+  const where = 'with a policy on device webgpu'
+  if (shader === undefined) throw new InputError('algorithm', `${id} ${where}`, 'ppo')
+  if (optimizer !== 'adam') throw new InputError(`${id}.optimizer`, `${optimizer} ${where}`, 'adam')
+}
+
 class OnPolicyLearner implements Learner {
+  readonly #id: string
   readonly #values: OnPolicyValues
   readonly #loss: OnPolicyLoss
   readonly #estimate: EstimateAdvantages
@@ -284,6 +296,8 @@ class OnPolicyLearner implements Learner {
   /** The policy's input for the current block. */
   readonly #rows: Rows
   readonly #slots: Slots
+  /** Undefined until the first update, and if the policy updates on our own kernels. */
+  #device: OnDevice | undefined
   readonly #observationWidth: number
   readonly #actionWidth: number
   /** The current minibatch: units order[first … first + count). */
@@ -306,6 +320,8 @@ class OnPolicyLearner implements Learner {
 
   constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
     const { model, thread, numLanes } = context
+    if (model.updateOnDevice !== undefined) checkDevice(id, values, loss)
+    this.#id = id
     this.#values = values
     this.#loss = loss
     this.#estimate = estimate
@@ -378,7 +394,7 @@ class OnPolicyLearner implements Learner {
     numUpdates: number,
     estimate: EstimateAdvantages = this.#estimate,
   ): Generator<void | Promise<void>, LearnerMetrics> {
-    const { kernels, rollout, random, clock, policy, numLanes } = this.#context
+    const { kernels, rollout, random, clock, policy, numLanes, model } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
     const { order, words } = this.#columns
@@ -391,6 +407,8 @@ class OnPolicyLearner implements Learner {
     estimate(rollout, this.#advantageContext)
     const numUnits = listUnits(order, this.#cut, numLanes, rollout, kernels)
     clock.mark(Work.advantage)
+    if (model.updateOnDevice !== undefined) yield this.#beginOnDevice()
+    const device = this.#device
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       if (numMinibatches !== undefined) {
         kernels.shuffleRows(order, words, numUnits, update, epoch, random.key0, random.key1)
@@ -399,11 +417,16 @@ class OnPolicyLearner implements Learner {
       const parts = numMinibatches ?? 1
       pass.sums.fill(0)
       pass.numRows = 0
+      device?.order(order, numUnits)
       for (let m = 0; m < parts; m++) {
         const first = Math.floor((m * numUnits) / parts)
         const count = Math.floor(((m + 1) * numUnits) / parts) - first
         const numRows = this.#openMinibatch(first, count)
         if (numRows === 0) continue // Fewer valid rows than minibatches.
+        if (device !== undefined) {
+          device.minibatch(m, first, count, this.#numbers, rate)
+          continue
+        }
         const told = () => {
           const { weight, advantageMean, advantageScale } = this.#numbers
           return [update, numUpdates, first, count, weight, advantageMean, advantageScale]
@@ -413,18 +436,31 @@ class OnPolicyLearner implements Learner {
             ? this.#slots.differentiate(...told())
             : pool.compute(this.#shared(update, numUpdates, epoch, pool.shareCount))
         if (pending !== undefined) yield pending
-        totals.add('gradNorm', yield* this.#slots.descend(rate, 0, pool?.shareCount))
+        const norm = yield* this.#slots.descend(rate, 0, pool?.shareCount)
         this.#numSteps++
-        this.#account(numRows)
+        this.#account(norm, this.#columns.sums, numRows)
         clock.mark(Work.optimizer)
         policy.refresh?.()
       }
+      if (device !== undefined) {
+        yield device.endPass((...each) => this.#account(...each))
+        clock.mark(Work.backward)
+      }
       if (this.#loss.stopsAfter?.(pass.sums, pass.numRows)) break
     }
+    yield device?.end()
     totals.add('learningRate', rate)
     const { value, return: returns, valid } = rollout
     totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
     return totals.values()
+  }
+
+  /** Begins an update on the device; the first one loads what that needs. */
+  async #beginOnDevice(): Promise<void> {
+    const { optimizer } = this.#columns
+    const { onDevice } = await import('./on-device.ts')
+    this.#device ??= await onDevice(this.#id, this.#values, this.#loss.shader!, this.#cut, optimizer, this.#context)
+    await this.#device.begin()
   }
 
   /** Lets the loss apply its schedules, once an update. */
@@ -435,9 +471,9 @@ class OnPolicyLearner implements Learner {
     this.#loss.begin?.(update, numUpdates)
   }
 
-  /** Adds the loss sums of a minibatch, in slot 0 of `sums`, to the pass. */
-  #account(numRows: number): void {
-    const { sums } = this.#columns
+  /** Adds the gradient's norm and the loss sums of a minibatch to the pass. */
+  #account(norm: number, sums: Float64Array | Float32Array, numRows: number): void {
+    this.#totals.add('gradNorm', norm)
     const pass = this.#pass
     for (let i = 0; i < this.#sums.length; i++) {
       this.#totals.add(this.#sums[i]!, sums[i]!, numRows)

@@ -54,6 +54,7 @@ function ppoLossOf(parameters: SettingValues<typeof settings>, kernels: Kernels)
       numbers.weight = minibatch.weight
       kernels.ppoLoss(derivatives, sums, evaluated, recorded, numbers, numRows, from, sumsFrom)
     },
+    shader: async () => (await import('../../kernels/webgpu/losses.ts')).ppoShader(PpoSum, numbers),
     stopsAfter: (sums, numRows) => targetKl !== null && sums[PpoSum.approxKl]! / numRows > targetKl,
   }
 }

@@ -8,6 +8,7 @@ import { headShape } from '../head.ts'
 import { normalizeObservations } from '../inputs.ts'
 import { mlp } from '../mlp.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
+import { shaderDevice } from '../shader-device.ts'
 import { imageShape } from '../stack/convolution.ts'
 import { type TrunkOptions, trunk, withHeads } from './compose.ts'
 import { type DeviceHolder, networkModel } from './device-policy.ts'
@@ -111,7 +112,7 @@ type ReadyMadeParameters = Omit<TrunkOptions, 'image'> & {
   readonly logStd: number
 }
 
-/** The network on our own kernels, or on the named device. */
+/** The network on our own kernels or shaders, or on the named device of tfjs. */
 function readyMade(
   id: string,
   parameters: ReadyMadeParameters & {
@@ -122,6 +123,13 @@ function readyMade(
 ): Pick<PolicyDefinition, 'prepare' | 'build'> {
   const { device, normalizeObservations } = parameters
   if (device === 'none') return { build: (...spaces) => actorCritic(id, parameters, sequence, ...spaces) }
+  if (device === 'webgpu' && sequence === null) {
+    const shaders = shaderDevice()
+    return {
+      prepare: shaders.prepare,
+      build: (...spaces) => actorCritic(id, parameters, sequence, ...spaces, shaders),
+    }
+  }
   if (normalizeObservations) {
     throw new InputError(`${id} normalizeObservations`, `true with device ${device}`, 'false, or device none')
   }

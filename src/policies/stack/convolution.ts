@@ -30,6 +30,7 @@ export function convolutionShape(
     numInputs: height * width * channels,
     numOutputs: height * width * filters,
     activation: Activation.relu,
+    image,
     matrices: [{ weight, numInputs: kernelSize ** 2 * channels, numOutputs: filters, gain: Math.SQRT2 }],
     scratch: () => convolutionScratch(image),
     bind({ weights, scratch, kernels }) {

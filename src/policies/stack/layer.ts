@@ -3,6 +3,7 @@
  * gradients by their weights and inputs.
  */
 import type { Columns, Plan } from '../../components/column.ts'
+import type { ImageFilters } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { ParameterViews } from '../policy.ts'
 
@@ -22,6 +23,8 @@ export interface LayerShape {
   readonly activation: number
   /** Its weights, in the order of their parameters; all other parameters start at 0. */
   readonly matrices: readonly Matrix[]
+  /** A convolution's images and filters. */
+  readonly image?: ImageFilters
   /** Elements of the workspace that the layers of a thread share. */
   scratch(blockRows: number): number
   /** Its own columns, for blocks of so many rows. */

@@ -69,7 +69,15 @@ export function checkAhead(world: World, algorithms: Readonly<Record<string, Alg
 /** @throws InputError if several processes cannot compute the gradients of a trained set of weights. */
 export function checkPool(
   { threads: { count, actors } }: World,
-  { algorithm, learners }: { readonly algorithm: AlgorithmDefinition; readonly learners: readonly Learner[] },
+  {
+    cohort,
+    algorithm,
+    learners,
+  }: {
+    readonly cohort: EpisodeCohort
+    readonly algorithm: AlgorithmDefinition
+    readonly learners: readonly Learner[]
+  },
   pool: GradientPool | undefined,
 ): void {
   if (pool === undefined) return
@@ -77,6 +85,10 @@ export function checkPool(
   if (learners[0]!.help === undefined) {
     const got = `${shareCount}, and ${algorithm.id}, whose gradients have no shares`
     throw new InputError('learners', got, '1, or an algorithm that learns from each new rollout, like ppo')
+  }
+  if (cohort.model.updateOnDevice !== undefined) {
+    const got = `${shareCount}, and a policy that updates on a device`
+    throw new InputError('learners', got, '1, or device none')
   }
   if (algorithm.module === undefined) {
     const got = `${shareCount}, and an algorithm ${algorithm.id} without a module`

@@ -24,6 +24,7 @@ import { checkSelfPlay, selfPlayPlan } from './self-play.ts'
 export async function draftEpisodes(
   options: EpisodeCohortOptions,
   before: readonly CohortDraft[],
+  helps = false,
 ): Promise<EpisodeDraft> {
   const { environment, numLanes, present, autoreset, explore } = options
   const owner = typeof options.policy === 'string' ? ownerOf(options, before) : null
@@ -74,7 +75,7 @@ export async function draftEpisodes(
   }
   checkSystems(options.systems)
   await environment.prepare?.()
-  await policy.prepare?.()
+  await policy.prepare?.(helps)
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
     const got = `${owner.name}, whose network has other shapes than this environment requires`

@@ -138,7 +138,7 @@ describe('learners in several processes', () => {
     await end()
   })
 
-  test('algorithms without shares, several threads and runs without helpers are refused', async () => {
+  test('algorithms without shares, devices, several threads and runs without helpers are refused', async () => {
     const { bus, crew, end } = await place()
     const make = async (algorithm: AlgorithmDefinition, options: object) =>
       createTrainer(await createWorld(cart), algorithm, options)
@@ -148,6 +148,17 @@ describe('learners in several processes', () => {
     const values = { ...cart, policy: qNetwork({ hidden: [8] }) }
     const refusedAlgorithm = async () => createTrainer(await createWorld(values), dqn(), { actors: 1, crew: crew(2) })
     await expect(refusedAlgorithm()).rejects.toThrow('learners: got 2, and dqn, whose gradients have no shares')
+    const { build } = cart.policy
+    const updateOnDevice = () => ({}) as never
+    const onDevice = {
+      ...cart.policy,
+      build: (...spaces: Parameters<typeof build>) => ({ ...build(...spaces), updateOnDevice }),
+    }
+    const refusedDevice = async () =>
+      createTrainer(await createWorld({ ...cart, policy: onDevice }), ppo(settings), { actors: 1, crew: crew(2) })
+    await expect(refusedDevice()).rejects.toThrow(
+      'learners: got 2, and a policy that updates on a device, expected 1, or device none',
+    )
     const refused = expect(runHelper(bus)).rejects.toThrow(
       'role: got learn, in a run whose learner computes gradients alone, expected a run with learners=2 or more',
     )
