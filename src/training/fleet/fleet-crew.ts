@@ -117,6 +117,11 @@ class FleetCrew implements Crew {
   #reported = Number.NEGATIVE_INFINITY
   #heard = performance.now()
 
+  /** Ends the waits of `arrival`. */
+  readonly #wake = () => {
+    for (const tell of this.#waiting.splice(0)) tell()
+  }
+
   constructor(parts: CrewParts, options: FleetOptions) {
     this.#parts = parts
     this.#options = options
@@ -407,7 +412,7 @@ class FleetCrew implements Crew {
     member.before = result.after
     this.#unsettled.set(rollout, [...(this.#unsettled.get(rollout) ?? []), held])
     member.collected++
-    for (const tell of this.#waiting.splice(0)) tell()
+    this.#wake()
     return true
   }
 
@@ -415,9 +420,13 @@ class FleetCrew implements Crew {
     return this.#members[member]!.collected
   }
 
-  async arrival(member: number, collected: number): Promise<void> {
+  async arrival(member: number, collected: number, _: number, signal?: AbortSignal): Promise<void> {
     if (this.#failure !== null || this.collected(member) > collected) return
-    await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    await new Promise<void>((resolve) => {
+      this.#waiting.push(resolve)
+      signal?.addEventListener('abort', this.#wake)
+    })
+    signal?.removeEventListener('abort', this.#wake)
   }
 
   times(update: number): CrewTimes {
@@ -462,7 +471,7 @@ class FleetCrew implements Crew {
   fail(reason: Error): void {
     this.#failure ??= reason
     this.#stop.abort()
-    for (const tell of this.#waiting.splice(0)) tell()
+    this.#wake()
   }
 
   async close(): Promise<void> {

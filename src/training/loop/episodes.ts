@@ -46,7 +46,7 @@ import {
 import { Collection } from './collection.ts'
 import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
-import { type Goal, isAbortedFirst, type SavedTraining, type Training } from './training.ts'
+import type { Goal, SavedTraining, Training } from './training.ts'
 
 export interface EpisodeTrainingOptions {
   /** Record every interval of work. */
@@ -297,25 +297,22 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (team?.isOver) throw new Aborted('another thread failed')
       team?.hold(true)
       this.#actors?.hold(true)
-      const program = this.#program(numUpdates)
+      const program = this.#program(numUpdates, signal)
       for (;;) {
         const { done, value } = program.next()
         if (done) {
           team?.hold(false)
           this.#actors?.hold(false)
-          return this.#report(value)
+          if (value !== undefined) return this.#report(value)
+          this.#team?.end() // The next update begins the same rollout, with other threads.
+          this.#team = undefined
+          return undefined
         }
         if (value === undefined) continue
         const isOwn = this.#actors === undefined && this.#sharing?.isWaiting !== true
         if (isOwn) this.world.clock.await(this.#awaited())
         else this.world.clock.rest() // A stuck thread reports itself.
-        const arrival = Promise.race([value, abandoned]) // An answer of an asynchronous policy, or what other threads do.
-        if (signal === undefined || !this.#actors?.isElsewhere) await arrival
-        else if (await isAbortedFirst(signal, arrival)) {
-          this.#team?.end() // The next update begins the same rollout, with other threads.
-          this.#team = undefined
-          return undefined
-        }
+        await Promise.race([value, abandoned]) // An answer of an asynchronous policy, or what other threads do.
       }
     } catch (error) {
       // The update cannot be finished.
@@ -365,8 +362,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (this.#isUpdating) throw new InputError(action, 'a call during an update', 'a call between two updates')
   }
 
-  /** One update: a rollout, and the learning from it. Yields promises to await. Returns each cohort's metrics. */
-  *#program(numUpdates: number): Generator<void | Promise<void>, Measured> {
+  /**
+   * One update: a rollout, and the learning from it. Yields promises to await. Returns each cohort's metrics; undefined if the signal ends
+   * the wait for the rollout.
+   */
+  *#program(numUpdates: number, signal?: AbortSignal): Generator<void | Promise<void>, Measured | undefined> {
     const update = this.#update
     const isRecorded = this.#recorded !== undefined
     const { clock } = this.world
@@ -379,7 +379,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
     if (isRecorded) yield* this.#loadRecorded()
     else if (this.#actors === undefined) yield* this.#collection!.collect(update)
-    else yield* this.#actors.deliver(this.world, update, numUpdates)
+    else if (!(yield* this.#actors.deliver(this.world, update, numUpdates, signal))) return undefined
     for (const cohort of this.#learning) openBuffer(cohort, update)
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which must not change.

@@ -69,16 +69,6 @@ export function nextTurn(): Promise<void> {
   })
 }
 
-/** Whether a signal is aborted before a promise settles. Rejects if the promise does. */
-export function isAbortedFirst(signal: AbortSignal, promise: Promise<unknown>): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => resolve(true)
-    signal.addEventListener('abort', onAbort)
-    if (signal.aborted) onAbort()
-    void promise.then(() => resolve(false), reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
-}
-
 /** @throws InputError for an invalid signal. */
 export function checkSignal(signal: AbortSignal | undefined): void {
   if (signal === undefined || signal instanceof AbortSignal) return

@@ -143,10 +143,6 @@ export class Actors {
     return this.#crew.pool
   }
 
-  get isElsewhere(): boolean {
-    return this.#crew.isElsewhere
-  }
-
   get isStarted(): boolean {
     return this.#isStarted
   }
@@ -167,8 +163,11 @@ export class Actors {
     return this.#crew.start(update)
   }
 
-  /** Publishes weights, permits rollouts ahead, and waits for this update's. Yields promises to await. */
-  *deliver(world: World, update: number, numUpdates: number): Generator<Promise<void>, void> {
+  /**
+   * Publishes weights, permits rollouts ahead, and waits for this update's. Yields promises to await. False if the signal ends the wait
+   * for members elsewhere.
+   */
+  *deliver(world: World, update: number, numUpdates: number, signal?: AbortSignal): Generator<Promise<void>, boolean> {
     const { published } = this.#cohort.ahead!
     published[update % published.length]!.set(this.#cohort.weights)
     while (this.#permitted < numUpdates && this.#admission.begin() !== null) {
@@ -178,8 +177,9 @@ export class Actors {
     this.#crew.permit(update, this.#permitted)
     let delivery = this.#take()
     for (; delivery === null; delivery = this.#take()) {
+      if (this.#crew.isElsewhere && signal?.aborted) return false
       const member = this.#collected.findIndex((collected) => collected <= update)
-      yield this.#crew.arrival(member, this.#collected[member]!, update)
+      yield this.#crew.arrival(member, this.#collected[member]!, update, signal)
     }
     assert(delivery.groups[0] === update, 'actors deliver the rollout of another update')
     world.clock.mark(Work.waiting)
@@ -194,6 +194,7 @@ export class Actors {
       actorWaitSeconds: (sum(waited) - this.#waited) / this.#numActors,
     }
     this.#waited = sum(waited)
+    return true
   }
 
   get times(): DeliveryTimes {

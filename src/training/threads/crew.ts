@@ -38,8 +38,8 @@ export interface Crew {
   collected(member: number): number
   /** The reason why nothing more is collected; null while the crew works. */
   readonly failure: Error | null
-  /** Settles when a member has collected more parts than these, or with the crew's failure. */
-  arrival(member: number, collected: number, update: number): Promise<void>
+  /** Settles when a member has collected more parts than these, or with the failure; elsewhere also when the signal is aborted. */
+  arrival(member: number, collected: number, update: number, signal?: AbortSignal): Promise<void>
   times(update: number): CrewTimes
   /** The learner has learned from an update's rollout. */
   learned(update: number): void

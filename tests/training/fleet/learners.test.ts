@@ -105,6 +105,33 @@ describe('learners in several processes', () => {
     await end()
   })
 
+  test('a signal that comes during an update ends the training after it, to the same bits', async () => {
+    const { bus, crew, end } = await place()
+    const steps = (updates: number) => updates * cart.numLanes * settings.numSteps
+    const trainer = createTrainer(await createWorld(cart), ppo(settings), { actors: 1, crew: crew(4) })
+    const actor = runActor(bus, { stay: true })
+    const helpers = helpersOn(bus, 1)
+    for await (const _ of trainer.updates({ totalSteps: steps(1) }));
+    await helpers.joined()
+    const stop = new AbortController()
+    let asked = 0
+    const values = await bus.values('gradients', { isOwner: false })
+    const unwatch = await values.watch((key) => {
+      if (key === 'task' && ++asked === 2) stop.abort()
+    })
+    for await (const _ of trainer.updates({ totalSteps: steps(9), signal: stop.signal }));
+    unwatch()
+    const { update } = trainer
+    expect([stop.signal.aborted, update < 9]).toEqual([true, true])
+    const weights = [...(trainer.world.cohort() as unknown as { weights: Float32Array }).weights]
+    trainer.close()
+    await helpers.ended()
+    await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
+    await actor
+    expect(weights).toEqual((await train(cart, ppo(settings), update, {})).weights)
+    await end()
+  })
+
   test('what a helper owes that fell silent, or has answered otherwise, is computed by the learner', async () => {
     const { bus, told, crew, end } = await place(1)
     const expected = await train(cart, ppo(settings), 3, {})
