@@ -86,8 +86,12 @@ describe('train', () => {
       expect(Object.keys(line)).toEqual(figures)
       for (const figure of figures)
         expect(line[figure], figure).toBeTypeOf(figure === 'phaseSeconds' ? 'object' : 'number')
-      // Besides, the time between two updates counts.
-      expect(line.rolloutSeconds + line.updateSeconds).toBeLessThanOrEqual(256 / line.stepsPerSecond + 1e-9)
+    }
+    // The time between two updates counts too.
+    for (const [i, { seconds, stepsPerSecond, rolloutSeconds, updateSeconds }] of lines.entries()) {
+      const took = seconds - (lines[i - 1]?.seconds ?? 0)
+      expect((stepsPerSecond * took) / 256).toBeCloseTo(1, 6)
+      expect(rolloutSeconds + updateSeconds).toBeLessThanOrEqual(took + 1e-9)
     }
     for (const [i, { seconds }] of lines.slice(1).entries()) expect(seconds).toBeGreaterThan(lines[i].seconds)
   })

@@ -5,7 +5,7 @@
 import { type Clock, Work } from '../base/clock.ts'
 import { InputError } from '../base/errors.ts'
 import { type Metrics, metric } from '../base/metrics.ts'
-import type { SharedWork } from '../base/parted.ts'
+import { type SharedWork, toldNumbers } from '../base/parted.ts'
 import { choice, fraction, number } from '../base/settings.ts'
 import { type Column, type Columns, column, type Plan } from '../components/column.ts'
 import { NUM_SLOTS } from '../kernels/bind.ts'
@@ -72,7 +72,7 @@ export interface SlotsParts {
   readonly numSums: number
   readonly settings: OptimizerSettings & { readonly maxGradNorm: number }
   readonly descents: readonly Descent[]
-  /** Prepares this thread for the blocks of a minibatch, with the numbers of `differentiate`. See `PartedWork.open`. */
+  /** Prepares this thread for the blocks of a minibatch, with the numbers of `told`. See `PartedWork.open`. */
   open(told: Float64Array): void
   /** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
   differentiate(block: number, gradient: ParameterViews, sumsFrom: number): void | Promise<void>
@@ -81,6 +81,27 @@ export interface SlotsParts {
 /** All parameters that an optimizer updates: all except the last ones, which training writes. */
 export function trainedRange({ numParameters, normalizedInputs = 0 }: LearnerContext['model']): Range {
   return { from: 0, to: numParameters - 2 * normalizedInputs }
+}
+
+/** The number of blocks among the numbers of a minibatch, and the first of a step's powers among its own. */
+const [NUM_BLOCKS, POWERS] = [7, 3]
+
+/** Columns of a part of a descent's parameters, the first of which is parameter `from`. */
+interface DescentPart {
+  readonly from: number
+  readonly columns: Pick<OptimizerColumns, 'moment' | 'squareMoment'>
+  readonly gradient: Float32Array
+  readonly weights: Float32Array
+}
+
+function partsOf({ from, to, optimizer }: Descent, gradients: Float32Array, weights: Float32Array): DescentPart[] {
+  const parts: DescentPart[] = []
+  for (let at = from; at < to; at += PART_PARAMETERS) {
+    const cut = (column: Float32Array) => column.subarray(at, Math.min(to, at + PART_PARAMETERS))
+    const columns = { moment: cut(optimizer.moment), squareMoment: cut(optimizer.squareMoment) }
+    parts.push({ from: at, columns, gradient: cut(gradients), weights: cut(weights) })
+  }
+  return parts
 }
 
 /** One thread's view of the slots. */
@@ -100,9 +121,12 @@ export class Slots {
   readonly #sum: SharedWork
   readonly #step: SharedWork
   #numBlocks = 0
-  /** The range that is summed, and the step that is made. */
-  #summed = { numSlots: 0, stride: 0, from: 0, to: 0 }
-  #stepped: { descent: Descent; powers: readonly number[]; scale: number; learningRate: number }
+  /** The numbers of the sum and of the optimizer step that are made: see `descend`. */
+  #summed = toldNumbers()
+  #stepped = toldNumbers()
+  readonly #powers: number[]
+  /** Each descent's columns, cut into parts. */
+  readonly #descents: readonly (readonly DescentPart[])[]
 
   constructor({ gradients, sums }: Columns<ReturnType<typeof slotsPlan>>, parts: SlotsParts, context: LearnerContext) {
     const { numParameters } = context.model
@@ -115,23 +139,25 @@ export class Slots {
       gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
     )
     this.#slotViews = this.#slotGradients.map((gradient) => context.policy.view(gradient))
-    this.#stepped = { descent: parts.descents[0]!, powers: [], scale: 0, learningRate: 0 }
+    this.#powers = Array.from(parts.descents[0]!.optimizer.betaPowers)
+    this.#descents = parts.descents.map((descent) => partsOf(descent, gradients, context.weights))
     this.#gradient = context.share({
       open: (told) => {
-        this.#numBlocks = told[0]!
-        parts.open(told.subarray(1))
+        this.#numBlocks = told[NUM_BLOCKS]!
+        parts.open(told)
       },
       part: (slot) => this.#differentiateSlot(slot),
     })
     this.#sum = context.share({
-      open: ([numSlots = 0, stride = 0, from = 0, to = 0]) => {
-        this.#summed = { numSlots, stride, from, to }
+      open: (told) => {
+        this.#summed = told
       },
       part: (i) => this.#sumPart(i),
     })
     this.#step = context.share({
-      open: ([descent = 0, scale = 0, learningRate = 0, ...powers]) => {
-        this.#stepped = { descent: parts.descents[descent]!, powers, scale, learningRate }
+      open: (told) => {
+        this.#stepped = told
+        for (let i = 0; i < this.#powers.length; i++) this.#powers[i] = told[POWERS + i]!
       },
       part: (i) => this.#stepPart(i),
     })
@@ -142,10 +168,14 @@ export class Slots {
     this.#numBlocks = numBlocks
   }
 
-  /** Computes the gradient of the minibatch, in the slots. `told` are numbers for `open`. */
-  differentiate(...told: readonly number[]): void | Promise<void> {
-    this.#gradient.told[0] = this.#numBlocks
-    this.#gradient.told.set(told, 1)
+  /** Numbers for `open`, to be written before `differentiate`: at most seven. */
+  get told(): Float64Array {
+    return this.#gradient.told
+  }
+
+  /** Computes the gradient of the minibatch, in the slots. */
+  differentiate(): void | Promise<void> {
+    this.told[NUM_BLOCKS] = this.#numBlocks
     return this.#gradient.run(this.#numSlots)
   }
 
@@ -200,8 +230,8 @@ export class Slots {
   }
 
   /**
-   * Makes one optimizer step of a descent's parameters, with the gradients of the slots or of so many shares. Returns the gradient's norm, with the sums of all blocks
-   * in slot 0. Yields promises to await.
+   * Makes one optimizer step of a descent's parameters, with the gradients of the slots or of so many shares. Returns the gradient's norm,
+   * with the sums of all blocks in slot 0. Yields promises to await.
    * @throws InputError for a gradient that is not finite, before the weights change.
    */
   *descend(learningRate: number, descent = 0, shareCount: number = NUM_SLOTS): Generator<Promise<void>, number> {
@@ -211,8 +241,11 @@ export class Slots {
     // Of a share, the first slot has the sums. To the kernel, a share is one slot.
     const numSlots = this.numShares(shareCount)
     const stride = this.#shareSize(shareCount)
-    const numParts = Math.ceil((to - from) / PART_PARAMETERS)
-    this.#sum.told.set([numSlots, stride, from, to])
+    const numParts = this.#descents[descent]!.length
+    const { told: summed } = this.#sum
+    summed[0] = descent
+    summed[1] = numSlots
+    summed[2] = stride
     const summing = this.#sum.run(numParts)
     if (summing !== undefined) yield summing
     kernels.sumSlots(this.#sums, numSlots, stride * numSums, 0, numSums)
@@ -223,8 +256,13 @@ export class Slots {
       throw new InputError(id, got, 'a finite norm: try a smaller learningRate or smaller rewards')
     }
     const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
-    const powers = powersAfter(settings, optimizer)
-    this.#step.told.set([descent, scale, learningRate, ...powers])
+    const powers = this.#powers
+    powersAfter(powers, settings, optimizer)
+    const { told: stepped } = this.#step
+    stepped[0] = descent
+    stepped[1] = scale
+    stepped[2] = learningRate
+    stepped.set(powers, POWERS)
     const stepping = this.#step.run(numParts)
     if (stepping !== undefined) yield stepping
     optimizer.betaPowers.set(powers)
@@ -233,22 +271,18 @@ export class Slots {
   }
 
   #sumPart(i: number): void {
-    const { numSlots, stride, from, to } = this.#summed
-    const begin = from + i * PART_PARAMETERS
-    const end = Math.min(to, begin + PART_PARAMETERS)
-    this.#context.kernels.sumSlots(this.#gradients, numSlots, stride * this.#numParameters, begin, end)
+    const told = this.#summed
+    const { from, weights } = this.#descents[told[0]!]![i]!
+    const stride = told[2]! * this.#numParameters
+    this.#context.kernels.sumSlots(this.#gradients, told[1]!, stride, from, from + weights.length)
     this.#context.clock.mark(Work.optimizer)
   }
 
   #stepPart(i: number): void {
-    const { kernels, weights, clock } = this.#context
-    const { descent, powers, scale, learningRate } = this.#stepped
-    const { from, to, optimizer } = descent
-    const begin = from + i * PART_PARAMETERS
-    const share = (column: Float32Array) => column.subarray(begin, Math.min(to, begin + PART_PARAMETERS))
-    const moments = { moment: share(optimizer.moment), squareMoment: share(optimizer.squareMoment) }
-    const gradient = share(this.#gradients)
-    optimizerStep(this.#parts.settings, moments, powers, kernels, share(weights), gradient, scale, learningRate)
+    const { kernels, clock } = this.#context
+    const told = this.#stepped
+    const { columns, gradient, weights } = this.#descents[told[0]!]![i]!
+    optimizerStep(this.#parts.settings, columns, this.#powers, kernels, weights, gradient, told[1]!, told[2]!)
     clock.mark(Work.optimizer)
   }
 }

@@ -56,7 +56,8 @@ export class TrainedArray {
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns
-    const powers = powersAfter(settings, optimizer)
+    const powers: number[] = []
+    powersAfter(powers, settings, optimizer)
     optimizerStep(settings, optimizer, powers, this.#kernels, this.weights, gradient, scale, learningRate, this.#parts)
     optimizer.betaPowers.set(powers)
     return norm

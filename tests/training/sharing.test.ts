@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from 'vitest'
 import { Clock } from '../../src/base/clock.ts'
 import type { PartedWork } from '../../src/base/parted.ts'
-import { Sharing, SharingWord, sharingColumns } from '../../src/training/threads/sharing.ts'
+import { aborting, Sharing, SharingWord, sharingColumns } from '../../src/training/threads/sharing.ts'
 import { Aborted } from '../../src/training/threads/team.ts'
 
 /** Who did which part, and with which numbers. */
@@ -115,7 +115,7 @@ describe('shared work', () => {
     before[0] = () => Atomics.add(columns.words, SharingWord.claim, 1) // Somebody begins a part and never ends.
     const pending = work.run(2) as Promise<void>
     const settled = expect(pending).rejects.toThrow(Aborted)
-    sharings[0]!.abort()
+    aborting(sharings[0]!.columns)()
     await settled
     expect(() => work.run(2)).toThrow(Aborted)
     expect(() => sharings[1]!.help()).toThrow(Aborted)

@@ -316,7 +316,10 @@ class OffPolicyLearner implements Learner {
           const betaPowers = optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers)
           return { from, to, optimizer: { ...optimizer, betaPowers } }
         }),
-        open: ([stage = 0, step = 0]) => Object.assign(this.#block, { stage, step }),
+        open: (told) => {
+          this.#block.stage = told[0]!
+          this.#block.step = told[1]!
+        },
         differentiate: this.#differentiateBlock,
       },
       context,
@@ -360,7 +363,10 @@ class OffPolicyLearner implements Learner {
         if ((step + 1) % stage.interval !== 0) continue
         if (turn++ > 0) policy.refresh?.()
         this.#slots.begin(numBlocks)
-        const pending = this.#slots.differentiate(number, step)
+        const { told } = this.#slots
+        told[0] = number
+        told[1] = step
+        const pending = this.#slots.differentiate()
         if (pending !== undefined) yield pending
         totals.add('gradNorm', yield* this.#slots.descend(rate, number))
         for (const name of stage.metrics) totals.add(name, this.#columns.sums[sums.indexOf(name)]!, values.batchSize)

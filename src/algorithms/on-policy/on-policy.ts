@@ -346,10 +346,13 @@ class OnPolicyLearner implements Learner {
         numSums: sums.length,
         settings: values,
         descents: [{ ...trainedRange(model), optimizer: this.#columns.optimizer }],
-        open: ([update = 0, numUpdates = 0, first = 0, count = 0, weight = 0, mean = 0, scale = 0]) => {
-          this.#begin(update, numUpdates)
-          Object.assign(this.#minibatch, { first, count })
-          Object.assign(this.#numbers, { weight, advantageMean: mean, advantageScale: scale })
+        open: (told) => {
+          this.#begin(told[0]!, told[1]!)
+          this.#minibatch.first = told[2]!
+          this.#minibatch.count = told[3]!
+          this.#numbers.weight = told[4]!
+          this.#numbers.advantageMean = told[5]!
+          this.#numbers.advantageScale = told[6]!
         },
         differentiate: this.#differentiateBlock,
       },
@@ -427,13 +430,9 @@ class OnPolicyLearner implements Learner {
           device.minibatch(m, first, count, this.#numbers, rate)
           continue
         }
-        const told = () => {
-          const { weight, advantageMean, advantageScale } = this.#numbers
-          return [update, numUpdates, first, count, weight, advantageMean, advantageScale]
-        }
         const pending =
           pool === undefined
-            ? this.#slots.differentiate(...told())
+            ? this.#differentiate(update, numUpdates)
             : pool.compute(this.#shared(update, numUpdates, epoch, pool.shareCount))
         if (pending !== undefined) yield pending
         const norm = yield* this.#slots.descend(rate, 0, pool?.shareCount)
@@ -453,6 +452,19 @@ class OnPolicyLearner implements Learner {
     const { value, return: returns, valid } = rollout
     totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
     return totals.values()
+  }
+
+  /** Computes the gradient of the minibatch with all threads. */
+  #differentiate(update: number, numUpdates: number): void | Promise<void> {
+    const { told } = this.#slots
+    told[0] = update
+    told[1] = numUpdates
+    told[2] = this.#minibatch.first
+    told[3] = this.#minibatch.count
+    told[4] = this.#numbers.weight
+    told[5] = this.#numbers.advantageMean
+    told[6] = this.#numbers.advantageScale
+    return this.#slots.differentiate()
   }
 
   /** Begins an update on the device; the first one loads what that needs. */

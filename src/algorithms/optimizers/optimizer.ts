@@ -148,9 +148,10 @@ export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
   return parts
 }
 
-/** The settings of `powersOf` raised to the number of steps, the next one included: the new `betaPowers`. */
-export function powersAfter(settings: OptimizerSettings, { betaPowers }: OptimizerColumns): number[] {
-  return optimizerOf(settings.optimizer).powersOf.map((name, i) => betaPowers[i]! * settings[name])
+/** Writes the settings of `powersOf` raised to the number of steps, the next one included: the new `betaPowers`. */
+export function powersAfter(powers: number[], settings: OptimizerSettings, { betaPowers }: OptimizerColumns): void {
+  const { powersOf } = optimizerOf(settings.optimizer)
+  for (let i = 0; i < powersOf.length; i++) powers[i] = betaPowers[i]! * settings[powersOf[i]!]
 }
 
 /**

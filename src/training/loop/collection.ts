@@ -43,13 +43,13 @@ export class Collection {
   }
 
   /** Prepares this thread's share: the update, how many threads share the lanes, and the number of a watched rollout. */
-  #open([update = 0, sharers = 1, watch = 0]: Iterable<number>): void {
+  #open(told: ArrayLike<number>): void {
     for (const cohort of this.#learning) {
       closeRollout(cohort) // The next tick begins one, with the lanes' observations and memory carried over.
-      cohort.version = update
+      cohort.version = told[0]!
     }
-    for (const cohort of laneCohorts(this.#world)) cohort.sharers = sharers
-    this.#watch = watch
+    for (const cohort of laneCohorts(this.#world)) cohort.sharers = told[1]!
+    this.#watch = told[2]!
   }
 
   /** No promise comes of it: whoever answers later has one thread. */

@@ -59,7 +59,7 @@ export class StaleRollout {
     this.#values = blocks(columns.value)
     this.#nextValues = blocks(columns.nextValue)
     this.#evaluation = share({
-      open: ([update = 0]) => openBuffer(cohort, update),
+      open: (told) => openBuffer(cohort, told[0]!),
       part: (block) => this.#evaluateBlock(block),
     })
   }

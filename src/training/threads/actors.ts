@@ -81,21 +81,25 @@ export function checkPool(
   pool: GradientPool | undefined,
 ): void {
   if (pool === undefined) return
-  const { shareCount } = pool
-  if (learners[0]!.help === undefined) {
-    const got = `${shareCount}, and ${algorithm.id}, whose gradients have no shares`
-    throw new InputError('learners', got, '1, or an algorithm that learns from each new rollout, like ppo')
+  const { id, module } = algorithm
+  const learning = count - actors
+  const refused = [
+    [
+      learners[0]!.help === undefined,
+      `${id}, whose gradients have no shares`,
+      'an algorithm that learns from each new rollout, like ppo',
+    ],
+    [cohort.model.updateOnDevice !== undefined, 'a policy that updates on a device', 'device none'],
+    [
+      module === undefined,
+      `an algorithm ${id} without a module`,
+      'a definition with a module, which helpers can import',
+    ],
+    [learning > 1, `${learning} threads that learn`, 'one thread'],
+  ] as const
+  for (const [isSo, got, expected] of refused) {
+    if (isSo) throw new InputError('learners', `${pool.shareCount}, and ${got}`, `1, or ${expected}`)
   }
-  if (cohort.model.updateOnDevice !== undefined) {
-    const got = `${shareCount}, and a policy that updates on a device`
-    throw new InputError('learners', got, '1, or device none')
-  }
-  if (algorithm.module === undefined) {
-    const got = `${shareCount}, and an algorithm ${algorithm.id} without a module`
-    throw new InputError('learners', got, '1, or a definition with a module, which helpers can import')
-  }
-  if (count - actors === 1) return
-  throw new InputError('learners', `${shareCount}, and ${count - actors} threads that learn`, '1, or one thread')
 }
 
 type DeliveryTimes = MetricValues<Pick<typeof stalenessMetrics, 'rolloutAge' | 'rolloutAgeMax' | 'actorWaitSeconds'>>

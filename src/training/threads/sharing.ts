@@ -116,11 +116,6 @@ export class Sharing {
     Atomics.store(this.columns.words, SharingWord.asleep, 0)
   }
 
-  /** Ends all waiting. */
-  abort(): void {
-    aborting(this.columns)()
-  }
-
   #check(): void {
     if (Atomics.load(this.columns.words, SharingWord.aborted) !== 0) throw new Aborted('another thread failed')
   }
