@@ -8,15 +8,14 @@ import type { Tokenizer } from '../tokenizers/tokenizer.ts'
 import { isOfCritic, type OpenWeights } from '../transformer/folder.ts'
 import { type TransformerModel, transformer } from '../transformer/model.ts'
 import { sizeOf } from '../transformer/parameters.ts'
-import { ROWS_TOGETHER, rowTaker } from '../transformer/quantized.ts'
+import { rowTaker } from '../transformer/quantized.ts'
+import { partsOfRows } from '../transformer/storage.ts'
 import { type Gguf, type GgufTensor, readGguf, readRows, withFile } from './file.ts'
-import { configOf, ggufName } from './names.ts'
+import { configOf, ggufName, headsOf, inHalves, turned } from './names.ts'
 import { tokenizerFiles } from './tokenizer.ts'
 
 /** The factors by which RoPE's frequencies are divided, and a file's other tensors that are no parameters. */
 const ROPE_FACTORS = 'rope_freqs.weight'
-/** Elements of a tensor that are read at once: 8 MiB of f32. */
-const PIECE = 2 ** 21
 
 export interface OpenGguf {
   readonly model: TransformerModel
@@ -51,12 +50,13 @@ export async function openGguf(
           const take = rowTaker(model, weights)
           withFile(path, (file) => {
             for (const place of places) {
+              const { parameter } = place
               for (const [values, row] of partsOf(file, place, family.paired === true, model)) {
-                if (family.normOffset !== undefined && place.parameter.shape.length === 1) {
+                if (family.normOffset !== undefined && parameter.shape.length === 1) {
                   for (let i = 0; i < values.length; i++) values[i] = values[i]! - family.normOffset
                 }
-                refuseNonFinite(path, place.parameter.name, values)
-                take(place.parameter, values, row)
+                refuseNonFinite(path, parameter.name, values, (row * sizeOf(parameter)) / parameter.shape[0]!)
+                take(parameter, values, row)
               }
             }
           })
@@ -103,31 +103,15 @@ function* partsOf(
   isPaired: boolean,
   { shape }: TransformerModel,
 ): Generator<[values: Float32Array, firstRow: number]> {
-  const [, heads] = /\.self_attn\.([qk])_proj\./.exec(parameter.name) ?? []
-  if (parameter.shape.length === 1 || (isPaired && heads !== undefined)) {
-    const numRows = parameter.shape.length === 1 ? 1 : parameter.shape[0]!
+  const isVector = parameter.shape.length === 1
+  const numRows = isVector ? 1 : parameter.shape[0]!
+  const numHeads = isPaired ? headsOf(parameter, shape) : null
+  if (isVector || numHeads !== null) {
     const values = readRows(file, tensor, firstRow, firstRow + numRows)
-    const isTurned = isPaired && heads !== undefined
-    yield [isTurned ? inHalves(values, heads === 'q' ? shape.numHeads : shape.numKeyHeads, shape.headWidth) : values, 0]
+    yield [numHeads === null ? values : turned(values, numHeads, shape.headWidth, inHalves), 0]
     return
   }
-  const [numRows] = parameter.shape as [number]
-  const width = sizeOf(parameter) / numRows
-  const rows = Math.max(ROWS_TOGETHER, Math.floor(PIECE / width / ROWS_TOGETHER) * ROWS_TOGETHER)
-  for (let row = 0; row < numRows; row += rows) {
-    yield [readRows(file, tensor, firstRow + row, firstRow + Math.min(numRows, row + rows)), row]
+  for (const [from, to] of partsOfRows(numRows, sizeOf(parameter) / numRows)) {
+    yield [readRows(file, tensor, firstRow + from, firstRow + to), from]
   }
-}
-
-/** Rows of each head, of which neighbors are turned together, in the order in which element i is turned with i + half. */
-function inHalves(values: Float32Array, numHeads: number, headWidth: number): Float32Array {
-  const width = values.length / numHeads / headWidth
-  const half = headWidth / 2
-  const out = new Float32Array(values.length)
-  for (let row = 0; row < numHeads * headWidth; row++) {
-    const [head, place] = [Math.floor(row / headWidth), row % headWidth]
-    const to = head * headWidth + (place % 2) * half + Math.floor(place / 2)
-    out.set(values.subarray(row * width, (row + 1) * width), to * width)
-  }
-  return out
 }

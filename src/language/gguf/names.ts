@@ -1,5 +1,6 @@
 /** What llama.cpp calls families, settings and tensors, and what `config.json` and this project call them. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
+import type { Parameter } from '../../policies/policy.ts'
 import type { TransformerConfig } from '../transformer/config.ts'
 import type { TransformerModel } from '../transformer/model.ts'
 import type { Gguf, GgufValue } from './file.ts'
@@ -71,6 +72,33 @@ export function ggufName(name: string): { readonly stored: string; readonly expe
   const known = MODULES[module!.replace(/^mlp\.experts\.\d+/, 'mlp.experts')]
   const stored = `${layer === undefined ? '' : `blk.${layer}.`}${known ?? module}.${end}`
   return { stored, expert: expert === undefined ? null : Number(expert) }
+}
+
+/** The heads of a parameter whose rows llama.cpp turns in pairs; null for others. */
+export function headsOf({ name }: Parameter, { numHeads, numKeyHeads }: TransformerModel['shape']): number | null {
+  const [, kind] = /\.self_attn\.([qk])_proj\./.exec(name) ?? []
+  return kind === undefined ? null : kind === 'q' ? numHeads : numKeyHeads
+}
+
+/** The places of a head's rows in the other order: neighbors are turned together, or row i with row i + half. */
+export const inHalves = (place: number, half: number): number => (place % 2) * half + Math.floor(place / 2)
+export const inPairs = (place: number, half: number): number => (place % half) * 2 + Math.floor(place / half)
+
+/** The rows of each head at other places. */
+export function turned(
+  values: Float32Array,
+  numHeads: number,
+  headWidth: number,
+  placeOf: typeof inHalves,
+): Float32Array {
+  const width = values.length / numHeads / headWidth
+  const out = new Float32Array(values.length)
+  for (let row = 0; row < numHeads * headWidth; row++) {
+    const place = row % headWidth
+    const to = row - place + placeOf(place, headWidth / 2)
+    out.set(values.subarray(row * width, (row + 1) * width), to * width)
+  }
+  return out
 }
 
 /** Reads the network's `config.json` from the metadata. @throws InputError for a family that is not known. */

@@ -8,7 +8,7 @@ import type { Tokenizer } from '../tokenizers/tokenizer.ts'
 import { isOfCritic } from '../transformer/folder.ts'
 import type { TransformerModel } from '../transformer/model.ts'
 import { sizeOf } from '../transformer/parameters.ts'
-import { architectureOf, ggufKeys, ggufName, ropeFactors } from './names.ts'
+import { architectureOf, ggufKeys, ggufName, headsOf, inPairs, ropeFactors, turned } from './names.ts'
 import { wordsNamed } from './tokenizer.ts'
 
 /** How matrices lie in a file; norms, biases and routers are f32. */
@@ -91,7 +91,7 @@ interface Written {
 }
 
 function tensorsOf(model: TransformerModel, weights: Float32Array, type: GgufType, isPaired: boolean): Written[] {
-  const { numHeads, numKeyHeads, headWidth, experts } = model.shape
+  const { headWidth, experts } = model.shape
   const together = new Map<string, Parameter[]>()
   for (const parameter of model.parameters) {
     if (isOfCritic(parameter)) continue
@@ -103,9 +103,8 @@ function tensorsOf(model: TransformerModel, weights: Float32Array, type: GgufTyp
     const values = new Float32Array(parts.length * sizeOf(first))
     parts.forEach((part, i) => {
       const own = weights.subarray(part.offset, part.offset + sizeOf(part))
-      const [, heads] = /\.self_attn\.([qk])_proj\./.exec(part.name) ?? []
-      const isTurned = isPaired && heads !== undefined
-      values.set(isTurned ? inPairs(own, heads === 'q' ? numHeads : numKeyHeads, headWidth) : own, i * own.length)
+      const numHeads = isPaired ? headsOf(part, model.shape) : null
+      values.set(numHeads === null ? own : turned(own, numHeads, headWidth, inPairs), i * own.length)
     })
     const isOne = first.shape.length === 2 && first.shape[0] === 1
     const shape = isOne ? first.shape.slice(1) : first.shape
@@ -142,19 +141,6 @@ function encode(name: string, values: Float32Array, kind: GgufType): Uint8Array 
   }
   for (const [block, bits] of narrowF16(scales).entries()) bytes.writeUInt16LE(bits, block * (2 + BLOCK))
   return bytes
-}
-
-/** Rows of each head in the order in which llama.cpp turns neighbors together. */
-function inPairs(values: Float32Array, numHeads: number, headWidth: number): Float32Array {
-  const width = values.length / numHeads / headWidth
-  const half = headWidth / 2
-  const out = new Float32Array(values.length)
-  for (let row = 0; row < numHeads * headWidth; row++) {
-    const [head, place] = [Math.floor(row / headWidth), row % headWidth]
-    const from = head * headWidth + (place % 2) * half + Math.floor(place / 2)
-    out.set(values.subarray(from * width, (from + 1) * width), row * width)
-  }
-  return out
 }
 
 interface Added {

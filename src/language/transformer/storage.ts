@@ -136,6 +136,12 @@ export function findReads(
 /** Elements of a tensor that are read at once: 8 MiB of f32. */
 const PIECE = 2 ** 21
 
+/** Parts of a tensor's rows that are read at once: the first row of each, and the one after its last. */
+export function* partsOfRows(numRows: number, width: number): Generator<[from: number, to: number]> {
+  const rows = Math.max(ROWS_TOGETHER, Math.floor(PIECE / width / ROWS_TOGETHER) * ROWS_TOGETHER)
+  for (let row = 0; row < numRows; row += rows) yield [row, Math.min(numRows, row + rows)]
+}
+
 /** A file's tensor as f32, a few rows at a time, with the number of the first. */
 export function* rowsOf(
   file: OpenSafetensors,
@@ -143,11 +149,9 @@ export function* rowsOf(
 ): Generator<[values: Float32Array, firstRow: number]> {
   const [numRows = 1] = place.shape
   const rowBytes = (place.end - place.start) / numRows
-  const width = sizeOf(place) / numRows
-  const rows = Math.max(ROWS_TOGETHER, Math.floor(PIECE / width / ROWS_TOGETHER) * ROWS_TOGETHER)
-  for (let row = 0; row < numRows; row += rows) {
-    const bytes = file.read(place, row * rowBytes, Math.min(numRows, row + rows) * rowBytes)
-    yield [tensorValues({ ...place, bytes }) as Float32Array, row]
+  for (const [from, to] of partsOfRows(numRows, sizeOf(place) / numRows)) {
+    const bytes = file.read(place, from * rowBytes, to * rowBytes)
+    yield [tensorValues({ ...place, bytes }) as Float32Array, from]
   }
 }
 
