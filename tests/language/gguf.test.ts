@@ -2,9 +2,12 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { writeGguf } from '../../bench/peers/gguf.ts'
 import { Random } from '../../src/base/random.ts'
+import { type GgufValue, readGguf } from '../../src/language/gguf/file.ts'
+import { configOf } from '../../src/language/gguf/names.ts'
 import { saveGguf } from '../../src/language/gguf/write.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
 import { byteTokenizer } from '../../src/language/tokenizers/byte-tokenizer.ts'
+import { transformerShape } from '../../src/language/transformer/config.ts'
 import { transformer } from '../../src/language/transformer/model.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { decoder, golden } from './transformer/golden.ts'
@@ -79,6 +82,75 @@ test.each(['llama', 'qwen2', 'qwen3', 'mixtral', 'olmoe', 'llama3'])(
     expect(half).not.toEqual(given)
   },
 )
+
+test('matrices written in 8 bits are read again, each number within half a step of its block', async () => {
+  const path = `${await temporaryFolder()}/eight.gguf`
+  await saveGguf(path, model, weights, byteTokenizer(), 'Q8_0')
+  for (const { shape, kind } of readGguf(path).tensors.values()) expect(kind).toBe(shape.length === 2 ? 8 : 0)
+  const read = (await loadLanguageModel(path)).weights
+  for (const { name, offset, shape } of model.parameters) {
+    const length = shape.reduce((all, side) => all * side, 1)
+    let [apart, steps] = [0, 0]
+    for (let i = offset; i < offset + length; i += 32) {
+      const step = Math.max(...weights.subarray(i, i + 32).map(Math.abs)) / 127
+      for (let j = i; j < i + 32; j++) {
+        if (read[j] !== weights[j]) apart++
+        steps = Math.max(steps, Math.abs(read[j]! - weights[j]!) / step)
+      }
+    }
+    if (shape.length === 1) expect(apart, name).toBe(0)
+    else expect(apart, name).toBeGreaterThan(0.9 * length)
+    // Of 127 steps, the scale's rounding to f16 moves the last by a sixteenth of one.
+    expect(steps, name).toBeLessThan(0.5 + 127 * 2 ** -11 + 1e-4)
+  }
+})
+
+test('a byte order mark is a part of its token', async () => {
+  const path = await written()
+  const bytes = readFileSync(path)
+  bytes.write('\ufeffab', bytes.indexOf('<200>'))
+  writeFileSync(path, bytes)
+  expect((readGguf(path).metadata.get('tokenizer.ggml.tokens') as string[])[200]).toBe('\ufeffab')
+})
+
+test.each([
+  ...[['gemma2', 42, 3584, 16, 256, 256] as const, ['gemma2', 46, 4608, 32, 128, 144] as const],
+  ...[['gemma3', 48, 3840, 16, 256, 256] as const, ['gemma3', 62, 5376, 32, 128, 168] as const],
+])(
+  '%s of %i layers divides scores by the root that its config.json has',
+  (name, layers, width, heads, head, scalar) => {
+    const metadata = new Map<string, GgufValue>([
+      ['general.architecture', name],
+      ...Object.entries({
+        ...{ block_count: layers, embedding_length: width, 'attention.head_count': heads, context_length: 8192 },
+        ...{ 'attention.head_count_kv': heads / 2, 'attention.key_length': head, feed_forward_length: 64 },
+        ...{ 'attention.layer_norm_rms_epsilon': 1e-6, 'attention.sliding_window': 512 },
+      }).map(([key, value]) => [`${name}.${key}`, value] as const),
+    ])
+    const embedding = { name: 'token_embd.weight', shape: [64, width], kind: 0, start: 0 }
+    const gguf = { path: 'x.gguf', metadata, tensors: new Map([[embedding.name, embedding]]) }
+    expect(transformerShape(configOf(gguf, null).config).queryScale).toBeCloseTo(Math.sqrt(head / scalar), 10)
+    const windows = () => transformerShape(configOf(gguf, null).config).windows.slice(0, 7).map(Math.sign)
+    expect(windows()).toEqual(name === 'gemma2' ? [1, 0, 1, 0, 1, 0, 1] : [1, 1, 1, 1, 1, 0, 1])
+    metadata.set(`${name}.attention.sliding_window_pattern`, 3)
+    expect(windows()).toEqual([1, 1, 0, 1, 1, 0, 1])
+    metadata.set(
+      `${name}.attention.sliding_window_pattern`,
+      Array.from({ length: layers }, (_, i) => i === 1),
+    )
+    expect(windows()).toEqual([0, 1, 0, 0, 0, 0, 0])
+    metadata.set(`${name}.attention.sliding_window_pattern`, 'x')
+    expect(windows).toThrow('sliding_window_pattern: got "x", expected a whole number ≥ 1')
+    metadata.set(`${name}.rope.dimension_count`, head / 2)
+    expect(windows).toThrow(`rope.dimension_count: got ${head / 2}, expected ${head}, all of a head`)
+  },
+)
+
+test('a model whose activation llama.cpp would not use is refused', async () => {
+  const path = `${await temporaryFolder()}/gelu.gguf`
+  const other = transformer({ ...model.config, hidden_act: 'gelu' })
+  await expect(saveGguf(path, other, weights, byteTokenizer())).rejects.toThrow('got activation gelu, expected silu')
+})
 
 test('a file of another format, that ends early, or of what is not known is refused', async () => {
   const path = await written()

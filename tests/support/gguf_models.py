@@ -25,7 +25,10 @@ FAMILIES = {
     "llama": ("llama", "llama-bpe"), "mixtral": ("llama", None), "qwen2": ("qwen2", "qwen2"), "qwen3": ("qwen3", "qwen2"),
     "qwen3moe": ("qwen3moe", "qwen2"), "qwen2moe": ("qwen2moe", "qwen2"), "olmoe": ("olmoe", "olmo"),
     "gemma": ("gemma", None), "gemma2": ("gemma2", None), "gemma3": ("gemma3", None), "llama31": ("llama", "smollm"),
+    "gemma2-27b": ("gemma2", None),
 }
+if NAME == "gemma2-27b":
+    LAYERS, HEAD = 46, 8  # llama.cpp tells this model by its layers; its scores are not divided by the root of HEAD.
 
 
 def normal(*shape, scale=None):
@@ -125,10 +128,10 @@ def write_model(architecture, pre):
             writer.add_expert_feed_forward_length(EXPERT_FED)
         if NAME == "qwen2moe":
             writer.add_expert_shared_feed_forward_length(FED)
-    if NAME == "gemma2":
+    if architecture == "gemma2":
         writer.add_attn_logit_softcapping(5.0)
         writer.add_final_logit_softcapping(3.0)
-    if NAME in ("gemma2", "gemma3"):
+    if architecture in ("gemma2", "gemma3"):
         writer.add_sliding_window(8)
     writer.add_tensor("token_embd.weight", normal(vocabulary, WIDTH, scale=0.5))
     if not NAME.startswith("gemma"):
@@ -155,7 +158,7 @@ def write_model(architecture, pre):
         if NAME == "olmoe":
             norm(part + "attn_q_norm.weight", HEADS * HEAD)
             norm(part + "attn_k_norm.weight", key_heads * HEAD)
-        if NAME in ("gemma2", "gemma3"):
+        if architecture in ("gemma2", "gemma3"):
             norm(part + "post_attention_norm.weight")
             norm(part + "post_ffw_norm.weight")
         if has_experts:

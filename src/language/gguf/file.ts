@@ -30,6 +30,7 @@ const NUMBER_BYTES: Readonly<Record<number, number>> = {
 }
 const WINDOW = 2 ** 20
 const MAX_SIDES = 4
+const UTF8 = new TextDecoder('utf-8', { ignoreBOM: true }) // Vocabularies have tokens that begin with a byte order mark.
 
 /** The shortest decimal number that is this one in f32: 1e-5 for 9.999999747378752e-6, as configurations have it. */
 function shortest(value: number): number {
@@ -85,7 +86,7 @@ class Head {
   text(): string {
     const [view, at] = this.#take(this.size())
     const length = this.at - this.#windowStart - at
-    return new TextDecoder().decode(new Uint8Array(view.buffer, at, length))
+    return UTF8.decode(new Uint8Array(view.buffer, at, length))
   }
 
   number(type: number): number {

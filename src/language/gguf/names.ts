@@ -14,6 +14,8 @@ interface Architecture {
   readonly normOffset?: 1
   /** Keys that are the same for every model of the family. */
   readonly more?: TransformerConfig
+  /** Layers of the model of 27 billion parameters, by which llama.cpp tells it: its scores are divided by another number. */
+  readonly largest?: number
 }
 
 /** By `general.architecture`. */
@@ -25,8 +27,8 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   qwen3moe: { type: 'qwen3_moe', architecture: 'Qwen3MoeForCausalLM', more: { norm_topk_prob: true } },
   olmoe: { type: 'olmoe', architecture: 'OlmoeForCausalLM' },
   gemma: { type: 'gemma', architecture: 'GemmaForCausalLM', normOffset: 1, more: { hidden_act: 'gelu_pytorch_tanh' } },
-  gemma2: { type: 'gemma2', architecture: 'Gemma2ForCausalLM', normOffset: 1 },
-  gemma3: { type: 'gemma3_text', architecture: 'Gemma3ForCausalLM', normOffset: 1 },
+  gemma2: { type: 'gemma2', architecture: 'Gemma2ForCausalLM', normOffset: 1, largest: 46 },
+  gemma3: { type: 'gemma3_text', architecture: 'Gemma3ForCausalLM', normOffset: 1, largest: 62 },
 }
 const MIXTRAL: Architecture = { type: 'mixtral', architecture: 'MixtralForCausalLM', paired: true }
 const MISTRAL: Architecture = { type: 'mistral', architecture: 'MistralForCausalLM', paired: true }
@@ -43,6 +45,7 @@ const KEYS: Readonly<Record<string, string>> = {
   'attention.layer_norm_rms_epsilon': 'rms_norm_eps',
   'attention.sliding_window': 'sliding_window',
   'rope.freq_base': 'rope_theta',
+  'rope.freq_base_swa': 'rope_local_base_freq',
   attn_logit_softcapping: 'attn_logit_softcapping',
   final_logit_softcapping: 'final_logit_softcapping',
   expert_count: 'num_experts',
@@ -104,7 +107,7 @@ export function turned(
 /** Reads the network's `config.json` from the metadata. @throws InputError for a family that is not known. */
 export function configOf({ path, metadata, tensors }: Gguf, ropeFactors: readonly number[] | null) {
   const name = metadata.get('general.architecture')
-  const known = typeof name === 'string' ? ARCHITECTURES[name] : undefined
+  const known = typeof name === 'string' && Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined
   if (known === undefined) {
     throw unknownWord(`${path}, general.architecture`, name ?? 'nothing', Object.keys(ARCHITECTURES))
   }
@@ -124,7 +127,20 @@ export function configOf({ path, metadata, tensors }: Gguf, ropeFactors: readonl
   config.vocab_size = tensors.get('token_embd.weight')?.shape[0]
   config.tie_word_embeddings = !tensors.has('output.weight')
   config.head_dim ??= Number(config.hidden_size) / Number(config.num_attention_heads)
-  if (family.type === 'gemma2' || family.type === 'gemma3_text') config.query_pre_attn_scalar ??= config.head_dim
+  const width = take('rope.dimension_count') ?? config.head_dim
+  if (width !== config.head_dim) {
+    throw new InputError(`${path}, ${name}.rope.dimension_count`, show(width), `${config.head_dim}, all of a head`)
+  }
+  if (family.largest !== undefined) {
+    const isLargest = config.num_hidden_layers === family.largest
+    config.query_pre_attn_scalar = isLargest
+      ? Math.floor(Number(config.hidden_size) / Number(config.num_attention_heads))
+      : config.head_dim
+  }
+  const pattern = take('attention.sliding_window_pattern')
+  if (Array.isArray(pattern)) {
+    config.layer_types = pattern.map((isWindowed) => (isWindowed === true ? 'sliding_attention' : 'full_attention'))
+  } else if (pattern !== undefined) config.sliding_window_pattern = pattern
   if (family.type === 'qwen2_moe') config.norm_topk_prob ??= false
   const scaling = ropeOf(path, take, ropeFactors, Number(config.max_position_embeddings))
   if (scaling !== null) config.rope_scaling = scaling
@@ -167,6 +183,7 @@ export function architectureOf({ config, shape }: TransformerModel): { readonly 
     throw refuse('layers with windows', 'layers that see all tokens')
   }
   if (shape.outputBias || shape.feedForwardBias) throw refuse('biases of attention_bias or mlp_bias', 'none')
+  if (shape.activation !== 'silu') throw refuse(`activation ${config.hidden_act}`, 'silu')
   if (shape.experts?.layers.includes(false)) throw refuse('layers without experts', 'experts in each layer')
   if (
     shape.experts !== null &&

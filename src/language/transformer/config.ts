@@ -307,11 +307,15 @@ function readWindows(
   }
   const isUsed = windows !== 'last' || config.use_sliding_window === true
   const window = isUsed ? read('sliding_window') : null
+  const interval = config.sliding_window_pattern ?? windows
+  if (typeof windows === 'number' && !(Number.isSafeInteger(interval) && (interval as number) >= 1)) {
+    throw refuse('sliding_window_pattern', interval, 'a whole number ≥ 1')
+  }
   const isWindowed = (index: number): boolean => {
     if (types != null) return (types as string[])[index] === 'sliding_attention'
     if (windows === 'all') return true
     if (windows === 'last') return index >= Number(config.max_window_layers ?? 28)
-    return (index + 1) % Number(config.sliding_window_pattern ?? windows) !== 0
+    return (index + 1) % (interval as number) !== 0
   }
   if (window === null || window === undefined) {
     const at = types == null ? -1 : layers.findIndex(isWindowed)

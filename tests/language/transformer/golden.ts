@@ -1,10 +1,10 @@
 /** The models recorded in tests/golden/transformer, and transformers at work over columns of their own. */
 import { readSafetensors, tensorValues } from '../../../src/base/files/safetensors.ts'
 import { Random } from '../../../src/base/random.ts'
-import { takeArena } from '../../../src/components/arena.ts'
+import { takeArena, type WasmMemory } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
 import { bestKernelBuild, createKernels } from '../../../src/kernels/bind.ts'
-import type { KernelBuild } from '../../../src/kernels/kernels.ts'
+import type { KernelBuild, Kernels } from '../../../src/kernels/kernels.ts'
 import { decoderPlan, TransformerDecoder } from '../../../src/language/transformer/decoder.ts'
 import { loadTransformer } from '../../../src/language/transformer/folder.ts'
 import type { WeightBits } from '../../../src/language/transformer/forward-plan.ts'
@@ -120,11 +120,11 @@ export function packed(
   return { network, weights: weights as Float32Array, gradient, adapter: columns.adapter }
 }
 
-/** A decoder and its weights in one arena. */
+/** A decoder and its weights in one arena, with kernels of a build, or those that a function gives. */
 export function decoder(
   model: TransformerModel,
   given: Float32Array,
-  build: KernelBuild,
+  build: KernelBuild | ((memory: WasmMemory) => Kernels),
   slots = 4,
   context = 40,
   adapted?: Adapted,
@@ -138,7 +138,7 @@ export function decoder(
   }
   const { arena, columns } = takeArena(plan)
   setWeights(columns.weights as BaseWeights, model, given)
-  const kernels = createKernels(arena.memory, build)
+  const kernels = typeof build === 'string' ? createKernels(arena.memory, build) : build(arena.memory)
   const adapter = place(columns.adapter, adapted)
   return new TransformerDecoder(model, columns.weights as BaseWeights, columns.decoder, kernels, new Random(5), adapter)
 }
