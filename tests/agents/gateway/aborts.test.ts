@@ -16,9 +16,9 @@ import { get, post } from '../../support/serving.ts'
 import { thorough } from '../../support/tiers.ts'
 
 const TOKENS = 400
-/** Each answer has as many tokens as it may have, and each token is a letter: words come with the first. */
 // A byte is its own id.
 const bias = Object.fromEntries(Array.from('abcdefghijklmnopqrstuvwxyz', (letter) => [letter.charCodeAt(0), 40]))
+/** Each answer has as many tokens as it may have, and each token is a letter: words come with the first. */
 const LONG = { model: 'm', stream: true, min_tokens: TOKENS, logit_bias: bias }
 const messages = (words: string) => [{ role: 'user', content: words }]
 const ROUTES: readonly ((words: string) => [path: string, body: object])[] = [
@@ -114,7 +114,7 @@ test('a client that goes away in a stream frees its slot, costs no other client 
   expect(short.length).toBe(8)
 })
 
-thorough('of 2,400 streams that are left, nothing stays in memory', { timeout: 300_000 }, async () => {
+thorough('of 4,800 streams that are left, nothing stays in memory', { timeout: 300_000 }, async () => {
   setFlagsFromString('--expose-gc')
   const gc = runInNewContext('gc') as () => void
   const { gateway } = await small(null)
@@ -133,10 +133,11 @@ thorough('of 2,400 streams that are left, nothing stays in memory', { timeout: 3
   }
   const socketsOf = () => process.getActiveResourcesInfo().filter((name) => name.startsWith('TCP')).length
   const rounds: Awaited<ReturnType<typeof leave>>[] = []
-  for (let i = 0; i < 4; i++) rounds.push(await leave(600))
+  for (let i = 0; i < 8; i++) rounds.push(await leave(600))
   const growths = rounds.slice(1).map(({ heap }, i) => (heap - rounds[i]!.heap) / 600)
   console.info(`bytes for each stream that was left, in rounds of 600: ${growths.map(Math.round).join(', ')}`)
-  expect(Math.min(...growths)).toBeLessThan(500) // What leaks grows in every round.
+  // What leaks grows in every round; the first rounds compile, and in one or another the collector gives back more than it took.
+  expect(growths.toSorted((a, b) => a - b)[3]).toBeLessThan(350)
   expect(rounds.at(-1)!.sockets).toBeLessThanOrEqual(rounds[0]!.sockets + 2)
-  expect(gateway.counts.calls).toBeLessThan(24) // Of few, the end came before the client had left.
+  expect(gateway.counts.calls).toBeLessThan(48) // Of few, the end came before the client had left.
 })
