@@ -239,18 +239,13 @@ export class Forward {
     const { gate, up } = layer
     if (weights.mixture !== null) {
       mixForward(this, layer, weights.mixture, shape.normsAfter ? rawFed : columns.branch, fed, count)
-      if (next !== null) this.#join(next, middle, fedNorm, rawFed, fedInverseRms, count)
-      else if (shape.normsAfter) this.normalize(columns.branch, fedInverseRms, rawFed, fedNorm, count, shape.width)
+      this.#join(next, middle, fedNorm, rawFed, fedInverseRms, count)
       return
     }
     if (shape.gated) this.project(gate, fed, weights.gate, count)
     this.project(up, fed, weights.up, count)
     this.activate(activated, gate, up, count * shape.feedForwardWidth)
-    if (next !== null) this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
-    else if (shape.normsAfter) {
-      this.project(rawFed, activated, weights.down, count)
-      this.normalize(columns.branch, fedInverseRms, rawFed, fedNorm, count, shape.width)
-    }
+    this.#add(next, middle, activated, weights.down, fedNorm, rawFed, fedInverseRms, count)
   }
 
   /** Places keys and values in the cache, if there is one, and sets `attended`. */
@@ -344,9 +339,9 @@ export class Forward {
     else this.kernels.activationBackward(gate, up, dy, activation, length)
   }
 
-  /** Sets y = x + W · input, with the norm and the scale that follow W. */
+  /** Sets y = x + W · input, with the norm and the scale that follow W. Without y, what the backward pass reads of it. */
   #add(
-    y: Float32Array,
+    y: Float32Array | null,
     x: Float32Array,
     input: Float32Array,
     projection: Projection,
@@ -357,7 +352,8 @@ export class Forward {
   ): void {
     const { width, normsAfter } = this.model.shape
     const { branch } = this.columns
-    if (branch.length === 0) {
+    if (y === null && !normsAfter) return
+    if (y !== null && branch.length === 0) {
       copyElements(y, x, count * width)
       this.project(y, input, projection, count, true)
       return
@@ -366,9 +362,9 @@ export class Forward {
     this.#join(y, x, norm, raw, inverseRms, count)
   }
 
-  /** Sets y = x + the output of attention or a feed-forward layer, in `raw` or `branch`, with the norm and the scale that follow. */
+  /** Does the rest of `#add` once the output is in `raw`, or without a norm in `branch`. */
   #join(
-    y: Float32Array,
+    y: Float32Array | null,
     x: Float32Array,
     norm: Norm,
     raw: Float32Array,
@@ -378,7 +374,7 @@ export class Forward {
     const { width, normsAfter } = this.model.shape
     const { branch } = this.columns
     if (normsAfter) this.normalize(branch, inverseRms, raw, norm, count, width)
-    this.join(y, x, branch, count * width)
+    if (y !== null) this.join(y, x, branch, count * width)
   }
 
   /** Sets y (count × outputs) = x · Wᵀ + bias plus what an adapter adds, or adds that to y. */
