@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { writeGguf } from '../../bench/peers/gguf.ts'
 import { Random } from '../../src/base/random.ts'
@@ -103,6 +103,15 @@ test('matrices written in 8 bits are read again, each number within half a step 
     // Of 127 steps, the scale's rounding to f16 moves the last by a sixteenth of one.
     expect(steps, name).toBeLessThan(0.5 + 127 * 2 ** -11 + 1e-4)
   }
+})
+
+test('a number that f16 does not have is refused, and leaves no file', async () => {
+  const folder = await temporaryFolder()
+  const large = weights.slice()
+  large[model.parameters.find(({ name }) => name.endsWith('1.mlp.up_proj.weight'))!.offset + 3] = 70_000
+  const written = saveGguf(`${folder}/large.gguf`, model, large, byteTokenizer(), 'F16')
+  await expect(written).rejects.toThrow('blk.1.ffn_up.weight: got 70000, expected at most ±65504, or type F32')
+  expect(readdirSync(folder)).toEqual([])
 })
 
 test('a byte order mark is a part of its token', async () => {

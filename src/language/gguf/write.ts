@@ -8,6 +8,7 @@ import type { Tokenizer } from '../tokenizers/tokenizer.ts'
 import { isOfCritic } from '../transformer/folder.ts'
 import type { TransformerModel } from '../transformer/model.ts'
 import { sizeOf } from '../transformer/parameters.ts'
+import { BLOCK_TYPES } from './blocks.ts'
 import { architectureOf, ggufKeys, ggufName, headsOf, inPairs, ropeFactors, turned } from './names.ts'
 import { wordsNamed } from './tokenizer.ts'
 
@@ -23,14 +24,24 @@ const ALIGNMENT = 32
 const BLOCK = 32
 const LARGEST_F16 = 65_504
 
+/** A value of the metadata. A list has values of `type`. */
 type Entry = readonly [key: string, type: number, value: unknown]
+
+/** A tensor that is encoded when it is written. */
+interface Written {
+  readonly stored: string
+  /** Rows first. */
+  readonly shape: readonly number[]
+  /** The format's number of its type. */
+  readonly kind: number
+  encode(): Uint8Array
+}
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
 const u64 = (value: number) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer)
 const words = (text: string) => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)])
 const padding = (length: number) => Buffer.alloc((ALIGNMENT - (length % ALIGNMENT)) % ALIGNMENT)
 
-/** A list has the type of its first value: texts, or whole numbers, or numbers with `F32`. */
 function bytesOf(type: number, value: unknown): Buffer {
   if (type === TEXT) return words(value as string)
   if (type === BOOL) return Buffer.of(value === true ? 1 : 0)
@@ -44,8 +55,8 @@ function entryOf([key, type, value]: Entry): Buffer {
 }
 
 /**
- * Writes network, weights and tokenizer, in f32, with matrices in f16, or with those of whole blocks in 8 bits (Q8_0). A value head is
- * left out.
+ * Writes network, weights and tokenizer, one tensor after another. `type` is that of matrices; Q8_0 leaves those whose rows are no whole
+ * blocks in F16. Norms, biases and routers are F32, and a value head is left out.
  * @throws InputError for a family or tokenizer that llama.cpp does not have, weights that are not finite or too large for f16, and a file
  * that cannot be written.
  */
@@ -70,24 +81,25 @@ export async function saveGguf(
   const tensors = tensorsOf(model, weights, type, paired === true)
   const infos: Buffer[] = []
   let offset = 0
-  for (const { stored, shape, kind, bytes } of tensors) {
+  for (const { stored, shape, kind } of tensors) {
     const sides = [...shape].reverse().map(u64) // The side that lies together comes first.
-    infos.push(words(stored), u32(shape.length), ...sides, u32(NUMBERS[kind]), u64(offset))
-    offset += bytes.byteLength + padding(bytes.byteLength).length
+    infos.push(words(stored), u32(shape.length), ...sides, u32(kind), u64(offset))
+    const { elements, bytes } = BLOCK_TYPES[kind]!
+    const length = (sizeOf({ shape }) / elements) * bytes
+    offset += length + padding(length).length
   }
   const head = Buffer.concat([
     ...[Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(entries.length)],
     ...[...entries.map(entryOf), ...infos],
   ])
-  const parts = tensors.flatMap(({ bytes }) => [bytes, padding(bytes.byteLength)])
-  await writeWhole(path, [head, padding(head.length), ...parts])
-}
-
-interface Written {
-  readonly stored: string
-  readonly shape: readonly number[]
-  readonly kind: GgufType
-  readonly bytes: Uint8Array
+  const parts = function* () {
+    yield* [head, padding(head.length)]
+    for (const { encode } of tensors) {
+      const bytes = encode()
+      yield* [bytes, padding(bytes.byteLength)]
+    }
+  }
+  await writeWhole(path, parts())
 }
 
 function tensorsOf(model: TransformerModel, weights: Float32Array, type: GgufType, isPaired: boolean): Written[] {
@@ -100,24 +112,30 @@ function tensorsOf(model: TransformerModel, weights: Float32Array, type: GgufTyp
   }
   const tensors = [...together].map(([stored, parts]): Written => {
     const [first] = parts as [Parameter]
-    const values = new Float32Array(parts.length * sizeOf(first))
-    parts.forEach((part, i) => {
-      const own = weights.subarray(part.offset, part.offset + sizeOf(part))
-      const numHeads = isPaired ? headsOf(part, model.shape) : null
-      values.set(numHeads === null ? own : turned(own, numHeads, headWidth, inPairs), i * own.length)
-    })
     const isOne = first.shape.length === 2 && first.shape[0] === 1
     const shape = isOne ? first.shape.slice(1) : first.shape
     const isMatrix = shape.length === 2 && !stored.includes('ffn_gate_inp')
     const fits = type !== 'Q8_0' || shape.at(-1)! % BLOCK === 0
     const kind = !isMatrix ? 'F32' : fits ? type : 'F16'
     const isStack = experts !== null && stored.includes('_exps.')
-    return { stored, shape: isStack ? [experts.count, ...shape] : shape, kind, bytes: encode(stored, values, kind) }
+    const values = () => {
+      const all = new Float32Array(parts.length * sizeOf(first))
+      parts.forEach((part, i) => {
+        const own = weights.subarray(part.offset, part.offset + sizeOf(part))
+        const numHeads = isPaired ? headsOf(part, model.shape) : null
+        all.set(numHeads === null ? own : turned(own, numHeads, headWidth, inPairs), i * own.length)
+      })
+      return all
+    }
+    return {
+      ...{ stored, shape: isStack ? [experts.count, ...shape] : shape, kind: NUMBERS[kind] },
+      encode: () => encode(stored, values(), kind),
+    }
   })
   const factors = ropeFactors(model.shape)
   if (factors === null) return tensors
-  const bytes = encode('rope_freqs.weight', factors, 'F32')
-  return [...tensors, { stored: 'rope_freqs.weight', shape: [factors.length], kind: 'F32', bytes }]
+  const encoded = () => encode('rope_freqs.weight', factors, 'F32')
+  return [...tensors, { stored: 'rope_freqs.weight', shape: [factors.length], kind: NUMBERS.F32, encode: encoded }]
 }
 
 function encode(name: string, values: Float32Array, kind: GgufType): Uint8Array {
