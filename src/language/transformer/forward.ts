@@ -400,7 +400,7 @@ export class Forward {
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
   }
 
-  /** Sets dx = dy · W of a projection without an adapter, or adds it to dx. */
+  /** Sets dx = dy · W of a projection, without what an adapter adds, or adds it to dx. */
   backwardInput(dx: Float32Array, dy: Float32Array, projection: Projection, count: number, accumulate: boolean): void {
     const { none, scratch } = this.columns
     const { numOutputs, numInputs } = projection

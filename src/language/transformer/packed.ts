@@ -306,7 +306,7 @@ export class PackedTransformer {
     const { width, logitCap } = model.shape
     const { capped } = this.#columns
     const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
-    const { logits, dLogprob, dEntropy, target, dNormed, dx, changed, wasAbove } = this.#columns
+    const { logits, dLogprob, dEntropy, dValue, target, dNormed, dx, changed, wasAbove } = this.#columns
     const changes = this.#changes
     for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const head = weights.head[chunk]!
@@ -326,8 +326,8 @@ export class PackedTransformer {
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
     }
     if (model.hasValueHead) {
-      this.#backwardWeights(into.valueHead, this.#columns.dValue, hidden, count, 1, width, into.valueBias)
-      this.#backwardInput(dNormed, this.#columns.dValue, weights.valueHead, count, 1, width, true)
+      this.#backwardWeights(into.valueHead, dValue, hidden, count, 1, width, into.valueBias)
+      kernels.matmul(dNormed, dValue, weights.valueHead, none, scratch, count, width, 1, false, false, true)
     }
     this.#forward.scaleLogits(dNormed, count * width)
     this.#forward.normalizeBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
@@ -436,7 +436,7 @@ export class PackedTransformer {
       forward.scaleLow(dLow, count * rank)
       kernels.matmul(into.a, dLow, left, none, scratch, rank, numInputs, count, true, false, true)
     }
-    this.#backwardInput(dx, dy, forward.weightOf(projection), count, numOutputs, numInputs, accumulate)
+    forward.backwardInput(dx, dy, projection, count, accumulate)
     if (rank > 0) {
       const through = forward.hasDropout ? columns.dropped : dx
       kernels.matmul(through, dLow, a, none, scratch, count, numInputs, rank, false, false, !forward.hasDropout)
@@ -459,20 +459,5 @@ export class PackedTransformer {
     kernels.matmul(dWeight, dy, x, none, scratch, numOutputs, numInputs, count, true, false, true)
     if (dBias === undefined || dBias.length === 0) return
     kernels.matmul(dBias, this.#columns.ones, dy, none, scratch, 1, numOutputs, count, false, false, true)
-  }
-
-  /** Sets dx = dy · W, or adds it to dx. */
-  #backwardInput(
-    dx: Float32Array,
-    dy: Float32Array,
-    weight: Float32Array,
-    count: number,
-    numOutputs: number,
-    numInputs: number,
-    accumulate: boolean,
-  ): void {
-    const { kernels, columns } = this.#forward
-    const { none, scratch } = columns
-    kernels.matmul(dx, dy, weight, none, scratch, count, numInputs, numOutputs, false, false, accumulate)
   }
 }
