@@ -1,9 +1,8 @@
 import { defineFactory } from '../base/definition.ts'
 import { boolean, choice, number, sizes } from '../base/settings.ts'
-import type { Space } from '../base/space.ts'
 import { actorCritic } from './actor-critic.ts'
 import { normalizeObservations } from './inputs.ts'
-import type { PolicyDefinition, PolicyModel } from './policy.ts'
+import type { PolicyDefinition } from './policy.ts'
 import { learnsOn, shaderDevice } from './shader-device.ts'
 
 const settings = {
@@ -25,12 +24,11 @@ const settings = {
 export const mlp = defineFactory(
   'policy',
   { id: 'mlp', module: import.meta.url, settings, newer: ['device'] },
-  (parameters) => {
+  (parameters): Pick<PolicyDefinition, 'prepare' | 'build'> => {
     const device = parameters.device === 'none' ? null : shaderDevice()
     return {
       ...(device && { prepare: device.prepare }),
-      build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
-        actorCritic('mlp', parameters, null, observationSpace, actionSpace, device),
+      build: (...spaces) => actorCritic('mlp', parameters, null, ...spaces, device),
     }
   },
 ) satisfies (...parameters: never[]) => PolicyDefinition

@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import type { Setting } from '../../base/settings.ts'
 
-/** A range of a number. On a logarithmic scale if its end is at least ten times its start, which is then above 0. */
+/** A range of a number: on a logarithmic scale if it starts above 0 and ends at ten times its start or more. */
 export interface ValueRange {
   readonly from: number
   readonly to: number
@@ -18,20 +18,29 @@ const DIGITS = 4
 /** Draws for each sample, before the search for different settings gives up. */
 const DRAWS = 50
 
-/** Parses `1e-4..1e-2`, if the key's value is a number; otherwise null. @throws InputError for a range without values. */
+/** Parses `1e-4..1e-2` for a key whose value is a number; null for other texts. @throws InputError for a wrong range. */
 export function rangeOf(key: string, text: string, setting: Setting | undefined): ValueRange | null {
-  if (typeof setting?.default !== 'number' || !/^[^.,]*(\.\d+)?[^.,]*\.\.[^,]+$/.test(text)) return null
-  const [from, to] = text.split(/\.\.(?=[^.]|\.\d)/).map(Number) as [number, number]
-  if (!(Number.isFinite(from) && from < to))
+  const ends = typeof setting?.default === 'number' ? /^(.+?)\.\.(.+)$/.exec(text) : null
+  if (setting === undefined || ends === null) return null
+  const [from, to] = [Number(ends[1]), Number(ends[2])]
+  if (!(Number.isFinite(from) && from < to)) {
     throw new InputError(key, show(text), 'a range like 1e-4..1e-2, its start below its end')
+  }
+  if (!setting.accepts(from) || !setting.accepts(to)) {
+    throw new InputError(key, show(text), `a range of ${setting.expected}`)
+  }
+  // A setting of whole numbers accepts no halves.
   const isWhole = !setting.accepts(Math.floor(from) + 0.5) && !setting.accepts(Math.ceil(to) - 0.5)
-  const wrong = [from, to].find((end) => !setting.accepts(end))
-  if (wrong !== undefined) throw new InputError(key, show(text), `a range of ${setting.expected}`)
   return { from, to, isWhole }
 }
 
 export function isRange(values: Values): values is ValueRange {
   return 'from' in values
+}
+
+/** Whether a sweep can give the key several values. */
+export function isSeveral(values: Values): boolean {
+  return isRange(values) || values.length > 1
 }
 
 /**
@@ -41,7 +50,7 @@ export function isRange(values: Values): values is ValueRange {
  */
 export function sampleSettings(values: ReadonlyMap<string, Values>, count: number): Record<string, string>[] {
   const keys = [...values.keys()]
-  const several = keys.filter((key) => isRange(values.get(key)!) || (values.get(key) as readonly string[]).length > 1)
+  const several = keys.filter((key) => isSeveral(values.get(key)!))
   const steps = stepsOf(several.length)
   const found = new Map<string, Record<string, string>>()
   for (let n = 1; found.size < count && n <= DRAWS * count; n++) {

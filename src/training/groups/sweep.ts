@@ -21,7 +21,7 @@ import {
   type Spread,
   trainSeeds,
 } from './run-group.ts'
-import { isRange, rangeOf, sampleSettings, type Values } from './sampled-settings.ts'
+import { isRange, isSeveral, rangeOf, sampleSettings, type Values } from './sampled-settings.ts'
 import { type ComingRun, type SideBySideOptions, shareWorlds, trainSideBySide, whyApart } from './side-by-side.ts'
 
 /** One setting of a sweep, and its runs' results. */
@@ -99,10 +99,6 @@ async function valuesOf(
   }
   if ([...values.values()].some(isSeveral)) return values
   throw new InputError('sweep', 'one value of each key', 'a key with several, like ppo.gamma=0.9,0.99')
-}
-
-function isSeveral(values: Values): boolean {
-  return isRange(values) || values.length > 1
 }
 
 /**
