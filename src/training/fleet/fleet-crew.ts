@@ -320,11 +320,11 @@ class FleetCrew implements Crew {
   /** Acknowledges a result, and removes what nothing else names. */
   #discard({ item, result }: Held): void {
     this.#do(async () => {
+      if (this.#opened === null) return // The next start takes it again.
+      const { store } = this.#opened
       await item.acknowledge()
       const live = this.#live()
-      for (const hash of [result.rows, result.before]) {
-        if (hash !== '' && !live.has(hash)) await this.#opened!.store.drop(hash)
-      }
+      for (const hash of [result.rows, result.before]) if (hash !== '' && !live.has(hash)) await store.drop(hash)
     })
   }
 

@@ -172,8 +172,7 @@ export class Actors {
    * for members elsewhere.
    */
   *deliver(world: World, update: number, numUpdates: number, signal?: AbortSignal): Generator<Promise<void>, boolean> {
-    const { published } = this.#cohort.ahead!
-    published[update % published.length]!.set(this.#cohort.weights)
+    this.#publish(update)
     while (this.#permitted < numUpdates && this.#admission.begin() !== null) {
       for (let member = 1; member < this.#numActors; member++) this.#admission.begin()
       this.#permitted++
@@ -230,8 +229,14 @@ export class Actors {
     return this.#admission.take()
   }
 
+  #publish(update: number): void {
+    const { published } = this.#cohort.ahead!
+    published[update % published.length]!.set(this.#cohort.weights)
+  }
+
   /** Columns saved in place of the lanes' current ones: the state at the start of this update's rollout. */
   instead(update: number): ReadonlyMap<Column, Column> {
+    this.#publish(update) // So that what is saved is the same before its delivery as in the middle of it.
     return this.#isAhead ? beginningOf(this.#cohort, update) : new Map()
   }
 

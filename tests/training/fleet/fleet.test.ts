@@ -94,23 +94,25 @@ describe('a fleet in one process', () => {
   test('a signal ends the wait for actors; what is saved then, and the training itself, go on to the same bits', async () => {
     const { bus, crew, folder, end } = await place()
     const steps = (updates: number) => updates * cart.numLanes * small.numSteps
+    const algorithm = ppo({ ...small, maxStaleness: 1 })
     const trainerOf = async (threads: number) =>
-      createTrainer(await createWorld(cart), ppo(small), { actors: 2, threads, crew: crew('checkpoint') })
+      createTrainer(await createWorld(cart), algorithm, { actors: 2, threads, crew: crew('checkpoint') })
     const trainer = await trainerOf(3)
     const weights = () => [...(trainer.world.cohort() as { weights: Float32Array }).weights]
     const actors = [runActor(bus), runActor(bus)]
     for await (const _ of trainer.updates({ totalSteps: steps(1) }));
     trainer.close()
     await Promise.all(actors)
+    await trainer.save(join(folder, 'saved'))
     const signal = AbortSignal.timeout(300)
     for await (const _ of trainer.updates({ totalSteps: steps(3), signal }));
     expect([signal.aborted, trainer.update]).toEqual([true, 1])
-    await trainer.save(join(folder, 'saved'))
+    await trainer.save(join(folder, 'saved')) // The same checkpoint again.
     const stop = new AbortController()
     const later = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
     for await (const _ of trainer.updates({ totalSteps: steps(3) }));
     trainer.close()
-    const { weights: expected } = await train(cart, ppo(small), 3, {})
+    const { weights: expected } = await train(cart, algorithm, 3, { actors: 1 })
     expect(weights()).toEqual(expected)
     const restored = await trainerOf(4)
     await restored.restore(join(folder, 'saved'))
