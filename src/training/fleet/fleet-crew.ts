@@ -167,7 +167,7 @@ class FleetCrew implements Crew {
       await bus.values('actors', { seconds: LEASE_SECONDS, isOwner: true })
       if (this.pool !== undefined) {
         const values = await bus.values(GRADIENTS, { seconds: LEASE_SECONDS, isOwner: true })
-        await this.pool.open({ values, store: fleet.store, put: (bytes) => this.#put(bytes) })
+        await this.pool.open(values, fleet.store)
       }
       const run = await bus.values('run', { isOwner: true })
       const tasks = await bus.queue('tasks', { seconds: this.#options.seconds, isOwner: true })
@@ -194,7 +194,7 @@ class FleetCrew implements Crew {
     const { published } = cohort.ahead!
     this.#weights.clear()
     for (let version = Math.max(0, update - published.length + 1); version < update; version++) {
-      this.#weights.set(version, await this.#putWeights(version))
+      this.#weights.set(version, await store.put(this.#weightsOf(version)))
     }
     await this.#takeLeft(results)
     await run.remove('order')
@@ -208,10 +208,10 @@ class FleetCrew implements Crew {
     return shareOfMember(this.#parts.cohort, member, this.#parts.numMembers)
   }
 
-  #putWeights(version: number): Promise<string> {
+  #weightsOf(version: number): Uint8Array {
     const { published } = this.#parts.cohort.ahead!
     const { buffer, byteOffset, byteLength } = published[version % published.length]!
-    return this.#put(new Uint8Array(buffer, byteOffset, byteLength).slice())
+    return new Uint8Array(buffer, byteOffset, byteLength).slice()
   }
 
   /** Puts a blob when the store takes it. A full store delays the run and does not end it. */
@@ -262,7 +262,10 @@ class FleetCrew implements Crew {
     return new Set([
       ...this.#weights.values(),
       ...(this.pool?.live() ?? []),
-      ...this.#members.map(({ before }) => before),
+      // An actor that takes an unfinished task over begins with its first rollout.
+      ...this.#members.flatMap(({ before, task, collected }) => {
+        return task !== null && collected < task.until ? [before, task.before] : [before]
+      }),
       ...held.flatMap(({ result }) => [result.rows, result.before, result.after]),
     ])
   }
@@ -332,7 +335,7 @@ class FleetCrew implements Crew {
     this.#version = version
     this.#permitted = permitted
     this.#do(async () => {
-      this.#weights.set(version, await this.#putWeights(version))
+      this.#weights.set(version, await this.#put(this.#weightsOf(version)))
       const oldest = version - this.#parts.cohort.ahead!.published.length
       for (const [each, hash] of this.#weights) {
         if (each >= oldest) continue
@@ -379,10 +382,11 @@ class FleetCrew implements Crew {
     let until = rollout + 1
     while (until < this.#permitted && this.#versionOf(until) === version) until++
     const id = `${this.#session}.${this.#tasks++}`
-    const { before } = member
+    const { before, task: former } = member
     member.task = { id, member: number, from: rollout, until, version, weights, before, since: now() }
     const { since: _, ...task } = member.task
     await this.#opened!.tasks.put(id, messageOf(task))
+    if (former !== null && !this.#live().has(former.before)) await this.#opened!.store.drop(former.before)
   }
 
   /** Writes a result into the columns; false if the store has lost it. */
@@ -456,13 +460,8 @@ class FleetCrew implements Crew {
     if (performance.now() - this.#reported < REPORT_MS) return
     this.#reported = performance.now()
     const { numSteps, numLanes } = this.#parts.cohort
-    const report = {
-      state: 'running',
-      session: this.#session,
-      update,
-      steps: update * numSteps * numLanes,
-      at: Date.now(),
-    }
+    const steps = update * numSteps * numLanes
+    const report = { state: 'running', session: this.#session, update, steps, at: Date.now() }
     await this.#opened!.run.put('learner', report)
   }
 

@@ -55,13 +55,6 @@ export function columnsFromBytes(subject: string, bytes: Uint8Array, into: Named
   for (const [name, column] of Object.entries(into)) column.set(values[name] as Column)
 }
 
-/** The learner's values and store. `put` waits until the store takes a blob. */
-export interface PoolCarriers {
-  readonly values: Values
-  readonly store: OwnStore
-  put(bytes: Uint8Array): Promise<string>
-}
-
 export class FleetPool implements GradientPool {
   readonly shareCount: number
   readonly #session: string
@@ -70,8 +63,11 @@ export class FleetPool implements GradientPool {
   readonly #helpers = new Map<string, { heard: number; report: HelperReport }>()
   /** The inputs in the store, by name. */
   readonly #inputs = new Map<string, { readonly version: string; readonly hash: string }>()
-  #opened: (PoolCarriers & { unwatch(): void }) | null = null
+  #opened: { readonly values: Values; readonly store: OwnStore; unwatch(): void } | null = null
   #tasks = 0
+  /** Whether a task is on its way to the helpers. */
+  #isAsking = false
+  #isRefused = false
   #wake: () => void = () => {}
 
   /** A helper that is silent for so many seconds counts as gone. */
@@ -82,11 +78,11 @@ export class FleetPool implements GradientPool {
     this.#tell = tell
   }
 
-  async open(carriers: PoolCarriers): Promise<void> {
+  async open(values: Values, store: OwnStore): Promise<void> {
     this.#helpers.clear()
     this.#inputs.clear()
-    const unwatch = await carriers.values.watch((key, value) => this.#hear(key, value))
-    this.#opened = { ...carriers, unwatch }
+    const unwatch = await values.watch((key, value) => this.#hear(key, value))
+    this.#opened = { values, store, unwatch }
   }
 
   close(): void {
@@ -114,31 +110,59 @@ export class FleetPool implements GradientPool {
   }
 
   async compute(gradient: SharedGradient): Promise<void> {
-    const workers = [null, ...[...this.#helpers.keys()].filter((helper) => this.#isAlive(helper)).sort()]
+    // A task that is still on its way would take the place of the next one.
+    const workers = [null, ...(this.#isAsking ? [] : this.#alive())]
     const helpers = Array.from({ length: gradient.numShares }, (_, share) => workers[share % workers.length]!)
     const id = `${this.#session}.${this.#tasks++}`
-    if (helpers.some((helper) => helper !== null)) await this.#ask(id, helpers, gradient)
-    for (const [share, helper] of helpers.entries()) if (helper === null) await gradient.compute(share)
+    const isAsked = helpers.some((helper) => helper !== null) && (await this.#ask(id, helpers, gradient))
+    for (const [share, helper] of helpers.entries()) if (helper === null || !isAsked) await gradient.compute(share)
     for (const [share, helper] of helpers.entries()) {
-      if (helper === null || (await this.#take(id, share, helper, gradient))) continue
+      if (helper === null || !isAsked || (await this.#take(id, share, helper, gradient))) continue
       await gradient.compute(share)
     }
   }
 
-  async #ask(id: string, helpers: GradientTask['helpers'], gradient: SharedGradient): Promise<void> {
-    const { values, store, put } = this.#opened!
+  #alive(): string[] {
+    return [...this.#helpers.keys()].filter((helper) => this.#isAlive(helper)).sort()
+  }
+
+  /** False if the learner must compute all: the store refuses the inputs, or the bus is away until all helpers are silent. */
+  async #ask(id: string, helpers: GradientTask['helpers'], gradient: SharedGradient): Promise<boolean> {
+    const { values, store } = this.#opened!
     const names = Object.entries(gradient.inputs)
-    await Promise.all(
-      names.map(async ([name, { version, columns }]) => {
-        const former = this.#inputs.get(name)
-        if (former?.version === version) return
-        const hash = await put(columnsToBytes(columns))
-        this.#inputs.set(name, { version, hash })
-        if (former !== undefined && !this.live().includes(former.hash)) await store.drop(former.hash)
-      }),
-    )
+    try {
+      await Promise.all(
+        names.map(async ([name, { version, columns }]) => {
+          const former = this.#inputs.get(name)
+          if (former?.version === version) return
+          const hash = await store.put(columnsToBytes(columns))
+          this.#inputs.set(name, { version, hash })
+          if (former !== undefined && !this.live().includes(former.hash)) await store.drop(former.hash)
+        }),
+      )
+      this.#isRefused = false
+    } catch (error) {
+      if (!this.#isRefused) this.#tell(`${(error as Error).message}: gradients are computed without helpers`)
+      this.#isRefused = true
+      return false
+    }
     const inputs = Object.fromEntries(names.map(([name]) => [name, this.#inputs.get(name)!.hash]))
-    await values.put('task', { id, helpers, inputs, numbers: gradient.numbers } satisfies GradientTask)
+    this.#isAsking = true
+    const task: GradientTask = { id, helpers, inputs, numbers: gradient.numbers }
+    const asked = values.put('task', { ...task }).then(
+      () => true,
+      (error: Error) => error,
+    )
+    void asked.finally(() => {
+      this.#isAsking = false
+    })
+    while (this.#opened !== null && this.#alive().length > 0) {
+      const answer = await Promise.race([asked, this.#news()])
+      if (answer instanceof Error) throw answer
+      if (answer === true) return true
+    }
+    this.#tell('the helpers cannot be reached: gradients are computed here')
+    return false
   }
 
   /** Waits for a share's results, and writes them into their columns; false if the learner must compute it. */

@@ -160,6 +160,37 @@ describe('a fleet in one process', () => {
     await end()
   })
 
+  thorough(
+    'a task of two rollouts that fails after the first is collected again, when that one is learned from',
+    async () => {
+      const { bus, crew, end } = await place()
+      const tasks = await bus.queue('tasks', { seconds: 30, isOwner: true })
+      const results = await bus.queue('results', { seconds: 30, isOwner: true })
+      const [putTask, put] = [tasks.put.bind(tasks), results.put.bind(results)]
+      const first = new Map<unknown, unknown>()
+      tasks.put = (id, task) => {
+        first.set(id, task.from)
+        return putTask(id, task)
+      }
+      const algorithm = ppo({ ...small, maxStaleness: 2 })
+      const trainer = createTrainer(await createWorld(cart), algorithm, { actors: 2, crew: crew() })
+      let failed = -1
+      results.put = async (id, result) => {
+        const rollout = result.rollout as number
+        if (failed >= 0 || first.get(result.id) === rollout || rollout < 4) return put(id, result)
+        failed = rollout
+        await expect.poll(() => trainer.update).toBe(rollout)
+        throw new Error('a lost connection')
+      }
+      const actors = [runActor(bus), runActor(bus)]
+      for await (const _ of trainer.updates({ totalSteps: 9 * cart.numLanes * small.numSteps }));
+      trainer.close()
+      expect(failed).toBeGreaterThan(0)
+      expect((await Promise.all(actors)).reduce((sum, { failures }) => sum + failures, 0)).toBe(1)
+      await end()
+    },
+  )
+
   thorough('an actor that stays collects for one learner after another', async () => {
     const { bus, crew, end } = await place()
     const stop = new AbortController()

@@ -169,6 +169,36 @@ describe('learners in several processes', () => {
     await end()
   })
 
+  test('gradients wait neither for a store that is full nor for a bus that is away', async () => {
+    const { bus, store, told, crew, end } = await place(1)
+    const expected = await train(cart, ppo(settings), 3, {})
+    const actor = runActor(bus)
+    const helpers = helpersOn(bus, 1)
+    const [put, isFull] = [store.put.bind(store), { isNow: false }]
+    store.put = async (bytes) => {
+      // The inputs of gradients are safetensors, whose head is JSON.
+      if (!isFull.isNow || bytes[8] !== '{'.charCodeAt(0)) return put(bytes)
+      throw new Error('a disk that is full')
+    }
+    const stall = async () => {
+      await helpers.joined()
+      const values = await bus.values('gradients', { isOwner: false })
+      const send = values.put.bind(values)
+      let asked = 0
+      // A bus that is away takes nothing, so the helper falls silent.
+      values.put = async (key, value) => {
+        if (key === 'task') isFull.isNow = ++asked > 1
+        return asked === 1 ? new Promise<number>((resolve) => setTimeout(() => resolve(1), 3000)) : send(key, value)
+      }
+    }
+    const learned = await train(cart, ppo(settings), 3, { actors: 1, crew: crew(4) }, stall)
+    expect(learned).toEqual(expected)
+    expect(told.join('\n')).toContain('the helpers cannot be reached: gradients are computed here')
+    await helpers.ended()
+    await actor
+    await end()
+  })
+
   test('algorithms without shares, devices, several threads and runs without helpers are refused', async () => {
     const { bus, crew, end } = await place()
     const make = async (algorithm: AlgorithmDefinition, options: object) =>
