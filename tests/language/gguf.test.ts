@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { writeGguf } from '../../bench/peers/gguf.ts'
 import { Random } from '../../src/base/random.ts'
-import { type GgufValue, readGguf } from '../../src/language/gguf/file.ts'
+import { type GgufValue, readGguf, readRows, withFile } from '../../src/language/gguf/file.ts'
 import { configOf } from '../../src/language/gguf/names.ts'
 import { saveGguf } from '../../src/language/gguf/write.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
@@ -185,5 +185,16 @@ test('a file of another format, that ends early, or of what is not known is refu
   await refused(replaced('gpt-2', 'gpt-9'), 'tokenizer.ggml.pre: got "gpt-9" (did you mean "gpt-2"?)')
   await refused(replaced('ffn_up', 'ffn_xp'), 'got no blk.0.ffn_up.weight')
   await refused((given) => put(given, 0x7fc00000, given.length - 64), 'expected finite weights')
+  // A row of 64 numbers as 64 rows of one; a text that is 24 bytes longer keeps what follows in its place.
+  await refused((given) => {
+    const [text, sides] = [given.indexOf('<200>'), given.indexOf('output_norm.weight') + 'output_norm.weight'.length]
+    const longer = Buffer.concat([Buffer.of(29, 0, 0, 0, 0, 0, 0, 0), Buffer.from('<200>'.padEnd(29))])
+    const column = Buffer.from(Uint32Array.of(2, 1, 0, 64, 0).buffer)
+    const parts = [given.subarray(0, text - 8), longer, given.subarray(text + 5, sides), column]
+    return Buffer.concat([...parts, given.subarray(sides + 12)])
+  }, 'got output_norm.weight of shape [64,1], expected output_norm.weight of shape [64]')
+  const [cut, tensor] = [`${await temporaryFolder()}/cut.gguf`, readGguf(path).tensors.get('output_norm.weight')!]
+  writeFileSync(cut, bytes.subarray(0, tensor.start + 8))
+  expect(() => withFile(cut, (file) => readRows(file, tensor, 0, 1))).toThrow('expected a GGUF file')
   await expect(loadLanguageModel(`${path}x.gguf`)).rejects.toThrow('expected a GGUF file')
 })

@@ -13,7 +13,7 @@ interface BlockType {
 
 const { fround } = Math
 
-/** The first bytes of each block are a number in f16; `at` says where in the block. */
+/** The number in f16 that each block has at its byte `at`. */
 function halves(bytes: Uint8Array, blockBytes: number, at: number): Float32Array {
   const count = bytes.length / blockBytes
   const bits = Uint16Array.from({ length: count }, (_, block) => {

@@ -178,16 +178,18 @@ function checkPlace(path: string, { name, shape, kind, start }: GgufTensor, size
   throw new InputError(`${path}, ${name}`, `${type.name} of shape ${show(shape)}`, 'whole blocks inside the file')
 }
 
-/** Opens the file for `action`. @throws InputError if it cannot be opened, or ends too early. */
+/** Opens the file for `action`. @throws InputError if it cannot be opened or read, or ends too early. */
 export function withFile<T>(path: string, action: (file: Pieces) => T): T {
-  let file: Pieces
-  try {
-    file = openPieces(path)
-  } catch (cause) {
-    throw new InputError(path, (cause as Error).message, 'a GGUF file', { cause })
+  const attempt = <R>(reading: () => R): R => {
+    try {
+      return reading()
+    } catch (cause) {
+      throw new InputError(path, (cause as Error).message, 'a GGUF file', { cause })
+    }
   }
+  const file = attempt(() => openPieces(path))
   try {
-    return action(file)
+    return action({ ...file, read: (into, from) => attempt(() => file.read(into, from)) })
   } finally {
     file.close()
   }

@@ -1,4 +1,4 @@
-/** A language model in one GGUF file: network, weights, which blocks of few bits become f32, and tokenizer. */
+/** A language model in one GGUF file: network, tokenizer, and weights, which become f32. */
 import { InputError, show } from '../../base/errors.ts'
 import type { Pieces } from '../../base/files/disk.ts'
 import type { Parameter } from '../../policies/policy.ts'
@@ -14,7 +14,7 @@ import { type Gguf, type GgufTensor, readGguf, readRows, withFile } from './file
 import { configOf, ggufName, headsOf, inHalves, turned } from './names.ts'
 import { tokenizerFiles } from './tokenizer.ts'
 
-/** The factors by which RoPE's frequencies are divided, and a file's other tensors that are no parameters. */
+/** The tensor of the factors by which RoPE's frequencies are divided. */
 const ROPE_FACTORS = 'rope_freqs.weight'
 
 export interface OpenGguf {
@@ -84,7 +84,7 @@ function findPlaces({ path, tensors }: Gguf, model: TransformerModel): Place[] {
       const { experts } = model.shape
       const expected = expert === null ? shape : [experts!.count, ...shape]
       // A row alone may be a matrix or a vector.
-      const sides = (all: readonly number[]) => show(all.filter((side) => side > 1))
+      const sides = (all: readonly number[]) => show(all.slice(all.findIndex((side) => side !== 1)))
       if (tensor === undefined || sides(tensor.shape) !== sides(expected)) {
         const got = tensor ? `${stored} of shape ${show(tensor.shape)}` : `no ${stored}`
         throw new InputError(path, got, `${stored} of shape ${show(expected)}`)
