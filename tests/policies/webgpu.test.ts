@@ -18,7 +18,7 @@ import { deviceColumn } from '../../src/kernels/webgpu/step.ts'
 import { skipLoudly } from '../support/command.ts'
 import { webgpuSwiftShader } from '../support/swiftshader.ts'
 
-/** SwiftShader compiles a shader in about a second. */
+/** SwiftShader compiles the shader of a product in about two seconds. */
 const TIMEOUT = 900_000
 
 async function gpuFor(context: { skip(note?: string): never }) {
@@ -83,7 +83,7 @@ test.for(Object.entries(TILES))(
 )
 
 const tasks = [
-  ['images', breakout, { filters: [3], hidden: [5] }],
+  ['images', breakout, { filters: [3, 2], hidden: [5], sharedTrunk: true }],
   ['choices', cartPole, { hidden: [12] }],
   ['choices, with a mask and a shared trunk', ticTacToe, { hidden: [10], sharedTrunk: true, activation: 'relu' }],
   ['a box, normalized', pendulum, { hidden: [9], normalizeObservations: true }],

@@ -158,18 +158,13 @@ function sideOf(name: string, size: number, each: number) {
             .join(' '),
     load(alongDepth: boolean, depth: number, invocations: number, element: (at: string, k: string) => string) {
       const pieces = (size / width) * depth
-      return range(Math.ceil(pieces / invocations))
-        .map((i) => {
-          const t = `(index + ${i * invocations}u)`
-          const [k, at] = alongDepth
-            ? [`${t} % ${depth}u`, `${t} / ${depth}u`]
-            : [`${t} / ${size / width}u`, `${t} % ${size / width}u`]
-          const of = (j: number) => element(`(at * ${width}u + ${j}u)`, '(begin + k)')
-          const value = width === 1 ? of(0) : `vec4f(${range(4).map(of).join(', ')})`
-          const store = `{ let k = ${k}; let at = ${at}; ${name}[k * ${stride}u + at] = ${value}; }`
-          return pieces < (i + 1) * invocations ? `if (${t} < ${pieces}u) ${store}` : store
-        })
-        .join('\n    ')
+      const [k, at] = alongDepth ? [`t % ${depth}u`, `t / ${depth}u`] : [`t / ${size / width}u`, `t % ${size / width}u`]
+      const of = (j: number) => element(`(at * ${width}u + ${j}u)`, '(begin + k)')
+      const value = width === 1 ? of(0) : `vec4f(${range(4).map(of).join(', ')})`
+      const store = `{ let k = ${k}; let at = ${at}; ${name}[k * ${stride}u + at] = ${value}; }`
+      if (pieces === invocations) return `{ let t = index; ${store} }`
+      // Unrolled, a long `element` would make a shader that some compilers need minutes for.
+      return `for (var t = index; t < ${pieces}u; t += ${invocations}u) ${store}`
     },
   }
 }
