@@ -143,7 +143,7 @@ export interface LearnerContext extends LearnerShape {
   /** Index of this thread. Only thread 0 learns; the others help with work that it shares. */
   readonly thread: number
   /** The processes that compute gradients together, if there are several; then each has one thread. */
-  readonly pool?: (() => GradientPool | undefined) | undefined
+  readonly pool?: GradientPool | undefined
   /** Registers work in parts that threads share. Call it in `bind` only, in the same order in every thread. */
   readonly share: ShareWork
 }

@@ -1,7 +1,7 @@
 /**
  * Trains with threads, keeps no trainer and closes none: prints what the process held (threads, open descriptors, MiB of memory)
- * before, at most, and once what was dropped has been collected. Run with --expose-gc, `lanes` or `text`, and how many
- * trainers (4).
+ * before, at most, and once what was dropped has been collected. Run with --expose-gc, `lanes`, `actors` or `text`, and how
+ * many trainers (4).
  */
 import { readdirSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -15,9 +15,10 @@ const held = () => ({
   memoryMib: Math.round(process.memoryUsage.rss() / 2 ** 20),
 })
 
-async function trainLanes(seed) {
+async function trainLanes(seed, maxStaleness = 0) {
   const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [4] }), numLanes: 4, seed })
-  const trainer = createTrainer(world, ppo({ numSteps: 128, numMinibatches: 1, updateEpochs: 1 }), { threads: 2 })
+  const algorithm = ppo({ numSteps: 128, numMinibatches: 1, updateEpochs: 1, maxStaleness })
+  const trainer = createTrainer(world, algorithm, { threads: 2 })
   for await (const _ of trainer.updates({ totalSteps: 1 }));
 }
 
@@ -28,7 +29,7 @@ async function trainText(seed) {
   for await (const _ of trainer.updates({ phase: 'sft' }));
 }
 
-const train = process.argv[2] === 'text' ? trainText : trainLanes
+const train = { lanes: trainLanes, actors: (seed) => trainLanes(seed, 1), text: trainText }[process.argv[2]]
 const before = held()
 const most = { ...before }
 for (let i = 0; i < Number(process.argv[3] ?? 4); i++) {

@@ -5,7 +5,7 @@ import { rowsOf } from '../support/tiers.ts'
 
 const program = fileURLToPath(new URL('../support/trainers-unclosed.mjs', import.meta.url))
 
-test.each(rowsOf(['lanes', 'text']))(
+test.each(rowsOf(['lanes', 'actors', 'text']))(
   'trainers of %s that nobody closed give their threads back, with one warning',
   async (kind) => {
     const { code, stdout, stderr } = await start(process.execPath, ['--expose-gc', program, kind]).ended

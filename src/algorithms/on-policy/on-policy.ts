@@ -397,13 +397,12 @@ class OnPolicyLearner implements Learner {
     numUpdates: number,
     estimate: EstimateAdvantages = this.#estimate,
   ): Generator<void | Promise<void>, LearnerMetrics> {
-    const { kernels, rollout, random, clock, policy, numLanes, model } = this.#context
+    const { kernels, rollout, random, clock, policy, numLanes, model, pool } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
     const { order, words } = this.#columns
     const totals = this.#totals
     const pass = this.#pass
-    const pool = this.#context.pool?.()
     const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
     this.#begin(update, numUpdates)
     totals.clear()

@@ -117,7 +117,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { profile, beats, stallSeconds, crew, sharing: given }: EpisodeTrainingOptions,
+    { profile, beats, numBuffers, stallSeconds, crew, sharing: given }: EpisodeTrainingOptions,
   ) {
     this.world = world
     const { actors, index, count } = world.threads
@@ -127,18 +127,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#sharing = sharing
     const share = sharing?.share ?? alone
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
-    const pool = () => this.#actors?.pool
-    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, share, pool))
-    this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
-    if (actors === 0) this.#collection = new Collection(world, this.#learning, this.#cohorts, sharing)
-    this.#learningPace = new Pace(learning)
-    const numBuffers = this.#agents[0]?.cohort.ahead?.buffers.length
     const ordered = { world, algorithms, sharing, numBuffers, traces: this.#traces, beats }
     this.#ordered = ordered
+    // The threads keep these closures, so none of them references the training: it could not be dropped.
     if (actors > 0 && index === 0) {
-      const { cohort, algorithm } = this.#agents[0]!
-      const parts = { world, cohort, algorithm, numMembers: actors }
+      const cohort = laneCohorts(world)[0]!
+      const parts = { world, cohort, algorithm: algorithms[cohort.name]!, numMembers: actors }
       const describe = shareOf(world)
       const calls = callsOf(this.promises)
       const threads = (): Crew =>
@@ -148,8 +143,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           describeCall: (thread, call) => `worker ${thread} of ${describe(thread)}: ${calls[call]}`,
         })
       this.#actors = new Actors(cohort, actors, crew?.(parts) ?? threads())
-      checkPool(world, this.#agents[0]!, this.#actors.pool)
     }
+    const pool = this.#actors?.pool
+    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, share, pool))
+    if (pool !== undefined) checkPool(world, this.#agents[0]!, pool)
+    this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
+    if (actors === 0) this.#collection = new Collection(world, this.#learning, this.#cohorts, sharing)
+    this.#learningPace = new Pace(learning)
   }
 
   get update(): number {

@@ -78,9 +78,8 @@ export function checkPool(
     readonly algorithm: AlgorithmDefinition
     readonly learners: readonly Learner[]
   },
-  pool: GradientPool | undefined,
+  { shareCount }: GradientPool,
 ): void {
-  if (pool === undefined) return
   const { id, module } = algorithm
   const learning = count - actors
   const refused = [
@@ -98,7 +97,7 @@ export function checkPool(
     [learning > 1, `${learning} threads that learn`, 'one thread'],
   ] as const
   for (const [isSo, got, expected] of refused) {
-    if (isSo) throw new InputError('learners', `${pool.shareCount}, and ${got}`, `1, or ${expected}`)
+    if (isSo) throw new InputError('learners', `${shareCount}, and ${got}`, `1, or ${expected}`)
   }
 }
 
