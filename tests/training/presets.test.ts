@@ -51,6 +51,10 @@ test("a preset's settings of the environment are a run's, where it has none of i
     reachedByPreset({ ...run, environment: { ...environment, presets: [{ ...known, reached }] } })
   expect(ofPreset(connectFour({ openingMoves: 6, showLines: true }))).toEqual(reached)
   expect(ofPreset(connectFour({ openingMoves: 5, showLines: true }))).toBeNull()
+  const onDevice = (await configureRun('ConnectFour-v0', { 'mlp.device': 'webgpu' })) as EpisodeRunDefinition
+  expect(
+    reachedByPreset({ ...onDevice, environment: { ...onDevice.environment, presets: [{ ...known, reached }] } }),
+  ).toBeNull()
 })
 
 test('a run that goes its own way, or by a preset that has not failed, has nothing to say of it', async () => {
@@ -79,7 +83,7 @@ test('so does one of a new language model, unless something that its preset has,
   expect(await reached({ seed: '7', checkpointEvery: '3', threads: '1' })).toEqual(some)
   for (const [key, value] of Object.entries({
     ...{ 'rl.loss': 'gspo', 'rl.updates': '100', 'sft.updates': '40', 'loss.entropyCoef': '0.01', numLanes: '64' },
-    ...{ mode: 'rl', 'environment.maxLength': '5', 'languageModel.width': '32' },
+    ...{ mode: 'rl', 'environment.maxLength': '5', 'languageModel.width': '32', 'languageModel.cacheBits': '16' },
   })) {
     expect(await reached({ [key]: value }), key).toBeNull()
   }

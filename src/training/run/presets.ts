@@ -63,8 +63,9 @@ function isOfPreset(
   known: readonly { readonly id: string; readonly settings: Settings }[],
 ): boolean {
   const settings = known.find((factory) => factory.id === id)?.settings ?? {}
-  const defaults = Object.entries(settings).map(([name, setting]) => [name, setting.default])
-  return isSame({ ...Object.fromEntries(defaults), ...tuned }, parameters)
+  // Records leave out settings that older runs lack, where they have their defaults.
+  const defaults = Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]))
+  return isSame({ ...defaults, ...tuned }, { ...defaults, ...parameters })
 }
 
 function isSame(tuned: TunedSettings, given: Readonly<Record<string, unknown>>): boolean {
@@ -154,7 +155,7 @@ export function reachedByTextPreset(definition: ConversationRunDefinition): Reac
     isSame(preset.sft, sft.parameters) &&
     isSame(preset.rl, rl.parameters) &&
     isSame(preset.loss, rl.loss.settings as never) &&
-    isSame(languageModel(preset.model as never).parameters as TunedSettings, policy.parameters) &&
+    isOfPreset(policy, preset.model, [languageModel]) &&
     isSame(preset.environment, environment.parameters)
   return follows ? (preset.reached ?? null) : null
 }
