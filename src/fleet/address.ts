@@ -28,10 +28,10 @@ export function parseFleet(address: string): { readonly server: string; readonly
 }
 
 /** Connects to the bus of a fleet's address. @throws InputError as `connectNats` does. */
-export async function connectFleet(address: string): Promise<Bus> {
+export async function connectFleet(address: string, signal?: AbortSignal): Promise<Bus> {
   const { server, name } = parseFleet(address)
   const { connectNats } = await import('./bus/nats-bus.ts')
-  return connectNats(server, name)
+  return connectNats(server, name, undefined, signal)
 }
 
 /** Opens the store of a run for an actor. @throws InputError if it cannot be reached from here. */

@@ -122,6 +122,21 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     expect((await readdir(join(folder, 'lonely/checkpoints'))).length).toBe(1)
   })
 
+  test('ends at a signal while the broker is away, with a checkpoint', async () => {
+    const broker = await startNats()
+    const address = `${broker.address}/gone`
+    const fleet = [`fleet=${address}`, 'actors=2', `store=${join(folder, 'store')}`]
+    const learner = start('train', 'CartPole-v1', 'totalSteps=100000000', 'checkpointEvery=5', ...fleet, 'out=gone')
+    const actor = start('actor', address)
+    const saved = () => readdir(join(folder, 'gone/checkpoints')).catch(() => [])
+    await expect.poll(async () => (await saved()).length, { timeout: 60_000, interval: 200 }).toBeGreaterThan(0)
+    await broker.end()
+    for (const { child } of [learner, actor]) child.kill('SIGTERM')
+    expect(await learner.ended, learner.text()).toBe(143)
+    await actor.ended
+    expect(actor.text()).not.toMatch(/\n +at /)
+  }, 60_000)
+
   test('helpers that are killed during gradients change no bit, and a learner that is killed finds them again', async () => {
     const draw = seeded(3)
     const settings = [...trained, 'ppo.numMinibatches=1', 'numLanes=16'] // Gradients of 8 blocks.

@@ -28,6 +28,8 @@ const PACKAGES = '@nats-io/transport-node @nats-io/jetstream @nats-io/kv'
 const [REQUEST_MS, AGAIN_MS] = [5000, 500]
 /** Seconds for which a message, and an acknowledgment, is repeated before that is an error. */
 const [PATIENCE, ACKNOWLEDGE_SECONDS] = [600, 6]
+/** Seconds for which a member that ends waits for a server that is away. */
+const LAST_SECONDS = 10
 /** JetStream's numbers, in nanoseconds. */
 const SECOND = 1e9
 /** The consumer of a queue, which all takers share. */
@@ -117,14 +119,22 @@ interface Parts {
   readonly jet: Jet
   readonly manager: JetManager
   readonly buckets: InstanceType<KeyValue['Kvm']>
+  /** When nobody waits any longer for a server that is away, on the clock of `performance`. */
+  readonly last: { time: number }
 }
 
 /**
  * Connects to the server of an address like `nats://host:4222` (or `tls://…`), for the run of this name. Credentials are
- * read from environment variables (`COLONNADE_NATS_…`), never from the address. `places`: where the packages are.
+ * read from environment variables (`COLONNADE_NATS_…`), never from the address. `signal`: when aborted, what is to be sent waits only
+ * seconds for a server that is away, not minutes. `places`: where the packages are.
  * @throws InputError if a package is missing, or the server cannot be reached, refuses, or has no JetStream.
  */
-export async function connectNats(address: string, name: string, places?: readonly string[]): Promise<Bus> {
+export async function connectNats(
+  address: string,
+  name: string,
+  places?: readonly string[],
+  signal?: AbortSignal,
+): Promise<Bus> {
   checkName('name of the fleet', name)
   const find = <T>(specifier: string) =>
     importPackage<T>(specifier, PACKAGES, places).catch((cause: Error) => {
@@ -149,7 +159,13 @@ export async function connectNats(address: string, name: string, places?: readon
   try {
     const jet = jetstream(connection, { checkAPI: false })
     const manager = await jetstreamManager(connection, { timeout: REQUEST_MS, checkAPI: false })
-    return new NatsBus(name, { connection, jet, manager, buckets: new Kvm(jet) })
+    const last = { time: Number.POSITIVE_INFINITY }
+    const onAbort = () => {
+      last.time = performance.now() + 1000 * LAST_SECONDS
+    }
+    if (signal?.aborted) onAbort()
+    signal?.addEventListener('abort', onAbort, { once: true })
+    return new NatsBus(name, { connection, jet, manager, buckets: new Kvm(jet), last })
   } catch (error) {
     await connection.close()
     throw error
@@ -187,11 +203,13 @@ function isForbidden(error: unknown): boolean {
 
 /** Whether repeating is useless: the server has answered with an error, or the caller made one. */
 function isLasting(error: unknown): boolean {
-  return error instanceof InputError || typeof (error as { code?: unknown }).code === 'number'
+  const { code, message } = error as { code?: unknown; message?: string }
+  // A server that ends in order says so.
+  return error instanceof InputError || (typeof code === 'number' && !/server shutdown/i.test(message ?? ''))
 }
 
 /** Repeats a request while the server is away. */
-async function insistent<T>({ connection }: Parts, work: () => Promise<T>, seconds = PATIENCE): Promise<T> {
+async function insistent<T>({ connection, last }: Parts, work: () => Promise<T>, seconds = PATIENCE): Promise<T> {
   const end = performance.now() + 1000 * seconds
   for (;;) {
     try {
@@ -201,7 +219,11 @@ async function insistent<T>({ connection }: Parts, work: () => Promise<T>, secon
         const expected = 'credentials that may do that (colonnade fleet … permissions=true)'
         throw new InputError('fleet', (error as Error).message, expected, { cause: error })
       }
-      if (isLasting(error) || connection.isClosed() || performance.now() > end) throw error
+      if (isLasting(error) || performance.now() > end) throw error
+      if (connection.isClosed() || performance.now() > last.time) {
+        await connection.close() // So that nothing else waits in its turn.
+        throw new InputError('fleet', (error as Error).message, 'a NATS server that can be reached', { cause: error })
+      }
       await sleep(AGAIN_MS)
     }
   }

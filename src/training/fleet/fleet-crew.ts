@@ -50,7 +50,8 @@ export interface OpenedFleet {
 }
 
 export interface FleetOptions {
-  open(): Promise<OpenedFleet>
+  /** `signal`: aborted when the crew ends. */
+  open(signal: AbortSignal): Promise<OpenedFleet>
   readonly acknowledge: Acknowledgement
   /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
@@ -137,7 +138,7 @@ class FleetCrew implements Crew {
     this.#failure = null
     this.#reported = Number.NEGATIVE_INFINITY // An earlier start has reported its end.
     this.#stop = new AbortController()
-    const fleet = await this.#options.open()
+    const fleet = await this.#options.open(this.#stop.signal)
     try {
       this.#opened = await this.#open(fleet)
     } catch (error) {

@@ -54,8 +54,8 @@ export function joinFleet(options: JoinFleetOptions): CrewDefinition {
   }
   const { name } = parseFleet(address)
   const storeOf = storeOpener(store, name)
-  const open = async (): Promise<OpenedFleet> => {
-    const bus = await connectFleet(address)
+  const open = async (signal: AbortSignal): Promise<OpenedFleet> => {
+    const bus = await connectFleet(address, signal)
     try {
       const opened = await storeOf()
       const close = async () => {
@@ -118,7 +118,7 @@ function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFlee
  * @throws InputError if the run is of another version, of other code or columns, or its store cannot be reached from here.
  */
 export async function runFleetActor(address: string, options: ActorOptions = {}): Promise<ActorSummary> {
-  return withBus(address, (bus) => runActor(bus, options))
+  return withBus(address, (bus) => runActor(bus, options), options.signal)
 }
 
 /**
@@ -126,11 +126,11 @@ export async function runFleetActor(address: string, options: ActorOptions = {})
  * @throws InputError as `runFleetActor` does, and for a learner without helpers.
  */
 export async function runFleetHelper(address: string, options: ActorOptions = {}): Promise<HelperSummary> {
-  return withBus(address, (bus) => runHelper(bus, options))
+  return withBus(address, (bus) => runHelper(bus, options), options.signal)
 }
 
-async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>): Promise<T> {
-  const bus = await connectFleet(address)
+async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>, signal?: AbortSignal): Promise<T> {
+  const bus = await connectFleet(address, signal)
   try {
     return await use(bus)
   } finally {

@@ -20,7 +20,7 @@ import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCrew } from '../../../dist/src/training/fleet/fleet-crew.js'
 import { runHelper } from '../../../dist/src/training/fleet/fleet-helper.js'
 import type { CrewDefinition } from '../../../dist/src/training/threads/crew.js'
-import { rowsOf } from '../../support/tiers.ts'
+import { rowsOf, thorough } from '../../support/tiers.ts'
 
 const cart = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 30, seed: 3 }
 /** Minibatches of 5 blocks, of which the last is cut: shares of four slots and of one. */
@@ -169,31 +169,34 @@ describe('learners in several processes', () => {
     await end()
   })
 
-  test('gradients wait neither for a store that is full nor for a bus that is away', async () => {
+  thorough('gradients wait neither for a store that is full nor for a bus that is away', async () => {
     const { bus, store, told, crew, end } = await place(1)
     const expected = await train(cart, ppo(settings), 3, {})
     const actor = runActor(bus)
     const helpers = helpersOn(bus, 1)
-    const [put, isFull] = [store.put.bind(store), { isNow: false }]
-    store.put = async (bytes) => {
-      // The inputs of gradients are safetensors, whose head is JSON.
-      if (!isFull.isNow || bytes[8] !== '{'.charCodeAt(0)) return put(bytes)
-      throw new Error('a disk that is full')
-    }
     const stall = async () => {
       await helpers.joined()
       const values = await bus.values('gradients', { isOwner: false })
-      const send = values.put.bind(values)
-      let asked = 0
+      const [put, send] = [store.put.bind(store), values.put.bind(values)]
+      let [refusals, isAway] = [0, false]
+      store.put = async (bytes) => {
+        // The inputs of gradients are safetensors, whose head is JSON.
+        if (refusals > 0 || bytes[8] !== '{'.charCodeAt(0)) return put(bytes)
+        refusals++
+        throw new Error('a disk that is full')
+      }
       // A bus that is away takes nothing, so the helper falls silent.
       values.put = async (key, value) => {
-        if (key === 'task') isFull.isNow = ++asked > 1
-        return asked === 1 ? new Promise<number>((resolve) => setTimeout(() => resolve(1), 3000)) : send(key, value)
+        isAway ||= key === 'task'
+        return isAway ? new Promise<number>((resolve) => setTimeout(() => resolve(1), 3000)) : send(key, value)
       }
     }
     const learned = await train(cart, ppo(settings), 3, { actors: 1, crew: crew(4) }, stall)
     expect(learned).toEqual(expected)
-    expect(told.join('\n')).toContain('the helpers cannot be reached: gradients are computed here')
+    expect(told).toEqual([
+      'a disk that is full: gradients are computed without helpers',
+      'the helpers cannot be reached: gradients are computed here',
+    ])
     await helpers.ended()
     await actor
     await end()
