@@ -317,6 +317,9 @@ async function orAborted(waiting: Promise<void>, signal: AbortSignal): Promise<v
     stop = resolve
   })
   signal.addEventListener('abort', stop)
-  await Promise.race([waiting, aborted])
-  signal.removeEventListener('abort', stop)
+  try {
+    await Promise.race([waiting, aborted])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
