@@ -85,7 +85,7 @@ export const rooms = {
         (name) => `src/algorithms/off-policy/${name}`,
       ),
       ...['replay', 'values', 'loss/td.ts'].map((name) => `src/kernels/${name}`),
-      ...['action-critics.ts', 'q-network.ts', 'sac-network.ts', 'td3-network.ts'].map(
+      ...['actor-and-critics.ts', 'q-network.ts', 'sac-network.ts', 'td3-network.ts'].map(
         (name) => `src/policies/${name}`,
       ),
     ],

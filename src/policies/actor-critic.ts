@@ -2,14 +2,14 @@
  * Actors and critics over our own kernels: stacks of layers for each, or a shared trunk below two heads. `mlp`, `convolutional` and
  * `recurrent` are such networks.
  */
-import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { type Space, spaceWidth } from '../base/space.ts'
+import type { Space } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { Head, headPlan, headShape } from './head.ts'
 import { addInputMoments, Inputs, inputsPlan } from './inputs.ts'
+import { modelOf, numInputsOf } from './network-model.ts'
 import type { NetworkShape } from './network-shape.ts'
 import {
   type ActingLanes,
@@ -32,7 +32,6 @@ import type { LayerShape, Steps } from './stack/layer.ts'
 import { ParameterList } from './stack/parameters.ts'
 import {
   type InputGradient,
-  initializeStacks,
   Stack,
   type StackOptions,
   type StackShape,
@@ -60,27 +59,14 @@ export function actorCritic(
   device: ShaderDevice | null = null,
 ): PolicyModel {
   const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
-  const { parameters, inputs } = shape
   const dense = denseNetwork(shape)
   return {
-    numParameters: parameters.size,
-    parameters: parameters.list,
+    ...modelOf(shape, workspacePlan, (views) => views[shape.logStd]?.fill(settings.logStd), ActorCritic),
     memoryWidth: shape.memoryWidth,
     sequence,
     blockRows: shape.blockRows,
-    normalizedInputs: inputs === null ? 0 : shape.numInputs,
     ...(dense === null ? {} : { dense }),
     ...(device === null ? {} : { updateOnDevice: device.updateOf(shape) }),
-    workspace: () => workspacePlan(shape),
-    initialize(weights, random, key) {
-      weights.fill(0)
-      const views = parameters.view(weights)
-      initializeStacks(shape.stacks, views, random, key)
-      views[shape.logStd]?.fill(settings.logStd)
-      if (inputs !== null) views[inputs.deviation]!.fill(1)
-    },
-    bind: (weights, workspace, kernels, random) =>
-      new ActorCritic(shape, weights, workspace as unknown as Workspace, kernels, random),
   }
 }
 
@@ -92,12 +78,9 @@ export function shapeOf(
   actionSpace: Space,
 ): NetworkShape {
   const { filters = [], hidden, activation, cell = null, sharedTrunk, normalizeObservations } = settings
-  if (observationSpace.kind !== 'box') {
-    throw new InputError(`${id} observation space`, show(observationSpace), 'a box')
-  }
+  const numInputs = numInputsOf(id, observationSpace)
   const image = filters.length > 0 ? imageShape(id, observationSpace) : null
   const parameters = new ParameterList()
-  const numInputs = spaceWidth(observationSpace)
   const head = headShape(actionSpace)
   const layers = { ...settings, image }
   const hasTrunk = sharedTrunk && (filters.length > 0 || hidden.length > 0 || cell !== null)

@@ -2,10 +2,11 @@ import { defineFactory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import { boolean, choice, integer, type SettingValues, sizes } from '../base/settings.ts'
-import { type Space, spaceWidth } from '../base/space.ts'
+import type { Space } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
+import { addInputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
+import { type ModelShape, modelOf, numInputsOf } from './network-model.ts'
 import {
   type ActingLanes,
   type ActionValuePolicy,
@@ -20,7 +21,7 @@ import {
 } from './policy.ts'
 import { imageShape } from './stack/convolution.ts'
 import { ParameterList } from './stack/parameters.ts'
-import { initializeStacks, Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
+import { Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 const settings = {
   filters: sizes([], 'filters of convolutions before the layers, over images'),
@@ -51,15 +52,12 @@ export const qNetwork = defineFactory(
   }),
 ) satisfies (...parameters: never[]) => PolicyDefinition
 
-interface Shape {
-  readonly parameters: ParameterList
-  readonly stack: StackShape
+interface Shape extends ModelShape {
+  readonly stacks: readonly [StackShape]
   readonly numActions: number
   readonly isDueling: boolean
   /** Index of the exploration probability in the list of parameters. */
   readonly exploration: number
-  readonly numInputs: number
-  readonly inputs: InputMoments | null
 }
 
 function buildNetwork(
@@ -67,39 +65,25 @@ function buildNetwork(
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
-  if (observationSpace.kind !== 'box')
-    throw new InputError('qNetwork observation space', show(observationSpace), 'a box')
+  const numInputs = numInputsOf('qNetwork', observationSpace)
   if (actionSpace.kind !== 'discrete') {
     throw new InputError('qNetwork action space', show(actionSpace), 'one choice among several: discrete(n)')
   }
   const numActions = actionSpace.n
   const parameters = new ParameterList()
-  const numInputs = spaceWidth(observationSpace)
   const sizes = { numInputs, numOutputs: dueling ? numActions + 1 : numActions }
   const image = filters.length > 0 ? imageShape('qNetwork', observationSpace) : null
   const stack = stackShape(parameters, 'values', sizes, { filters, kernelSize, image, hidden, activation }, 0.01)
   const exploration = parameters.add('exploration', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
-  const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration, numInputs, inputs }
+  const shape: Shape = { parameters, stacks: [stack], numActions, isDueling: dueling, exploration, numInputs, inputs }
   return {
-    numParameters: parameters.size,
-    parameters: parameters.list,
-    normalizedInputs: inputs === null ? 0 : numInputs,
+    ...modelOf(shape, workspacePlan, (views) => views[exploration]!.fill(1), QNetwork),
     actionValues: { numActions, exploration: parameters.list[exploration]!.offset },
-    workspace: () => workspacePlan(shape),
-    initialize(weights, random, key) {
-      weights.fill(0)
-      const views = parameters.view(weights)
-      initializeStacks([stack], views, random, key)
-      views[exploration]!.fill(1)
-      if (inputs !== null) views[inputs.deviation]!.fill(1)
-    },
-    bind: (weights, workspace, kernels, random) =>
-      new QNetwork(shape, weights, workspace as unknown as Workspace, kernels, random),
   }
 }
 
-function workspacePlan({ stack, numActions, numInputs, inputs }: Shape) {
+function workspacePlan({ stacks: [stack], numActions, numInputs, inputs }: Shape) {
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   const { numOutputs } = stack.layers.at(-1)!
   return {
@@ -130,7 +114,7 @@ class QNetwork implements ActionValuePolicy {
     const views = shape.parameters.view(weights)
     this.#shape = shape
     this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
-    this.#stack = new Stack(shape.stack, views, workspace.stack, workspace.work, kernels)
+    this.#stack = new Stack(shape.stacks[0], views, workspace.stack, workspace.work, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
     this.#kernels = kernels
