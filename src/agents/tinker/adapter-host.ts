@@ -19,6 +19,7 @@ import { languageModel } from '../../language/language-model.ts'
 import type { LoraModel } from '../../language/transformer/lora.ts'
 import { LORA_CONFIG, loadLoraWeights, saveLora } from '../../language/transformer/lora-folder.ts'
 import { PackedTransformer, packedPlan } from '../../language/transformer/packed.ts'
+import { checkTarget, SeveralTargets } from '../../language/transformer/several-targets.ts'
 import { Batcher, type Generation, type GenerationGroup, type GenerationRequest } from '../serving/batcher.ts'
 import { openModel } from '../serving/served-model.ts'
 import type { DatumLoss } from './tinker-losses.ts'
@@ -47,10 +48,11 @@ export interface AdapterState {
   readonly betaPowers: Float64Array
 }
 
-/** A sequence with a target for each of its tokens. */
+/** A sequence with `each` targets for each of its tokens, token after token; default 1. */
 export interface TargetedSequence {
   readonly input: readonly number[]
   readonly targets: ArrayLike<number>
+  readonly each?: number
 }
 
 /** The parameters of an AdamW step. */
@@ -194,7 +196,7 @@ export class AdapterHost {
   }
 
   /**
-   * Returns the log-probability of each target, in nats. With `lossOf`, which returns the derivatives of datum `index`, adds the
+   * Returns the log-probabilities of the targets of each sequence, in nats. With `lossOf`, which returns the derivatives of datum `index`, adds the
    * gradient of the loss to the adapter's gradient.
    * @throws InputError for tokens outside the vocabulary, and sequences longer than the context.
    */
@@ -210,12 +212,13 @@ export class AdapterHost {
       const said: Float32Array[] = []
       for (let from = 0; from < sequences.length; ) {
         const to = this.#reach(sequences, from)
-        const rows = this.#pack(sequences.slice(from, to))
-        const take = ({ logprob }: { readonly logprob: Float32Array }) => {
-          let row = 0
-          for (const { input } of sequences.slice(from, to)) {
-            said.push(logprob.slice(row, row + input.length))
-            row += input.length
+        const { rows, several } = this.#pack(sequences.slice(from, to))
+        const take = (evaluated: { readonly logprob: Float32Array }) => {
+          const { logprob } = several ?? evaluated
+          let at = 0
+          for (const { targets } of sequences.slice(from, to)) {
+            said.push(logprob.slice(at, at + targets.length))
+            at += targets.length
           }
         }
         if (lossOf === null) take(this.#packed.evaluate(rows))
@@ -226,11 +229,12 @@ export class AdapterHost {
               take(evaluated)
               derivatives.dEntropy.fill(0, 0, count)
               derivatives.dValue.fill(0)
-              let row = 0
+              const into = (several ?? derivatives).dLogprob
+              let at = 0
               for (let index = from; index < to; index++) {
                 const { dLogprob } = lossOf(index, said[index]!)
-                derivatives.dLogprob.set(dLogprob, row)
-                row += dLogprob.length
+                into.set(dLogprob, at)
+                at += dLogprob.length
               }
             },
             this.#gradient,
@@ -261,28 +265,26 @@ export class AdapterHost {
     throw new InputError(`datum ${from}`, `${length} tokens`, `at most ${this.context}`)
   }
 
-  #pack(sequences: readonly TargetedSequence[]): number {
+  #pack(sequences: readonly TargetedSequence[]): { readonly rows: number; readonly several: SeveralTargets | null } {
     const { vocabularySize } = this
     const offsets = [0]
     const tokens: number[] = []
-    for (const { input, targets } of sequences) {
-      tokens.push(...input, Number(targets[targets.length - 1]))
+    for (const { input } of sequences) {
+      tokens.push(...input, 0) // The last token is a target only, and targets are given.
       offsets.push(tokens.length)
     }
-    const count = this.#packed.pack(tokens, spansOf(Int32Array.from(offsets)), 0, sequences.length)
-    // A target may differ from the next token.
+    const rows = this.#packed.pack(tokens, spansOf(Int32Array.from(offsets)), 0, sequences.length)
+    if (sequences.some(({ each = 1 }) => each > 1)) {
+      const several = new SeveralTargets(sequences, vocabularySize)
+      this.#packed.targetSeveral(several, rows)
+      return { rows, several }
+    }
     const { target } = this.#columns.packed
     let row = 0
     for (const { targets } of sequences) {
-      for (let t = 0; t < targets.length; t++) {
-        const id = Number(targets[t])
-        if (!(Number.isSafeInteger(id) && id >= 0 && id < vocabularySize)) {
-          throw new InputError('target_tokens', show(id), `ids below ${vocabularySize}`)
-        }
-        target[row++] = id
-      }
+      for (let t = 0; t < targets.length; t++) target[row++] = checkTarget(targets[t], vocabularySize)
     }
-    return count
+    return { rows, several: null }
   }
 
   /** Makes an AdamW step and resets the gradient. Returns the gradient's norm before clipping. */

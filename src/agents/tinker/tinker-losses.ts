@@ -4,12 +4,12 @@
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 
-/** A datum's inputs by name: a number per target token. */
+/** A datum's inputs by name: a number per target. */
 export type LossInputs = Readonly<Record<string, ArrayLike<number>>>
 /** The settings of a loss. */
 export type LossConfig = Readonly<Record<string, number | string>>
 
-/** The loss of each token of a datum, and its derivative by the log-probability. */
+/** The loss of each target of a datum, and its derivative by the log-probability. */
 export interface DatumLoss {
   readonly elementwise: Float32Array
   readonly dLogprob: Float32Array
@@ -21,6 +21,8 @@ export interface TinkerLoss {
   readonly needs: readonly string[]
   /** Optional inputs. */
   readonly takes: readonly string[]
+  /** Takes several targets per token, each with inputs of its own. */
+  readonly takesSeveralTargets?: boolean
   /** Settings with their defaults; null: required. */
   readonly config: Readonly<Record<string, number | null>>
   /** Writes the loss of each token and its derivative, for the log-probabilities ℓ. */
@@ -77,6 +79,7 @@ export const tinkerLosses: Readonly<Record<string, TinkerLoss>> = {
   cross_entropy: {
     needs: [],
     takes: ['weights'],
+    takesSeveralTargets: true,
     config: {},
     of(logprob, { weights }, _, { elementwise, dLogprob }) {
       for (let t = 0; t < logprob.length; t++) {

@@ -322,8 +322,9 @@ export class TinkerService {
     const input = (isForward ? body.forward_input : body.forward_backward_input) as PassInput | undefined
     return this.#inOrder(body, async ({ host, state }) => {
       const datums = readDatums(input, host.context)
-      const { loss, config } = findTinkerLoss(String(input!.loss_fn), input!.loss_fn_config)
-      for (const [index, { inputs, targets }] of datums.entries()) checkInputs(index, loss, inputs, targets.length)
+      const name = String(input!.loss_fn)
+      const { loss, config } = findTinkerLoss(name, input!.loss_fn_config)
+      for (const [index, datum] of datums.entries()) checkInputs(index, name, loss, datum)
       const losses: DatumLoss[] = []
       const lossOf = (index: number, logprob: Float32Array): DatumLoss => {
         const written = { elementwise: new Float32Array(logprob.length), dLogprob: new Float32Array(logprob.length) }
@@ -335,11 +336,13 @@ export class TinkerService {
       if (isForward) for (const [index, logprob] of logprobs.entries()) lossOf(index, logprob)
       let sum = 0
       for (const { elementwise } of losses) for (const each of elementwise) sum += each
-      const tensor = (data: Float32Array) => ({ data: Array.from(data), dtype: 'float32', shape: [data.length] })
+      const tensor = (data: Float32Array, index: number) => {
+        return { data: Array.from(data), dtype: 'float32', shape: datums[index]!.shape }
+      }
       return {
         loss_fn_output_type: 'ArrayRecord',
         loss_fn_outputs: logprobs.map((logprob, index) => ({
-          ...{ logprobs: tensor(logprob), elementwise_loss: tensor(losses[index]!.elementwise) },
+          ...{ logprobs: tensor(logprob, index), elementwise_loss: tensor(losses[index]!.elementwise, index) },
         })),
         metrics: { 'loss:sum': sum },
       }

@@ -22,11 +22,14 @@ export interface EncodedRequest {
   readonly bytes: Uint8Array
 }
 
-/** Numbers of a request or answer; `dtype` is float32 or int64, or sparse in a request that the service refuses. */
+/** Numbers of a request or answer; `dtype` is float32 or int64. */
 export interface Tensor {
   readonly data: ArrayLike<number>
   readonly dtype: string
   readonly shape: readonly number[]
+  /** Of a sparse tensor: where each row's values begin, and behind them their number; and the column of each value. */
+  readonly sparse_crow_indices?: readonly number[] | null
+  readonly sparse_col_indices?: readonly number[] | null
 }
 
 export interface PassInput {
@@ -160,12 +163,17 @@ function readChunk(chunk: ProtoReader): { type: string; tokens: number[] } {
   return { type: 'encoded_text', tokens: readNumbers(new ProtoReader(chunk.bytes(1)).bytes(1), DType.int32) }
 }
 
-/** A sparse tensor has no data: the service refuses it when the pass runs, so that the model's later requests go on. */
 function readTensor(tensor: ProtoReader): Tensor {
-  if (tensor.has(2)) return { data: [], dtype: 'sparse', shape: [] }
   const type = tensor.number(3)
   const dtype = type === DType.int64 || type === DType.int32 ? 'int64' : 'float32'
-  return { data: readNumbers(tensor.bytes(1), type), dtype, shape: tensor.wholes(4) }
+  const shape = tensor.wholes(4)
+  if (!tensor.has(2)) return { data: readNumbers(tensor.bytes(1), type), dtype, shape }
+  const sparse = new ProtoReader(tensor.bytes(2))
+  return {
+    ...{ data: readNumbers(sparse.bytes(1), type), dtype, shape },
+    sparse_crow_indices: readNumbers(sparse.bytes(2), DType.int64),
+    sparse_col_indices: readNumbers(sparse.bytes(3), DType.int64),
+  }
 }
 
 /** Encodes the answer of a future in protocol buffers; null for answers that are always JSON. */
@@ -174,26 +182,44 @@ export function encodeAnswer(answer: Readonly<Record<string, unknown>>): Uint8Ar
   return Array.isArray(answer.sequences) ? encodeSampled(answer) : null
 }
 
+type PassOutput = Readonly<Record<string, Tensor>>
+
 function encodePass(answer: Readonly<Record<string, unknown>>): Uint8Array {
-  const outputs = answer.loss_fn_outputs as readonly Readonly<Record<string, Tensor>>[]
-  const names = Object.keys(outputs[0] ?? {})
-  const columns = Object.fromEntries(names.map((name) => [name, outputs.map((output) => output[name]!)]))
-  const columnOf = (parts: readonly Tensor[]) => {
-    const ends = [0n]
-    for (const { data } of parts) ends.push(ends.at(-1)! + BigInt(4 * data.length))
-    const values = Float32Array.from(parts.flatMap(({ data }) => Array.from(data)))
-    const trailing = parts[0]!.shape.slice(1)
-    return bytesField(2, [
-      bytesField(1, bytesOf(values)),
-      bytesField(2, bytesOf(BigInt64Array.from(ends))),
-      numberField(3, DType.float32),
-      ...(trailing.length === 0 ? [] : [bytesField(4, Buffer.concat(trailing.map(varint)))]),
-    ])
-  }
   return messageOf([
     textField(1, answer.loss_fn_output_type as string),
-    bytesField(2, [...mapFields(2, columns, columnOf), numberField(3, outputs.length)]),
+    ...recordsOf(answer.loss_fn_outputs as readonly PassOutput[]).map((outputs) => {
+      const columns = Object.keys(outputs[0]!).map((name) => [name, outputs.map((output) => output[name]!)] as const)
+      return bytesField(2, [...mapFields(2, Object.fromEntries(columns), columnOf), numberField(3, outputs.length)])
+    }),
     ...mapFields(3, answer.metrics as Readonly<Record<string, number>>, (value) => doubleField(2, value)),
+  ])
+}
+
+/** Outputs in turn, in parts whose tensors have as many numbers per token. */
+function recordsOf(outputs: readonly PassOutput[]): PassOutput[][] {
+  const records: PassOutput[][] = []
+  let last = ''
+  for (const output of outputs) {
+    const each = Object.values(output)
+      .map(({ shape }) => shape.slice(1).join())
+      .join(';')
+    if (records.length === 0 || each !== last) records.push([])
+    records.at(-1)!.push(output)
+    last = each
+  }
+  return records
+}
+
+function columnOf(parts: readonly Tensor[]): Field {
+  const ends = [0n]
+  for (const { data } of parts) ends.push(ends.at(-1)! + BigInt(4 * data.length))
+  const values = Float32Array.from(parts.flatMap(({ data }) => Array.from(data)))
+  const trailing = parts[0]!.shape.slice(1)
+  return bytesField(2, [
+    bytesField(1, bytesOf(values)),
+    bytesField(2, bytesOf(BigInt64Array.from(ends))),
+    numberField(3, DType.float32),
+    ...(trailing.length === 0 ? [] : [bytesField(4, Buffer.concat(trailing.map(varint)))]),
   ])
 }
 

@@ -27,6 +27,7 @@ import {
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'
 import { changedRowsPlan, checkCandidates, inverseOf, maskWords } from './sampling.ts'
+import type { SeveralTargets } from './several-targets.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
@@ -125,6 +126,7 @@ export class PackedTransformer {
   #masks: Int32Array | null = null
   #changes: TurnChanges | null = null
   #tokens: ArrayLike<number> = []
+  #several: SeveralTargets | null = null
 
   /** An adapter freezes the model's weights, and gradients are the adapter's. 8- and 4-bit weights need one. */
   constructor(
@@ -170,6 +172,7 @@ export class PackedTransformer {
     const changes = candidates?.changes ?? null
     this.#changes = changes?.turns ?? null
     this.#tokens = tokens
+    this.#several = null
     const { token, position, firstKey, sequence } = forward
     const { vocabularySize } = this.#forward.model.shape
     let row = 0
@@ -206,6 +209,15 @@ export class PackedTransformer {
     return row
   }
 
+  /**
+   * Gives the packed rows these targets in place of one each, until rows are packed again. Their log-probabilities are of the
+   * whole vocabulary at temperature 1. `lossOf` writes their derivatives.
+   */
+  targetSeveral(several: SeveralTargets, count: number): void {
+    this.#several = several
+    this.#columns.target.fill(-1, 0, count)
+  }
+
   /** Log-probability and entropy of each row's target, within its candidate set: bit for bit the decoder's record. */
   evaluate(count: number, temperature = 1): TokensEvaluated {
     this.#forward.setDropout(null)
@@ -222,7 +234,9 @@ export class PackedTransformer {
       const first = chunk * VOCABULARY_CHUNK
       const tokens = this.#chunkLogits(weights.head[chunk]!, first, inverse, count)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
+      this.#several?.take(logits, first, tokens)
     }
+    this.#several?.evaluate(max, sum)
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
     if (this.#forward.model.hasValueHead) {
       const { value, hidden, scratch } = columns
@@ -245,6 +259,7 @@ export class PackedTransformer {
     this.#forward.setDropout(step)
     const evaluated = this.#evaluate(count, temperature)
     lossOf(evaluated, this.#columns, count)
+    this.#several?.sumDerivatives(this.#columns.dLogprob)
     const into = this.#name(gradient)
     this.#backwardHead(into, count, 1 / temperature)
     const { model, kernels, columns } = this.#forward
@@ -314,6 +329,7 @@ export class PackedTransformer {
       // With one chunk, its logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
+      this.#several?.addDerivatives(logits, first, tokens)
       if (changes !== null)
         kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, true)
       if (logitCap > 0) kernels.capBackward(logits, capped, logitCap, count * tokens)

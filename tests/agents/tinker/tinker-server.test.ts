@@ -118,6 +118,106 @@ describe('a training service', () => {
     await close()
   })
 
+  describe('with several targets per token', () => {
+    const K = 3
+    const input = [5, 6, 7, 8]
+    const targets = [9, 1, 0, 2, 3, 4, 9, 9, 1, 7, 0, 8] // The first of the third token is there twice.
+    const weights = [0.5, 0.25, 0, 1, -2, 0, 0.5, 0.5, 1, 0, 0, 3]
+    const columnOf = (values: number[], k: number) => values.filter((_, i) => i % K === k)
+    const model_input = { chunks: [{ type: 'encoded_text', tokens: input }] }
+    const shaped = (data: number[], dtype: string) => ({ data, dtype, shape: [input.length, K] })
+    const dense = {
+      ...{ model_input },
+      loss_fn_inputs: { target_tokens: shaped(targets, 'int64'), weights: shaped(weights, 'float32') },
+    }
+    /** In compressed rows, as the SDK sends what is mostly zeros. */
+    const sparseOf = (values: number[], dtype: string) => {
+      const columns = values.flatMap((value, i) => (value === 0 ? [] : [i % K]))
+      const rows = [0, ...input.map((_, row) => values.slice(0, (row + 1) * K).filter((value) => value !== 0).length)]
+      const data = values.filter((value) => value !== 0)
+      return { ...shaped(data, dtype), sparse_crow_indices: rows, sparse_col_indices: columns }
+    }
+    const sparse = {
+      ...{ model_input },
+      loss_fn_inputs: { target_tokens: sparseOf(targets, 'int64'), weights: sparseOf(weights, 'float32') },
+    }
+
+    test('has the log-probabilities and the gradient of as many passes of one target each', async () => {
+      const { run, train, close } = await service()
+      const trainBy = async (...passes: object[][]) => {
+        const id = await train()
+        const outputs: Json[] = []
+        let seq = 0
+        for (const data of passes) outputs.push(await run('forward_backward', passOf(id, ++seq, data)))
+        const { metrics } = await run('optim_step', stepOf(id, ++seq, { learning_rate: 0.01, eps: 1e-3 }))
+        const { loss_fn_outputs } = await run('forward_backward', passOf(id, ++seq))
+        return { outputs, norm: metrics.grad_norm, next: loss_fn_outputs[0].logprobs.data }
+      }
+      const other = datum([1, 2, 3])
+      const columns = Array.from({ length: K }, (_, k) => ({
+        ...{ model_input },
+        loss_fn_inputs: {
+          target_tokens: tensor(columnOf(targets, k), 'int64'),
+          weights: tensor(columnOf(weights, k)),
+        },
+      }))
+      const apart = await trainBy(...columns.map((each) => [each]), [other])
+      for (const several of [dense, sparse]) {
+        const together = await trainBy([other, several])
+        const [one, output] = together.outputs[0].loss_fn_outputs
+        expect([one.logprobs.shape, output.logprobs.shape, output.elementwise_loss.shape]).toEqual([
+          [2],
+          [4, K],
+          [4, K],
+        ])
+        for (let k = 0; k < K; k++) {
+          const { logprobs, elementwise_loss: loss } = apart.outputs[k].loss_fn_outputs[0]
+          expectClose(columnOf(output.logprobs.data, k), logprobs.data)
+          expectClose(columnOf(output.elementwise_loss.data, k), loss.data)
+        }
+        expect(together.norm).toBeCloseTo(apart.norm, 4)
+        expectClose(together.next, apart.next)
+        expect(Math.abs(together.norm - (await trainBy([other])).norm)).toBeGreaterThan(0.1)
+      }
+      await close()
+    })
+
+    test('refuses shapes and indices that do not fit, and losses that take one target', async () => {
+      const { run, train, close } = await service()
+      const id = await train()
+      let seq = 0
+      const given = (inputs: object) => ({ ...dense, loss_fn_inputs: { ...dense.loss_fn_inputs, ...inputs } })
+      const changed = (change: object) => given({ weights: { ...sparseOf(weights, 'float32'), ...change } })
+      const few = { logprobs: shaped(weights, 'float32'), advantages: shaped(weights, 'float32') }
+      for (const [data, message, loss = 'cross_entropy'] of [
+        [
+          { ...dense, loss_fn_inputs: { target_tokens: shaped(targets, 'int64'), ...few } },
+          'a target per token',
+          'ppo',
+        ],
+        [given({ weights: { ...shaped(weights, 'float32'), shape: [K, 4] } }), 'data[0].weights: got "shape [3,4]"'],
+        [given({ target_tokens: { ...shaped(targets, 'int64'), shape: [K, 4] } }), 'data[0].target_tokens: got "shape'],
+        [
+          given({ target_tokens: { ...shaped(targets, 'int64'), shape: [4, K, 1] } }),
+          'data[0].target_tokens: got "shape',
+        ],
+        [given({ target_tokens: shaped(targets.slice(1), 'int64') }), 'as many as the shape says'],
+        [given({ target_tokens: shaped([...targets.slice(1), 999], 'int64') }), 'target_tokens: got 999'],
+        [changed({ shape: [4, 2 ** 40] }), 'at most 16777216 numbers'],
+        [changed({ shape: [12] }), 'do not fit'],
+        [changed({ sparse_crow_indices: [0, 9, 4, 6, 8] }), 'do not fit'],
+        [changed({ sparse_crow_indices: [1, 2, 4, 6, 8] }), 'do not fit'],
+        [changed({ sparse_col_indices: [0, 1, 0, 1, 0, 1, 0, 3] }), 'do not fit'],
+        [changed({ sparse_col_indices: [0, 1, 0, 1, 0, 1, 0, -1] }), 'do not fit'],
+        [changed({ sparse_col_indices: null }), 'do not fit'],
+      ] as const) {
+        await expect(run('forward_backward', passOf(id, ++seq, [data], loss)), message).rejects.toThrow(message)
+      }
+      expect((await run('forward_backward', passOf(id, ++seq, [dense]))).metrics['loss:sum']).toBeGreaterThan(0)
+      await close()
+    })
+  })
+
   test('adds up the gradients of passes, and a step is made of all of them', async () => {
     const { run, train, close } = await service()
     const stepped = async (...parts: object[][]) => {
@@ -353,7 +453,7 @@ describe('a training service', () => {
     const refused = async (data: object[], message: string, loss = 'cross_entropy', config = {}) =>
       expect(run('forward_backward', passOf(id, ++seq, data, loss, config))).rejects.toThrow(message)
     await refused([], 'data: got "0 datums", expected 1 to 1024 datums')
-    await refused([datum([1, 2, 999])], 'token: got 999, expected a whole number from 0 to 424')
+    await refused([datum([1, 2, 999])], 'target_tokens: got 999, expected a whole number from 0 to 424')
     await refused([datum([999, 2, 1])], 'got')
     await refused([datum([1, 2, 3], { weights: [1] })], 'data[0].weights: got "1 numbers", expected 2')
     await refused([datum([1, 2, 3], { weights: [1, null as never] })], 'data[0].weights[1]: got null')
@@ -401,7 +501,7 @@ describe('a training service', () => {
     for (const [data, message] of [
       [[null], 'user: data[0].model_input.chunks: got undefined'],
       [[{ ...right, model_input: { chunks: [null] } }], 'user: data[0].model_input.chunks: got null'],
-      [inputs({ target_tokens: null }), 'user: data[0].target_tokens: got null, expected a dense tensor'],
+      [inputs({ target_tokens: null }), 'user: data[0].target_tokens: got null, expected a tensor'],
       [inputs({ target_tokens: {} }), 'user: data[0].target_tokens'],
       [inputs({ weights: null }), 'user: data[0].weights'],
     ] as const) {
@@ -409,10 +509,12 @@ describe('a training service', () => {
     }
     const sparse = bytesField(3, [
       bytesField(1, [bytesField(1, [bytesField(1, new Uint8Array(4))])]),
-      ...mapFields(2, { target_tokens: 0 }, () => bytesField(2, [bytesField(2, 'values')])),
+      ...mapFields(2, { target_tokens: 0 }, () =>
+        bytesField(2, [bytesField(2, [bytesField(1, new Uint8Array(4))]), numberField(3, 1)]),
+      ),
     ])
     const refused = run('forward_backward', messageOf([bytesField(1, id), numberField(2, ++seq), sparse]))
-    await expect(refused).rejects.toThrow('target_tokens: got "sparse", expected a dense tensor')
+    await expect(refused).rejects.toThrow('data[0].target_tokens: got "indices that do not fit')
     await run('forward_backward', passOf(id, ++seq, DATA, 'cross_entropy', null as never))
     const { sampling_session_id } = await ask('create_sampling_session', {
       ...{ session_id: await session(), sampling_session_seq_id: 0, base_model: 'small' },

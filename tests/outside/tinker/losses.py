@@ -137,6 +137,31 @@ done = client.forward_backward_custom(data, custom)
 stepped = client.optim_step(ADAM).result().metrics
 step(done.result().loss_fn_outputs, done.result().metrics, stepped, logprobs, custom(None, logprobs)[0])
 
+# Several targets per token, as distillation has: dense, sparse (the SDK's choice for tensors that are mostly zeros), and in a loss of
+# its own. The last datum has another number of targets.
+for is_sparse, own_loss in ((False, False), (True, False), (False, True)):
+    data, losses, logprobs = [], [], []
+    for tokens, count in zip(sequences, (3, 3, 3, 5), strict=True):
+        n = len(tokens) - 1
+        targets = torch.tensor(random.integers(1, 400, size=(n, count)))
+        weights = torch.tensor(random.uniform(0, 1, size=(n, count)).astype(np.float32))
+        if is_sparse:
+            targets[1:], weights[1:] = 0, 0
+        inputs = {"target_tokens": targets, "weights": weights}
+        if not is_sparse:
+            inputs = {key: types.TensorData.from_torch(each) for key, each in inputs.items()}
+        data.append(types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs))
+        assert (data[-1].loss_fn_inputs["weights"].sparse_crow_indices is not None) == is_sparse
+        logprobs.append(torch.log_softmax(model(torch.tensor([tokens[:-1]])).logits[0], -1).gather(1, targets))
+        losses.append(-(weights * logprobs[-1]).sum())
+    loss = custom(None, logprobs)[0] if own_loss else sum(losses)
+    done = client.forward_backward_custom(data, custom) if own_loss else client.forward_backward(data, "cross_entropy")
+    stepped = client.optim_step(ADAM).result().metrics
+    outputs = done.result().loss_fn_outputs
+    assert [out["logprobs"].shape[1] for out in outputs] == [3, 3, 3, 5]
+    flat = [each.flatten() for each in logprobs]
+    step([{"logprobs": out["logprobs"].to_torch().flatten()} for out in outputs], done.result().metrics, stepped, flat, loss)
+
 ended = adapter_of(client.save_state("end").result().path)
 worst["weights"] = max(
     (ended[f"base_model.model.{name}"] - values.detach()).abs().max().item() for name, values in trained.items()
