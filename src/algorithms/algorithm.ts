@@ -14,7 +14,7 @@ import type { ShareWork } from '../base/parted.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
 import type { Space } from '../base/space.ts'
-import type { Columns, Plan } from '../components/column.ts'
+import type { Column, Columns, Plan } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
@@ -177,6 +177,16 @@ export interface Learner {
   ): Generator<void | Promise<void>, LearnerMetrics>
   /** Computes shares of another process's gradients; undefined if they cannot be shared. */
   readonly help?: GradientHelp
+  /** For columns that are too large to be copied before each update. */
+  readonly undo?: Undo
+}
+
+/** Takes back what an update wrote to some columns, so that the state before the update needs no copy of them. */
+export interface Undo {
+  readonly columns: readonly Column[]
+  /** From now on, what is overwritten is kept; what was kept before is forgotten. */
+  begin(): void
+  takeBack(): void
 }
 
 /** The metrics of an update: a number for each declared metric, by name. */

@@ -1,5 +1,8 @@
+import { createHash } from 'node:crypto'
+import { dirname } from 'node:path'
 import { expect, test } from 'vitest'
 import { defineOffPolicyAlgorithm, dqn, offPolicySettings, qNetwork, sac } from '../../src/entries/algorithms.ts'
+import { mountainCar } from '../../src/environments/classic/mountain-car.ts'
 import {
   cartPole,
   createTrainer,
@@ -9,6 +12,10 @@ import {
   recurrent,
   ticTacToe,
 } from '../../src/index.ts'
+import { readCheckpoint } from '../../src/training/folder/checkpoint.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const hash = (bytes: NodeJS.ArrayBufferView) => createHash('sha256').update(bytes).digest('hex')
 
 const metrics = { seen: { unit: null, description: 'of a row', reduction: 'rowMean' } } as const
 const options = {
@@ -81,4 +88,34 @@ test('settings that are missing, and metrics that are no means, are refused', ()
   expect(() => defineOffPolicyAlgorithm({ ...options, metrics: { seen: null } as never })).toThrow(
     'own metrics seen: got null, expected { unit, description, reduction }',
   )
+})
+
+test('an update that fails leaves the state before it for saving, the replay included', async () => {
+  const environment = mountainCar()
+  const world = await createWorld({ environment, policy: qNetwork({ hidden: [4] }), numLanes: 3, seed: 5 })
+  const sizes = { numSteps: 8, batchSize: 16, gradientSteps: 3, replayRows: 54, learningStarts: 20, nStep: 2 }
+  const trainer = createTrainer(world, dqn({ ...sizes, priorityExponent: 0.6 }))
+  trainer.keepsState = true
+  const save = async () => {
+    const { tensors, manifest } = await readCheckpoint(dirname(dirname(await trainer.save(await temporaryFolder()))))
+    return { ...manifest, tensors: Object.fromEntries([...tensors].map(([name, { bytes }]) => [name, hash(bytes)])) }
+  }
+  // The replay has gone round in the midst of a rollout, and an episode of 200 steps is truncated in the next update.
+  for await (const _ of trainer.updates({ totalSteps: 3 * 8 * 24 }));
+  const before = await save()
+  const { kernels } = world as unknown as { kernels: { adamStep(...given: unknown[]): void } }
+  const { adamStep } = kernels
+  let steps = 0
+  kernels.adamStep = (...given) => {
+    if (++steps === 3) throw new Error('no third step')
+    adamStep(...given)
+  }
+  await expect(trainer.updates({ totalSteps: 3 * 8 * 25 }).next()).rejects.toThrow('no third step')
+  const left = new Map(world.columns().map(({ planned, column }) => [planned.name, hash(column)]))
+  const written = Object.keys(before.tensors).filter((name) => name.includes('.replay.'))
+  const same = written.filter((name) => left.get(name) === before.tensors[name])
+  const constant = ['lane', 'episode', 'reward', 'actionMask', 'terminated', 'valid', 'finalActionMask'] // Of MountainCar.
+  expect([written.length, same.map((name) => name.replace(/.*\./, ''))]).toEqual([14, constant])
+  expect(await save()).toEqual(before)
+  expect(await save()).toEqual(before)
 })

@@ -24,6 +24,7 @@ import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from
 import { type Schedule, scheduleFactor } from '../schedule.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
+import { ReplayUndo } from './replay-undo.ts'
 
 /** Defaults in which these algorithms differ. */
 export interface OffPolicyDefaults {
@@ -292,6 +293,7 @@ class OffPolicyLearner implements Learner {
   readonly #slots: Slots
   readonly #block: ReplayedBlock
   readonly #blockRows: number
+  readonly undo: ReplayUndo
 
   constructor(parts: OffPolicyParts, context: LearnerContext, lossOf: (context: OffPolicyContext) => OffPolicyLoss) {
     const { model, thread, kernels, random } = context
@@ -333,6 +335,9 @@ class OffPolicyLearner implements Learner {
       stage: 0,
       scale: 1 / parts.values.batchSize,
     }
+    const { priorityExponent, batchSize, gradientSteps } = parts.values
+    const draws = priorityExponent > 0 ? batchSize * gradientSteps : 0
+    this.undo = new ReplayUndo(this.#columns.replay, { ...context, ...parts.values }, draws, kernels)
     if (thread !== 0) return
     startOptimizer(this.#columns.optimizer)
     startReplay(this.#columns.replay)
@@ -350,7 +355,7 @@ class OffPolicyLearner implements Learner {
     // The target copies input normalization statistics from the policy at once: they are not learned weights.
     const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
     target.set(weights.subarray(first), first)
-    takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
+    takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels, this.undo)
     const isEnough = replay.counts[ReplayCount.steps]! * numLanes >= values.learningStarts
     const learns = replay.counts[ReplayCount.drawable]! > 0 && isEnough
     clock.mark(Work.gather)
@@ -406,6 +411,7 @@ class OffPolicyLearner implements Learner {
         highest = Math.max(highest, error[i]!)
       }
       replay.counts[ReplayCount.highest] = highest
+      this.undo.keepPriorities(drawn, batchSize)
       kernels.setPriorities(replay.tree, drawn, error, batchSize)
     }
     gradientSteps[0] = gradientSteps[0]! + 1

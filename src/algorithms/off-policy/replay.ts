@@ -60,6 +60,14 @@ export function replayPlan(shape: ReplayShape) {
   } satisfies Plan
 }
 
+/** What hears of each row before it is overwritten. */
+export interface Overwritten {
+  /** A rollout replaces the blocks of numLanes rows from `head` on, which may wrap around. */
+  keepRows(head: number): void
+  /** The first `count` rows get other priorities. */
+  keepPriorities(rows: Uint32Array, count: number): void
+}
+
 export type ReplayColumns = Columns<ReturnType<typeof replayPlan>>
 
 /** Initializes an empty replay. Columns that start at zero need no initialization. */
@@ -77,6 +85,7 @@ export function takeIn(
   finals: readonly FinalObservations[],
   { numLanes, numSteps, nStep }: Pick<ReplayShape, 'numLanes' | 'numSteps' | 'nStep'>,
   kernels: Kernels,
+  undo: Overwritten,
 ): void {
   const { rows, counts } = replay
   const numRows = rows.reward.length
@@ -84,6 +93,7 @@ export function takeIn(
   const before = counts[ReplayCount.steps]!
   const head = before % numBlocks
   const untilEnd = Math.min(numSteps, numBlocks - head)
+  undo.keepRows(head)
   for (const name of Object.keys(rows) as (keyof typeof rows)[]) {
     const source = rollout[name]
     const perBlock = source.length / numSteps
@@ -94,12 +104,12 @@ export function takeIn(
   counts[ReplayCount.steps] = before + numSteps
   for (let step = before; step < before + numSteps; step++) {
     listStep(replay, (step % numBlocks) * numLanes, numLanes)
-    prioritize(replay, 0, numLanes, kernels)
+    prioritize(replay, 0, numLanes, kernels, undo)
   }
   for (let step = Math.max(0, before - nStep); step < before + numSteps - nStep; step++) {
     const from = (step % numBlocks) * numLanes
     const count = kernels.listReplayable(replay.listed, rows, from, nStep, numLanes, numRows)
-    prioritize(replay, counts[ReplayCount.highest]!, count, kernels)
+    prioritize(replay, counts[ReplayCount.highest]!, count, kernels, undo)
   }
 }
 
@@ -108,9 +118,10 @@ function listStep({ listed }: ReplayColumns, from: number, numLanes: number): vo
 }
 
 /** Sets the priority of the first `count` listed rows. */
-function prioritize(replay: ReplayColumns, value: number, count: number, kernels: Kernels): void {
+function prioritize(replay: ReplayColumns, value: number, count: number, kernels: Kernels, undo: Overwritten): void {
   const { tree, listed, priority, counts } = replay
   priority.fill(value, 0, count)
+  undo.keepPriorities(listed, count)
   counts[ReplayCount.drawable] = counts[ReplayCount.drawable]! + kernels.setPriorities(tree, listed, priority, count)
 }
 

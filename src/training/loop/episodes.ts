@@ -5,7 +5,7 @@
  * collects its own, and blocks of minibatches are claimed. How many threads share either is found by time (`threads/pace.ts`). With actors,
  * these collect, and the program only learns.
  */
-import type { AlgorithmDefinition, EstimateAdvantages } from '../../algorithms/algorithm.ts'
+import type { AlgorithmDefinition, EstimateAdvantages, Undo } from '../../algorithms/algorithm.ts'
 import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkMetricValues } from '../../base/metrics.ts'
@@ -24,7 +24,8 @@ import type { World } from '../../world/world.ts'
 import type { EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-rollouts.ts'
-import { Actors, checkPool } from '../threads/actors.ts'
+import { Actors } from '../threads/actors.ts'
+import { checkPool } from '../threads/check-actors.ts'
 import type { Crew, CrewDefinition } from '../threads/crew.ts'
 import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
 import { Pace } from '../threads/pace.ts'
@@ -93,7 +94,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** How many threads pay for learning. */
   readonly #learningPace: Pace
   /** Each thread's intervals of work, if recorded. */
-  readonly #traces: readonly Float64Array[]
+  readonly traces: readonly Float64Array[]
   /** A table's rollout with its advantages, when training on one; only in thread 0. */
   #recorded:
     | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
@@ -113,7 +114,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #seconds = 0
   since = performance.now() // When the time of this update began.
 
-  /** Use `reserveEpisodes`. */
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
@@ -126,9 +126,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const sharing = given ?? (learning > 1 ? own() : undefined)
     this.#sharing = sharing
     const share = sharing?.share ?? alone
-    this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
+    this.traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
-    const ordered = { world, algorithms, sharing, numBuffers, traces: this.#traces, beats }
+    const ordered = { world, algorithms, sharing, numBuffers, traces: this.traces, beats }
     this.#ordered = ordered
     // The threads keep these closures, so none of them references the training: it could not be dropped.
     if (actors > 0 && index === 0) {
@@ -455,9 +455,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     } as UpdateMetrics
   }
 
-  /** Each worker's intervals of work, if recorded. */
-  get traces(): readonly Float64Array[] {
-    return this.#traces
+  /** What takes back what an update wrote to large columns. */
+  get undos(): Undo[] {
+    return this.#agents.flatMap(({ learners }) => learners.flatMap(({ undo = [] }) => undo))
   }
 
   saved(): SavedTraining {

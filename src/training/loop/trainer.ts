@@ -34,7 +34,7 @@ import {
 import { TrainerFolder } from '../folder/trainer-folder.ts'
 import { type LearnOptions, learnOptions } from '../recorded/learn-options.ts'
 import type { TextMetrics } from '../text/evaluate/metrics.ts'
-import { checkAhead, threadsFor } from '../threads/actors.ts'
+import { checkAhead, threadsFor } from '../threads/check-actors.ts'
 import { refuseInWorker, shareOf } from '../threads/team.ts'
 import type { EpisodeProgress } from './agents.ts'
 import { checkCollector } from './collector.ts'
@@ -112,6 +112,8 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #memory: MemorySample[] = []
   /** The trainer's state between the last two updates, with its checkpoint; kept if `keepsState`. */
   #settled: SavedState | undefined
+  /** Names of columns in which an update can be undone, so that they are not copied. */
+  #undone: ReadonlySet<string> | undefined
   /** The metrics of all algorithms' updates, by name. */
   readonly metrics: Metrics
   readonly #log: TrainerLog
@@ -239,7 +241,7 @@ export class Trainer<C extends Cohort = Cohort> {
     while (!this.#trainings.every(isDone)) {
       for (const training of this.#trainings) {
         if (isDone(training)) continue
-        if (this.keepsState && training === this.#episodes) this.#settled = this.#state(this.#settled)
+        if (this.keepsState && training === this.#episodes) this.#remember()
         if (this.#episodes !== undefined) this.#episodes.since = since
         const metrics = await training.advance(goal)
         since = performance.now()
@@ -309,7 +311,7 @@ export class Trainer<C extends Cohort = Cohort> {
     if (begun > total) throw new InputError('trainer.learn(table, { done })', String(begun), `at most ${total}`)
     let since = performance.now()
     for (let done = begun; done < total && signal?.aborted !== true; done++) {
-      if (this.keepsState) this.#settled = this.#state(this.#settled)
+      if (this.keepsState) this.#remember()
       episodes.since = since
       const metrics = await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)
       since = performance.now()
@@ -383,6 +385,7 @@ export class Trainer<C extends Cohort = Cohort> {
     folderOf('trainer.save(folder)', folder, this.folder)
     const settled = this.#episodes?.failure === undefined ? undefined : this.#settled
     if (settled === undefined) for (const training of this.#trainings) training.checkBetween('trainer.save()')
+    else for (const undo of this.#episodes!.undos) undo.takeBack()
     // Copy before any await: the caller need not wait for the write before the next update.
     const { tensors, manifest } = settled ?? this.#state()
     const settling = folder === undefined ? this.#settleFolder() : Promise.resolve()
@@ -414,14 +417,27 @@ export class Trainer<C extends Cohort = Cohort> {
     return Object.keys(kept).length === 0 ? undefined : kept
   }
 
-  /** A copy of the saved state, reusing the memory of a former one. What only updates of conversations change is not copied. */
-  #state(former?: SavedState): SavedState {
+  /** Keeps the state before an update: a copy, but for columns in which the update can be undone. */
+  #remember(): void {
+    const { undos } = this.#episodes!
+    for (const undo of undos) undo.begin()
+    const undone = new Set(undos.flatMap(({ columns }) => columns))
+    const names = () => this.world.columns().flatMap(({ planned, column }) => (undone.has(column) ? planned.name : []))
+    this.#undone ??= new Set(names())
+    this.#settled = this.#state(this.#settled, this.#undone)
+  }
+
+  /**
+   * A copy of the saved state, reusing the memory of a former one. Neither `uncopied` columns are copied, nor what only updates of
+   * conversations change.
+   */
+  #state(former?: SavedState, uncopied: ReadonlySet<string> = new Set()): SavedState {
     const { world } = this
     const held = [...this.#conversations.keys()].flatMap((name) => HELD_PARTS.map((part) => `${name}.${part}.`))
     const parts = this.#trainings.map((training) => training.saved())
     const instead = new Map(parts.flatMap(({ instead = [] }) => [...instead]))
     const columns = savedTensors(world, instead).map((tensor, i) => {
-      if (held.some((part) => `${tensor.name}.`.startsWith(part))) return tensor
+      if (uncopied.has(tensor.name) || held.some((part) => `${tensor.name}.`.startsWith(part))) return tensor
       const bytes = former?.tensors[i]?.bytes ?? new Uint8Array(tensor.bytes.byteLength)
       bytes.set(tensor.bytes)
       return { ...tensor, bytes }

@@ -1,0 +1,10 @@
+/** The body of `thread-crew.ts` in a page, which has no actors. */
+import { InputError } from '../../base/errors.ts'
+import type * as node from './thread-crew.ts'
+
+export const ThreadCrew = class {
+  constructor() {
+    throw new InputError('actors', 'at least 1 in a page', '0')
+  }
+} as unknown as typeof node.ThreadCrew
+export type ThreadCrew = node.ThreadCrew
