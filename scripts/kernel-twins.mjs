@@ -18,6 +18,7 @@
 //   WORTH(denseForward, numRows * numInputs * numOutputs, 4096)    the name, a product of numbers of the twin, its least value
 //
 // or several such lines, all of which have to hold. Calls below that go to WebAssembly: the way to a native body costs more there than it saves.
+// BEYOND(globalNorm) instead: the native body serves only where columns lie outside of WebAssembly's memory (src/kernels/compiled.ts).
 import { existsSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'

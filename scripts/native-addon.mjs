@@ -25,8 +25,10 @@ const FLAGS = [
 ]
 
 const all = readdirSync(folder, { recursive: true }).map((name) => join(folder, name))
-/** Those of which a call may be worth the way to a native body: the others are WebAssembly alone. */
-const sources = all.filter((name) => name.endsWith('.native.c') && /^WORTH/m.test(readFileSync(name, 'utf8')))
+/** Those with bodies for the processor: the others are WebAssembly alone. */
+const sources = all.filter(
+  (name) => name.endsWith('.native.c') && /^(WORTH|BEYOND)\(/m.test(readFileSync(name, 'utf8')),
+)
 
 /** When the newest of what an addon is made of was changed, in ms. */
 export function lastChange() {
@@ -88,7 +90,7 @@ export async function buildAddon({ out, compiler, os, cpu, flags = [], linked = 
 /** Those of all twins that have native bodies, in the order of these, each with the source of its body. */
 function twinsWithBodies(known) {
   return sources.flatMap((path) => {
-    const bodies = readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)
+    const bodies = readFileSync(path, 'utf8').matchAll(/^(?:WORTH|BEYOND)\((\w+).*\)\n\w+ KERNEL\(\1\)/gm)
     return [...bodies].map(([, name]) => {
       const twin = known.find((twin) => twin.name === name)
       if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a kernel`)

@@ -1,7 +1,8 @@
 // Writes what stands between Node-API and the native bodies, from the signatures of the twins in C (kernel-twins.mjs): a
 // native body takes the same parameters, with a pointer for the offset of a column.
-/** How Node-API reads a number, and into what. */
+/** How Node-API reads a number, and into what; `place`: where a column begins, in bytes from the memory's first. */
 const READERS = {
+  place: ['int64', 'int64_t'],
   int32_t: ['int32', 'int32_t'],
   uint32_t: ['uint32', 'uint32_t'],
   float: ['double', 'double'],
@@ -60,14 +61,16 @@ export function prototypesOf(twins) {
 #endif
 /** Says from how much work on a call goes to the native body (scripts/kernel-twins.mjs reads it); below, that in WebAssembly serves. */
 #define WORTH(name, work, least)
+/** Says that a body is for the processor too, but only for columns that lie outside of WebAssembly's memory. */
+#define BEYOND(name)
 
 ${prototypes.join('\n')}
 `
 }
 
 /**
- * The addon: \`levels\`, the names of those that the processor has, the best last; and \`bind(bytes, level)\`, an object with a
- * function for each body, over the memory in which \`bytes\` begins.
+ * The addon: \`levels\`, the names of those that the processor has, the best last; \`bind(bytes, level)\`, an object with a
+ * function for each body, over the memory in which \`bytes\` begins; and \`address(column)\`, where a typed array begins.
  * @param {(object & { source: string })[]} twins those that have bodies, each with the name of its body's source
  * @param {Record<string, object>} levels of native-platforms.mjs, for this processor
  */
@@ -157,6 +160,17 @@ static napi_value bind(napi_env env, napi_callback_info info) {
   return object;
 }
 
+static napi_value address(napi_env env, napi_callback_info info) {
+  napi_value column, result;
+  size_t count = 1;
+  void *first;
+  if (napi_get_cb_info(env, info, &count, &column, NULL, NULL) != napi_ok || count != 1 ||
+      napi_get_typedarray_info(env, column, NULL, NULL, &first, NULL, NULL) != napi_ok) {
+    return refuse(env, "address: expected a typed array");
+  }
+  return napi_create_double(env, (double)(uintptr_t)first, &result) == napi_ok ? result : NULL;
+}
+
 NAPI_MODULE_INIT() {
   napi_value levels, function;
   bool has[LEVELS];
@@ -171,6 +185,8 @@ NAPI_MODULE_INIT() {
   if (napi_set_named_property(env, exports, "levels", levels) != napi_ok) return NULL;
   if (napi_create_function(env, "bind", NAPI_AUTO_LENGTH, bind, NULL, &function) != napi_ok) return NULL;
   if (napi_set_named_property(env, exports, "bind", function) != napi_ok) return NULL;
+  if (napi_create_function(env, "address", NAPI_AUTO_LENGTH, address, NULL, &function) != napi_ok) return NULL;
+  if (napi_set_named_property(env, exports, "address", function) != napi_ok) return NULL;
   return exports;
 }
 `
@@ -183,7 +199,7 @@ const localOf = ({ name }) => `${name}_given`
 function caller({ name, parameters, result }) {
   const isColumn = ({ type }) => type.endsWith('*')
   const reads = parameters.map((parameter, i) => {
-    const [reader, type] = isColumn(parameter) ? READERS.uint32_t : READERS[parameter.type]
+    const [reader, type] = isColumn(parameter) ? READERS.place : READERS[parameter.type]
     return [
       `  ${type} ${localOf(parameter)};`,
       `napi_get_value_${reader}(env, given[${i}], &${localOf(parameter)}) != napi_ok`,

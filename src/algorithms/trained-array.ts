@@ -26,8 +26,15 @@ export class TrainedArray {
   readonly #kernels: Kernels
   readonly #parts: readonly TrainedPart[]
 
-  /** `parts` say which weights decay; without parts, all do. */
+  /**
+   * `parts` say which weights decay; without parts, all do.
+   * @throws InputError for more weights than kernels count.
+   */
   constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parts: readonly TrainedPart[] = []) {
+    if (weights.length >= 2 ** 31) {
+      const expected = 'fewer than 2,147,483,648: an adapter (languageModel.loraRank)'
+      throw new InputError('trained weights', String(weights.length), expected)
+    }
     this.weights = weights
     this.gradient = columns.gradient.subarray(0, weights.length)
     this.#columns = columns

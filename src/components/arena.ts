@@ -3,10 +3,13 @@
  * systems, compiled kernels, worker threads and Arrow read the same bytes. It is planned before it is allocated, and does not grow (maximum
  * = initial).
  *
+ * Such a memory has at most 4 GiB. In a larger plan, columns that may lie apart (`apart` in column.ts) share a plain buffer of their own,
+ * which native and plain kernels reach, but WebAssembly does not.
+ *
  * Heap objects of a plan (a step's windows, a lane's entity) are counted beforehand too, because a heap overflow ends the process. If
  * memory is short, the error says how much was requested, for what, and how much is available.
  */
-import { assert, checkGiven, InputError } from '../base/errors.ts'
+import { checkGiven, InputError } from '../base/errors.ts'
 import { canShare } from '../base/shared.ts'
 import {
   type Column,
@@ -20,7 +23,8 @@ import {
 } from './column.ts'
 
 const PAGE_BYTES = 65_536
-const PAGES_MAX = 65_536
+/** What WebAssembly can address, in bytes. An object, so that tests can lower it. */
+export const addressable = { bytes: 65_536 * PAGE_BYTES }
 /** Columns start at multiples of a cache line. */
 const ALIGNMENT = 64
 /**
@@ -41,13 +45,32 @@ export interface Arena {
   readonly memory: WasmMemory
   /** Shared wherever threads can share memory. */
   readonly buffer: ArrayBufferLike
+  /** The buffer of the columns that lie apart; null if none do. */
+  readonly apart: SharedArrayBuffer | null
+  /** Where the columns lie, for `createKernels`. */
+  readonly columns: 'lasting' | 'apart'
+  /** Both buffers. */
   readonly bytes: number
 }
 
 /** Bytes of an arena for this plan, in whole pages. */
 export function arenaBytes(plan: Plan): number {
+  const { memory, apart } = sizesOf(plan)
+  return memory + apart
+}
+
+/** Bytes of the memory and of the buffer beside it, each in whole pages. */
+function sizesOf(plan: Plan): { readonly memory: number; readonly apart: number } {
+  const columns = listColumns(plan)
+  const whole = bytesOf(columns)
+  const beside = columns.filter(({ apart }) => apart && whole > addressable.bytes)
+  if (beside.length === 0) return { memory: whole, apart: 0 }
+  return { memory: bytesOf(columns.filter(({ apart }) => !apart)), apart: bytesOf(beside) }
+}
+
+function bytesOf(columns: readonly PlannedColumn[]): number {
   let end = FIRST_BYTE
-  for (const { bytes } of listColumns(plan)) end = placeAfter(end, bytes) + bytes
+  for (const { bytes } of columns) end = placeAfter(end, bytes) + bytes
   return Math.ceil(end / PAGE_BYTES) * PAGE_BYTES
 }
 
@@ -61,7 +84,9 @@ export function takeArena<P extends Plan>(
   objects: readonly PlannedObjects[] = [],
 ): { arena: Arena; columns: Columns<P> } {
   checkGiven('plan of takeArena', plan, [])
-  return layArena(plan, takeMemory(plan, objects))
+  checkRoom(plan)
+  checkHeap(objects)
+  return layArena(plan, ...takeMemory(plan))
 }
 
 /** Heap objects of a plan: the number of objects of a kind, and their approximate size. */
@@ -91,27 +116,36 @@ function checkHeap(objects: readonly PlannedObjects[]): void {
 }
 
 /** Maps a plan's columns onto the memory that another thread allocated for the same plan, with its contents. */
-export function layArena<P extends Plan>(plan: P, memory: WasmMemory): { arena: Arena; columns: Columns<P> } {
+export function layArena<P extends Plan>(
+  plan: P,
+  memory: WasmMemory,
+  apart: SharedArrayBuffer | null = null,
+): { arena: Arena; columns: Columns<P> } {
   const { buffer } = memory
-  const cursor = { byte: FIRST_BYTE }
-  const columns = layOut(plan, buffer, cursor) as Columns<P>
-  const bytes = buffer.byteLength
-  assert(cursor.byte <= bytes, `columns end at ${cursor.byte}, beyond the arena's ${bytes} bytes`)
-  return { arena: { memory, buffer, bytes }, columns }
+  const near = { buffer, byte: FIRST_BYTE }
+  const far = apart === null ? near : { buffer: apart, byte: FIRST_BYTE }
+  const columns = layOut(plan, near, far) as Columns<P> // A column beyond the end of its buffer is a RangeError.
+  const bytes = buffer.byteLength + (apart?.byteLength ?? 0)
+  return { arena: { memory, buffer, apart, columns: apart === null ? 'lasting' : 'apart', bytes }, columns }
 }
 
-/** Recreates columns, which were views in another thread, as views of the memory that it sent. */
-export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C {
+/** Recreates columns, which were views in another thread, as views of the memory that it sent. Those that lie apart, came with it. */
+export function viewColumns<C extends object>(columns: C, memory: WasmMemory, apart: SharedArrayBuffer | null): C {
   if (ArrayBuffer.isView(columns)) {
+    if (columns.buffer === apart) return columns
     const { byteOffset, length } = columns as unknown as Column
     return new (columns.constructor as Float32ArrayConstructor)(memory.buffer, byteOffset, length) as unknown as C
   }
-  return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
+  return Object.fromEntries(
+    Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory, apart)]),
+  ) as C
 }
 
-/** Available bytes for an arena: WebAssembly's limit, or the machine's available memory. */
-export function arenaRoom(): number {
-  return Math.min(PAGES_MAX * PAGE_BYTES, availableBytes() ?? Infinity)
+/** Available bytes for a plan: WebAssembly's limit where it holds, or the machine's available memory. */
+export function arenaRoom(plan: Plan): number {
+  const { memory, apart } = sizesOf(plan)
+  const limit = apart === 0 || memory > addressable.bytes ? addressable.bytes : Infinity
+  return Math.min(limit, availableBytes() ?? Infinity)
 }
 
 /**
@@ -120,34 +154,39 @@ export function arenaRoom(): number {
  */
 export function checkRoom(plan: Plan, remedy = ''): void {
   const bytes = arenaBytes(plan)
-  const room = arenaRoom()
+  const room = arenaRoom(plan)
   if (bytes <= room) return
-  const isAddressed = room === PAGES_MAX * PAGE_BYTES
-  const limit = isAddressed ? formatBytes(room) : `the ${formatBytes(room)} that this machine has left`
-  throw tooLarge(plan, bytes, `at most ${limit}${remedy === '' ? '' : `: ${remedy}`}`)
+  const whose = room === addressable.bytes ? 'WebAssembly addresses' : 'this machine has left'
+  throw tooLarge(plan, bytes, `at most the ${formatBytes(room)} that ${whose}${remedy === '' ? '' : `: ${remedy}`}`)
 }
 
-function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WasmMemory {
-  checkRoom(plan)
-  checkHeap(objects)
-  const bytes = arenaBytes(plan)
-  const pages = bytes / PAGE_BYTES
+function takeMemory(plan: Plan): [memory: WasmMemory, apart: SharedArrayBuffer | null] {
+  const { memory, apart } = sizesOf(plan)
+  const pages = memory / PAGE_BYTES
   try {
-    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: canShare })
+    const taken = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: canShare })
+    return [taken, apart === 0 ? null : new SharedArrayBuffer(apart)]
   } catch (cause) {
-    throw tooLarge(plan, bytes, `what the runtime grants (${(cause as Error).message})`, cause)
+    throw tooLarge(plan, memory + apart, `what the runtime grants (${(cause as Error).message})`, cause)
   }
 }
 
-function layOut(plan: Plan, buffer: ArrayBufferLike, cursor: { byte: number }): object {
+/** Where the next column of a buffer may begin. */
+interface Cursor {
+  readonly buffer: ArrayBufferLike
+  byte: number
+}
+
+function layOut(plan: Plan, near: Cursor, far: Cursor): object {
   const columns: Record<string, Column | object> = {}
   for (const [name, node] of Object.entries(plan)) {
     if (isColumnSpec(node)) {
+      const cursor = node.apart ? far : near
       cursor.byte = placeAfter(cursor.byte, node.rows * node.width * elementBytes[node.type])
-      const view = viewColumn(node.type, buffer, cursor.byte, node.rows * node.width)
+      const view = viewColumn(node.type, cursor.buffer, cursor.byte, node.rows * node.width)
       cursor.byte += view.byteLength
       columns[name] = view
-    } else columns[name] = layOut(node, buffer, cursor)
+    } else columns[name] = layOut(node, near, far)
   }
   return columns
 }

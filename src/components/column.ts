@@ -28,6 +28,8 @@ export interface ColumnSpec<T extends ColumnType = ColumnType> {
   readonly width: number
   /** Whether checkpoints contain the column, because a resumed run needs its values. */
   readonly saved: boolean
+  /** Whether it may lie outside of WebAssembly's memory: only kernels that reach it there are handed it. */
+  readonly apart?: true
 }
 
 /** Columns to allocate, by name, in any nesting. */

@@ -8,8 +8,8 @@
  * @module colonnade/kernels
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
-import { bestWebAssemblyBuild, bindCompiled, type ColumnLife } from './compiled.ts'
-import type { KernelBuild, Kernels } from './kernels.ts'
+import { bestWebAssemblyBuild, bindCompiled } from './compiled.ts'
+import type { ColumnLife, KernelBuild, Kernels } from './kernels.ts'
 import { loadModule } from './modules.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
@@ -49,7 +49,7 @@ export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
 /**
  * Binds the kernels of one build to the memory in which the columns lie: one object a thread. Once a memory that is not shared has
  * grown, they have to be bound again. `columns`: `lasting`, where each lies is remembered; `passing`, they are views made for one
- * call, and it is looked up each time.
+ * call, and it is looked up each time; `apart`, some of them lie in another shared buffer (`Arena.columns`).
  * @throws InputError for a build that cannot be run here.
  */
 export function createKernels(

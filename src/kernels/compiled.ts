@@ -8,17 +8,15 @@
  */
 import { assert } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
-import type { At, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
+import type { At, ColumnLife, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
 import { allowRelaxed, hasModules, readModule } from './modules.ts'
-import { nativeBodies } from './native.ts'
+import { bindNative } from './native.ts'
 import { type Bodies, bindTwins, type Twins } from './twins.ts'
-
-/** Whether columns stay, and where they lie is remembered, or each is a view made for one call, as those of a device's tensors are. */
-export type ColumnLife = 'lasting' | 'passing'
 
 /**
  * Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, which then serve calls of
- * any size; else they are those of the best level, and serve calls that are worth the way to them. `columns`: whether they stay.
+ * any size; else they are those of the best level, and serve calls that are worth the way to them. `columns`: whether they stay,
+ * and where.
  */
 export function bindCompiled(
   memory: { readonly buffer: ArrayBufferLike },
@@ -27,21 +25,10 @@ export function bindCompiled(
   columns: ColumnLife,
   level?: string,
 ): Twins {
-  const at = columns === 'lasting' ? placesIn(memory.buffer) : placesNow(memory.buffer)
+  const at = columns === 'passing' ? placesNow(memory.buffer) : placesIn(memory.buffer)
   const body = instantiate(memory, build === 'native' ? 'relaxed' : build)
   if (build !== 'native') return bindTwins(body, at, plain)
-  const native = { ...body, ...nativeBodies(memory.buffer, level) }
-  const current = isShared(memory.buffer) ? at : placesInCurrent(memory, at)
-  return bindTwins(level === undefined ? body : native, current, plain, native)
-}
-
-/** A memory that is not shared may move when it grows, and native bodies know where it was: refuses calls after that. */
-function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): At {
-  const { buffer } = memory
-  return (column) => {
-    assert(memory.buffer === buffer, 'the memory of native kernels has grown: they have to be bound again')
-    return at(column)
-  }
+  return bindNative(memory, body, at, plain, columns, level)
 }
 
 /** The bodies of a WebAssembly build over `memory`. */

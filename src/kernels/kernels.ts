@@ -21,3 +21,9 @@ export type CompiledBuild = WebAssemblyBuild | 'native'
 
 /** Where a column begins in the memory. */
 export type At = (column: ArrayBufferView) => number
+
+/**
+ * Whether columns stay, and where they lie is remembered; or each is a view made for one call, as those of a device's tensors are;
+ * or they stay, and some lie apart, in another shared buffer than the memory, where only native and plain bodies reach them.
+ */
+export type ColumnLife = 'lasting' | 'passing' | 'apart'

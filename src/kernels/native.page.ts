@@ -1,5 +1,4 @@
 /** The body of `native.ts` in a page, which has no native kernels. */
-import { InputError } from '../base/errors.ts'
 import type * as node from './native.ts'
 
 const WHY = 'a page cannot load addons'
@@ -8,6 +7,9 @@ export const nativeLevels: typeof node.nativeLevels = () => []
 
 export const reportNative: typeof node.reportNative = () => ({ level: null, from: null, why: WHY })
 
+/** `createKernels` refuses the build before. */
 export const nativeBodies: typeof node.nativeBodies = () => {
-  throw new InputError('kernels', `"native", but ${WHY}`, 'another build')
+  throw new Error(WHY)
 }
+
+export const bindNative = nativeBodies as unknown as typeof node.bindNative

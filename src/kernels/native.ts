@@ -3,15 +3,19 @@
  * compiled ones, over the same memory. It has them at several levels of the processor, all of which leave the bits of the relaxed
  * build; the best that the machine has is taken. What has no native body, or too little work for one, is the relaxed build's.
  */
-import { InputError } from '../base/errors.ts'
+import { assert, InputError } from '../base/errors.ts'
+import { isShared } from '../base/shared.ts'
 import { VERSION } from '../base/version.ts'
-import type { Bodies } from './twins.ts'
+import type { At, ColumnLife, Kernels } from './kernels.ts'
+import { type Bodies, bindTwins, type Twins } from './twins.ts'
 
 /** What the addon exports (scripts/native-glue.mjs). */
 interface Addon {
   /** Levels that the processor has, the best last. */
   readonly levels: readonly string[]
   bind(bytes: Uint8Array, level: string): Partial<Bodies>
+  /** Where a column begins among all bytes of the process. */
+  address(column: ArrayBufferView): number
 }
 
 /** Which native bodies there are: the best level and where the addon comes from, or why there are none. */
@@ -107,4 +111,58 @@ export function nativeBodies(buffer: ArrayBufferLike, level = nativeLevels().at(
     throw new InputError('kernels', `"native", but ${loaded}`, 'native kernels, or another build')
   }
   return loaded.addon.bind(new Uint8Array(buffer), level)
+}
+
+/** Kernels of language models without native bodies, whose plain bodies leave the same bits and take columns anywhere. */
+const SAME_BITS = ['addToSegments', 'clear', 'drawUniform', 'gatherRows', 'placeRows'] as const
+
+/**
+ * Binds native bodies over the relaxed ones of the same memory, which `at` says the places of. They serve calls that are worth the way to
+ * them; those of a given level, and those of columns that lie apart, serve all.
+ */
+export function bindNative(
+  memory: { readonly buffer: ArrayBufferLike },
+  body: Bodies,
+  at: At,
+  plain: Kernels,
+  columns: ColumnLife,
+  level?: string,
+): Twins {
+  const { buffer } = memory
+  const bodies = nativeBodies(buffer, level)
+  const native = { ...body, ...bodies }
+  if (columns === 'apart') {
+    const [near, far] = [bindTwins(body, at, plain), bindTwins(native, placesApart(buffer), plain)]
+    const names = Object.keys(bodies) as (keyof Twins)[]
+    const anywhere = [...names.map((name) => [name, far[name]]), ...SAME_BITS.map((name) => [name, plain[name]])]
+    return { ...near, ...Object.fromEntries(anywhere) }
+  }
+  const current = isShared(buffer) ? at : placesInCurrent(memory, at)
+  return bindTwins(level === undefined ? body : native, current, plain, native)
+}
+
+/** A memory that is not shared may move when it grows, and native bodies know where it was: refuses calls after that. */
+function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): At {
+  const { buffer } = memory
+  return (column) => {
+    assert(memory.buffer === buffer, 'the memory of native kernels has grown: they have to be bound again')
+    return at(column)
+  }
+}
+
+/** Says where columns of any shared memory begin for the native bodies over `buffer`, in bytes from its first. */
+function placesApart(buffer: ArrayBufferLike): At {
+  const { address } = (loaded as Loaded).addon
+  const first = address(new Uint8Array(buffer))
+  const places = new WeakMap<ArrayBufferView, number>()
+  return (column) => {
+    let place = places.get(column)
+    if (place === undefined) {
+      // A column of the heap would move.
+      assert(isShared(column.buffer), 'a column lies outside of all shared memory')
+      place = address(column) - first
+      places.set(column, place)
+    }
+    return place
+  }
 }

@@ -4,7 +4,7 @@
 import { InputError } from '../base/errors.ts'
 import type { PlannedObjects } from '../components/arena.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import type { Kernels } from '../kernels/kernels.ts'
+import type { KernelBuild, Kernels } from '../kernels/kernels.ts'
 import type { ConversationCohort } from './conversations/cohort.ts'
 import type { EpisodeCohort } from './episodes/cohort.ts'
 import type { CohortDraft, Housing } from './housing.ts'
@@ -15,10 +15,11 @@ export type Cohort = EpisodeCohort | ConversationCohort
 export interface CohortKind<O, D, C> {
   readonly options: readonly string[]
   /**
-   * Checks a cohort's options and opens its policy. `before` are the world's earlier cohorts; `helps`: in a thread of another's world.
+   * Checks a cohort's options and opens its policy. `before` are the world's earlier cohorts; `helps`: in a thread of another's world;
+   * `kernels` are the world's.
    * @throws InputError with the wrong option.
    */
-  draft(options: O, before: readonly CohortDraft[], helps: boolean): Promise<D>
+  draft(options: O, before: readonly CohortDraft[], helps: boolean, kernels: KernelBuild): Promise<D>
   /** @throws InputError if this many threads cannot share the cohort's lanes. */
   checkThreads(draft: D, count: number): void
   plan(draft: D, threads: number): Plan

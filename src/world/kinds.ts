@@ -4,6 +4,7 @@
  */
 import { checkOptions, InputError, show } from '../base/errors.ts'
 import type { Columns } from '../components/column.ts'
+import type { KernelBuild } from '../kernels/kernels.ts'
 import type { Cohort, CohortKind } from './cohort.ts'
 import type { ConversationCohortOptions } from './conversations/cohort.ts'
 import type { EpisodeCohort } from './episodes/cohort.ts'
@@ -73,6 +74,7 @@ export async function draftCohort(
   options: CohortOptions,
   before: readonly CohortDraft[],
   helps: boolean,
+  kernels: KernelBuild,
 ): Promise<CohortDraft> {
   if (typeof options !== 'object' || options === null) {
     throw new InputError('cohort', show(options), 'an object with environment, policy and numLanes')
@@ -80,5 +82,5 @@ export async function draftCohort(
   const isText = (options as Partial<ConversationCohortOptions>).environment?.kind === 'text'
   const kind = isText ? await conversationsKind() : kinds.episodes
   checkOptions(`a cohort of ${isText ? 'conversations' : 'episodes'}`, options, kind.options)
-  return kind.draft(options, before, helps)
+  return kind.draft(options, before, helps, kernels)
 }

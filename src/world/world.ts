@@ -82,7 +82,7 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   checkSeed(seed)
   const drafts: CohortDraft[] = []
   for (const each of cohorts) {
-    const draft = await draftCohort(each, drafts, shared !== undefined)
+    const draft = await draftCohort(each, drafts, shared !== undefined, kernels)
     if (drafts.some(({ name }) => name === draft.name)) {
       throw new InputError('cohort name', `${show(draft.name)} twice`, 'a distinct `name` for each cohort')
     }
@@ -235,7 +235,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     const objects = this.#drafts.flatMap((draft) => kindOf(draft).objects(draft))
     const isFresh = this.#memory === undefined
     const { arena, columns } = isFresh ? takeArena(plan, objects) : layArena(plan, this.#memory!)
-    const kernels = createKernels(arena.memory, this.kernelBuild)
+    const kernels = createKernels(arena.memory, this.kernelBuild, arena.columns)
     this.#arena = arena
     this.#columns = zipColumns(plan, columns)
     this.#kernels = kernels

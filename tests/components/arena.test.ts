@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
+import { addressable, arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
 import {
   type Column,
   type ColumnSpec,
@@ -16,6 +16,7 @@ import {
 import { takeArena as takePublicArena } from '../../src/entries/data.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
 import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
+import { apart } from '../../src/language/transformer/memory.ts'
 import * as fc from '../support/properties.ts'
 
 const PAGE = 65_536
@@ -175,6 +176,41 @@ describe('a plan', () => {
   })
 })
 
+describe('a plan beyond what WebAssembly addresses', () => {
+  const plan = apart(
+    { weights: column('f32', 2 ** 16), few: column('f32', 16), own: { more: column('u8', 2 ** 20) } },
+    'plain',
+  )
+  const limit = addressable.bytes
+  afterEach(() => {
+    addressable.bytes = limit
+  })
+
+  test('has one memory as long as it fits, and else its large columns in a buffer beside it', () => {
+    const whole = takeArena(plan)
+    expect(whole.arena).toMatchObject({ apart: null, columns: 'lasting', bytes: arenaBytes(plan) })
+    expect(whole.columns.own.more.buffer).toBe(whole.arena.buffer)
+    addressable.bytes = 2 * PAGE
+    const { arena, columns } = takeArena(plan)
+    expect(arena.columns).toBe('apart')
+    expect(columns.few.buffer).toBe(arena.buffer)
+    for (const { buffer } of [columns.weights, columns.own.more]) expect(buffer).toBe(arena.apart)
+    expect(arena.buffer.byteLength).toBe(PAGE)
+    expect(arena.bytes).toBe(arenaBytes(plan))
+    expect(arena.bytes).toBe(PAGE + arena.apart!.byteLength)
+  })
+
+  test('is refused where columns may not lie apart, or the others do not fit', () => {
+    addressable.bytes = 2 * PAGE
+    const needed = 'that WebAssembly addresses'
+    expect(() => takeArena({ weights: column('f32', 2 ** 16) })).toThrow(needed)
+    expect(() => takeArena(apart({ weights: column('f32', 2 ** 16) }, 'relaxed'))).toThrow(needed)
+    expect(() => takeArena({ ...plan, other: column('f32', 2 ** 16) })).toThrow(needed)
+    vi.spyOn(process as NodeJS.Process & { availableMemory(): number }, 'availableMemory').mockReturnValue(2 ** 20)
+    expect(() => takeArena(plan)).toThrow('the 1.00 MiB that this machine has left')
+  })
+})
+
 describe('a plan that is too large', () => {
   const plan = {
     small: column('u8', 10),
@@ -187,7 +223,8 @@ describe('a plan that is too large', () => {
     expect(() => takeArena(plan)).toThrow(InputError)
     expect(() => takeArena(plan)).toThrow(
       'memory: got a plan of 6.50 GiB (most of it for agent.observation 1048576 × 1024 f32 = 4.00 GiB, ' +
-        'agent.action 1048576 × 512 i32 = 2.00 GiB, extra 1048576 × 64 f64 = 512.00 MiB), expected at most 4.00 GiB',
+        'agent.action 1048576 × 512 i32 = 2.00 GiB, extra 1048576 × 64 f64 = 512.00 MiB), ' +
+        'expected at most the 4.00 GiB that WebAssembly addresses',
     )
   })
 

@@ -83,6 +83,40 @@ describe.runIf(hasNative)('binding', () => {
     expect(() => kernels.globalNorm(new Float32Array(4), 4)).toThrow('outside the memory')
   })
 
+  test('a column may lie in another shared buffer if that is said, and leaves the same bits there', () => {
+    const other = new SharedArrayBuffer(2 ** 20)
+    const numbers = Float32Array.from({ length: 4096 }, (_, i) => Math.sin(i))
+    const [bound, near] = [createKernels(memory, 'native', 'apart'), createKernels(memory, 'native')]
+    const columnsIn = (buffer: ArrayBufferLike) =>
+      [0, 1, 2].map((at) => {
+        const column = new Float32Array(buffer, 16_384 * at, 4096)
+        column.set(numbers)
+        return column
+      })
+    const [here, there] = [columnsIn(memory.buffer), columnsIn(other)]
+    const norms: number[] = []
+    for (const [kernels, columns] of [
+      [near, here],
+      [bound, there],
+    ] as const) {
+      const [y, x, weight] = columns as [Float32Array, Float32Array, Float32Array]
+      norms.push(kernels.globalNorm(y, 4096))
+      kernels.sumSlots(x, 4, 1024, 0, 1024)
+      kernels.sgdStep(y, x, weight, 0.5, 0.01, 0.9, 0.1, 4096)
+      for (const [rows, outputs] of [
+        [1, 1],
+        [32, 32],
+      ] as const) {
+        kernels.denseForward(y, x, weight, weight, rows, outputs, outputs, Activation.tanh, 0, 0)
+      }
+    }
+    expect(there).toEqual(here)
+    expect(norms[0]).toBe(norms[1])
+    expect(() => bound.globalNorm(new Float32Array(4), 4)).toThrow('outside of all shared memory')
+    expect(() => bound.flagsToFloats(there[0]!, new Uint8Array(other, 0, 4), 4)).toThrow('outside the memory')
+    expect(() => createKernels(memory, 'relaxed', 'apart').globalNorm(there[0]!, 4)).toThrow('outside the memory')
+  })
+
   test('a body refuses arguments of other types, and fewer', () => {
     const { denseForward, denseBackwardInput } = nativeBodies(memory.buffer)
     expect(denseForward!(0, 0, 0, 0, 1, 1, 1, 0, 0, 0)).toBeUndefined()

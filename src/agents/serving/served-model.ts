@@ -1,15 +1,14 @@
 /** A served language model: its weights in memory, its engine, and its names. */
 import { checkCount, InputError, show } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
-import { takeArena } from '../../components/arena.ts'
 import { column, type Plan } from '../../components/column.ts'
 import type { EngineContext, EngineDefinition } from '../../engines/engine.ts'
 import { LocalEngine } from '../../engines/local/local.ts'
 import { localEnginePlan } from '../../engines/local/local-columns.ts'
 import { defineTextEnvironment, type TextEnvironmentDefinition } from '../../environments/text.ts'
-import { bestKernelBuild, createKernels } from '../../kernels/bind.ts'
 import type { LanguageModelDefinition } from '../../language/language-model.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import { takeColumns } from '../../language/transformer/memory.ts'
 import { type BaseWeights, quantizedPlan, setWeights, startWeights } from '../../language/transformer/quantized.ts'
 import { Batcher } from './batcher.ts'
 import { ServedWeights } from './served-weights.ts'
@@ -95,7 +94,7 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
   }
   const begins = await openWeights()
   const shape = { model, adapter: lora, weightBits, numSlots: slots, context, threads: 1 }
-  const { arena, columns } = takeArena({
+  const { columns, kernels } = takeColumns({
     weights: column('f32', weightBits === 32 ? model.numParameters : 0),
     quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
     adapter: column('f32', lora?.numParameters ?? 0),
@@ -115,7 +114,7 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
     ...{ model, tokenizer, numSlots: slots, context },
     ...{ sampling: { temperature: 1, topK: 0, topP: 1, minP: 0 }, explore: true, stopStrings: [] },
     ...{ columns: columns.engine, ids: columns.ids, weights },
-    ...{ adapter, kernels: createKernels(arena.memory, bestKernelBuild()), random },
+    ...{ adapter, kernels, random },
     tell: (message) => console.error(message),
   }
   return {

@@ -21,6 +21,7 @@ void KERNEL(adamStep)(float *restrict weight, float *restrict moment, float *res
 }
 
 /** In f64, in four interleaved sums. */
+BEYOND(globalNorm)
 double KERNEL(globalNorm)(float *x, int32_t length) {
   two low = {0}, high = {0};
   for (int i = 0; i < length; i += 4) {

@@ -1,6 +1,7 @@
 /** RMSprop in f32; the plain twin `rmsprop.ts` has the formulas. */
 #include "../vector.native.h"
 
+BEYOND(rmspropStep)
 void KERNEL(rmspropStep)(float *restrict weight, float *restrict moment, float *restrict squareMoment,
                          float *restrict gradient, double gradientScale, double learningRate, double alpha,
                          double momentum, double epsilon, double weightDecay, int32_t length) {

@@ -13,6 +13,7 @@
 SUM_SLOTS(sum_floats, float)
 SUM_SLOTS(sum_doubles, double)
 
+BEYOND(sumSlots)
 void KERNEL(sumSlots)(float *slots, int32_t slotsElementBytes, int32_t numSlots, int32_t length, int32_t from, int32_t to) {
   if (slotsElementBytes == 8) sum_doubles((double *)slots, numSlots, length, from, to);
   else sum_floats(slots, numSlots, length, from, to);

@@ -102,6 +102,7 @@ void KERNEL(sampleVocabulary)(int32_t *token, float *targetLogit, float *logits,
   }
 }
 
+BEYOND(evaluateVocabulary)
 void KERNEL(evaluateVocabulary)(float *restrict logprob, float *restrict entropy, float *restrict max, float *restrict sum,
                                 float *restrict weighted, float *restrict targetLogit, int32_t numRows) {
   for (int row = 0; row < numRows; row++) {
@@ -111,6 +112,7 @@ void KERNEL(evaluateVocabulary)(float *restrict logprob, float *restrict entropy
   }
 }
 
+BEYOND(modeOfVocabulary)
 void KERNEL(modeOfVocabulary)(int32_t *token, float *targetLogit, float *logits, float inverseTemperature, int32_t numRows,
                               int32_t vocabularySize) {
   for (int row = 0; row < numRows; row++, logits += vocabularySize) {

@@ -5,13 +5,13 @@
 import { InputError } from '../../base/errors.ts'
 import { isThere } from '../../base/files/files.ts'
 import { integer, text } from '../../base/settings.ts'
-import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
-import { bestKernelBuild, createKernels, spansOf } from '../../kernels/bind.ts'
+import { spansOf } from '../../kernels/bind.ts'
 import { scoredRow } from '../examples.ts'
 import { loadLanguageModel } from '../load-language-model.ts'
 import { answerRow } from '../templates/dialogue.ts'
 import { VALUE_FILE } from '../transformer/folder.ts'
+import { takeColumns } from '../transformer/memory.ts'
 import { PackedTransformer, packedPlan } from '../transformer/packed.ts'
 import { defineReward, failed, type Judgment, judgesTogether, type RewardInput, withOpening } from './reward.ts'
 
@@ -56,12 +56,11 @@ async function scorerOf(folder: string, given: number): Promise<Scorer> {
     )
   }
   const context = Math.min(given || 1024, model.shape.contextLength)
-  const { arena, columns } = takeArena({
+  const { columns, kernels } = takeColumns({
     weights: column('f32', model.numParameters),
     packed: packedPlan(model, context, context),
   })
   columns.weights.set(weights)
-  const kernels = createKernels(arena.memory, bestKernelBuild())
   const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels)
   const scoreOf = ({ completion, example }: RewardInput): Judgment => {
     const { demonstration: _, ...asked } = example

@@ -1,12 +1,12 @@
 /** Log-probabilities of our transformers for `LogprobValidator`: packed, decoded, and differentiated. */
 import { checkGiven, InputError } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
-import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
-import { bestKernelBuild, createKernels, spansOf } from '../../kernels/bind.ts'
+import { bestKernelBuild, spansOf } from '../../kernels/bind.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 import { decoderPlan, TransformerDecoder } from '../../language/transformer/decoder.ts'
 import type { LoraModel } from '../../language/transformer/lora.ts'
+import { takeColumns } from '../../language/transformer/memory.ts'
 import type { TransformerModel } from '../../language/transformer/model.ts'
 import { PackedTransformer, packedPlan } from '../../language/transformer/packed.ts'
 import { checkWeights } from '../../policies/weights.ts'
@@ -37,7 +37,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
   // Dropout differs between passes, but finite differences need one function.
   const lora = adapter === null ? null : { ...adapter.lora, settings: { ...adapter.lora.settings, dropout: 0 } }
   const ofVocabulary = () => column('f32', vocabularySize)
-  const { arena, columns } = takeArena({
+  const plan = {
     weights: column('f32', model.numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
     gradient: column('f32', (lora ?? model).numParameters),
@@ -51,10 +51,10 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
       weighted: ofVocabulary(),
       logit: ofVocabulary(),
     },
-  })
+  }
+  const { columns, kernels } = takeColumns(plan, build)
   columns.weights.set(weights)
   if (adapter !== null) columns.adapter.set(adapter.weights)
-  const kernels = createKernels(arena.memory, build)
   const random = new Random(0)
   const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
   const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels, adapted)

@@ -87,8 +87,10 @@ export interface TextOrder extends ThreadOrder {
   readonly context: number
   readonly sampling: Sampling
   readonly explore: boolean
-  /** Views of columns in `memory`: its own, and shared ones. */
+  /** Views of columns in `memory` and `apart`: its own, and shared ones. */
   readonly columns: TextThreadColumns
+  /** As in the world's arena. */
+  readonly apart: SharedArrayBuffer | null
 }
 
 /** The columns of a cohort of conversations that a worker uses. */

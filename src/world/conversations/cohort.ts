@@ -20,7 +20,7 @@ import {
   stopReasons,
   type TextEnvironmentDefinition,
 } from '../../environments/text.ts'
-import type { Kernels } from '../../kernels/kernels.ts'
+import type { KernelBuild, Kernels } from '../../kernels/kernels.ts'
 import type { ExampleUse, TooLong, UsableExamples } from '../../language/examples.ts'
 import type { HeldOut } from '../../language/held-out.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../../language/language-model.ts'
@@ -246,6 +246,8 @@ export interface ConversationDraft {
   /** Keys its initial weights: the number of earlier cohorts of conversations in the world. */
   readonly key: number
   readonly opened: OpenLanguageModel
+  /** The world's. */
+  readonly kernels: KernelBuild
   reservation?: ConversationReservation
   /** The usable examples, once they are checked. */
   examples?: UsableExamples | null

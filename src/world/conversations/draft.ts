@@ -5,10 +5,13 @@ import { column, type Plan, saved } from '../../components/column.ts'
 import { conversationPlan } from '../../components/conversation.ts'
 import { localEngine } from '../../engines/local/local.ts'
 import { rewardReductions } from '../../environments/text.ts'
+import { bestKernelBuild } from '../../kernels/bind.ts'
+import type { KernelBuild } from '../../kernels/kernels.ts'
 import { tooLongs, type UsableExamples, usableExamples } from '../../language/examples.ts'
 import { checkHeldOut } from '../../language/held-out.ts'
 import type { LanguageModelDefinition, OpenLanguageModel } from '../../language/language-model.ts'
 import { checkTokenizer } from '../../language/tokenizers/check-tokenizer.ts'
+import { apart } from '../../language/transformer/memory.ts'
 import { quantizedPlan } from '../../language/transformer/quantized.ts'
 import { candidatesPerToken, checkSampling } from '../../language/transformer/sampling.ts'
 import { trajectoryLogPlan } from '../../tables/trajectories/trajectory-log.ts'
@@ -23,8 +26,10 @@ import { type ConversationCohortOptions, type ConversationDraft, cutTurns, segme
 export async function draftConversations(
   options: ConversationCohortOptions,
   before: readonly CohortDraft[],
+  _helps: boolean,
+  kernels: KernelBuild,
 ): Promise<ConversationDraft> {
-  const opened = await openConversations(options)
+  const opened = await openConversations(options, kernels)
   const draft = { ...opened, key: before.filter(({ kind }) => kind === 'conversations').length }
   checkRoom(largestConversationPlan(draft, 1), 'fewer numLanes, or a smaller languageModel.context')
   return { ...draft, begins: await draft.opened.openWeights() }
@@ -35,7 +40,10 @@ export async function draftConversations(
  * planned.
  * @throws InputError for a wrong option and missing parts of the model's files.
  */
-export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
+export async function openConversations(
+  options: ConversationCohortOptions,
+  kernels: KernelBuild = bestKernelBuild(),
+): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
   const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine, turnSeconds = 300 } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
@@ -72,6 +80,7 @@ export async function openConversations(options: ConversationCohortOptions): Pro
     name: options.name ?? policy.id,
     key: 0,
     opened,
+    kernels,
   }
 }
 
@@ -110,20 +119,29 @@ export function largestConversationPlan(draft: ConversationDraft, threads: numbe
   return planConversations({ ...draft, options }, threads)
 }
 
-export function planConversations(draft: ConversationDraft, threads: number) {
-  const { options, opened, reservation } = draft
-  const { model, context, adapter, weightBits } = opened
-  const { numLanes, environment, engine = localEngine, sampling = {} } = options
-  const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
+function modelPlan({ model, adapter, weightBits }: OpenLanguageModel) {
   return {
     weights: saved(column('f32', weightBits === 32 ? model.numParameters : 0)),
     quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
     adapter: saved(column('f32', adapter?.numParameters ?? 0)),
+  } satisfies Plan
+}
+
+export function planConversations(draft: ConversationDraft, threads: number) {
+  const { options, opened, reservation, kernels } = draft
+  const { model, context, adapter, weightBits } = opened
+  const { numLanes, environment, engine = localEngine, sampling = {} } = options
+  const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
+  return {
+    ...apart(modelPlan(opened), kernels),
     conversation: conversationPlan(numLanes, context, environment.maxTurns, candidates),
     log: (reservation?.log === undefined ? {} : trajectoryLogPlan(reservation.log)) as Plan,
-    engine: (engine.plan?.({ model, adapter, weightBits, numSlots: numLanes, context, threads }) ?? {}) as Plan,
+    engine: apart(
+      (engine.plan?.({ model, adapter, weightBits, numSlots: numLanes, context, threads }) ?? {}) as Plan,
+      kernels,
+    ),
     order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
-    learner: reservation?.learner ?? {},
+    learner: apart(reservation?.learner ?? {}, kernels),
   }
 }

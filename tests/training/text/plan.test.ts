@@ -63,7 +63,7 @@ describe('what a run uses where the user says nothing', () => {
     expect(definition.rl!.loss.settings.entropyCoef).toBe(0)
     expect(definition.policy.parameters.context).toBe(128)
     expect(notes).toEqual([
-      expect.stringMatching(/^context 128 of the model's 128: what fits the [\d.]+ GiB there are$/),
+      expect.stringMatching(/^context 128 of the model's 128: what fits [\d.]+ GiB$/),
       'learning rate 0.000001 of updates: as usual for loaded models',
     ])
   })
@@ -120,6 +120,8 @@ describe('what a run uses where the user says nothing', () => {
   })
 })
 
+const { availableMemory } = process as NodeJS.Process & { availableMemory(): number }
+
 describe('the plan of a run', () => {
   test('is chosen so that it fits, told, and written down, before any weight is read', async () => {
     await writeWithoutWeights(SMALL)
@@ -129,7 +131,7 @@ describe('the plan of a run', () => {
     expect([8, 16, 32, 64]).toContain(definition.settings.numLanes)
     expect(notes[0]!.includes(` ${definition.settings.numLanes} lanes`)).toBe(definition.settings.numLanes < 64)
     expect(notes[0]).not.toContain('threads')
-    expect(bytes).toBeLessThanOrEqual(2 ** 32)
+    expect(bytes).toBeLessThanOrEqual(Math.max(2 ** 32, availableMemory() / 2))
     expect(notes[0]).toMatch(`context ${context} of the model's 8192`)
     // 134,515,008 parameters: one column of weights, two of Adam's, two gradient slots; and each lane's cache.
     expect(parts).toMatchObject({

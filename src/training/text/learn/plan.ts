@@ -16,8 +16,9 @@ import { group } from '../../../base/metrics.ts'
 import { numCores } from '../../../base/threads/thread.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../../components/arena.ts'
 import { type Columns, column, listColumns, type Plan, saved } from '../../../components/column.ts'
-import { NUM_SLOTS } from '../../../kernels/bind.ts'
+import { kernelBuildOf, NUM_SLOTS } from '../../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../../language/language-model.ts'
+import { reachesApart } from '../../../language/transformer/memory.ts'
 import type { Sampling } from '../../../language/transformer/sampling.ts'
 import type { ConversationDraft, ConversationReservation } from '../../../world/conversations/cohort.ts'
 import { largestConversationPlan, openConversations } from '../../../world/conversations/draft.ts'
@@ -145,6 +146,8 @@ interface Size {
 const [LANES, CONTEXT] = [64, 1024]
 /** Examples × tokens per turn above which checking all may take minutes. */
 const MUCH_TO_LOOK_AT = 2 ** 28
+/** Share of the machine's memory for which open numbers are chosen, if the least of them fit. */
+const OPEN_SHARE = 0.5
 /** Threads are reduced before context or lanes fall below the first, and the run is refused below the second. */
 const LEAST = [
   { context: 256, numLanes: 8 },
@@ -161,7 +164,11 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   const { environment, policy, settings, engine, backend } = given
   const { numLanes: lanes, segmentation } = settings
   const chosenBy = engine === null ? {} : { engine }
-  const draft = await openConversations({ environment, policy, numLanes: lanes || LANES, segmentation, ...chosenBy })
+  const build = kernelBuildOf(settings.kernels)
+  const draft = await openConversations(
+    { environment, policy, numLanes: lanes || LANES, segmentation, ...chosenBy },
+    build,
+  )
   const { opened } = draft
   const { definition, notes: rates } = withRates(given, draft)
   const notes = [...rates, ...patience(draft)]
@@ -177,7 +184,6 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
       ),
     }
   }
-  const room = arenaRoom()
   const isOpen = opened.folder !== null && policy.parameters.context === 0
   const most: Size = {
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
@@ -188,9 +194,13 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   const tried = [...sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)]
   const least = tried.at(-1)!
   checkRoom(planOf(least), remedyOf(draft, least))
-  for (const size of tried) {
+  for (const [size, share] of [
+    ...tried.map((size) => [size, OPEN_SHARE] as const),
+    ...tried.map((size) => [size, 1] as const),
+  ]) {
     const plan = planOf(size)
     const bytes = arenaBytes(plan)
+    const room = roomOf(plan, share)
     if (bytes > room) continue
     const isOne = (key: keyof Size) => size[key] === most[key]
     const chosen = [
@@ -211,11 +221,16 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
       threads: size.threads,
       bytes,
       parts: partsOf(plan[draft.name] as Plan),
-      notes:
-        chosen.length === 0 ? notes : [`${chosen.join(', ')}: what fits the ${formatBytes(room)} there are`, ...notes],
+      notes: chosen.length === 0 ? notes : [`${chosen.join(', ')}: what fits ${formatBytes(room)}`, ...notes],
     }
   }
   throw new Error('Colonnade has a bug: what had room has none now')
+}
+
+/** Bytes that a plan may have whose numbers were chosen for a share of the machine's memory: 4 GiB, if the machine has that, or more. */
+function roomOf(plan: Plan, share: number): number {
+  const room = arenaRoom(plan)
+  return Math.max(share * room, Math.min(room, 2 ** 32))
 }
 
 /** Tells the user beforehand that checking many or long examples may take minutes. */
@@ -313,7 +328,7 @@ function partsOf(plan: Plan): Record<string, number> {
 
 /** Suggests keys that make the plan smaller, with their current values. */
 function remedyOf(
-  { opened: { folder, model, adapter, weightBits } }: ConversationDraft,
+  { opened: { folder, model, adapter, weightBits }, kernels }: ConversationDraft,
   { context, numLanes, threads }: Size,
 ): string {
   const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]
@@ -327,5 +342,6 @@ function remedyOf(
   const sizes = folder === null ? ', languageModel.width and layers' : ''
   const recomputed = model.recomputesActivations ? '' : ', languageModel.checkpointing=true'
   const halved = model.cacheBits === 16 ? '' : ', languageModel.cacheBits=16'
-  return `less of ${ways.join(', ')}${sizes}${recomputed}${halved}, ${last}`
+  const beyond = reachesApart(kernels) ? '' : ', or kernels=native, which are not bound to 4 GiB'
+  return `less of ${ways.join(', ')}${sizes}${recomputed}${halved}, ${last}${beyond}`
 }

@@ -5,11 +5,10 @@
 import type { TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import { InputError, show } from '../../../base/errors.ts'
 import { JsonClient } from '../../../base/http/json-client.ts'
-import { takeArena } from '../../../components/arena.ts'
 import { column } from '../../../components/column.ts'
-import { bestKernelBuild, createKernels } from '../../../kernels/bind.ts'
 import { loadLanguageModel } from '../../../language/load-language-model.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
+import { takeColumns } from '../../../language/transformer/memory.ts'
 import { PackedTransformer, packedPlan } from '../../../language/transformer/packed.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import { microBatchRows } from './plan.ts'
@@ -53,17 +52,12 @@ async function localTeacher(
   if (model.shape.contextLength < context) {
     throw new InputError(subject, `${folder}, with a context of ${model.shape.contextLength}`, `at least ${context}`)
   }
-  const { arena, columns } = takeArena({
+  const { columns, kernels } = takeColumns({
     weights: column('f32', model.numParameters),
     packed: packedPlan(model, microBatchRows(context), context),
   })
   columns.weights.set(weights)
-  const packed = new PackedTransformer(
-    model,
-    columns.weights,
-    columns.packed,
-    createKernels(arena.memory, bestKernelBuild()),
-  )
+  const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels)
   return {
     async evaluate({ token, spans, parts, candidates }, temperature, logprob) {
       for (let part = 0; part + 1 < parts.length; part++) {

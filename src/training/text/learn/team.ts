@@ -100,7 +100,7 @@ export class TextTeam implements DecodingWorkers {
   #start(): Promise<Team> {
     const { seed, kernelBuild: kernels, arena, threads } = this.#world
     const { count } = threads
-    const { memory } = arena
+    const { memory, apart } = arena
     const cohort = this.#cohort
     const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
     const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
@@ -117,7 +117,7 @@ export class TextTeam implements DecodingWorkers {
         checkpointing: model.recomputesActivations,
         cacheBits: model.cacheBits,
         lora: adapter?.lora.settings ?? null,
-        ...{ context, sampling, explore },
+        ...{ context, sampling, explore, apart },
         columns: {
           ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
           ...(packed && gradient && reference && { learner: { packed: packed[index]!, gradient, reference } }),

@@ -19,9 +19,9 @@ import { TextCommand } from './team.ts'
 /** A worker's program. It shares weights and cache, and knows the model but not the environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
-  const { valueHead, quantizeActivations, checkpointing, cacheBits } = order
-  const { decoding, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
-  const kernels = createKernels(memory, build)
+  const { valueHead, quantizeActivations, checkpointing, cacheBits, apart } = order
+  const { decoding, learner, weights, adapter: adapted } = viewColumns(order.columns, memory, apart)
+  const kernels = createKernels(memory, build, apart === null ? 'lasting' : 'apart')
   const model = transformer(config, { valueHead, quantizeActivations, checkpointing, cacheBits })
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }

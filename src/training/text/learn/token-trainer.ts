@@ -30,12 +30,12 @@ import { tokenUpdatePlan } from '../../../algorithms/tokens/token-thread.ts'
 import { checkCount, checkGiven, checkOptions, InputError, OptimizerRequiredError, show } from '../../../base/errors.ts'
 import { Random } from '../../../base/random.ts'
 import { resolveSettings, type SettingValues } from '../../../base/settings.ts'
-import { takeArena } from '../../../components/arena.ts'
 import { column } from '../../../components/column.ts'
-import { bestKernelBuild, createKernels, PolicySum, TokenSum } from '../../../kernels/bind.ts'
+import { bestKernelBuild, PolicySum, TokenSum } from '../../../kernels/bind.ts'
 import type { Kernels } from '../../../kernels/kernels.ts'
 import type { LoraModel } from '../../../language/transformer/lora.ts'
 import { loadLoraWeights, saveLora } from '../../../language/transformer/lora-folder.ts'
+import { takeColumns } from '../../../language/transformer/memory.ts'
 import type { TransformerModel } from '../../../language/transformer/model.ts'
 import {
   type BaseWeights,
@@ -198,15 +198,16 @@ export class Trainer {
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
     this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
     // A step is made in the trainer's columns and copied to the model when nothing can fail any more.
-    const { arena, columns } = takeArena({
+    const plan = {
       weights: weightBits === 32 ? column('f32', network.numParameters) : quantizedPlan(network, weightBits),
       adapter: column('f32', lora?.numParameters ?? 0),
       learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora, weightBits),
-    })
+    }
+    const { columns, kernels } = takeColumns(plan, model instanceof World ? model.kernelBuild : bestKernelBuild())
+    this.#kernels = kernels
     const own = columns.weights as BaseWeights
     setWeights(own, network, wholeWeights(network, weights))
     columns.adapter.set(adapter?.weights ?? [])
-    this.#kernels = createKernels(arena.memory, model instanceof World ? model.kernelBuild : bestKernelBuild())
     const random = this.#cohort?.random ?? new Random(0)
     const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
     this.#learner = new TokenLearner(network, own, columns.learner, this.#kernels, adapted)
