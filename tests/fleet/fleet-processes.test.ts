@@ -1,49 +1,26 @@
 /** Fleets of real processes over a real broker: by the command line, with kills. */
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type NatsServer, natsFolder, startNats, whyNoNats } from '../support/fleet-carriers.ts'
+import { copyPackage, type Program, Programs } from '../support/fleet-programs.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { seeded } from '../support/tiers.ts'
 
 const execFileText = (command: string, ...words: string[]) => promisify(execFile)(command, words)
 const reason = await whyNoNats()
-const root = fileURLToPath(new URL('../..', import.meta.url))
-/** A copy of the package beside the client's packages. */
-const own = join(natsFolder, 'node_modules/colonnade')
-const main = join(own, 'dist/src/cli/main.js')
-
-interface Program {
-  readonly child: ChildProcess
-  readonly text: () => string
-  readonly ended: Promise<number | null>
-}
 
 describe.skipIf(reason !== null)('a fleet of processes', () => {
   let nats: NatsServer
   let folder: string
-  const programs = new Set<Program>()
-  const start = (...words: string[]): Program => {
-    const program = words[0]!.endsWith('main.js') ? words : [main, ...words]
-    const child = spawn(process.execPath, program, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
-    let text = ''
-    for (const stream of [child.stdout, child.stderr]) stream!.on('data', (chunk) => (text += chunk))
-    const ended = new Promise<number | null>((resolve) => child.once('exit', resolve))
-    const started = { child, text: () => text, ended }
-    programs.add(started)
-    void ended.then(() => programs.delete(started))
-    return started
-  }
-  const run = async (...words: string[]) => {
-    const program = start(...words)
-    const code = await program.ended
-    return { code, text: program.text() }
-  }
+  let own: string
+  let programs: Programs
+  const start: Programs['start'] = (...words) => programs.start(...words)
+  const run: Programs['run'] = (...words) => programs.run(...words)
   const trained = ['totalSteps=40000', 'seed=1', 'checkpointEvery=4', 'rollouts=all', '--quiet']
   /** The rows that a run has recorded, by update, and its weights' figures at the end. */
   const recorded = async (name: string) => {
@@ -56,13 +33,11 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
   beforeAll(async () => {
     nats = await startNats()
     folder = await temporaryFolder()
-    await rm(own, { recursive: true, force: true })
-    await mkdir(own, { recursive: true })
-    await cp(join(root, 'dist/src'), join(own, 'dist/src'), { recursive: true })
-    await cp(join(root, 'package.json'), join(own, 'package.json'))
+    own = await copyPackage('colonnade')
+    programs = new Programs(own, folder)
   })
   afterAll(async () => {
-    for (const { child } of programs) child.kill('SIGKILL')
+    programs.end()
     await nats.end()
   })
 
@@ -201,36 +176,8 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
         'actorSeconds=2',
       ]
       const out = `killed${staleness}`
-      const actors = [1, 2, 3].map(() => start('actor', address))
-      let learner = start('train', 'CartPole-v1', ...settings, ...fleet, `out=${out}`)
-      const kills = { actors: 0, learner: 0, broker: 0 }
-      for (let code: number | null | undefined; code !== 0; ) {
-        code = await Promise.race([learner.ended, sleep(300 + 1500 * draw()).then(() => undefined)])
-        if (code === 0) break
-        expect(code, learner.text()).toBeUndefined()
-        const chance = draw()
-        if (chance < 0.6 && kills.actors < 12) {
-          const i = Math.floor(draw() * actors.length)
-          actors[i]!.child.kill('SIGKILL')
-          actors[i] = start('actor', address)
-          kills.actors++
-        } else if (chance < 0.85 && kills.learner < 5) {
-          learner.child.kill('SIGKILL')
-          await learner.ended
-          const isBegun = (await readdir(join(folder, out)).catch(() => [] as string[])).includes('config.json')
-          learner = isBegun
-            ? start('resume', out, '--quiet')
-            : start('train', 'CartPole-v1', ...settings, ...fleet, `out=${out}`)
-          kills.learner++
-        } else if (kills.broker < 2) {
-          await nats.restart('SIGKILL')
-          kills.broker++
-        }
-      }
-      for (const actor of actors) await actor.ended
+      await programs.survive(nats, address, out, ['CartPole-v1', ...settings, ...fleet], draw)
       expect(await recorded(out)).toEqual(await recorded(`alone${staleness}`))
-      expect(kills.actors).toBeGreaterThan(2)
-      expect(kills.learner).toBeGreaterThan(0)
       // Of thousands of blobs the last few are left.
       const blobs = await readdir(join(folder, 'store', `killed${staleness}`), { recursive: true })
       expect(blobs.filter((name) => name.length > 60).length).toBeLessThan(40)

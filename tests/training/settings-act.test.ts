@@ -201,6 +201,7 @@ describe('every setting of a control run acts', () => {
       fleet: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       store: { shownBy: 'tests/fleet/fleet-processes.test.ts: learns the same as one process' },
       learners: { shownBy: 'tests/training/fleet/learners.test.ts: have the bits of one' },
+      acknowledge: { shownBy: 'tests/training/fleet/fleet.test.ts: acknowledge' },
       actorSeconds: { shownBy: 'tests/fleet/fleet-processes.test.ts: actorSeconds=2' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
@@ -483,6 +484,11 @@ describe('every setting of a run of a language model acts', () => {
     const table: Record<string, Shown> = {
       kernels: { to: 'simd' },
       threads: { shownBy: 'tests/training/text/threads.test.ts: threads' },
+      ...Object.fromEntries(
+        ['fleet', 'store', 'actors', 'acknowledge', 'actorSeconds'].map((key) => {
+          return [key, { shownBy: `tests/fleet/text-processes.test.ts: ${key}=` }]
+        }),
+      ),
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
       turnSeconds: { shownBy: 'tests/training/text/asynchronous.test.ts: turnSeconds' },
       backend: { shownBy: 'tests/training/tinker.test.ts: backend' },

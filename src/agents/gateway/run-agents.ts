@@ -1,7 +1,7 @@
 /** Runs agents for a training. Agents with the same task are a group, within which rewards are compared. */
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { CollectorDefinition } from '../../training/loop/collector.ts'
-import { AgentCollector } from './agent-collector.ts'
+import { MemberCollector, type MemberRunner } from '../../training/text/collect/member-collector.ts'
 import { type AgentCounts, AgentRunner, placeOf, type RunAgentsOptions } from './agent-runner.ts'
 import type { EndedSession, SessionPlace } from './sessions.ts'
 
@@ -24,8 +24,15 @@ export interface Agents {
 export function runAgents(options: RunAgentsOptions): Agents {
   const runner = new AgentRunner(options)
   let next = 0
+  const members: MemberRunner = {
+    maxMembers: runner.maxAgents,
+    async run({ group, member }, signal) {
+      const { rows, worth } = await runner.run(placeOf(group, member, runner.tasks.length), signal)
+      return { rows, failure: rows.length > 0 ? null : (worth.error ?? 'the agent did not ask the model') }
+    },
+  }
   return {
-    collector: (world, cohort, rl) => new AgentCollector(world, cohort, rl, runner),
+    collector: (world, cohort, rl) => new MemberCollector(world, cohort, rl, members),
     get counts() {
       return { ...runner.counts }
     },

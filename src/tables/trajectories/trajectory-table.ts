@@ -299,6 +299,12 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   return { trajectories, words, metadata: Object.fromEntries(first[1].schema.metadata) }
 }
 
+/** The rows of a table with the columns of `trajectoryTable`. `subject`: its name in errors. @throws InputError for a missing column. */
+export function trajectoriesIn(subject: string, table: Arrow.Table): Trajectory[] {
+  const read = rowsOf(subject, table)
+  return Array.from({ length: table.numRows }, (_, i) => read(i).trajectory)
+}
+
 function rowsOf(path: string, table: Arrow.Table) {
   const names = table.schema.fields.map((field) => field.name)
   const column = (name: string): Arrow.Vector => {

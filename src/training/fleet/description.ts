@@ -10,29 +10,42 @@ import { InputError } from '../../base/errors.ts'
 import { ownUrl } from '../../base/files/own-files.ts'
 import { checksumOfModule } from '../../base/trust.ts'
 import { VERSION } from '../../base/version.ts'
-import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { StoreAddress } from '../../fleet/address.ts'
 import type { Message } from '../../fleet/bus/bus.ts'
 import { haveSameBits, kernelBuilds } from '../../kernels/bind.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
-import type { PolicyDefinition } from '../../policies/policy.ts'
+import type { Cohort } from '../../world/cohort.ts'
+import type {
+  ConversationCohort,
+  ConversationCohortOptions,
+  ConversationDraft,
+} from '../../world/conversations/cohort.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
-import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
 import type { World } from '../../world/world.ts'
+import { schemaOfConversations } from './group-parts.ts'
 import { schemaOf } from './parts.ts'
 
-export interface Description {
+interface DescriptionOfAll {
   readonly colonnade: string
   /** Identifies this start of the learner. */
   readonly session: string
   readonly environment: DefinitionRecord
   readonly policy: DefinitionRecord
+  readonly seed: number
+  readonly kernels: KernelBuild
+  /** A fingerprint of what actors must have in common with the learner besides the definitions. */
+  readonly schema: string
+  readonly store: StoreAddress
+  /** Seconds without news after which a part goes to another actor. */
+  readonly seconds: number
+}
+
+export interface EpisodeDescription extends DescriptionOfAll {
+  readonly kind: 'episodes'
   readonly cohort: Pick<
     EpisodeCohort,
     'name' | 'numLanes' | 'firstLane' | 'seed' | 'autoreset' | 'explore' | 'numSteps'
   >
-  readonly seed: number
-  readonly kernels: KernelBuild
   readonly numMembers: number
   /** What helpers of the learner need; null if it computes gradients alone. */
   readonly gradients: {
@@ -40,32 +53,69 @@ export interface Description {
     /** One of `shareCounts`. */
     readonly shareCount: number
   } | null
-  readonly schema: string
-  readonly store: StoreAddress
-  /** Seconds without news after which a part goes to another actor. */
-  readonly seconds: number
 }
 
-/** Describes a training for its actors. @throws InputError for a definition without a module. */
-export async function describeRun(
+export interface ConversationDescription extends DescriptionOfAll {
+  readonly kind: 'conversations'
+  /** With the lanes that a part needs. */
+  readonly cohort: Omit<ConversationCohortOptions, 'environment' | 'policy' | 'engine'>
+  /** The source of its rows. */
+  readonly source: string
+}
+
+export type Description = EpisodeDescription | ConversationDescription
+
+/** Describes a training of episodes for its actors. @throws InputError for a definition without a module. */
+export async function describeEpisodes(
   world: World,
   cohort: EpisodeCohort,
   pooled: { readonly algorithm: AlgorithmDefinition; readonly shareCount: number } | null,
-  rest: Pick<Description, 'session' | 'numMembers' | 'store' | 'seconds'>,
-): Promise<Description> {
+  rest: Pick<EpisodeDescription, 'session' | 'numMembers' | 'store' | 'seconds'>,
+): Promise<EpisodeDescription> {
   const { name, numLanes, firstLane, seed, autoreset, explore, numSteps } = cohort
   return {
-    ...{ colonnade: VERSION, ...rest },
-    environment: await withModules(recordOf(cohort.environment), nameModule),
-    policy: await withModules(recordOf(cohort.policyDefinition), nameModule),
+    kind: 'episodes',
+    ...rest,
+    ...(await describeParts(world, cohort)),
     cohort: { name, numLanes, firstLane, seed, autoreset, explore, numSteps },
     gradients: pooled && {
       algorithm: await withModules(recordOf(pooled.algorithm), nameModule),
       shareCount: pooled.shareCount,
     },
+    schema: schemaOf(cohort),
+  }
+}
+
+/** Describes a training of conversations for its actors. @throws InputError for an engine, and a definition without a module. */
+export async function describeConversations(
+  world: World,
+  cohort: ConversationCohort,
+  rest: Pick<ConversationDescription, 'session' | 'store' | 'seconds'> & { readonly numLanes: number },
+): Promise<ConversationDescription> {
+  const draft = world.draft(cohort.name) as ConversationDraft
+  const { environment: _, policy: __, engine, ...options } = draft.options
+  if (engine !== undefined) {
+    const expected = 'local: each actor generates with an engine of its own'
+    throw new InputError('engine of the fleet', engine.id, expected)
+  }
+  const { numLanes, ...common } = rest
+  return {
+    kind: 'conversations',
+    ...common,
+    ...(await describeParts(world, cohort)),
+    cohort: { ...options, numLanes: Math.min(numLanes, cohort.numLanes) },
+    source: cohort.source,
+    schema: schemaOfConversations(cohort),
+  }
+}
+
+async function describeParts(world: World, { environment, policyDefinition }: Cohort) {
+  return {
+    colonnade: VERSION,
+    environment: await withModules(recordOf(environment), nameModule),
+    policy: await withModules(recordOf(policyDefinition), nameModule),
     seed: world.seed,
     kernels: world.kernelBuild,
-    schema: schemaOf(cohort),
   }
 }
 
@@ -115,16 +165,17 @@ function finderOf(allowed: readonly string[]) {
 /** The definitions that an actor makes from a description. */
 export interface JoinedRun {
   readonly description: Description
-  readonly options: EpisodeCohortOptions
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
   readonly kernels: KernelBuild
-  /** Of a helper of the learner. */
-  algorithm(): Promise<AlgorithmDefinition>
+  /** Makes an algorithm from its record. */
+  algorithm(record: DefinitionRecord): Promise<AlgorithmDefinition>
 }
 
 /** Makes the definitions of a run. `allowed`: paths of modules. @throws InputError for another version, or other code. */
 export async function joinRun(message: Message, allowed: readonly string[]): Promise<JoinedRun> {
   const description = message as unknown as Description
-  const { colonnade, environment, policy, cohort, kernels } = description
+  const { colonnade, environment, policy, kernels } = description
   if (colonnade !== VERSION) {
     throw new InputError(
       'version of the actor',
@@ -137,18 +188,13 @@ export async function joinRun(message: Message, allowed: readonly string[]): Pro
   const build = builds.findLast((each) => haveSameBits(each, kernels))
   if (build === undefined)
     throw new InputError('kernels of the actor', builds.join(', '), `${kernels}, as the learner's`)
-  const { numSteps: _, ...rest } = cohort
+  const made = <D extends DefinitionRecord>(noun: string, record: DefinitionRecord) =>
+    withModules(record, find).then((found) => revive<D>(noun, found, 'caller'))
   return {
     description,
     kernels: builds.includes(kernels) ? kernels : build,
-    algorithm: async () => {
-      const { algorithm } = description.gradients!
-      return revive<AlgorithmDefinition>('algorithm', await withModules(algorithm, find), 'caller')
-    },
-    options: {
-      ...rest,
-      environment: await revive<EnvironmentDefinition>('environment', await withModules(environment, find), 'caller'),
-      policy: await revive<PolicyDefinition>('policy', await withModules(policy, find), 'caller'),
-    },
+    algorithm: (record) => made('algorithm', record),
+    environment: await made('environment', environment),
+    policy: await made('policy', policy),
   }
 }

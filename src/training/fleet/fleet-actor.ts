@@ -3,28 +3,16 @@
  * If it is killed, only the part that it was collecting is lost, and another actor collects it.
  */
 import { hostname } from 'node:os'
-import { InputError, thrownText } from '../../base/errors.ts'
+import { thrownText } from '../../base/errors.ts'
 import type { Bus, Item, Queue, Values } from '../../fleet/bus/bus.ts'
-import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
-import { openWorld, type World } from '../../world/world.ts'
-import { nextTurn } from '../loop/training.ts'
-import { collectAhead } from '../threads/crew.ts'
-import { WatchedRollouts } from '../watch/watched-rollouts.ts'
+import type { ActorWork, WorkTools } from './actor-work.ts'
 import type { JoinedRun } from './description.ts'
+import { EpisodeWork } from './episode-work.ts'
 import { FleetMember, type MemberOptions } from './fleet-member.ts'
-import {
-  messageOf,
-  type PartResult,
-  type PartTask,
-  rowsToBytes,
-  schemaOf,
-  shareOfMember,
-  stateFromBytes,
-  stateToBytes,
-} from './parts.ts'
+import { GroupWork } from './group-work.ts'
 
-/** Milliseconds of collecting after which other work of the process has a turn, and between two reports. */
-const [TURN_MS, REPORT_MS] = [200, 1000]
+/** Milliseconds between two reports. */
+const REPORT_MS = 1000
 /** How often a part may fail before the error goes to the learner. */
 const FAILURES_MAX = 3
 /** Seconds before a part is tried again after the store or the bus refused it, for example because it is full. */
@@ -36,21 +24,12 @@ export type ActorOptions = MemberOptions
 /** What an actor did. */
 export interface ActorSummary {
   readonly actor: string
+  /** Parts of rollouts, or of the groups of an update. */
   readonly rollouts: number
+  /** Environment steps, or tokens that a language model chose. */
   readonly steps: number
   readonly failures: number
   readonly end: FleetMember['end']
-}
-
-/** A member's lanes in this process. */
-interface Post {
-  readonly world: World
-  readonly cohort: EpisodeCohort
-  readonly watched: WatchedRollouts
-  /** The hash of the state in its lanes; empty without one. */
-  state: string
-  /** The hash of its weights. */
-  weights: string
 }
 
 /**
@@ -68,11 +47,8 @@ export async function runActor(bus: Bus, options: ActorOptions = {}): Promise<Ac
 
 class FleetActor {
   readonly #member: FleetMember
-  #joined: JoinedRun | null = null
-  readonly #posts = new Map<number, Post>()
+  #work: ActorWork | null = null
   readonly #told = { rollouts: 0, steps: 0, failures: 0, seconds: 0, version: 0, lanes: 0, lastError: '' }
-  /** Whether the environment or the policy is running: their errors belong to the run. */
-  #isCollecting = false
 
   constructor(bus: Bus, options: ActorOptions) {
     this.#member = new FleetMember(bus, options)
@@ -83,7 +59,7 @@ class FleetActor {
     try {
       await member.follow((run) => this.#collect(run))
     } finally {
-      this.#leave()
+      this.#work?.close()
     }
     const { rollouts, steps, failures } = this.#told
     return { actor: member.name, rollouts, steps, failures, end: member.end }
@@ -110,133 +86,49 @@ class FleetActor {
   }
 
   async #join(joined: JoinedRun): Promise<void> {
-    this.#leave()
-    this.#joined = joined
-    await this.#post(0) // Refuses columns that are not as the learner's before it takes a part.
-    const { environment, policy, cohort } = joined.description
-    this.#member.options.tell?.(`collects ${environment.id} by ${policy.id}, ${cohort.numLanes} lanes in parts`)
-  }
-
-  #leave(): void {
-    for (const { world } of this.#posts.values()) world.close()
-    this.#posts.clear()
-  }
-
-  /** A member's lanes, made when they are first needed. */
-  async #post(member: number): Promise<Post> {
-    const former = this.#posts.get(member)
-    if (former !== undefined) return former
-    const { description, options, kernels } = this.#joined!
-    const { seed, numMembers, schema, cohort: given } = description
-    const world = await openWorld({ cohorts: [options], seed, kernels }, { index: 1 + member })
-    const draft = world.draft()
-    if (draft.kind !== 'episodes') throw new InputError('environment', draft.kind, 'one of episodes')
-    world.reserve(draft, { numSteps: given.numSteps, learner: {}, numBuffers: 1 })
-    world.split(1 + numMembers, numMembers)
-    const cohort = world.cohort() as EpisodeCohort
-    const own = schemaOf(cohort)
-    if (own !== schema) {
-      const expected = `${schema}, as the learner's: the same code of environment and policy`
-      throw new InputError('columns of the actor', own, expected)
-    }
-    const post = { world, cohort, watched: new WatchedRollouts(), state: '', weights: '' }
-    this.#posts.set(member, post)
-    return post
+    this.#work?.close()
+    this.#work = joined.description.kind === 'episodes' ? await EpisodeWork.open(joined) : await GroupWork.open(joined)
+    this.#member.options.tell?.(`collects ${this.#work.description}`)
   }
 
   async #do(item: Item, results: Queue, seconds: number, waited: number): Promise<void> {
-    const task = item.value as unknown as PartTask
     const extend = setInterval(() => item.extend(), (1000 * seconds) / 4)
+    const work = this.#work!
+    let isOurs = false // Otherwise the store or the bus failed, which others may mend.
+    const tools: WorkTools = {
+      actor: this.#member.name,
+      store: this.#member.store!,
+      waited,
+      put: async (id, result, { version, lanes, steps, seconds }) => {
+        await results.put(id, result)
+        Object.assign(this.#told, { version, lanes, rollouts: this.#told.rollouts + 1 })
+        this.#told.steps += steps
+        this.#told.seconds += seconds
+      },
+      during: async (doing) => {
+        isOurs = true
+        const made = await doing()
+        isOurs = false
+        return made
+      },
+    }
     try {
-      await this.#collectParts(task, results, waited)
+      await work.collect(item.value, tools)
       await item.acknowledge()
     } catch (error) {
-      this.#posts.delete(task.member) // In the middle of a rollout.
-      const isOurs = this.#isCollecting // Otherwise the store or the bus failed, which others may mend.
-      this.#isCollecting = false
+      work.forget(item.value)
       this.#told.failures++
       this.#told.lastError = thrownText(error)
-      this.#member.options.tell?.(`rollout ${task.from} of member ${task.member}: ${this.#told.lastError}`)
+      this.#member.options.tell?.(`part ${item.value.id}: ${this.#told.lastError}`)
       if (!isOurs || item.deliveries < FAILURES_MAX) return item.release(isOurs ? 1 : AGAIN_SECONDS)
-      const { until: _, ...rest } = task
-      const none = { rows: '', after: '', seconds: 0, waited, error: this.#told.lastError }
-      await results.put(
-        `${task.id}.failed`,
-        messageOf({ ...rest, ...none, rollout: task.from, actor: this.#member.name }),
-      )
+      await results.put(`${item.value.id}.failed`, work.failed(item.value, this.#told.lastError, tools))
       await item.acknowledge()
     } finally {
       clearInterval(extend)
     }
   }
 
-  async #collectParts(task: PartTask, results: Queue, waited: number): Promise<void> {
-    const { member, version, weights, until } = task
-    const post = await this.#post(member)
-    const { cohort, world } = post
-    const store = this.#member.store!
-    const share = shareOfMember(cohort, member, this.#joined!.description.numMembers)
-    if (post.weights !== weights) {
-      const bytes = await store.get(weights)
-      const [target] = cohort.ahead!.published
-      const own = new Uint8Array(target!.buffer, target!.byteOffset, target!.byteLength)
-      if (bytes.length !== own.length) throw new InputError('weights', `${bytes.length} bytes`, `${own.length}`)
-      own.set(bytes)
-      post.weights = weights
-    }
-    if (post.state !== task.before) {
-      await stateFromBytes(cohort, 0, share, await store.get(task.before), true)
-      post.watched.restart() // These are not the observations that its last step left.
-    }
-    for (let rollout = task.from, before = task.before; rollout < until; rollout++) {
-      const began = performance.now()
-      post.state = ''
-      world.clock.start()
-      this.#isCollecting = true
-      for (const waiting of collectAhead(world, cohort, 0, version, post.watched, turns())) await waiting
-      this.#isCollecting = false
-      const seconds = (performance.now() - began) / 1000
-      const blobs = [await rowsToBytes(cohort, 0, member, share), await stateToBytes(cohort, 0, share)]
-      const [rows, after] = (await Promise.all(blobs.map((bytes) => store.put(bytes)))) as [string, string]
-      const { id } = task
-      const result: PartResult = {
-        ...{
-          id,
-          actor: this.#member.name,
-          member,
-          rollout,
-          version,
-          weights,
-          before,
-          rows,
-          after,
-          seconds,
-          error: null,
-        },
-        waited: rollout === task.from ? waited : 0,
-      }
-      await results.put(`${id}.${rollout}`, messageOf(result))
-      post.state = after
-      before = after
-      const steps = cohort.numSteps * (share.to - share.from)
-      Object.assign(this.#told, { version, lanes: share.to - share.from, rollouts: this.#told.rollouts + 1 })
-      this.#told.steps += steps
-      this.#told.seconds += seconds
-    }
-  }
-
   async #report(actors: Values): Promise<void> {
     await actors.put(this.#member.name, { ...this.#told, host: hostname(), at: Date.now() })
-  }
-}
-
-/** Lets timers and messages of the process have a turn from time to time. */
-function turns(): () => Promise<void> | undefined {
-  let last = performance.now()
-  return () => {
-    if (performance.now() - last < TURN_MS) return undefined
-    return nextTurn().then(() => {
-      last = performance.now()
-    })
   }
 }

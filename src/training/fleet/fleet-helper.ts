@@ -11,6 +11,7 @@ import { BlobError } from '../../fleet/store/store.ts'
 import { openWorld, type World } from '../../world/world.ts'
 import { agentsPlan, createAgents, draftOf } from '../loop/agents.ts'
 import type { JoinedRun } from './description.ts'
+import { episodeOptions } from './episode-work.ts'
 import { FleetMember, type MemberOptions } from './fleet-member.ts'
 import { columnsFromBytes, columnsToBytes, GRADIENTS, type GradientTask, type HelperReport } from './fleet-pool.ts'
 
@@ -106,17 +107,17 @@ class FleetHelper {
 
   async #join(joined: JoinedRun): Promise<void> {
     this.#world?.close()
-    const { description, options, kernels } = joined
-    const { seed, session, gradients, cohort } = description
-    if (gradients === null) {
+    const { description, kernels } = joined
+    if (description.kind !== 'episodes' || description.gradients === null) {
       throw new InputError(
         'role',
         'learn, in a run whose learner computes gradients alone',
         'a run with learners=2 or more',
       )
     }
-    const algorithm = await joined.algorithm()
-    const world = await openWorld({ cohorts: [options], seed, kernels })
+    const { seed, session, gradients, cohort } = description
+    const algorithm = await joined.algorithm(gradients.algorithm)
+    const world = await openWorld({ cohorts: [episodeOptions(joined)], seed, kernels })
     this.#world = world
     const draft = draftOf(world, cohort.name)
     world.reserve(draft, { numSteps: cohort.numSteps, learner: agentsPlan(world, draft, algorithm) })

@@ -2,18 +2,21 @@
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { shareCounts } from '../../algorithms/shared-gradient.ts'
-import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError, show } from '../../base/errors.ts'
 import { makeFolder } from '../../base/files/files.ts'
 import { connectFleet, parseFleet, type StoreAddress } from '../../fleet/address.ts'
 import type { Bus } from '../../fleet/bus/bus.ts'
 import { FolderStore } from '../../fleet/store/folder-store.ts'
 import { serveStore } from '../../fleet/store/http-store.ts'
 import { openS3, parseS3 } from '../../fleet/store/s3-store.ts'
+import type { CollectorDefinition } from '../loop/collector.ts'
 import type { CrewDefinition } from '../threads/crew.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
 import { type ActorOptions, type ActorSummary, runActor } from './fleet-actor.ts'
-import { fleetCrew, type OpenedFleet } from './fleet-crew.ts'
+import { fleetCrew } from './fleet-crew.ts'
+import { fleetCollector } from './fleet-groups.ts'
 import { type HelperSummary, runHelper } from './fleet-helper.ts'
+import type { FleetOptions, OpenedFleet } from './fleet-learner.ts'
 
 /** Options of a fleet's learner. */
 export interface JoinFleetOptions {
@@ -32,6 +35,8 @@ export interface JoinFleetOptions {
    * Shares of each gradient: 1, 2, 4, 8 or 16. With 2 or more, helpers (`runFleetHelper`) compute gradients with the learner. Default 1.
    */
   readonly learners?: number
+  /** Of a language model: parts of an update's groups that are collected at once. Default 1. */
+  readonly actors?: number
   /** Called when the run is ordered to stop. */
   onStop?(): void
   /** Receives messages for the user; default: standard error. */
@@ -40,15 +45,18 @@ export interface JoinFleetOptions {
 
 /**
  * Lets actors in other processes collect for a trainer. Pass the result to `createTrainer` as `crew`, with `actors`, the number of parts of
- * a rollout that may be collected at once. The connection keeps the process alive until the trainer is closed.
+ * a rollout that may be collected at once; for a language model pass its `collector`. The connection keeps the process alive until the
+ * trainer is closed.
  * @throws InputError for a wrong address or store.
  * @example
  * const crew = joinFleet({ address: 'nats://10.0.0.1:4222/cart', store: '/shared/cart' })
  * const trainer = createTrainer(world, ppo({ maxStaleness: 1 }), { actors: 8, crew })
  */
-export function joinFleet(options: JoinFleetOptions): CrewDefinition {
+export function joinFleet(options: JoinFleetOptions): CrewDefinition & { readonly collector: CollectorDefinition } {
   checkGiven('options of joinFleet', options, ['address', 'store'])
-  const { address, store, acknowledge = 'checkpoint', seconds = 20, learners = 1, onStop, tell = tellUser } = options
+  const { address, store, acknowledge = 'checkpoint', seconds = 20, learners = 1, actors = 1 } = options
+  const { onStop, tell = tellUser } = options
+  checkCount('actors', actors)
   if (!(shareCounts as readonly number[]).includes(learners)) {
     throw new InputError('learners', show(learners), `one of ${shareCounts.join(', ')}`)
   }
@@ -68,7 +76,15 @@ export function joinFleet(options: JoinFleetOptions): CrewDefinition {
       throw error
     }
   }
-  return fleetCrew({ open, acknowledge, seconds, learners, tell, ...(onStop === undefined ? {} : { onStop }) })
+  const given: FleetOptions = {
+    open,
+    acknowledge,
+    seconds,
+    learners,
+    tell,
+    ...(onStop === undefined ? {} : { onStop }),
+  }
+  return Object.assign(fleetCrew(given), { collector: fleetCollector(actors, given) })
 }
 
 function tellUser(message: string): void {

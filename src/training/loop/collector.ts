@@ -41,6 +41,8 @@ export interface SavedCollector {
   readonly delivery: Delivery | null
   /** Seconds since the start of each group that is neither learned from nor dropped, by number. */
   readonly ages: readonly (readonly [group: number, seconds: number])[]
+  /** Of a fleet: the hashes of the published weights that a group under way may need, by version. */
+  readonly runner?: readonly (readonly [version: number, hash: string])[]
 }
 
 export interface Collector {
@@ -59,8 +61,12 @@ export interface Collector {
   prove(): Promise<void>
   /** Marks the collected groups as learned: the next `collect` begins another update. */
   learned(): void
+  /** A checkpoint after this number of updates is on disk. */
+  kept?(updates: number): void
   /** Drops pending replies of environments: running conversations ask again when they continue. */
   close(): void
+  /** Ends it with the trainer; default: `close`. */
+  end?(): void
   saved(): SavedCollector
   restore(saved: SavedCollector): void
 }

@@ -240,8 +240,14 @@ export class ConversationTraining implements Training<TextMetrics> {
     }
   }
 
+  /** A checkpoint is on disk. */
+  kept({ cohorts }: Pick<Manifest, 'cohorts'>): void {
+    this.#collector?.kept?.((cohorts[this.#cohort.name] as ConversationRecord).rlUpdates)
+  }
+
   close(): void {
-    this.#collector?.close()
+    if (this.#collector?.end !== undefined) this.#collector.end()
+    else this.#collector?.close()
     this.#parts.backend.close?.()
     this.#team?.end()
   }

@@ -218,8 +218,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return goal.signal?.aborted === true || goal.phase !== undefined || this.#update >= numUpdates
   }
 
-  kept(updates: number): void {
-    this.#actors?.kept(updates)
+  kept({ cohorts }: Pick<Manifest, 'cohorts'>): void {
+    this.#actors?.kept((cohorts[this.#learning[0]!.name] as EpisodeRecord).update)
   }
 
   close(): void {

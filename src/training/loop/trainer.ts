@@ -20,7 +20,7 @@ import type { Cohort } from '../../world/cohort.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { loadForConversations } from '../../world/kinds.ts'
 import { checkWorld, type World } from '../../world/world.ts'
-import type { BackendRecord, EpisodeRecord, Manifest } from '../folder/checkpoint.ts'
+import type { BackendRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import {
   compare,
@@ -393,7 +393,9 @@ export class Trainer<C extends Cohort = Cohort> {
       writeCheckpoint(folder ?? this.folder!, tensors, manifest, (path) => this.#keepBackends(path)),
     )
     void saving.then(
-      () => this.#episodes?.kept((manifest.cohorts[this.#names[0]!] as EpisodeRecord).update),
+      () => {
+        for (const training of this.#trainings) training.kept?.(manifest)
+      },
       () => {}, // The caller gets the error.
     )
     // Weights of language models and a backend's state are not copied: training waits until they are written.

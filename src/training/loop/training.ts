@@ -39,8 +39,8 @@ export interface Training<Metrics> {
   checkBetween(action: string): void
   /** A copy of the state that is not in the world's columns. */
   saved(): SavedTraining
-  /** A checkpoint with this number is on disk. */
-  kept?(number: number): void
+  /** A checkpoint is on disk. */
+  kept?(manifest: Pick<Manifest, 'cohorts'>): void
   /** Ends work between two updates, before columns are restored from a checkpoint. */
   halt?(): Promise<void>
   /** Continues from a checkpoint, when its columns are restored. */

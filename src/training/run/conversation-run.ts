@@ -23,6 +23,7 @@ import { findLoggers, portableLoggers } from '../../telemetry/loggers/find-logge
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { createWorld } from '../../world/world.ts'
 import { backendOf } from '../backends/find-backend.ts'
+import { localBackend } from '../backends/local-backend.ts'
 import { evaluationPoints, judgeMetrics } from '../evaluate/judge.ts'
 import { recordFrom } from '../folder/run-folder.ts'
 import { readConfig } from '../folder/run-record.ts'
@@ -41,6 +42,7 @@ import {
 import { planTextRun, samplingOf, type TextRunPlan } from '../text/learn/plan.ts'
 import { type ConversationRunDefinition, conversationRunSettings } from './definition.ts'
 import { finderOf } from './find-parts.ts'
+import { FLEET_RESUMED, fleetOf } from './fleet-settings.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './keys.ts'
 import type { RunKind, SharedSummary } from './kind.ts'
 import { partsGiven } from './parts.ts'
@@ -170,6 +172,7 @@ async function baseOf({ parameters }: LanguageModelDefinition): Promise<string |
 /** Settings that may change on resuming, since the run so far does not depend on them. */
 const RESUMED = [
   ...SHARED_RESUMED,
+  ...FLEET_RESUMED,
   ...([
     'trajectories',
     'replySeconds',
@@ -244,6 +247,29 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
 }
 
+/** @throws InputError for settings that do not fit a fleet. */
+function fleetOfConversations({ settings, rl, engine }: ConversationRunDefinition, onStop: () => void) {
+  const { fleet, actors, mode, backend } = settings
+  const refused = [
+    [rl === null, 'mode', mode, 'rl or sft+rl, whose conversations actors collect'],
+    [
+      engine !== null,
+      'engine',
+      settings.engine.join(','),
+      'local with a fleet, whose actors have engines of their own',
+    ],
+    [
+      backend !== localBackend.id,
+      'backend',
+      backend,
+      `${localBackend.id} with a fleet, which sends the weights of this process`,
+    ],
+  ] as const
+  for (const [isSo, key, got, expected] of fleet === '' ? [] : refused)
+    if (isSo) throw new InputError(key, got, expected)
+  return fleetOf(settings, { actors, onStop })
+}
+
 /** The rewards of an update's few conversations vary much. */
 const SMOOTHING = 0.8
 
@@ -295,9 +321,14 @@ export const conversationRun: RunKind<
     const heldOut = heldOutOf(settings, 'training')
     const chosenBy = engine === null ? {} : { engine }
     const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut, ...chosenBy }
+    const stop = new AbortController()
+    const fleet = await fleetOfConversations(definition, () => stop.abort())
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
-    const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile, backend })
-    return { definition, trainer, notes: world.cohort().notes, choices: [] }
+    const trainer = createTrainer(world, phasesOf(definition), {
+      ...{ threads, profile: settings.profile, backend },
+      ...(fleet === undefined ? {} : { collector: fleet.collector }),
+    })
+    return { definition, trainer, notes: world.cohort().notes, choices: [], stop: stop.signal }
   },
   keepsBeginning: () => false,
   updates: (_, trainer, signal) => trainer.updates({ signal }),

@@ -17,8 +17,8 @@ import { cutTurns, segmentations } from '../../world/conversations/cohort.ts'
 import type { SystemDefinition } from '../../world/system.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
 import { backendRunSettings } from '../backends/find-backend.ts'
-import { acknowledgements } from '../fleet/acknowledgement.ts'
 import { learnSettings } from '../recorded/learn-options.ts'
+import { fleetRunSettings } from './fleet-settings.ts'
 import { sharedRunSettings } from './settings.ts'
 
 /** A file of rollouts or whole episodes. */
@@ -58,25 +58,12 @@ export const episodeRunSettings = {
     'how many of the threads collect while the others learn, if maxStaleness is above 0; with a fleet: parts of a rollout that are collected at once',
     { min: 1, max: 63 },
   ),
-  fleet: text(
-    '',
-    'address of a fleet, like nats://host:4222/name, whose actors (colonnade actor) collect; empty: this machine collects',
-  ),
-  store: text(
-    '',
-    'where the fleet keeps rollouts and weights: a folder that all machines mount, s3://bucket/prefix, or http://host:port, where this process serves them',
-  ),
-  acknowledge: choice(
-    'checkpoint',
-    acknowledgements,
-    'when a rollout of the fleet is removed; checkpoint: when one contains what was learned from it; update: after its update',
-  ),
+  ...fleetRunSettings,
   learners: choice(
     '1',
     shareCounts.map(String),
     'shares of each gradient, computed by this process and helpers in the fleet (colonnade actor … role=learn)',
   ),
-  actorSeconds: integer(20, 'seconds without news of a part after which it goes to another actor', { min: 2 }),
 } satisfies Settings
 
 export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>
@@ -133,6 +120,8 @@ export const conversationRunSettings = {
   ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories to keep as Arrow files'),
   threads: integer(0, 'threads; 0: one per core, up to 16', { min: 0, max: 64 }),
+  actors: integer(1, "with a fleet: parts of an update's groups that are collected at once", { min: 1 }),
+  ...fleetRunSettings,
   ...engineRunSettings,
   ...backendRunSettings,
   replySeconds: number(60, "seconds after which an environment's reply counts as failed and its reward as unknown", {

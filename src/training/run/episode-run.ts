@@ -25,7 +25,6 @@ import { checkSystems, type SystemDefinition, type SystemFactory } from '../../w
 import { createWorld } from '../../world/world.ts'
 import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from '../evaluate/evaluate.ts'
 import { judgeMetrics } from '../evaluate/judge.ts'
-import type { Acknowledgement } from '../fleet/acknowledgement.ts'
 import { type LoadOptions, readCheckpoint } from '../folder/checkpoint.ts'
 import { readConfig } from '../folder/run-record.ts'
 import { metricsLine, metricsOfRun } from '../loop/metrics.ts'
@@ -48,6 +47,7 @@ import { chooseThreads, type ThreadChoice } from '../threads/threads.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSettings, episodeRunSettings } from './definition.ts'
 import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
 import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './find-parts.ts'
+import { FLEET_RESUMED, fleetOf } from './fleet-settings.ts'
 import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './keys.ts'
 import type { RunKind, SharedSummary } from './kind.ts'
 import { partsGiven } from './parts.ts'
@@ -141,8 +141,7 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
 
 /** Settings that may change on resuming, since the run so far does not depend on them. */
 const RESUMED = [
-  ...[...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'],
-  ...['fleet', 'store', 'acknowledge', 'learners', 'actorSeconds'],
+  ...[...SHARED_RESUMED, ...FLEET_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts', 'learners'],
 ] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
@@ -245,18 +244,14 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
   return settings.fleet !== '' || (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
 }
 
-/** The fleet that collects; undefined if this machine does. @throws InputError for settings of a fleet without one. */
-async function fleetOf({ settings, recorded }: EpisodeRunDefinition, onStop: () => void) {
-  const { fleet, store, acknowledge, learners, actorSeconds } = settings
-  if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
+/** @throws InputError for settings of a fleet that do not fit. */
+function fleetOfEpisodes({ settings, recorded }: EpisodeRunDefinition, onStop: () => void) {
+  const { fleet, learners } = settings
   if (fleet === '' && learners !== '1') throw new InputError('learners', learners, '1 without a fleet')
-  if (fleet === '') return undefined
-  if (recorded !== null) throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
-  const { joinFleet } = await import('../fleet/join-fleet.ts')
-  return joinFleet({
-    ...{ address: fleet, store, seconds: actorSeconds, learners: Number(learners), onStop },
-    acknowledge: acknowledge as Acknowledgement,
-  })
+  if (fleet !== '' && recorded !== null) {
+    throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
+  }
+  return fleetOf(settings, { learners: Number(learners), onStop })
 }
 
 /** The default number of threads; 1 if other threads could not recreate the definitions. */
@@ -324,7 +319,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const { threads, reason } =
       definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
     const stop = new AbortController()
-    const crew = await fleetOf(definition, () => stop.abort())
+    const crew = await fleetOfEpisodes(definition, () => stop.abort())
     const trainer = await drawnTrainer(definition, threads, crew)
     const { weights: own, league } = trainer.world.cohort()
     if (initial) for (const each of league?.weights ?? [own]) each.set(initial)

@@ -292,7 +292,7 @@ describe('an agent of a training that', () => {
 
   test('asks nothing ends the training where that was chosen', async () => {
     await expect(trained(silentLast(), 'throw')).rejects.toThrow(
-      'group 1, member 1: got the agent did not ask the model, expected an agent that asks the model, or rl.failure keep or drop',
+      'group 1, member 1: got the agent did not ask the model, expected conversations that succeed, or rl.failure keep or drop',
     )
   })
 
@@ -302,7 +302,7 @@ describe('an agent of a training that', () => {
         for (let i = 0; i < 40; i++) await ask(given, [{ role: 'user', content: `${i}` }], { max_tokens: 10 })
         return 1
       }, 'keep'),
-    ).rejects.toThrow(/got agents whose rows do not fit the log, which holds \d+ tokens, expected fewer rows/)
+    ).rejects.toThrow(/got conversations whose rows do not fit the log, which holds \d+ tokens, expected fewer rows/)
   })
 })
 

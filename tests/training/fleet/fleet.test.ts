@@ -51,7 +51,7 @@ async function place() {
       seconds: 30,
       tell: (message) => told.push(message),
     })
-  return { bus, store, folder, told, crew, end: () => rm(folder, { recursive: true }) }
+  return { bus, store, folder, told, crew, end: () => rm(folder, { recursive: true, maxRetries: 5 }) }
 }
 
 /** The weights and episodes after some updates, and what the last rollout has. */

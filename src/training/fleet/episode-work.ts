@@ -1,0 +1,135 @@
+/** An actor's work for a run of episodes: it collects parts of rollouts in lanes of its own. */
+import { InputError } from '../../base/errors.ts'
+import type { EnvironmentDefinition } from '../../environments/environment.ts'
+import type { Message } from '../../fleet/bus/bus.ts'
+import type { PolicyDefinition } from '../../policies/policy.ts'
+import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
+import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
+import { openWorld, type World } from '../../world/world.ts'
+import { collectAhead } from '../threads/crew.ts'
+import { WatchedRollouts } from '../watch/watched-rollouts.ts'
+import { type ActorWork, turns, type WorkTools } from './actor-work.ts'
+import type { EpisodeDescription, JoinedRun } from './description.ts'
+import {
+  messageOf,
+  type PartResult,
+  type PartTask,
+  rowsToBytes,
+  schemaOf,
+  shareOfMember,
+  stateFromBytes,
+  stateToBytes,
+} from './parts.ts'
+
+/** A member's lanes in this process. */
+interface Post {
+  readonly world: World
+  readonly cohort: EpisodeCohort
+  readonly watched: WatchedRollouts
+  /** The hash of the state in its lanes; empty without one. */
+  state: string
+  /** The hash of its weights. */
+  weights: string
+}
+
+/** The options of the run's cohort. */
+export function episodeOptions({ description, environment, policy }: JoinedRun): EpisodeCohortOptions {
+  const { numSteps: _, ...rest } = (description as EpisodeDescription).cohort
+  return { ...rest, environment: environment as EnvironmentDefinition, policy: policy as PolicyDefinition }
+}
+
+export class EpisodeWork implements ActorWork {
+  readonly description: string
+  readonly #joined: JoinedRun
+  readonly #given: EpisodeDescription
+  readonly #posts = new Map<number, Post>()
+
+  private constructor(joined: JoinedRun) {
+    this.#joined = joined
+    this.#given = joined.description as EpisodeDescription
+    const { environment, policy, cohort } = this.#given
+    this.description = `${environment.id} by ${policy.id}, ${cohort.numLanes} lanes in parts`
+  }
+
+  /** @throws InputError if the columns are not as the learner's, before it takes a part. */
+  static async open(joined: JoinedRun): Promise<EpisodeWork> {
+    const work = new EpisodeWork(joined)
+    await work.#post(0)
+    return work
+  }
+
+  close(): void {
+    for (const { world } of this.#posts.values()) world.close()
+    this.#posts.clear()
+  }
+
+  forget(task: Message): void {
+    this.#posts.delete((task as unknown as PartTask).member)
+  }
+
+  failed(task: Message, error: string, { actor, waited }: Pick<WorkTools, 'actor' | 'waited'>): Message {
+    const { until: _, ...rest } = task as unknown as PartTask
+    return messageOf({ ...rest, rows: '', after: '', seconds: 0, waited, error, rollout: rest.from, actor })
+  }
+
+  /** A member's lanes, made when they are first needed. */
+  async #post(member: number): Promise<Post> {
+    const former = this.#posts.get(member)
+    if (former !== undefined) return former
+    const { seed, numMembers, schema, cohort: given } = this.#given
+    const options = { cohorts: [episodeOptions(this.#joined)], seed, kernels: this.#joined.kernels }
+    const world = await openWorld(options, { index: 1 + member })
+    const draft = world.draft()
+    if (draft.kind !== 'episodes') throw new InputError('environment', draft.kind, 'one of episodes')
+    world.reserve(draft, { numSteps: given.numSteps, learner: {}, numBuffers: 1 })
+    world.split(1 + numMembers, numMembers)
+    const cohort = world.cohort() as EpisodeCohort
+    const own = schemaOf(cohort)
+    if (own !== schema) {
+      const expected = `${schema}, as the learner's: the same code of environment and policy`
+      throw new InputError('columns of the actor', own, expected)
+    }
+    const post = { world, cohort, watched: new WatchedRollouts(), state: '', weights: '' }
+    this.#posts.set(member, post)
+    return post
+  }
+
+  async collect(given: Message, { actor, store, waited, put, during }: WorkTools): Promise<void> {
+    const task = given as unknown as PartTask
+    const { id, member, version, weights, until } = task
+    const post = await during(() => this.#post(member))
+    const { cohort, world } = post
+    const share = shareOfMember(cohort, member, this.#given.numMembers)
+    if (post.weights !== weights) {
+      const bytes = await store.get(weights)
+      const [target] = cohort.ahead!.published
+      const own = new Uint8Array(target!.buffer, target!.byteOffset, target!.byteLength)
+      if (bytes.length !== own.length) throw new InputError('weights', `${bytes.length} bytes`, `${own.length}`)
+      own.set(bytes)
+      post.weights = weights
+    }
+    if (post.state !== task.before) {
+      await stateFromBytes(cohort, 0, share, await store.get(task.before), true)
+      post.watched.restart() // These are not the observations that its last step left.
+    }
+    for (let rollout = task.from, before = task.before; rollout < until; rollout++) {
+      const began = performance.now()
+      post.state = ''
+      world.clock.start()
+      await during(async () => {
+        for (const waiting of collectAhead(world, cohort, 0, version, post.watched, turns())) await waiting
+      })
+      const seconds = (performance.now() - began) / 1000
+      const blobs = [await rowsToBytes(cohort, 0, member, share), await stateToBytes(cohort, 0, share)]
+      const [rows, after] = (await Promise.all(blobs.map((bytes) => store.put(bytes)))) as [string, string]
+      const result: PartResult = {
+        ...{ id, actor, member, rollout, version, weights, before, rows, after, seconds, error: null },
+        waited: rollout === task.from ? waited : 0,
+      }
+      const lanes = share.to - share.from
+      await put(`${id}.${rollout}`, messageOf(result), { steps: cohort.numSteps * lanes, seconds, lanes, version })
+      post.state = after
+      before = after
+    }
+  }
+}
