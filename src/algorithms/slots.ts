@@ -125,7 +125,6 @@ export class Slots {
   #summed = toldNumbers()
   #stepped = toldNumbers()
   readonly #powers: number[]
-  /** Each descent's columns, cut into parts. */
   readonly #descents: readonly (readonly DescentPart[])[]
 
   constructor({ gradients, sums }: Columns<ReturnType<typeof slotsPlan>>, parts: SlotsParts, context: LearnerContext) {

@@ -77,7 +77,6 @@ export type SavedSample = Omit<Sample, 'rolloutLogProbs' | 'turnReward'> & {
   readonly turnReward?: readonly (number | null)[]
 }
 
-/** A member that is being generated, and its waiter. */
 interface Member {
   readonly ticket: Ticket
   readonly signal: AbortSignal
@@ -85,7 +84,6 @@ interface Member {
   reject(cause: unknown): void
 }
 
-/** A waiting request for a batch. */
 interface Request {
   resolve(batch: RolloutBatch): void
   reject(cause: unknown): void

@@ -217,7 +217,6 @@ function tooLarge(plan: Plan, bytes: number, expected: string, cause?: unknown):
   })
 }
 
-/** The three largest columns in words. */
 function largest(columns: PlannedColumn[]): string {
   const top = columns.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3)
   const words = top.map(

@@ -260,7 +260,6 @@ function checkSpace(subject: string, space: Space): void {
   else throw new InputError(subject, show(space), 'a space of box, discrete or multiDiscrete')
 }
 
-/** @throws InputError for a column with an invalid type or width. */
 function checkState(id: string, state: StateDeclaration): void {
   if (typeof state !== 'object' || state === null || Array.isArray(state)) {
     throw new InputError(`${id} state`, show(state), "columns by name, like { cell: 'i32' }")
@@ -273,7 +272,6 @@ function checkState(id: string, state: StateDeclaration): void {
   }
 }
 
-/** @throws InputError if the result of `make` has a missing or invalid space, `reset` or `step`. */
 function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
   if (typeof model !== 'object' || model === null) throw new InputError(`${id} make`, show(model), 'an environment')
   for (const name of ['observationSpace', 'actionSpace'] as const) {

@@ -79,7 +79,6 @@ export function moduleOfLoop(loop: ColumnLoop, buffer: ArrayBufferLike): WebAsse
   return new WebAssembly.Module(Uint8Array.from(bytes))
 }
 
-/** The locals and the code of `run`. */
 function bodyOf({ program, loads, stores, numColumns }: ColumnLoop): number[] {
   const from = numColumns
   const to = numColumns + 1

@@ -57,7 +57,6 @@ interface Target {
   readonly signal: AbortSignal
 }
 
-/** An upload that the hub's storage asks for. */
 interface StorageAction {
   readonly href: string
   readonly header?: Readonly<Record<string, string>>

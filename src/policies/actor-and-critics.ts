@@ -173,7 +173,6 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
     }
   }
 
-  /** Runs the actor on rows of observations. */
   protected run(observation: Float32Array, from: number, count: number): void {
     this.outputs = this.#actor.forward(this.#inputs.read(observation, from, count), this.#inputs.at(from), count)
   }

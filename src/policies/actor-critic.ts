@@ -128,7 +128,6 @@ function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters
   }
 }
 
-/** Plans one thread's workspace for a block of rows. */
 function workspacePlan(shape: NetworkShape) {
   const { trunk, actor, critic, stacks, head, numInputs, inputs, memoryWidth, sequence, blockRows } = shape
   const rows = (width: number) => column('f32', blockRows, width)

@@ -22,7 +22,6 @@ export function shaderDevice() {
     async prepare(helps: boolean): Promise<void> {
       if (!helps) make ??= await (await import('./webgpu/update.ts')).startUpdates()
     },
-    /** Makes the updates of a network. */
     updateOf: (shape: NetworkShape) => (options: UpdateOptions) => make!(shape, options),
   }
 }

@@ -114,7 +114,6 @@ export function drawCurves(curves: readonly Curve[], labels: CurveLabels, option
   return draw([{ curves, labels, ...options }])
 }
 
-/** Contents of one pair of axes. */
 interface Panel extends CurveOptions {
   readonly curves: readonly Curve[]
   readonly labels: CurveLabels
@@ -240,7 +239,6 @@ function pixels(place: number): string {
   return String(Math.round(place * 100) / 100)
 }
 
-/** Escapes markup. */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

@@ -27,7 +27,6 @@ export async function onDevice(
   return new OnDevice(id, settings, update, optimizer, context)
 }
 
-/** Numbers of a minibatch that its loss needs. */
 type OfLoss = Pick<MinibatchNumbers, 'weight' | 'advantageMean' | 'advantageScale'>
 
 export class OnDevice {

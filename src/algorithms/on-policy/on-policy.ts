@@ -79,7 +79,6 @@ type OnPolicyValues = SettingValues<OnPolicySettings> &
     readonly numMinibatches?: number
   }
 
-/** The metrics of all on-policy algorithms, besides those of their losses. */
 const onPolicyMetrics = {
   explainedVariance: metric(
     'explained variance of the returns by the values before the update; NaN for constant returns',
@@ -263,7 +262,6 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
   } satisfies Plan
 }
 
-/** The parts of an algorithm that its learner needs. */
 interface OnPolicyParts {
   readonly id: string
   readonly values: OnPolicyValues
@@ -274,7 +272,6 @@ interface OnPolicyParts {
   readonly estimate: EstimateAdvantages
 }
 
-/** @throws InputError for what has no shader. */
 function checkDevice(id: string, { optimizer }: OnPolicyValues, { shader }: OnPolicyLoss): void {
   const where = 'with a policy on device webgpu'
   if (shader === undefined) throw new InputError('algorithm', `${id} ${where}`, 'ppo')
@@ -293,7 +290,6 @@ class OnPolicyLearner implements Learner {
   readonly #columns: Columns<ReturnType<typeof onPolicyPlan>>
   readonly #own: Columns<ReturnType<typeof onPolicyPlan>['threads'][string]>
   readonly #cut: Cut
-  /** The policy's input for the current block. */
   readonly #rows: Rows
   readonly #slots: Slots
   /** Undefined until the first update, and if the policy updates on our own kernels. */
@@ -304,7 +300,6 @@ class OnPolicyLearner implements Learner {
   readonly #minibatch = { first: 0, count: 0 }
   /** The update for which the loss has begun, and the total number. */
   readonly #begun = { update: -1, numUpdates: 0 }
-  /** The inputs of its loss. */
   readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
     advantageMean: 0,
     advantageScale: 1,
@@ -453,7 +448,6 @@ class OnPolicyLearner implements Learner {
     return totals.values()
   }
 
-  /** Computes the gradient of the minibatch with all threads. */
   #differentiate(update: number, numUpdates: number): void | Promise<void> {
     const { told } = this.#slots
     told[0] = update
@@ -482,7 +476,6 @@ class OnPolicyLearner implements Learner {
     this.#loss.begin?.(update, numUpdates)
   }
 
-  /** Adds the gradient's norm and the loss sums of a minibatch to the pass. */
   #account(norm: number, sums: Float64Array | Float32Array, numRows: number): void {
     this.#totals.add('gradNorm', norm)
     const pass = this.#pass
@@ -516,7 +509,6 @@ class OnPolicyLearner implements Learner {
     return numRows
   }
 
-  /** Adds the gradient of a block of the minibatch. */
   readonly #differentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number): void | Promise<void> => {
     const { policy, clock } = this.#context
     const { first, count } = this.#minibatch
@@ -557,7 +549,6 @@ class OnPolicyLearner implements Learner {
     kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
   }
 
-  /** Gathers the inputs of the loss for the trained rows. */
   #gatherLearned(list: Uint32Array, first: number, count: number): void {
     const { kernels, rollout } = this.#context
     const { logprob, value, advantage, return: returns } = this.#own

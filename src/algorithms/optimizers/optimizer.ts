@@ -18,7 +18,6 @@ const known = new Map([adam, sgd, rmsprop].map((part) => [part.id, part()]))
 const builtIn = [...known.keys()]
 const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
 
-/** Returns the optimizer with that id. @throws InputError with the nearest id. */
 function optimizerOf(id: string, subject = 'optimizer'): Optimizer {
   const optimizer = known.get(id)
   if (optimizer !== undefined) return optimizer

@@ -160,7 +160,6 @@ function addFigures(
   return ratio
 }
 
-/** Fills the register of a column if the loss reads it. */
 function load(register: Float64Array | undefined, column: Float32Array, tokens: Int32Array, count: number): void {
   if (register === undefined) return
   for (let row = 0; row < count; row++) register[row] = column[tokens[row]!]!

@@ -16,7 +16,6 @@ export const PROTOCOL_VERSION = 1
 /** Columns are aligned to cache lines, in bytes. */
 const ALIGNMENT = 64
 
-/** The typed array of each column type. */
 interface Arrays {
   f32: Float32Array
   f64: Float64Array

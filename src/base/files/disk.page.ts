@@ -6,7 +6,6 @@ import { dirname, resolve } from './path.page.ts'
 
 export const APPENDING: typeof node.APPENDING = 0
 
-/** An open file or folder: its path. */
 interface Open {
   readonly place: string
 }
@@ -47,7 +46,6 @@ function extend(path: string, bytes: Uint8Array): void {
   put(path, whole)
 }
 
-/** A folder and the paths below it. */
 function below(place: string, paths: Iterable<string>): string[] {
   return [...paths].filter((path) => path === place || path.startsWith(`${place}/`))
 }

@@ -152,7 +152,6 @@ export class ProtoReader {
   }
 }
 
-/** The integer at byte `from`, and the position after it. */
 function wholeAt(bytes: Uint8Array, from: number): { value: number; end: number } {
   let value = 0n
   for (let [at, bits] = [from, 0n]; ; at++, bits += 7n) {

@@ -65,7 +65,6 @@ function findSeal(bytes: Uint8Array): string | undefined {
   return undefined
 }
 
-/** Index of the first occurrence of a piece at or after `from`; −1 if there is none. */
 function indexOf(bytes: Uint8Array, piece: Uint8Array, from: number): number {
   const [first] = piece
   for (let at = bytes.indexOf(first!, from); at >= 0; at = bytes.indexOf(first!, at + 1)) {

@@ -120,7 +120,6 @@ export class BodyReader {
     body.isWaiting = false
   }
 
-  /** One check for all waiting bodies. */
   #nextLook(): Promise<void> {
     this.#look ??= sleep(LOOK_MS, undefined, { ref: false }).then(() => {
       this.#looks++

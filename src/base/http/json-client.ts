@@ -108,7 +108,6 @@ export class JsonClient {
     }
   }
 
-  /** One request; returns the response's bytes. */
   async #askOnce(
     path: string,
     body: object | null,

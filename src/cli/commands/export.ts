@@ -71,7 +71,6 @@ function withFormat(out: string, texts: Readonly<Record<string, string>>, format
   throw new InputError('out', out, `a name that ends in ${[...endings].join(', ')}, or format=…`)
 }
 
-/** @throws InputError if a file's ending contradicts its format. */
 function checkEnding(out: string, format: string): void {
   const ending = extname(out)
   const endings = ENDINGS[format]
@@ -127,7 +126,6 @@ export const exportCommand: Command = async ({ words, json }) => {
   return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
 }
 
-/** Writes the policy of the run's newest checkpoint. */
 async function exportTrained(
   run: string,
   format: (typeof exportFormats)[number] | 'safetensors',

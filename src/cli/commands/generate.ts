@@ -37,7 +37,6 @@ export const generateCommand: Command = async ({ words, json }) => {
   return { subject, prompt, answers }
 }
 
-/** The adapter of a model from a folder. */
 interface LoraKeys {
   readonly loraRank?: number
   readonly loraAlpha?: number

@@ -72,7 +72,6 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
   }
 }
 
-/** @throws InputError for a folder that is not empty. */
 async function takeEmpty(folder: string): Promise<void> {
   await makeFolder(folder)
   if ((await readdir(folder)).length > 0)
@@ -161,7 +160,6 @@ async function writePolicy(
   return { update, card }
 }
 
-/** Writes a language model in the format of transformers, with its tokenizer. */
 async function writeLanguageModel(
   { folder, summary }: Run,
   out: string,

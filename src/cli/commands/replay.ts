@@ -18,7 +18,6 @@ export const replayKeys = {
   ...trustKeys,
 }
 
-/** Significant digits of a shown return. */
 const RETURN_DIGITS = 5
 
 /** colonnade replay <run> [out=FILE.gif|FILE.html]: shows an episode as pictures, also in a large enough terminal. */

@@ -75,7 +75,6 @@ export const serveEnvCommand: Command = async ({ words }) => {
       place.observation.set(observation.current)
       place.actionMask.set(actionMask.current)
     }
-    /** Handles a request, with columns in the file. */
     const answer = async (request: string): Promise<void> => {
       if (request === 'step') {
         const cohort = lanesOf(world)

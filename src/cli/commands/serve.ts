@@ -33,7 +33,6 @@ export const serveKeys = {
   ...trustKeys,
 }
 
-/** Keys of a training service. */
 const TINKER_KEYS: readonly string[] = [
   'tinker',
   'folder',
@@ -82,7 +81,6 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
   return { subject, name: server.name, url: server.url }
 }
 
-/** Serves a training service for a model, or for the model of a run. */
 async function serveTraining(subject: string, texts: Record<string, string>, isQuiet: boolean) {
   const wrong = Object.keys(texts).find((key) => !TINKER_KEYS.includes(key))
   if (wrong !== undefined) throw new InputError(wrong, 'tinker=true', `only ${TINKER_KEYS.join(', ')} beside it`)

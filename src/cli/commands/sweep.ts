@@ -85,7 +85,6 @@ function describe({ status, folder, seeds, settings, best, files }: SweepSummary
   ].join('\n')
 }
 
-/** Figures about a run's time. */
 const TIMES = ['stepsPerSecond', 'seconds']
 
 function short(value: number): string {

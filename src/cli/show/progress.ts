@@ -6,7 +6,6 @@ import { styleFor } from './terminal.ts'
 
 const LIVE_MS = 80
 const PLAIN_MS = 2000
-/** Seconds over which a rate is smoothed. */
 const SMOOTHED_SECONDS = 2
 const BAR = { least: 10, most: 30 } as const
 

@@ -335,7 +335,6 @@ interface ObservedPart<W> {
   readonly entities: (world: W) => number | ArrayLike<number>
   readonly numEntities: number
   readonly columns: readonly GameColumn[]
-  /** Bounds of all its numbers. */
   readonly low: readonly number[]
   readonly high: readonly number[]
 }
@@ -343,7 +342,6 @@ interface ObservedPart<W> {
 /** A part of the observation with arbitrary names. */
 type ObservedNames<W> = Omit<ObservedColumns<GameComponents, W>, 'columns'> & { readonly columns: readonly string[] }
 
-/** @throws InputError for an invalid part. */
 function bindObservation<W>(
   id: string,
   observation: readonly ObservedNames<W>[],
@@ -377,7 +375,6 @@ function bindObservation<W>(
   })
 }
 
-/** @throws InputError if an entity is outside a column. */
 function checkEntity(subject: string, entity: number, column: ComponentColumn): void {
   const length = Array.isArray(column) ? 2 ** 32 - 1 : column.length // Arrays grow.
   if (Number.isInteger(entity) && entity >= 0 && entity < length) return
@@ -388,12 +385,10 @@ function isArray(value: unknown): value is ComponentColumn {
   return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))
 }
 
-/** A copy of the same type. */
 function copied(column: ComponentColumn): ComponentColumn {
   return (column as unknown as Float32Array).slice()
 }
 
-/** Copies values into a column of the same type. */
 function fill(column: ComponentColumn, values: ComponentColumn): void {
   if (Array.isArray(column)) column.splice(0, column.length, ...(values as unknown as number[]))
   else (column as unknown as Float32Array).set(values as unknown as Float32Array)

@@ -69,7 +69,6 @@ type ToldSpace =
       readonly high: readonly string[]
     }
 
-/** Python's description of an environment. */
 interface Told {
   readonly observationSpace: Extract<ToldSpace, { kind: 'box' }>
   readonly actionSpace: ToldSpace
@@ -111,7 +110,6 @@ function ask(id: string, python: string, request: object): Told {
   return answer as unknown as Told
 }
 
-/** The last lines of Python's output. */
 function lastLines(text: string, count: number): string {
   return text.trimEnd().split('\n').slice(-count).join('\n') || 'nothing said'
 }
@@ -138,7 +136,6 @@ class RaisedError extends Error {
   }
 }
 
-/** The process has ended. */
 class GoneError extends Error {}
 
 /** A Python process that serves the lanes of a thread. */
@@ -146,7 +143,6 @@ class Process {
   readonly #id: string
   readonly #doorbell: Doorbell
   readonly #ends: readonly [number, number]
-  /** File of its standard error. */
   readonly #errors: number
   readonly file: ColumnFile
   readonly row: Uint32Array

@@ -71,7 +71,6 @@ export interface LedOptions<A extends Space, S extends Settings, I extends strin
 export const FAULTS = ['stop', 'end-episode'] as const
 /** Number of faults after which a thread reports only faults whose number is a power of two. */
 const FAULTS_TOLD = 10
-/** Default of `timeoutSeconds`. */
 const TIMEOUT_SECONDS = 60
 /** The longest delay of a Node timer. */
 const TIMEOUT_SECONDS_MAX = (2 ** 31 - 1) / 1000
@@ -198,7 +197,6 @@ class Led<A extends Space> {
     return this.#promised === null
   }
 
-  /** Drops its pending answer. */
   abandon(): void {
     this.#promised?.abandon()
   }

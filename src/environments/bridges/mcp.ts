@@ -7,7 +7,6 @@ import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { VERSION } from '../../base/version.ts'
 import { defineTool, type Tool } from '../tools/tool.ts'
 
-/** A part of a tool's answer. */
 interface McpContent {
   readonly type: string
   readonly text?: string

@@ -133,7 +133,6 @@ export async function openEnv(options: OpenEnvOptions): Promise<OpenEnvEnvironme
   return { ...environment, close: () => pool.close() }
 }
 
-/** The WebSocket address of a server. */
 function addressOf(url: string): string {
   if (typeof url !== 'string' || !URL.canParse(url) || !/^(http|ws)s?:$/.test(new URL(url).protocol)) {
     throw new InputError('openEnv.url', show(url), 'an address like http://127.0.0.1:8000')
@@ -141,7 +140,6 @@ function addressOf(url: string): string {
   return `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws`
 }
 
-/** The server has no room for another session. */
 class CapacityError extends Error {}
 
 class Session {

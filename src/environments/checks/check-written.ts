@@ -110,7 +110,6 @@ export function expectAside(
   }
 }
 
-/** Checks that rows outside the call did not change. */
 function expectUntouched(
   lanes: CalledLanes,
   by: 'reset' | 'step',

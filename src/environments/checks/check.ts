@@ -251,7 +251,6 @@ class Inquiry {
     expectSame('reset', clean, used, 0, 'reset')
   }
 
-  /** Measures the growth of the heap over steps. */
   #askAllocation(): void {
     const { numAgents = 1 } = this.environment
     const numLanes = MEASURED.numLanes * numAgents

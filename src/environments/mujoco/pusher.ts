@@ -1,6 +1,5 @@
 import { defineSimulation, distanceOf, sumOfSquares } from './simulation.ts'
 
-/** Numbers of the model's bodies. */
 const Body = { tip: 10, cylinder: 11, goal: 12 } as const
 const JOINTS = 7
 

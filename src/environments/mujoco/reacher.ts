@@ -1,6 +1,5 @@
 import { defineSimulation, distanceOf, sumOfSquares } from './simulation.ts'
 
-/** Numbers of the model's bodies. */
 const Body = { fingertip: 3, target: 4 } as const
 
 /**

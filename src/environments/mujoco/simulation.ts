@@ -154,7 +154,6 @@ export function simulate(
 /** The types of MuJoCo's geoms that are drawn (`mjtGeom`). */
 const Geom = { sphere: 2, capsule: 3, cylinder: 5 } as const
 
-/** Draws spheres, capsules and cylinders as lines. */
 function drawGeoms(physics: Physics, view: SideView, simulation: Float64Array, n: number): Canvas {
   physics.load(simulation, n)
   physics.forward()

@@ -18,7 +18,6 @@ export interface Tool {
   run(given: ToolArguments, signal: AbortSignal): unknown
 }
 
-/** Default seconds per call. */
 const SECONDS = 10
 
 /**
@@ -112,7 +111,6 @@ function textOf(answer: unknown): string {
   return JSON.stringify(answer) ?? String(answer)
 }
 
-/** Checks of JSON's types. */
 const TYPES: Readonly<Record<string, (value: unknown) => boolean>> = {
   string: (value) => typeof value === 'string',
   number: (value) => typeof value === 'number',

@@ -87,7 +87,6 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   return [squareStep, norm, update]
 }
 
-/** A number as a constant of a shader. */
 function f32(value: number): string {
   const text = String(value)
   return /[.e]/.test(text) ? text : `${text}.0`

@@ -1,7 +1,6 @@
 /** WebGPU in Node: Dawn, the package `webgpu`. */
 import { findPackage, importPackage } from '../../base/files/packages.ts'
 
-/** The used parts of the package. */
 interface Dawn {
   create(options: readonly string[]): GPU
 }

@@ -17,7 +17,6 @@ export interface Transfers {
 const [STORAGE, COPY_SRC, COPY_DST, MAP_READ] = [0x80, 0x04, 0x08, 0x01]
 const MAP_FOR_READING = 1
 
-/** A step with its pipeline and buffers. */
 interface ReadyStep {
   readonly pipeline: GPUComputePipeline
   readonly group: GPUBindGroup

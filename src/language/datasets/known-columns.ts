@@ -5,7 +5,6 @@ import { messagesOf, textOf } from './example.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** The roles of ShareGPT's speakers. */
 const SPEAKERS: Readonly<Record<string, string>> = {
   human: 'user',
   user: 'user',

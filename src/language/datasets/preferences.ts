@@ -5,7 +5,6 @@ import { promptOf, textOf } from './example.ts'
 import { spokenOf } from './known-columns.ts'
 
 type Row = Readonly<Record<string, unknown>>
-/** The name of a column in errors. */
 type Places = (column: 'prompt' | 'chosen' | 'rejected' | 'completion' | 'label' | 'margin') => string
 
 /** An answer: a text, or messages of which the last is the assistant's. */

@@ -1,7 +1,6 @@
 /** How a GGUF file's tensors hold their elements: in f32, f16, bf16, or in blocks of few bits with a scale (llama.cpp, `ggml-common.h`). */
 import { widenBf16, widenF16 } from '../../base/half.ts'
 
-/** A type of tensors. */
 interface BlockType {
   readonly name: string
   /** Elements of a block, and its bytes. */

@@ -41,7 +41,6 @@ function shortest(value: number): number {
   return value
 }
 
-/** Reads the head of a file in order. */
 class Head {
   readonly #path: string
   readonly #file: Pieces

@@ -69,7 +69,6 @@ class Reader {
     return parts.length === 1 ? parts[0]! : { kind: 'sequence', parts }
   }
 
-  /** Whether another rule begins here. */
   #isRule(): boolean {
     const at = this.#at
     const name = this.#match(NAME)

@@ -19,7 +19,6 @@ const NOTES = [
   ...['title', 'description', 'default', 'examples', '$schema', '$id', '$comment', '$defs', 'definitions', '$anchor'],
   ...['deprecated', 'readOnly', 'writeOnly', 'contentEncoding', 'contentMediaType', 'contentSchema', 'discriminator'],
 ]
-/** Keywords of each type. */
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   ...{ null: [], boolean: [] },
   string: ['minLength', 'maxLength', 'pattern', 'format'],
@@ -140,7 +139,6 @@ class Writer {
     return this.rules.set(any, alternatives.join(' | '))
   }
 
-  /** Any text. */
   #text(): string {
     return this.rules.add(`"\\"" ${this.#character}* "\\""`)
   }

@@ -190,7 +190,6 @@ function checkedReference(text: string): Expression {
   return expression
 }
 
-/** Thrown for a reference that cannot be compared. */
 class UnusableReference extends Error {}
 
 function readReference<T>(make: () => T): T {

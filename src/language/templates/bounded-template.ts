@@ -80,13 +80,11 @@ const SHALLOW = ['length', 'count', 'first', 'last', 'list', 'safe', 'default', 
 /** Filters and methods whose result can be as long as the product of their inputs. */
 const MULTIPLYING = ['replace', 'join', 'indent', 'tojson']
 
-/** The name of a filter, with or without arguments. */
 function filterName({ filter }: Node): string {
   const name = filter?.callee ?? filter
   return String(name?.value)
 }
 
-/** A value's size, and the nesting depth of its lists and objects. */
 interface Measure {
   readonly size: number
   readonly depth: number

@@ -81,7 +81,6 @@ function refuseRun(folder: string, config: Readonly<Record<string, unknown>>): v
   throw new InputError('language model', `${folder}, ${kind} (of ${show(id)})`, expected)
 }
 
-/** Where a file has a tensor. */
 interface Found {
   readonly path: string
   readonly place: TensorPlace
@@ -132,7 +131,6 @@ function withFile<T>(path: string, action: (file: OpenSafetensors) => T, isVerif
   }
 }
 
-/** Where the files have the embedding. */
 function findTied(shards: readonly { readonly path: string; readonly reads: readonly Read[] }[]): Found {
   for (const { path, reads } of shards) {
     const read = reads.find(({ parts }) => parts[0]!.name === EMBEDDING)

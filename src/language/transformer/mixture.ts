@@ -11,7 +11,6 @@ import type { ExpertWeights, MixtureWeights, Projection } from './parameters.ts'
 type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
 type LayerColumns = ForwardColumns['layers'][string]
 
-/** What experts use of a forward pass. */
 interface Forward {
   readonly model: TransformerModel
   readonly kernels: Kernels
@@ -26,7 +25,6 @@ interface BackwardColumns {
   readonly dInner: Float32Array
   readonly dShare: Float32Array
   readonly dSharedShare: Float32Array
-  /** Ones, one for each row. */
   readonly ones: Float32Array
 }
 

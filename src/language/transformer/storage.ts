@@ -48,7 +48,6 @@ function storedOf({ layout }: TransformerModel['shape'], parameters: readonly Pa
   })
 }
 
-/** The shape of a file's tensor. */
 function shapeOf({ parts, transposed }: Stored): number[] {
   const rows = parts.reduce((sum, { shape }) => sum + shape[0]!, 0)
   const others = parts[0]!.shape.slice(1)

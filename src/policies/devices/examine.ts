@@ -17,7 +17,6 @@ export interface DeviceReport {
   readonly gflops: number | null
 }
 
-/** Rows and columns of the matrices. */
 const SIZE = 512
 const MEASURE_MS = 200
 

@@ -5,7 +5,6 @@ import { findPackage } from '../../base/files/packages.ts'
 import type { Backend } from './backend.ts'
 import { activate, tfjsOf } from './tfjs.ts'
 
-/** The used parts of the backend object. */
 interface TensorflowBackend {
   readonly binding: { readonly TF_Version: string }
   readonly isUsingGpuDevice: boolean

@@ -3,7 +3,6 @@ import { findPackage, importPackage } from '../../base/files/packages.ts'
 import type { Backend } from './backend.ts'
 import { activate, ownLayers, type Tf, tfjsOf } from './tfjs.ts'
 
-/** The used parts of the `webgpu` package. */
 interface Dawn {
   create(options: readonly string[]): Gpu
   readonly globals: object
@@ -33,7 +32,6 @@ interface AdapterInfo {
   readonly isFallbackAdapter?: boolean
 }
 
-/** The used parts of tfjs's package. */
 interface TfjsWebgpu {
   readonly WebGPUBackend: new (device: GpuDevice, info: AdapterInfo) => ReturnType<Tf['backend']>
 }

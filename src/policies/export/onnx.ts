@@ -141,7 +141,6 @@ class Graph {
     this.#nodes.push(bytesField(1, node))
   }
 
-  /** Flattens rows. */
   flatten(name: string, shape: readonly number[]): string {
     return shape.length === 1 ? name : this.node('Flatten', [name], `${name} in a row`, { axis: 1 })
   }

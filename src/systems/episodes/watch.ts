@@ -130,7 +130,6 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     return watchCall(this, call, run)
   }
 
-  /** Turns a found fault into an InputError. */
   #tell(work: () => unknown): unknown {
     try {
       return work()

@@ -70,7 +70,6 @@ function stretchesOf(numRows: number, numRollouts: number, numLanes: number, num
   return { target, cut }
 }
 
-/** The column with that name. @throws InputError if the table has none. */
 function columnOf({ fields }: Table, name: string): Column {
   const field = fields.find((each) => each.name === name)
   if (field !== undefined && field.rows === undefined) return field.column

@@ -128,7 +128,6 @@ class EpisodeColumns {
     this.#spaces = spaces
   }
 
-  /** @throws InputError for lengths or widths that do not fit. */
   append(place: string, { observations, actions, rewards, terminated }: RecordedEpisode): void {
     const { observationSpace, actionSpace } = this.#spaces
     const steps = rewards.length
@@ -154,7 +153,6 @@ class EpisodeColumns {
     this.#finalRows.push(row)
   }
 
-  /** @throws InputError if there is no episode. */
   finish(path: string): Table {
     const numRows = this.#reward.length
     if (numRows === 0) throw new InputError(path, 'no episode', 'at least one')

@@ -207,7 +207,6 @@ class Groups {
   }
 }
 
-/** Defaults of missing fields. */
 const DEFAULTS = { groundTruth: null, reward: null, error: null, score: {}, metadata: {} }
 /** Why a sample ended, from its status alone. */
 const STOP_REASON_OF: Record<Status, StopReason | null> = {

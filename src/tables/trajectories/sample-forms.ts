@@ -16,7 +16,6 @@ export const sampleForms = ['words', 'prompt-completion', 'messages', 'preferenc
 /** A text format of samples. */
 export type SampleForm = (typeof sampleForms)[number]
 
-/** The fields of a sample that formats use. */
 type Said = Pick<
   Sample,
   'id' | 'source' | 'epoch' | 'promptId' | 'groupIndex' | 'prompt' | 'groundTruth' | 'response' | 'reward' | 'turns'

@@ -153,7 +153,6 @@ export class Trajectories {
     if (segment === 0) this.#numConversations++
   }
 
-  /** Identity of the last row. */
   #last(): TrajectoryId | null {
     const last = this.count - 1
     if (last < 0) return null

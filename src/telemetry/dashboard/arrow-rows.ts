@@ -131,7 +131,6 @@ export class ArrowPages {
   }
 }
 
-/** A key of the file's current contents. */
 async function keyOf(path: string): Promise<string> {
   const { size, mtimeMs } = await stat(path)
   if (size <= BYTES_MAX) return `${path} ${size} ${mtimeMs}`

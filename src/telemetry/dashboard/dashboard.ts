@@ -177,7 +177,6 @@ async function fileOf(runs: Runs, query: URLSearchParams): Promise<string> {
   throw new RequestError(404, `file: got ${show(file)}, expected a file of the run`)
 }
 
-/** Reads a whole number of a query. */
 function countOf(query: URLSearchParams, name: string, usual: number): number {
   const value = Number(query.get(name) ?? usual)
   if (Number.isSafeInteger(value) && value >= 0) return value

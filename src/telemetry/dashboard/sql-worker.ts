@@ -11,7 +11,6 @@ import type { SqlTask } from './sql-task.ts'
 
 const { toStream, fromStream } = await arrowStreams()
 
-/** The used parts of DuckDB-Wasm. */
 interface Library {
   createDuckDB(bundles: object, logger: object, runtime: object): Promise<Database>
   readonly VoidLogger: new () => object
@@ -30,7 +29,6 @@ interface Connection {
 }
 
 const PACKAGE = '@duckdb/duckdb-wasm'
-/** DuckDB's memory limit. */
 const MEMORY = '2GB'
 /** DuckDB's restrictions; the last one locks them. */
 const LIMITS = [

@@ -53,7 +53,6 @@ function rowOf(cells: readonly (string | number)[]): string {
     .join(',')
 }
 
-/** Parses a line of `rowOf`. */
 function readRow(line: string): string[] {
   return [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(
     ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain!,

@@ -7,7 +7,6 @@ import { defineLogger, type LoggedEnd } from './logger.ts'
 const API = '/api/2.0/mlflow'
 /** The server's limits per request. */
 const [MAX_METRICS, MAX_PARAMS] = [1000, 100]
-/** Maximum characters of a parameter's value. */
 const MAX_PARAM_LENGTH = 500
 const STATUS: Readonly<Record<LoggedEnd, string>> = { complete: 'FINISHED', interrupted: 'KILLED', failed: 'FAILED' }
 

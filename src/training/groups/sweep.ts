@@ -152,12 +152,10 @@ function labelOf(varied: Readonly<Record<string, string>>): string {
   return words.join(' ')
 }
 
-/** A setting that is not trained yet. */
 interface Planned {
   readonly varied: Readonly<Record<string, string>>
   readonly given: Readonly<Record<string, string>>
   readonly folder: string
-  /** One per seed. */
   readonly definitions: readonly RunDefinition[]
 }
 

@@ -201,7 +201,6 @@ export class ConversationTraining implements Training<TextMetrics> {
     return signal?.aborted === true || this.#next(phase) === undefined
   }
 
-  /** The next unfinished phase, if there is one. */
   #next(only: Goal['phase']): Phase | undefined {
     const phases = [only !== 'rl' ? this.#sft : null, only !== 'sft' ? this.#rl : null]
     return phases.find((phase) => phase !== null && phase.done < phase.total) ?? undefined

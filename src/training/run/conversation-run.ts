@@ -70,7 +70,6 @@ export interface ConversationRunSummary extends SharedSummary {
   readonly heldOut: HeldOutResult | null
 }
 
-/** Its entries in `config.json`. */
 type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
   Readonly<Record<'sft' | 'rl', DefinitionRecord | null>> &
   Pick<ConversationRunDefinition, 'settings'>

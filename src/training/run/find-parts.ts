@@ -112,7 +112,6 @@ const findWrapper = finderOf<WrapperFactory>('wrapper', wrapperFactory)
 /** A built-in environment's factory by id, or your own by the path of its module. */
 export const findEnvironment = finderOf<EnvironmentFactory>('environment', environmentFactory)
 
-/** The records of a run's `config.json`. */
 interface RecordedParts {
   readonly environment: DefinitionRecord
   readonly policy: DefinitionRecord

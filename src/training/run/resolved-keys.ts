@@ -4,7 +4,6 @@ import type { Setting, SettingValue } from '../../base/settings.ts'
 import type { RunDefinition } from './definition.ts'
 import { readTexts } from './keys.ts'
 
-/** A kind of run's knowledge of its keys. */
 interface Kind {
   records(definition: RunDefinition): Readonly<Record<string, DefinitionRecord | readonly DefinitionRecord[] | null>>
   refuses(definition: RunDefinition, key: string): boolean

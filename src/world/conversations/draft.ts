@@ -84,7 +84,6 @@ export async function openConversations(
   }
 }
 
-/** Checks the result of a custom policy's `open`. */
 function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLanguageModel> | undefined): void {
   const { model, tokenizer, context, adapter } = opened ?? {}
   const wrong = (part: string, got: unknown, expected: string) =>

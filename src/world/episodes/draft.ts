@@ -91,7 +91,6 @@ function hasWorldsSeed({ options }: EpisodeDraft): boolean {
   return options.seed === undefined
 }
 
-/** @throws InputError for invalid sets of weights. */
 function setsOf(
   { environment, weightSets, learningSets, selfPlay: asked }: EpisodeCohortOptions,
   id: string,

@@ -18,7 +18,6 @@ interface LateLane {
 export class LateLanes {
   readonly #action: Action
   readonly #episode: Episode
-  /** Elements of an action. */
   readonly #width: number
   readonly #lanes = new Map<number, LateLane>()
 

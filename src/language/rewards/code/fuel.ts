@@ -55,7 +55,6 @@ class Reader {
   }
 }
 
-/** Encodes an integer as LEB128. */
 function leb(value: number): number[] {
   const bytes: number[] = []
   for (let rest = value; ; rest = Math.floor(rest / 128)) {
@@ -228,7 +227,6 @@ function meteredBody(body: Uint8Array, numParameters: number, global: readonly n
   const tick = taking(global, ONE)
   code.write(tick)
   let copied = reader.at
-  /** Inserts code after what was read. */
   const insert = (inserted: readonly number[]): void => {
     code.write(body.subarray(copied, reader.at))
     code.write(inserted)

@@ -86,7 +86,6 @@ async function newInterpreter(memoryLimitMib: number): Promise<Interpreter> {
 /** Thrown for a fault of the program. */
 class Failed extends Error {}
 
-/** The text of an error that a program threw. */
 function describe(context: QuickJSContext, handle: QuickJSHandle): string {
   const thrown = context.dump(handle) as unknown
   handle.dispose()

@@ -15,7 +15,6 @@ import { defineReward, type ExcessKind, type FailureKind } from '../reward.ts'
 import { extractBoxedAnswer, extractFinalAnswer, normalizeMathAnswer, parseExactNumber } from './answers.ts'
 import { isSame } from './rational.ts'
 
-/** Maximum characters of an answer. */
 const MAX_LENGTH = 1000
 
 /** A number that is compared in this thread. */

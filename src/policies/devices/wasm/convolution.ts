@@ -172,7 +172,6 @@ class Patches {
   }
 }
 
-/** A convolution in the kernels' format. */
 function geometryOf({ inHeight: height, inWidth: width, inChannels: channels, padInfo, ...info }: Convolution) {
   return { ...info, height, width, channels, padTop: padInfo.top, padLeft: padInfo.left }
 }
@@ -259,7 +258,6 @@ function depthwiseFilterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info
   return dFilter
 }
 
-/** `addDepthwise` for a whole batch. */
 function addImages(
   heap: Heap,
   outputs: Float32Array,

@@ -27,7 +27,6 @@ function map(heap: Heap, name: keyof typeof MAPS): Kernel {
   }
 }
 
-/** A combination or a comparison. */
 function ofPairs(heap: Heap, name: (typeof COMBINATIONS | typeof COMPARISONS)[number]): Kernel {
   const theirs = heap.registered(name)
   const which = (name[0]!.toLowerCase() + name.slice(1)) as Uncapitalize<typeof name>

@@ -19,7 +19,6 @@ export function layoutKernels(heap: Heap): TensorKernels {
 
 const hasWords = ({ dtype }: TensorInfo): boolean => dtype === 'float32' || dtype === 'int32'
 
-/** Concatenates tensors along an axis. */
 function concat(heap: Heap): Kernel {
   const theirs = heap.registered('Concat')
   return (given) => {
@@ -45,7 +44,6 @@ function concat(heap: Heap): Kernel {
   }
 }
 
-/** Splits a tensor along an axis. */
 function split(heap: Heap): Kernel {
   const theirs = heap.registered('SplitV')
   return (given) => {

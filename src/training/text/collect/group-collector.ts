@@ -219,7 +219,6 @@ export class GroupCollector implements Collector {
     this.#idle.part = (Math.max(0, free - begin) + full) / numLanes
   }
 
-  /** Takes the next batch if it is complete. */
   #take(): boolean {
     const { numDropped } = this.#admission
     const isThere = this.#groups.take(this.#idle.seconds)

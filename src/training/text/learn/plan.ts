@@ -135,7 +135,6 @@ export interface TextRunPlan {
   readonly notes: readonly string[]
 }
 
-/** The sizes that a user can set. */
 interface Size {
   readonly context: number
   readonly numLanes: number

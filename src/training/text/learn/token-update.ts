@@ -157,7 +157,6 @@ function isRecorded({ logprob, candidateCount }: TrajectoryRows, t: number): boo
   return !Number.isNaN(logprob[t]) && candidateCount[t] !== -1
 }
 
-/** Counts the tokens to learn from without a log-probability. */
 function countMissing(rows: TrajectoryRows, learned: Uint8Array, { begin, end }: TokenSpans): number {
   let count = 0
   for (let i = 0; i < begin.length; i++) {
