@@ -15,40 +15,31 @@ export const NOBODY = 0xffffffff
 export class LaneEntities {
   readonly #ecs: World
   readonly #terms: object[]
-  /** The entity of each row: the first rows of a cohort of episodes, or all rows with `NOBODY` in some of them. */
-  #lanes = new Uint32Array(0)
+  /** The entity of each row, from row 0. */
+  lanes = new Uint32Array(0)
   /** The row of each entity of the world; −1 for entities without a row in this cohort. */
   #rows = new Int32Array(0)
-  #hasChanged = true
+  /** Whether entities were added or removed since rows were last assigned. */
+  hasChanged = true
 
   /** Creates `count` entities in rows 0 to `count` − 1, before the first query. */
   constructor(ecs: World, components: readonly object[], count: number) {
     this.#ecs = ecs
     this.#terms = [...components, Present]
     observe(ecs, onAdd(...this.#terms), () => {
-      this.#hasChanged = true
+      this.hasChanged = true
     })
     observe(ecs, onRemove(...this.#terms), (entity) => {
-      this.#hasChanged = true
+      this.hasChanged = true
       if (this.rowOf(entity) >= 0) this.#rows[entity] = -1 // Another entity may get this number soon.
     })
     this.seat(this.spawn(count))
     this.askAgain()
   }
 
-  /** The entity of each row, from row 0. */
-  get lanes(): Uint32Array {
-    return this.#lanes
-  }
-
-  /** Whether entities were added or removed since rows were last assigned. */
-  get hasChanged(): boolean {
-    return this.#hasChanged
-  }
-
   /** Makes the next settlement query again even without a change. */
   askAgain(): void {
-    this.#hasChanged = true
+    this.hasChanged = true
   }
 
   get count(): number {
@@ -70,7 +61,7 @@ export class LaneEntities {
 
   /** Removes the entity of a row, unless it has gone already. */
   removeRow(row: number): void {
-    const entity = this.#lanes[row]!
+    const entity = this.lanes[row]!
     if (this.rowOf(entity) === row) removeEntity(this.#ecs, entity)
   }
 
@@ -96,16 +87,16 @@ export class LaneEntities {
 
   /** Assigns each entity the row of its index in the list, in which `NOBODY` marks rows without one. Returns them as `lanes`. */
   seat(entities: ArrayLike<number>): Uint32Array {
-    for (const entity of this.#lanes) if (entity !== NOBODY) this.#rows[entity] = -1
-    this.#lanes = Uint32Array.from(entities)
-    const last = this.#lanes.reduce((most, entity) => (entity === NOBODY ? most : Math.max(most, entity)), -1)
+    for (const entity of this.lanes) if (entity !== NOBODY) this.#rows[entity] = -1
+    this.lanes = Uint32Array.from(entities)
+    const last = this.lanes.reduce((most, entity) => (entity === NOBODY ? most : Math.max(most, entity)), -1)
     if (last >= this.#rows.length) {
       const rows = new Int32Array(Math.max(last + 1, 2 * this.#rows.length)).fill(-1)
       rows.set(this.#rows)
       this.#rows = rows
     }
-    for (const [row, entity] of this.#lanes.entries()) if (entity !== NOBODY) this.#rows[entity] = row
-    this.#hasChanged = false
-    return this.#lanes
+    for (const [row, entity] of this.lanes.entries()) if (entity !== NOBODY) this.#rows[entity] = row
+    this.hasChanged = false
+    return this.lanes
   }
 }

@@ -54,42 +54,33 @@ const RAGGED = [
 
 /** The columns of trajectories, in the order in which they were appended. */
 export class TrajectoryLog {
-  #columns: TrajectoryLogColumns
+  /** Without a plan they are valid until something is appended. */
+  columns: TrajectoryLogColumns
   readonly #isPlanned: boolean
-  /** One run, or the older and the younger, which begins at the front. */
-  #runs = [{ from: 0, to: 0 }]
+  /** The runs of adjacent rows in the columns: one, or two, the older first. */
+  runs = [{ from: 0, to: 0 }]
 
   /** `planned` are columns of the arena, of fixed size; null: growing columns on the heap. */
   constructor(planned: TrajectoryLogColumns | null) {
     this.#isPlanned = planned !== null
-    this.#columns = planned ?? inHeap({ rows: 64, tokens: 1024, candidateIds: 0, turnRewards: 0 })
-  }
-
-  /** Without a plan they are valid until something is appended. */
-  get columns(): TrajectoryLogColumns {
-    return this.#columns
+    this.columns = planned ?? inHeap({ rows: 64, tokens: 1024, candidateIds: 0, turnRewards: 0 })
   }
 
   get count(): number {
-    return this.#runs.reduce((sum, { from, to }) => sum + to - from, 0)
-  }
-
-  /** The runs of adjacent rows in the columns: one, or two, the older first. */
-  get runs(): readonly LogRun[] {
-    return this.#runs
+    return this.runs.reduce((sum, { from, to }) => sum + to - from, 0)
   }
 
   /** Position of row i, counted from the oldest. */
   at(i: number): number {
-    const { from, to } = this.#runs[0]!
+    const { from, to } = this.runs[0]!
     return from + i < to ? from + i : from + i - to
   }
 
   /** Makes room for rows that belong together. Returns whether there is room; a log without a plan grows. */
   reserve(rows: readonly Trajectory[]): boolean {
     const needed = neededBy(rows)
-    const [{ from }, younger] = this.#runs as [LogRun, LogRun?]
-    const { to } = younger ?? this.#runs[0]!
+    const [{ from }, younger] = this.runs as [LogRun, LogRun?]
+    const { to } = younger ?? this.runs[0]!
     if (this.#hasRoom(to, rows.length, needed, younger === undefined ? null : from)) return true
     if (!this.#isPlanned) {
       this.#grow(rows.length, needed)
@@ -105,7 +96,7 @@ export class TrajectoryLog {
    * occupies the place of the next row's first.
    */
   #hasRoom(at: number, rows: number, needed: readonly number[], until: number | null): boolean {
-    const columns = this.#columns
+    const columns = this.columns
     if (at + rows > (until === null ? columns.reward.length : until - 1)) return false
     return RAGGED.every(([offsets, values], i) => {
       const begin = at === 0 ? 0 : columns[offsets][at]!
@@ -114,13 +105,13 @@ export class TrajectoryLog {
   }
 
   #begin(): void {
-    for (const [offsets] of RAGGED) this.#columns[offsets][0] = 0
-    this.#runs.push({ from: 0, to: 0 })
+    for (const [offsets] of RAGGED) this.columns[offsets][0] = 0
+    this.runs.push({ from: 0, to: 0 })
   }
 
   #grow(rows: number, needed: readonly number[]): void {
-    const old = this.#columns
-    const { to } = this.#runs[0]!
+    const old = this.columns
+    const { to } = this.runs[0]!
     const sizeOf = (length: number, used: number): number => {
       if (used > LARGEST)
         throw new InputError('trajectories', `${used} tokens`, `at most ${LARGEST} before they are cleared`)
@@ -131,13 +122,13 @@ export class TrajectoryLog {
     ) as [number, number, number]
     const larger = inHeap({ rows: sizeOf(old.reward.length, to + rows), tokens, candidateIds, turnRewards })
     for (const name of Object.keys(old) as (keyof TrajectoryLogColumns)[]) larger[name].set(old[name] as never)
-    this.#columns = larger
+    this.columns = larger
   }
 
   /** Writes a row; requires that there is room for it. */
   write(trajectory: Trajectory): void {
-    const columns = this.#columns
-    const run = this.#runs.at(-1)!
+    const columns = this.columns
+    const run = this.runs.at(-1)!
     const row = run.to
     const first = columns.offsets[row]!
     const end = first + trajectory.token.length
@@ -159,23 +150,23 @@ export class TrajectoryLog {
 
   /** Removes the oldest rows. */
   forget(count: number): void {
-    const older = this.#runs[0]!
+    const older = this.runs[0]!
     const some = Math.min(count, older.to - older.from)
     older.from += some
     if (older.from < older.to) return
-    if (this.#runs.length > 1) {
-      this.#runs.shift()
+    if (this.runs.length > 1) {
+      this.runs.shift()
       this.forget(count - some)
       return
     }
     older.from = older.to = 0
-    for (const [offsets] of RAGGED) this.#columns[offsets][0] = 0
+    for (const [offsets] of RAGGED) this.columns[offsets][0] = 0
   }
 
   /** Removes all rows except these, ascending, and closes the gaps; requires a single run. */
   keep(rows: readonly number[]): void {
-    const columns = this.#columns
-    const run = this.#runs[0]!
+    const columns = this.columns
+    const run = this.runs[0]!
     let to = run.from
     for (const row of rows) {
       for (const name of PER_ROW) columns[name][to] = columns[name][row]!

@@ -66,8 +66,10 @@ export function checkJudging({ evaluateEvery, stopAt, patience }: JudgeSettings)
 
 export class Judge {
   readonly #settings: JudgeSettings
-  #best: BestJudgment | null = null
-  #last: Judgment | null = null
+  /** The best evaluation, the first of equals; null without any. */
+  best: BestJudgment | null = null
+  /** The newest; null before the first. */
+  last: Judgment | null = null
   #since = 0
 
   /** `lines`: the run's metrics lines so far; `key`: their field with the checkpoint number. */
@@ -86,29 +88,19 @@ export class Judge {
 
   /** Adds an evaluation; `checkpoint` is the number of one written now. Returns true for the best so far. */
   add(checkpoint: number, judgment: Judgment): boolean {
-    this.#last = judgment
+    this.last = judgment
     const { mean } = judgment
-    const isBest = mean !== null && mean > (this.#best?.mean ?? Number.NEGATIVE_INFINITY)
-    if (isBest) this.#best = { checkpoint, ...judgment }
+    const isBest = mean !== null && mean > (this.best?.mean ?? Number.NEGATIVE_INFINITY)
+    if (isBest) this.best = { checkpoint, ...judgment }
     this.#since = isBest ? 0 : this.#since + 1
     return isBest
-  }
-
-  /** The best evaluation, the first of equals; null without any. */
-  get best(): BestJudgment | null {
-    return this.#best
-  }
-
-  /** The newest; null before the first. */
-  get last(): Judgment | null {
-    return this.#last
   }
 
   /** Why the training should stop; null if it should not. */
   get ended(): 'solved' | 'plateau' | null {
     const { evaluateEvery, stopAt, patience } = this.#settings
-    if (evaluateEvery === 0 || this.#last === null) return null
-    if (stopAt !== null && this.#last.mean !== null && this.#last.mean >= stopAt) return 'solved'
+    if (evaluateEvery === 0 || this.last === null) return null
+    if (stopAt !== null && this.last.mean !== null && this.last.mean >= stopAt) return 'solved'
     return patience > 0 && this.#since >= patience ? 'plateau' : null
   }
 }

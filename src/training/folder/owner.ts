@@ -80,7 +80,7 @@ export class Ownership {
   readonly #claim: string
   readonly #server: Server | null
   readonly #beat: ReturnType<typeof setInterval>
-  #isReleased = false
+  isReleased = false
 
   private constructor(folder: string, real: string, claim: string, server: Server | null) {
     this.#folder = folder
@@ -122,10 +122,6 @@ export class Ownership {
     return owned.has(await realpath(folder))
   }
 
-  get isReleased(): boolean {
-    return this.#isReleased
-  }
-
   /** Checks that this process still has the folder. @throws InputError if another machine took it. */
   async check(): Promise<void> {
     if (await isThere(this.#claim)) return
@@ -137,8 +133,8 @@ export class Ownership {
 
   /** Lets others take the folder. */
   async release(): Promise<void> {
-    if (this.#isReleased) return
-    this.#isReleased = true
+    if (this.isReleased) return
+    this.isReleased = true
     clearInterval(this.#beat)
     this.#server?.close()
     if (owned.get(this.#real) === this) owned.delete(this.#real)

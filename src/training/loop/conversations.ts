@@ -107,14 +107,15 @@ export class ConversationTraining implements Training<TextMetrics> {
   readonly world: World
   readonly phases: Phases
   readonly traces: readonly Float64Array[]
-  readonly #cohort: ConversationCohort
+  readonly cohort: ConversationCohort
   readonly #tokenTexts: TokenTexts
   readonly #parts: PhaseParts
   /** In the order of training. */
   readonly #sft: SftPhase | null
   readonly #rl: RlPhase | null
   readonly #collector: Collector | null
-  #seconds = 0
+  /** Seconds of collecting and learning. */
+  seconds = 0
   /** Null with one thread. */
   readonly #team: TextTeam | null
   #advancing: Phase | null = null
@@ -141,7 +142,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.world = world
     this.phases = phases
     const cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
-    this.#cohort = cohort
+    this.cohort = cohort
     this.#tokenTexts = new TokenTexts(cohort.tokenizer)
     this.traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     const team = world.threads.count === 1 ? null : new TextTeam(world, cohort, this.traces)
@@ -175,7 +176,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   get progress(): ConversationProgress {
-    const { numSkipped = 0, numCut = 0 } = this.#cohort.examples ?? {}
+    const { numSkipped = 0, numCut = 0 } = this.cohort.examples ?? {}
     return {
       sftSteps: this.#sft?.done ?? 0,
       rlUpdates: this.#rl?.done ?? 0,
@@ -186,15 +187,6 @@ export class ConversationTraining implements Training<TextMetrics> {
   /** Ticks, supervised steps and updates done. */
   get checkpointNumber(): number {
     return this.steps + this.update
-  }
-
-  /** Seconds of collecting and learning. */
-  get seconds(): number {
-    return this.#seconds
-  }
-
-  get cohort(): ConversationCohort {
-    return this.#cohort
   }
 
   isDone({ phase, signal }: Goal): boolean {
@@ -209,7 +201,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   /** Does a supervised step, or an update with its conversations in `trajectories`. */
   async advance({ phase: only, signal }: Goal): Promise<TextMetrics | undefined> {
     if (this.#advancing !== null) throw new InputError('trainer', 'a call during another', 'a call after it')
-    const { engine, version } = this.#cohort
+    const { engine, version } = this.cohort
     const phase = this.#next(only)!
     this.#advancing = phase
     try {
@@ -223,10 +215,10 @@ export class ConversationTraining implements Training<TextMetrics> {
       clock.rest() // Nothing checks the progress until the next tick.
       this.#isUnderWay = true
       const metrics = await phase.advance(signal)
-      this.#seconds += (performance.now() - started) / 1000
+      this.seconds += (performance.now() - started) / 1000
       if (metrics === undefined) return undefined
       this.#isUnderWay = false
-      const told = { ...metrics, seconds: this.#seconds, phaseSeconds: clock.seconds() }
+      const told = { ...metrics, seconds: this.seconds, phaseSeconds: clock.seconds() }
       checkMetricNames(`${told.phase} metrics`, phase.metrics, metricsLine(told))
       return told
     } catch (error) {
@@ -241,7 +233,7 @@ export class ConversationTraining implements Training<TextMetrics> {
 
   /** A checkpoint is on disk. */
   kept({ cohorts }: Pick<Manifest, 'cohorts'>): void {
-    this.#collector?.kept?.((cohorts[this.#cohort.name] as ConversationRecord).rlUpdates)
+    this.#collector?.kept?.((cohorts[this.cohort.name] as ConversationRecord).rlUpdates)
   }
 
   close(): void {
@@ -259,7 +251,7 @@ export class ConversationTraining implements Training<TextMetrics> {
 
   /** Writes the newest update's conversations (while collecting: the finished ones) as Arrow, by group and member. */
   async writeTrajectories(path: string): Promise<void> {
-    const { environment, policyDefinition, tokenizer, trajectories } = this.#cohort
+    const { environment, policyDefinition, tokenizer, trajectories } = this.cohort
     const origin: TextOrigin = {
       environment: environment.id,
       model: policyDefinition.id,
@@ -277,11 +269,11 @@ export class ConversationTraining implements Training<TextMetrics> {
 
   saved(): SavedTraining {
     const { sft, rl } = this.phases
-    const { name, environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
-    const { conversation, histories, drawings, replies, trajectories, version, source } = this.#cohort
+    const { name, environment, policyDefinition, numLanes, rewardReduction } = this.cohort
+    const { conversation, histories, drawings, replies, trajectories, version, source } = this.cohort
     const over = packTrajectories(trajectories, `${name}.trajectories`)
-    const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
-    const leaving = leavingRows(this.#cohort)
+    const open = packTrajectories(segmentsOf(this.cohort), `${name}.segments`)
+    const leaving = leavingRows(this.cohort)
     const record: ConversationRecord = {
       kind: 'conversations',
       environment: withoutModule(environment),
@@ -290,7 +282,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       rl: rl === undefined ? null : withoutModule(rl),
       numLanes,
       rewardReduction,
-      seconds: this.#seconds,
+      seconds: this.seconds,
       sftSteps: this.#sft?.done ?? 0,
       rlUpdates: this.#rl?.done ?? 0,
       version,
@@ -316,27 +308,27 @@ export class ConversationTraining implements Training<TextMetrics> {
   async keepBackend(path: string): Promise<BackendRecord | undefined> {
     const { backend } = this.#parts
     if (backend.takeUpColumns !== undefined) return undefined
-    const name = backendPath(path, this.#cohort.name)
+    const name = backendPath(path, this.cohort.name)
     const kept = await backend.saveCheckpoint(name)
     return { id: backend.id, name: kept === name ? null : kept }
   }
 
   /** Lets the backend load its saved state. @throws InputError if it cannot. */
   async loadBackend(path: string, { backends }: Manifest): Promise<void> {
-    const record = backends?.[this.#cohort.name]
+    const record = backends?.[this.cohort.name]
     if (record !== undefined) {
-      await this.#parts.backend.loadCheckpoint(record.name ?? backendPath(path, this.#cohort.name))
+      await this.#parts.backend.loadCheckpoint(record.name ?? backendPath(path, this.cohort.name))
     }
   }
 
   async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
-    const { name, numLanes, conversation, histories, drawings, replies, trajectories } = this.#cohort
+    const { name, numLanes, conversation, histories, drawings, replies, trajectories } = this.cohort
     const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
     unpackTrajectories(trajectories, `${name}.trajectories`, record.trajectories, tensors)
     const open = new Trajectories()
     unpackTrajectories(open, `${name}.segments`, record.segments, tensors)
-    takeUpSegments(this.#cohort, open)
+    takeUpSegments(this.cohort, open)
     histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
     for (const [n, ofLane] of drawings.entries()) {
       ofLane.clear()
@@ -344,20 +336,20 @@ export class ConversationTraining implements Training<TextMetrics> {
     }
     for (const [n, ids] of record.candidates.entries()) setCandidateIds(conversation, n, ids)
     for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
-    this.#cohort.source = record.source
-    takeUp(this.#cohort)
-    restoreSpeakers(this.#cohort, record.leaving ?? [])
+    this.cohort.source = record.source
+    takeUp(this.cohort)
+    restoreSpeakers(this.cohort, record.leaving ?? [])
     if (this.#sft !== null) this.#sft.done = record.sftSteps
     if (this.#rl !== null) this.#rl.done = record.rlUpdates
     if (this.#collector !== null && record.admission !== null)
       this.#collector.restore({ ...record, admission: record.admission })
-    this.#seconds = record.seconds
+    this.seconds = record.seconds
     await this.#parts.backend.takeUpColumns?.()
     await publishWeights(this.#parts, record.version)
   }
 
   compareCheckpoint(subject: string, { seed, cohorts, backends }: Manifest): string[] {
-    const { name } = this.#cohort
+    const { name } = this.cohort
     const { id, takeUpColumns } = this.#parts.backend
     compare(subject, `backend of ${name}`, backends?.[name]?.id ?? null, takeUpColumns === undefined ? id : null)
     const record = cohorts[name]!
@@ -372,7 +364,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   compareRun(subject: string, run: Omit<RunRecord, 'algorithm'>): string[] {
-    const { environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
+    const { environment, policyDefinition, numLanes, rewardReduction } = this.cohort
     const { sft, rl } = this.phases
     compare(subject, 'environment', todays(run.environment), withoutModule(environment))
     compare(subject, 'policy', run.policy, withoutModule(policyDefinition))

@@ -103,15 +103,18 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** The threads that collect while others learn; undefined if all do both, and in a worker. */
   readonly #actors: Actors | undefined
   readonly #ordered: OrderedTraining // What other threads get.
-  #failure: unknown
+  /** The error of a failed update, after which there is no other. */
+  failure: unknown
   /** Rejects the promise that `advance` races with. */
   #abandon: (reason: Error) => void = () => {}
   #isUpdating = false
   /** Whether `close` was called since the update began. */
   #isClosed = false
-  #update = 0
-  #steps = 0
-  #seconds = 0
+  update = 0
+  /** Environment steps done, of all recorded lanes. */
+  steps = 0
+  /** Seconds from each update's beginning, or the end of the one before, to its end. */
+  seconds = 0
   since = performance.now() // When the time of this update began.
 
   constructor(
@@ -152,20 +155,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#learningPace = new Pace(learning)
   }
 
-  get update(): number {
-    return this.#update
-  }
-
-  /** Environment steps done, of all recorded lanes. */
-  get steps(): number {
-    return this.#steps
-  }
-
-  /** Seconds from each update's beginning, or the end of the one before, to its end. */
-  get seconds(): number {
-    return this.#seconds
-  }
-
   /** The names of the learners: cohorts, and their further sets of weights. */
   get learners(): readonly string[] {
     return this.#agents.map(({ name }) => name)
@@ -182,7 +171,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   get checkpointNumber(): number {
-    return this.#update
+    return this.update
   }
 
   /** Statistics of the episodes of a cohort or one of its sets of weights; default the first learner. */
@@ -198,7 +187,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
     // Assumes that the number of present lanes stays.
     const stepsPerUpdate = this.#stepsOf(({ population }) => population.present[0]!)
-    return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
+    return this.update + Math.ceil(Math.max(0, totalSteps - this.steps) / Math.max(1, stepsPerUpdate))
   }
 
   #stepsOf(lanes: (cohort: EpisodeCohort) => number): number {
@@ -215,7 +204,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   isDone(goal: Goal): boolean {
     const numUpdates = this.#numUpdates(goal)
-    return goal.signal?.aborted === true || goal.phase !== undefined || this.#update >= numUpdates
+    return goal.signal?.aborted === true || goal.phase !== undefined || this.update >= numUpdates
   }
 
   kept({ cohorts }: Pick<Manifest, 'cohorts'>): void {
@@ -257,7 +246,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.checkBetween('trainer.learn()')
     this.#recorded = { rollouts, i, estimate: rollouts.estimate(given) }
     try {
-      return (await this.#runUpdate(this.#update + left))!
+      return (await this.#runUpdate(this.update + left))!
     } finally {
       this.#recorded = undefined
     }
@@ -290,7 +279,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {
-        endWhenDropped(this, await this.#actors.start(this.#update))
+        endWhenDropped(this, await this.#actors.start(this.update))
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were starting.
@@ -316,19 +305,14 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       }
     } catch (error) {
       // The update cannot be finished.
-      this.#failure = error instanceof Aborted ? team!.failure : error
+      this.failure = error instanceof Aborted ? team!.failure : error
       this.close()
       this.world.close()
-      throw this.#failure
+      throw this.failure
     } finally {
       this.#isUpdating = false
       this.world.clock.rest()
     }
-  }
-
-  /** The error of a failed update, after which there is no other. */
-  get failure(): unknown {
-    return this.#failure
   }
 
   /** Abandons a running update that is stuck: its promise is rejected with the reason. */
@@ -358,7 +342,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Throws during an update or after a failed one, when training cannot continue from these columns. */
   checkBetween(action: string): void {
-    if (this.#failure !== undefined) throw this.#failure
+    if (this.failure !== undefined) throw this.failure
     if (this.#isUpdating) throw new InputError(action, 'a call during an update', 'a call between two updates')
   }
 
@@ -367,7 +351,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
    * the wait for the rollout.
    */
   *#program(numUpdates: number, signal?: AbortSignal): Generator<void | Promise<void>, Measured | undefined> {
-    const update = this.#update
+    const update = this.update
     const isRecorded = this.#recorded !== undefined
     const { clock } = this.world
     clock.start()
@@ -385,7 +369,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     settle(this.#cohorts) // Learners read the rollout, which must not change.
     const collected = performance.now()
     const waitSeconds = (collected - start) / 1000
-    const seconds = this.#seconds + (collected - this.since) / 1000
+    const seconds = this.seconds + (collected - this.since) / 1000
     const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
     const cohorts: Record<string, CohortMetrics> = {}
     for (const { league, rollout } of this.#learning) if (league !== null) markLearned(league, rollout.valid)
@@ -393,7 +377,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (this.#sharing !== undefined) this.#sharing.team = this.#learningPace.threads
     for (const agent of this.#agents) {
       const { algorithm, stale } = agent
-      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds)
+      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.steps, seconds)
       clock.mark(Work.account)
       if (stale !== null) yield* stale.evaluate(update)
       const staleness =
@@ -431,21 +415,21 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Counts an update. Rows of a table are not environment steps. */
   #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
-    this.#update++
+    this.update++
     this.#actors?.conclude()
     const steps = this.#recorded === undefined ? this.#stepsOf(({ present }) => present) : 0
-    this.#steps += steps
+    this.steps += steps
     const seconds = (performance.now() - this.since) / 1000
-    this.#seconds += seconds
-    for (const cohort of this.#learning) cohort.version = this.#update
+    this.seconds += seconds
+    for (const cohort of this.#learning) cohort.version = this.update
     const sole =
       this.#agents.length === 1
         ? cohorts[this.#agents[0]!.name]!
         : noMetrics(this.#agents.map(({ algorithm }) => algorithm))
     return {
-      update: this.#update,
-      steps: this.#steps,
-      seconds: this.#seconds,
+      update: this.update,
+      steps: this.steps,
+      seconds: this.seconds,
       stepsPerSecond: steps / seconds,
       ...sole,
       rolloutSeconds,
@@ -463,12 +447,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   saved(): SavedTraining {
     for (const cohort of this.#learning) closeRollout(cohort)
     settle(this.#cohorts)
-    const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
+    const of = { update: this.update, steps: this.steps, seconds: this.seconds }
     const cohorts = this.#learning.map((cohort) => {
       const agents = this.#agents.filter((agent) => agent.cohort === cohort)
       return [cohort.name, recordOfAgents(agents, this.world.seed, of)] as const
     })
-    const instead = this.#actors?.instead(this.#update)
+    const instead = this.#actors?.instead(this.update)
     return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
   }
 
@@ -481,9 +465,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
     for (const agent of this.#agents) {
       const record = cohorts[agent.cohort.name] as EpisodeRecord
-      this.#update = record.update
-      this.#steps = record.steps
-      this.#seconds = record.seconds
+      this.update = record.update
+      this.steps = record.steps
+      this.seconds = record.seconds
       takeUpRecord(agent, record)
     }
   }

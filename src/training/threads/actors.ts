@@ -34,7 +34,7 @@ export class Actors {
   readonly #maxStaleness: number
   readonly #crew: Crew
   #admission: Admission
-  #isStarted = false
+  isStarted = false
   /** Settles when no member of an earlier start writes any more. */
   #gone: Promise<unknown> = Promise.resolve()
   /** Whether lanes have advanced beyond the start of the next rollout. */
@@ -44,7 +44,7 @@ export class Actors {
   readonly #collected: Uint32Array
   /** Seconds that all actors had waited at the last delivery. */
   #waited = 0
-  #times: DeliveryTimes = { rolloutAge: 0, rolloutAgeMax: 0, actorWaitSeconds: 0 }
+  times: DeliveryTimes = { rolloutAge: 0, rolloutAgeMax: 0, actorWaitSeconds: 0 }
   /** Seconds of the slowest actor for the delivered rollout. */
   rolloutSeconds = 0
 
@@ -70,10 +70,6 @@ export class Actors {
     return this.#crew.pool
   }
 
-  get isStarted(): boolean {
-    return this.#isStarted
-  }
-
   /** The result ends them when the trainer is dropped. */
   async start(update: number): Promise<{ end(): boolean }> {
     await this.#gone
@@ -86,7 +82,7 @@ export class Actors {
     this.#permitted = update
     this.#waited = 0
     this.#admission = this.#admit(update)
-    this.#isStarted = true
+    this.isStarted = true
     return this.#crew.start(update)
   }
 
@@ -114,17 +110,13 @@ export class Actors {
     const now = performance.timeOrigin + performance.now()
     const ages = Array.from(began, (each) => (now - each) / 1000)
     this.rolloutSeconds = Math.max(...Array.from(took))
-    this.#times = {
+    this.times = {
       rolloutAge: sum(ages) / this.#numActors,
       rolloutAgeMax: Math.max(...ages),
       actorWaitSeconds: (sum(waited) - this.#waited) / this.#numActors,
     }
     this.#waited = sum(waited)
     return true
-  }
-
-  get times(): DeliveryTimes {
-    return this.#times
   }
 
   /** Marks the delivered rollout as learned from. */
@@ -182,8 +174,8 @@ export class Actors {
 
   /** Ends them. Rollouts collected ahead are collected again by the next ones. */
   close(): void {
-    if (!this.#isStarted) return
+    if (!this.isStarted) return
     this.#gone = this.#crew.close()
-    this.#isStarted = false
+    this.isStarted = false
   }
 }

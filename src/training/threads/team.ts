@@ -240,7 +240,8 @@ export class Team {
   /** The stack in its worker. */
   #stack: string | undefined
   #isOver = false
-  #gone: Promise<unknown> = Promise.resolve()
+  /** Settles when ended workers have exited. */
+  gone: Promise<unknown> = Promise.resolve()
   /** Called when the workers are ended, for any reason. */
   onEnd: () => void = () => {}
 
@@ -317,18 +318,13 @@ export class Team {
     if (this.#isOver) return false
     this.#isOver = true
     this.#barrier.abort()
-    this.#gone = Promise.all(this.#workers.map((worker) => worker.terminate()))
+    this.gone = Promise.all(this.#workers.map((worker) => worker.terminate()))
     this.onEnd()
     return true
   }
 
   get isOver(): boolean {
     return this.#isOver
-  }
-
-  /** Settles when ended workers have exited. */
-  get gone(): Promise<unknown> {
-    return this.#gone
   }
 }
 

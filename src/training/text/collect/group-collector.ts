@@ -36,8 +36,8 @@ export class GroupCollector implements Collector {
   readonly #tickets = new Map<number, Ticket>()
   readonly #turns: TurnLimit
   #ticks = 0
-  #isMidway = false
-  #isBetweenUpdates = true
+  isMidway = false
+  isBetweenUpdates = true
   /** Number of processed rows of the log. */
   #taken = 0
   /** Whether something changed that may permit starts or complete a batch. */
@@ -68,17 +68,9 @@ export class GroupCollector implements Collector {
     return { ticks: this.#ticks, ...this.#groups.told }
   }
 
-  get isMidway(): boolean {
-    return this.#isMidway
-  }
-
-  get isBetweenUpdates(): boolean {
-    return this.#isBetweenUpdates
-  }
-
   async collect(signal: AbortSignal | undefined): Promise<boolean> {
-    if (this.#isBetweenUpdates) {
-      this.#isBetweenUpdates = false
+    if (this.isBetweenUpdates) {
+      this.isBetweenUpdates = false
       this.#forgetRows()
     }
     let isThere = false
@@ -113,7 +105,7 @@ export class GroupCollector implements Collector {
         clock.endTicks()
         return isReady
       }
-      this.#isMidway = true
+      this.isMidway = true
       if (this.#isRead) clock.endTicks() // A learner's time is between these ticks.
       isTimed = clock.beginTick()
       clock.wake()
@@ -123,7 +115,7 @@ export class GroupCollector implements Collector {
       this.#takeIn()
       this.#abandon()
       if (isTimed) this.#turns.look()
-      this.#isMidway = false
+      this.isMidway = false
       this.#ticks++
       if (!this.#isRead) checkLogRoom(this.#cohort)
       const waiting = awaitAnswers(this.#moved)
@@ -267,7 +259,7 @@ export class GroupCollector implements Collector {
     if (stale.length > 0) this.#abandonBelow = this.#cohort.released
     this.#abandon()
     this.#countIdle()
-    this.#isBetweenUpdates = true
+    this.isBetweenUpdates = true
   }
 
   close(): void {
@@ -277,7 +269,7 @@ export class GroupCollector implements Collector {
   saved(): SavedCollector {
     return {
       ticks: this.#ticks,
-      isBetweenUpdates: this.#isBetweenUpdates,
+      isBetweenUpdates: this.isBetweenUpdates,
       released: this.#cohort.released,
       ...this.#groups.saved(),
     }
@@ -286,7 +278,7 @@ export class GroupCollector implements Collector {
   restore(saved: SavedCollector): void {
     const { ticks, isBetweenUpdates, released, admission } = saved
     this.#ticks = ticks
-    this.#isBetweenUpdates = isBetweenUpdates
+    this.isBetweenUpdates = isBetweenUpdates
     this.#cohort.released = released
     this.#groups.restore(saved)
     this.#abandonBelow = released

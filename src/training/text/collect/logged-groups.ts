@@ -29,7 +29,7 @@ export class LoggedGroups {
   /** Start time of each group that is neither learned from nor dropped, in ms. */
   readonly #began = new Map<number, number>()
   #delivery: Delivery | null = null
-  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
+  told: Omit<CollectorProgress, 'ticks'> = NOTHING
   /** Groups that were learned from, or dropped as stale; null after a warning. */
   #counts: { learned: number; stale: number } | null = { learned: 0, stale: 0 }
 
@@ -42,10 +42,6 @@ export class LoggedGroups {
       ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
       ...{ order, failure },
     })
-  }
-
-  get told(): Omit<CollectorProgress, 'ticks'> {
-    return this.#told
   }
 
   /** The next permitted conversation; null without one. */
@@ -79,7 +75,7 @@ export class LoggedGroups {
     this.#warnOfStale(delivery)
     const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
     for (const group of delivery.groups) this.#began.delete(group)
-    this.#told = {
+    this.told = {
       drops: delivery.drops,
       rolloutAgeSeconds: spreadOfAges(ages),
       queueDepth: this.admission.waiting,
