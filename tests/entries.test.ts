@@ -26,7 +26,7 @@ describe('the public surface', () => {
       'colonnade/engines': 57,
       'colonnade/environments': 87,
       'colonnade/kernels': 59,
-      'colonnade/loggers': 16,
+      'colonnade/loggers': 27,
       'colonnade/orchestration': 41,
       'colonnade/rewards': 101,
       'colonnade/settings': 31,

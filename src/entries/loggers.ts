@@ -5,6 +5,15 @@
  */
 
 export { type Dashboard, type DashboardOptions, openDashboard } from '../telemetry/dashboard/dashboard.ts'
+export {
+  defineRunCheck,
+  type Evidence,
+  type RunCheck,
+  type RunFinding,
+  type SettingChange,
+} from '../telemetry/diagnose/check.ts'
+export type { Diagnosis } from '../telemetry/diagnose/diagnose.ts'
+export type { KnownSetting, Progress, RecordedRun, Stretch } from '../telemetry/diagnose/recorded.ts'
 export { csv } from '../telemetry/loggers/csv.ts'
 export { jsonl } from '../telemetry/loggers/jsonl.ts'
 export {
@@ -20,3 +29,4 @@ export { mlflow } from '../telemetry/loggers/mlflow.ts'
 export { prometheus } from '../telemetry/loggers/prometheus.ts'
 export { tensorboard } from '../telemetry/loggers/tensorboard.ts'
 export { trackio } from '../telemetry/loggers/trackio.ts'
+export { diagnose } from '../training/evaluate/diagnose.ts'

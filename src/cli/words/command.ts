@@ -10,6 +10,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   sweep: async () => (await import('../commands/sweep.ts')).sweepCommand,
   resume: async () => (await import('../commands/resume.ts')).resumeCommand,
   evaluate: async () => (await import('../commands/evaluate.ts')).evaluateCommand,
+  diagnose: async () => (await import('../commands/diagnose.ts')).diagnoseCommand,
   replay: async () => (await import('../commands/replay.ts')).replayCommand,
   export: async () => (await import('../commands/export.ts')).exportCommand,
   push: async () => (await import('../commands/push.ts')).pushCommand,

@@ -5,6 +5,7 @@ import { actorKeys } from '../commands/actor.ts'
 import { benchKeys } from '../commands/bench.ts'
 import { checkKeys } from '../commands/check.ts'
 import { dashboardKeys } from '../commands/dashboard.ts'
+import { diagnoseKeys } from '../commands/diagnose.ts'
 import { evaluateKeys } from '../commands/evaluate.ts'
 import { exportKeys, textExportKeys } from '../commands/export.ts'
 import { fleetKeys } from '../commands/fleet.ts'
@@ -57,6 +58,12 @@ const COMMANDS_OF_ALL = {
     takes: '<run>',
     does: 'play whole episodes with the trained policy',
     keys: [['Keys of evaluate', evaluateKeys]],
+  },
+  diagnose: {
+    takes: '<run>',
+    does: 'find out why a run does not learn',
+    more: 'Each finding names its evidence and settings to change. The exit code is 0 or 1.',
+    keys: [['Keys of diagnose', diagnoseKeys]],
   },
   replay: {
     takes: '<run>',

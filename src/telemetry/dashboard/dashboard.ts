@@ -3,13 +3,15 @@
  */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../../base/errors.ts'
-import { disk, within } from '../../base/files/files.ts'
+import { disk, parseObject, RECORD_BYTES, readText, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
+import { diagnosisOf } from '../diagnose/diagnose.ts'
+import { readMetrics } from '../metrics-lines.ts'
 import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
 import { REPLAY, Runs } from './runs.ts'
@@ -51,6 +53,7 @@ const MODULES = [
     'tables',
     'run-view',
     'files',
+    'diagnosis',
     'conversations',
     'token-colors',
     'replay',
@@ -99,6 +102,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
       },
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
+    ['GET /api/diagnosis', ({ query }) => diagnosisOfRun(runs, query)],
     ['GET /api/files', ({ query }) => filesOf(runs, query)],
     ['GET /api/rows', (request) => rowsOf(runs, pages, request)],
     ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
@@ -162,6 +166,16 @@ function folderOf(runs: Runs, query: URLSearchParams): string {
   const folder = id === null ? undefined : runs.folderOf(id)
   if (folder === undefined) throw new RequestError(404, `run: got ${show(id)}, expected a run of this page`)
   return folder
+}
+
+/** The findings about a run, from its files as they are. */
+async function diagnosisOfRun(runs: Runs, query: URLSearchParams): Promise<object> {
+  const folder = folderOf(runs, query)
+  return refusing(async () => {
+    const config = parseObject(await readText(join(folder, 'config.json'), RECORD_BYTES))
+    if (config === null) throw new InputError('config.json', 'no JSON object', 'that of a run')
+    return diagnosisOf(config, await readMetrics(folder))
+  })
 }
 
 async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {

@@ -15,13 +15,13 @@ import {
   listFolder,
   makeFolder,
   parseObject,
-  readText,
   removeWhole,
   syncFile,
   within,
   writeWhole,
 } from '../../base/files/files.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
+import { readLines, readMetrics } from '../../telemetry/metrics-lines.ts'
 import { Watchdog, type Watched } from '../watch/watchdog.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
 import { type FreeFolder, firstFree, type IfExists, TakenError } from './if-exists.ts'
@@ -236,25 +236,6 @@ export interface ResumeOptions extends ModuleTrust {
   readonly from?: number | undefined
   /** Changed settings, as texts of a command line: `{ totalSteps: '2e6' }`. */
   readonly settings?: Readonly<Record<string, string>> | undefined
-}
-
-/** The lines of a run's `metrics.jsonl`; none without the file. @throws InputError for a line that is not an object. */
-export async function readMetrics(folder: string): Promise<Record<string, unknown>[]> {
-  const path = join(folder, 'metrics.jsonl')
-  return (await readLines(path)).map((text, i) => {
-    const line = parseObject(text)
-    if (line === null) throw new InputError(`${path}:${i + 1}`, show(text), 'a line with a JSON object')
-    return line
-  })
-}
-
-/** The complete lines: a crash may cut off the last one. */
-async function readLines(path: string): Promise<string[]> {
-  const text = await readText(path)
-  return text
-    .slice(0, text.lastIndexOf('\n') + 1)
-    .split('\n')
-    .filter(Boolean)
 }
 
 /** The lines up to the last number, ascending; and the numbers (from 1) of damaged lines. */

@@ -3,6 +3,7 @@ import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart } from './chart.ts'
 import { ConversationsView } from './conversations.ts'
+import { DiagnosisView } from './diagnosis.ts'
 import { colored, element, shortNumber } from './elements.ts'
 import { FilesView } from './files.ts'
 import { ReplayView } from './replay.ts'
@@ -108,6 +109,7 @@ const notes = element('div', { 'aria-live': 'polite' })
 const first = element('div', { class: 'charts' })
 const others = element('div', { class: 'charts' })
 const tables = element('div')
+const diagnosis = new DiagnosisView(ask)
 const conversations = new ConversationsView(ask)
 const replay = new ReplayView(ask)
 const files = new FilesView(ask)
@@ -140,6 +142,7 @@ async function fetchRuns(): Promise<void> {
 /** Updates the runs available to the parts below the tables. */
 function showParts(): void {
   const runs = visible()
+  diagnosis.show(runs.map(({ id }) => id))
   conversations.show(runs.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
   replay.runs = runs
   files.show(runs.map(({ id }) => id))
@@ -299,7 +302,7 @@ function listen(): void {
         for (const { stale } of charts.values()) for (const id of ids) stale.add(id)
         await fetchRuns()
         refresh()
-        for (const part of [conversations, files]) part.changed(ids)
+        for (const part of [diagnosis, conversations, files]) part.changed(ids)
         // Waits as long as the request took, so that a reading server is not overloaded.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
@@ -413,6 +416,7 @@ document.body.append(
       first,
       tables,
       element('details', {}, element('summary', {}, 'All other metrics'), others),
+      diagnosis.root,
       conversations.root,
       replay.root,
       files.root,

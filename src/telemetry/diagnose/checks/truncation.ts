@@ -1,0 +1,23 @@
+import { defineRunCheck, times } from '../check.ts'
+
+/** Of the conversations. */
+const MANY = 0.25
+
+export const truncation = defineRunCheck({
+  id: 'truncation',
+  description: 'conversations that are cut off',
+  metrics: ['clippedRatio'],
+  look(run) {
+    const last = run.stretches('clippedRatio').at(-1)!
+    if (last.mean <= MANY) return null
+    const length = run.stretches('completionLength').at(-1)
+    return {
+      problem: 'many conversations are cut off by the token budget or the context',
+      evidence: [
+        { ...last, expected: `at most ${MANY} of the conversations` },
+        ...(length === undefined ? [] : [{ ...length, expected: 'answers that end before the budget does' }]),
+      ],
+      changes: times(run, 'maxLength', 2),
+    }
+  },
+})
