@@ -1,17 +1,16 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
+import { temporaryFolder } from './support/temporary.ts'
 
 const examples = new URL('../dist/examples/', import.meta.url).pathname
 let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'colonnade-examples-'))
+  folder = await temporaryFolder()
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 const run = async (name: string) =>
   (await promisify(execFile)(process.execPath, [join(examples, name)], { cwd: folder })).stdout

@@ -1,14 +1,14 @@
 /** A bundle of somebody's has Colonnade's code, and finds its files in the package that is installed where the bundle runs. */
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rolldown } from 'rolldown'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { temporaryFolder } from './support/temporary.ts'
 import { rowsOf } from './support/tiers.ts'
 
 const root = new URL('..', import.meta.url).pathname
-const folder = mkdtempSync(join(tmpdir(), 'colonnade bundle é '))
+const folder = join(await temporaryFolder(), 'bundle é')
 const formats = { esm: 'out.mjs', cjs: 'out.cjs' } as const
 
 const PROGRAM = `
@@ -45,8 +45,6 @@ beforeAll(async () => {
     }
   }
 }, 120_000)
-
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 function run(place: 'installed' | 'moved', file: string, threads: number) {
   return spawnSync(process.execPath, [join(folder, place, file), String(threads)], { cwd: folder, encoding: 'utf8' })

@@ -54,6 +54,15 @@ test('every mode that a test asks for is that of a part of the thorough tier, wh
   expect(lost.map(({ path, mode }) => `${path}: ${mode}`)).toEqual([])
 })
 
+test('support modules, which files share, have no hooks of their own; temporary folders are made in one place', () => {
+  const hooked = sources.filter(
+    ({ path, text }) => !path.endsWith('.test.ts') && /^(before|after)(All|Each)\(/m.test(text),
+  )
+  expect(hooked.map(({ path }) => path)).toEqual(['tests/support/process.ts'])
+  const makers = sources.filter(({ text }) => /\btmpdir\(/.test(text)).map(({ path }) => path)
+  expect(makers.toSorted()).toEqual(['cache', 'temporary'].map((name) => `tests/support/${name}.ts`))
+})
+
 test('no test is skipped for good, or alone', () => {
   const marked = sources.filter(({ text }) => /\b(test|it|describe)(\.\w+)*\.(skip|todo|only|fails)\b/.test(text))
   expect(marked.map(({ path }) => path)).toEqual([])

@@ -1,15 +1,15 @@
 /** Completion: what is offered, and the script of each shell in that shell. */
 import { spawnSync } from 'node:child_process'
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { inProcess, MAIN, skipLoudly } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 import { rowsOf } from '../support/tiers.ts'
 
 let here: string
 beforeAll(async () => {
-  here = await mkdtemp(join(tmpdir(), 'colonnade-completion-'))
+  here = await temporaryFolder()
   for (const run of ['runs/CartPole-v1-1', 'runs/several/seed-1', 'other/mine']) {
     await mkdir(join(here, run), { recursive: true })
     await writeFile(join(here, run, 'config.json'), '{}')
@@ -19,7 +19,6 @@ beforeAll(async () => {
   await writeFile(join(here, 'bin/colonnade'), `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
   await chmod(join(here, 'bin/colonnade'), 0o755)
 })
-afterAll(() => rm(here, { recursive: true }))
 
 const offered = async (...words: string[]) => {
   const { code, stdout, stderr } = await inProcess(['completion', 'candidates', ...words], here)

@@ -1,8 +1,7 @@
 /** `config=run.yaml`, and `--print-config`, which prints what it takes. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { readConfigFile } from '../../src/cli/words/config-file.ts'
 import { resolveSweepKeys } from '../../src/entries/data.ts'
 import { resolveRunKeys } from '../../src/entries/settings.ts'
@@ -10,12 +9,12 @@ import { configureRun } from '../../src/index.ts'
 import type { RunDefinition } from '../../src/training/run/definition.ts'
 import { configOf } from '../../src/training/run/run.ts'
 import { inProcess, SMALL } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 let here: string
 beforeAll(async () => {
-  here = await mkdtemp(join(tmpdir(), 'colonnade-config-'))
+  here = await temporaryFolder()
 })
-afterAll(() => rm(here, { recursive: true }))
 
 /** The texts that a file gives to keys. */
 async function textsOf(content: string, name = 'run.yaml'): Promise<Record<string, string>> {

@@ -1,20 +1,19 @@
 /** `--key value`, `--key=value` and `key=value` are the same. */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { boolean, integer, type Setting, text } from '../../src/base/settings.ts'
 import { trainKeys } from '../../src/cli/commands/train.ts'
 import { GROUPS, groupOf } from '../../src/cli/words/help.ts'
 import { tellApart } from '../../src/cli/words/words.ts'
 import { runKeys } from '../../src/training/run/run.ts'
 import { inProcess, SMALL } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 let here: string
 beforeAll(async () => {
-  here = await mkdtemp(join(tmpdir(), 'colonnade-words-'))
+  here = await temporaryFolder()
 })
-afterAll(() => rm(here, { recursive: true }))
 
 const declared = { seed: integer(1, ''), dashboard: boolean(false, ''), prompt: text('', '') }
 const told = async (line: string) => {

@@ -1,12 +1,12 @@
 /** The contract of buses over a real nats-server, and what only a server can do. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
 import { natsPermissions } from '../../src/fleet/bus/nats-permissions.ts'
 import { busSuite } from '../support/bus-suite.ts'
 import { certificate } from '../support/certificate.ts'
 import { joinNats, natsBus, startNats, whyNoNats } from '../support/fleet-carriers.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 const reason = await whyNoNats()
 if (reason === null) busSuite(natsBus)
@@ -100,7 +100,7 @@ test.skipIf(reason !== null)('an actor has the permissions of an actor, and nobo
 })
 
 test.skipIf(reason !== null)('TLS is asked for by the address, and an unknown certificate is refused', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'colonnade-tls-'))
+  const folder = await temporaryFolder()
   const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
   await writeFile(cert, certificate.cert)
   await writeFile(key, certificate.key)
@@ -114,6 +114,5 @@ test.skipIf(reason !== null)('TLS is asked for by the address, and an unknown ce
     await bus.close()
   } finally {
     await nats.end()
-    await rm(folder, { recursive: true })
   }
 })

@@ -1,7 +1,6 @@
 /** The contract of stores, over every carrier. */
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
@@ -9,6 +8,7 @@ import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
 import { openS3, parseS3 } from '../../src/fleet/store/s3-store.ts'
 import type { OwnStore, Store } from '../../src/fleet/store/store.ts'
 import { s3Places, storeCarriers } from '../support/fleet-carriers.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
@@ -102,40 +102,32 @@ test('An address of S3 has a bucket and a prefix, and no credentials', () => {
 
 describe('A folder', () => {
   test('lists and removes blobs, notices damaged ones, and keeps no abandoned files', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
-    try {
-      const store = new FolderStore(folder)
-      const hashes = [await store.put(Buffer.from('a')), await store.put(Buffer.from('b'))]
-      expect(await store.list()).toEqual(hashes.toSorted())
-      await store.drop(hashes[0]!)
-      await store.drop(hashes[0]!)
-      expect(await store.list()).toEqual([hashes[1]])
-      const part = join(folder, hashes[1]!.slice(0, 2))
-      await writeFile(join(part, hashes[1]!), 'c')
-      await expect(store.get(hashes[1]!)).rejects.toMatchObject({ isMissing: false })
-      expect(await readdir(part)).toEqual([hashes[1]])
-    } finally {
-      await rm(folder, { recursive: true })
-    }
+    const folder = await temporaryFolder()
+    const store = new FolderStore(folder)
+    const hashes = [await store.put(Buffer.from('a')), await store.put(Buffer.from('b'))]
+    expect(await store.list()).toEqual(hashes.toSorted())
+    await store.drop(hashes[0]!)
+    await store.drop(hashes[0]!)
+    expect(await store.list()).toEqual([hashes[1]])
+    const part = join(folder, hashes[1]!.slice(0, 2))
+    await writeFile(join(part, hashes[1]!), 'c')
+    await expect(store.get(hashes[1]!)).rejects.toMatchObject({ isMissing: false })
+    expect(await readdir(part)).toEqual([hashes[1]])
   })
 })
 
 describe('HTTP', () => {
   test('serves only whoever has the key, and no error repeats it', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
+    const folder = await temporaryFolder()
     const key = 'a key of more than sixteen letters'
     const served = await serveStore(new FolderStore(folder), { key, listening: { host: '127.0.0.1', port: 0 } })
-    try {
-      const right = new HttpStore(served.url, key, 0)
-      const hash = await right.put(Buffer.from('a'))
-      const wrong = new HttpStore(served.url, 'another key of sixteen letters', 0)
-      await expect(wrong.put(Buffer.from('b'))).rejects.toThrow('status 401')
-      await expect(wrong.get(hash)).rejects.toThrow('status 401')
-      await served.close()
-      served.closeConnections()
-      await expect(right.get(hash)).rejects.toThrow(/^((?!key of more).)*$/s)
-    } finally {
-      await rm(folder, { recursive: true })
-    }
+    const right = new HttpStore(served.url, key, 0)
+    const hash = await right.put(Buffer.from('a'))
+    const wrong = new HttpStore(served.url, 'another key of sixteen letters', 0)
+    await expect(wrong.put(Buffer.from('b'))).rejects.toThrow('status 401')
+    await expect(wrong.get(hash)).rejects.toThrow('status 401')
+    await served.close()
+    served.closeConnections()
+    await expect(right.get(hash)).rejects.toThrow(/^((?!key of more).)*$/s)
   })
 })

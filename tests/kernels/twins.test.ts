@@ -1,10 +1,10 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import type { Kernels } from '../../src/kernels/kernels.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 import { rowsOf } from '../support/tiers.ts'
 
 interface Twin {
@@ -19,8 +19,7 @@ const { readTwins, bindingOf } = (await import(script)) as {
   bindingOf(twins: readonly Twin[]): string
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'twins-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = await temporaryFolder()
 
 /** The twins of a registry with one kernel: what there is in C. */
 function read(kernel: string, twin: string): Twin[] {

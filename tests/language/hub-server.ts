@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll } from 'vitest'
+import { atEnd } from '../support/end.ts'
 
 export const COMMIT = '0123456789abcdef0123456789abcdef01234567'
 
@@ -31,12 +31,6 @@ export interface Commit {
   readonly regular: readonly string[]
   readonly large: readonly string[]
 }
-
-const servers: HubServer[] = []
-
-afterAll(async () => {
-  for (const server of servers) await server.close()
-})
 
 /** Files of more than 1000 bytes are large ones, known by their SHA-256. */
 export async function startHub(files: Record<string, Uint8Array>): Promise<HubServer> {
@@ -85,7 +79,7 @@ export async function startHub(files: Record<string, Uint8Array>): Promise<HubSe
         http.close(() => resolve())
       }),
   }
-  servers.push(hub)
+  atEnd(() => hub.close())
   return hub
 }
 

@@ -1,9 +1,8 @@
 /** Carriers of the contracts of stores and buses, and a real nats-server where there is one. */
 import { execFile, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -14,6 +13,7 @@ import { FolderStore } from '../../src/fleet/store/folder-store.ts'
 import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
 import { openS3 } from '../../src/fleet/store/s3-store.ts'
 import type { Store } from '../../src/fleet/store/store.ts'
+import { temporaryFolder } from './temporary.ts'
 import { isThorough } from './tiers.ts'
 
 const run = promisify(execFile)
@@ -70,7 +70,7 @@ export async function whyNot(
 const s3: Carrier<Store> = {
   name: 'S3',
   async open() {
-    const folder = await mkdtemp(join(tmpdir(), 'colonnade-s3-'))
+    const folder = await temporaryFolder()
     await mkdir(join(folder, 'bucket'))
     const port = await freePort()
     const [access, secret] = ['colonnade', 'a secret of the test']
@@ -89,7 +89,6 @@ const s3: Carrier<Store> = {
         const gone = new Promise((resolve) => child.once('exit', resolve))
         child.kill()
         await gone
-        await rm(folder, { recursive: true })
       },
     }
   },
@@ -104,7 +103,7 @@ export interface NatsServer {
 
 /** Starts a server with JetStream on a folder of its own. `more`: further lines of its configuration. */
 export async function startNats(more = ''): Promise<NatsServer> {
-  const folder = await mkdtemp(join(tmpdir(), 'colonnade-nats-'))
+  const folder = await temporaryFolder()
   const port = await freePort()
   const config = join(folder, 'nats.conf')
   await writeFile(config, `listen: "127.0.0.1:${port}"\njetstream { store_dir: "${folder}" }\n${more}\n`)
@@ -132,10 +131,7 @@ export async function startNats(more = ''): Promise<NatsServer> {
       await stop(signal)
       child = await start()
     },
-    async end() {
-      await stop('SIGTERM')
-      await rm(folder, { recursive: true, force: true })
-    },
+    end: () => stop('SIGTERM'),
   }
 }
 
@@ -164,14 +160,14 @@ export const storeCarriers: readonly Carrier<Store>[] = [
   {
     name: 'a folder',
     async open() {
-      const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
-      return { join: async () => new FolderStore(folder), close: () => rm(folder, { recursive: true }) }
+      const folder = await temporaryFolder()
+      return { join: async () => new FolderStore(folder), close: async () => {} }
     },
   },
   {
     name: 'HTTP',
     async open() {
-      const folder = await mkdtemp(join(tmpdir(), 'colonnade-store-'))
+      const folder = await temporaryFolder()
       const key = 'a key of more than sixteen letters'
       const served = await serveStore(new FolderStore(folder), { key, listening: { host: '127.0.0.1', port: 0 } })
       return {
@@ -179,7 +175,6 @@ export const storeCarriers: readonly Carrier<Store>[] = [
         async close() {
           served.closeConnections()
           await served.close()
-          await rm(folder, { recursive: true })
         },
       }
     },

@@ -1,11 +1,11 @@
 /** A gateway over a scripted engine that records its turns. */
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
 import { type Gateway, type GatewayOptions, openGateway } from '../../src/agents/gateway/gateway.ts'
 import { scriptedEngine } from '../../src/engines/scripted.ts'
 import type { Constraint, LogitChanges } from '../../src/environments/text.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadTokenizer } from '../../src/language/tokenizers/load-tokenizer.ts'
+import { atEnd } from './end.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
 import { temporaryFolder } from './temporary.ts'
 
@@ -22,15 +22,10 @@ export interface SeenTurn {
   readonly changes?: LogitChanges
 }
 
-const open: Gateway[] = []
-afterAll(async () => {
-  for (const gateway of open) await gateway.close({ now: true })
-})
-
 /** Opens a gateway until the end of the test file. */
 export async function opened(options: GatewayOptions): Promise<Gateway> {
   const gateway = await openGateway(options)
-  open.push(gateway)
+  atEnd(() => gateway.close({ now: true }))
   return gateway
 }
 

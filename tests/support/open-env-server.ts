@@ -4,16 +4,11 @@
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { afterAll } from 'vitest'
+import { atEnd } from './end.ts'
 
 /** A session's reply to a message: an answer, a raw text, nothing (null), or the end of the connection. */
 // biome-ignore lint/suspicious/noExplicitAny: messages are of any kind.
 export type Saying = (type: string, data: any, session: number) => object | string | null | 'cut'
-
-const close: (() => void)[] = []
-afterAll(() => {
-  for (const each of close) each()
-})
 
 /** Serves until the end of the test file, at most `capacity` sessions at once. */
 export async function openEnvServer(say: Saying, capacity = 100) {
@@ -73,7 +68,7 @@ export async function openEnvServer(say: Saying, capacity = 100) {
     })
   })
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  close.push(() => {
+  atEnd(() => {
     for (const socket of sockets) socket.destroy()
     http.close()
   })

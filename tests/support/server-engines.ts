@@ -1,13 +1,13 @@
 /** Engines over our servers, and over servers with wrong answers. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll } from 'vitest'
 import type { EngineDefinition } from '../../src/engines/engine.ts'
 import { type SglangOptions, sglangEngine } from '../../src/engines/servers/sglang.ts'
 import { type VllmOptions, vllmEngine } from '../../src/engines/servers/vllm.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { talkUntil, talkWorld } from './conversations.ts'
+import { atEnd } from './end.ts'
 import { post, served } from './serving.ts'
 import { temporaryFolder } from './temporary.ts'
 
@@ -44,11 +44,6 @@ export async function pair(kind: ServerKind, options: PairOptions = {}) {
 /** Replaces an answer's JSON; null breaks the connection. */
 export type Lie = { status?: number; json?: unknown; text?: string; headers?: Record<string, string> } | null
 
-const lying: (() => void)[] = []
-afterAll(() => {
-  for (const close of lying) close()
-})
-
 /** A proxy whose answers `answer` changes; `rewrite` changes requests, and `replace` sets a new server. */
 export async function lyingServer(
   // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
@@ -79,7 +74,7 @@ export async function lyingServer(
     (request, response) => void forward(request, response).catch(() => request.socket.destroy()),
   )
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  lying.push(() => {
+  atEnd(() => {
     http.closeAllConnections()
     http.close()
   })

@@ -1,5 +1,4 @@
 /** Requests and a small model for tests of servers. */
-import { afterAll } from 'vitest'
 import { Hints } from '../../src/agents/dialects/hints.ts'
 import { modelRoutes, stranger } from '../../src/agents/dialects/routes.ts'
 import type { Naming } from '../../src/agents/serving/naming.ts'
@@ -7,19 +6,15 @@ import type { ServedModel } from '../../src/agents/serving/served-model.ts'
 import { type ModelServer, type ServeOptions, serveModel } from '../../src/agents/serving/server.ts'
 import type { Route } from '../../src/base/http/server.ts'
 import { languageModel } from '../../src/language/language-model.ts'
+import { atEnd } from './end.ts'
 
 /** A new small model that knows all bytes, with a chat template. */
 export const smallModel = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })
 
-const servers: ModelServer[] = []
-afterAll(async () => {
-  for (const server of servers) await server.close({ now: true })
-})
-
 /** Serves the small model, or another, until the end of the test file. */
 export async function served(options: Partial<ServeOptions> = {}): Promise<ModelServer> {
   const server = await serveModel({ policy: smallModel(), seed: 3, name: 'small', ...options })
-  servers.push(server)
+  atEnd(() => server.close({ now: true }))
   return server
 }
 

@@ -1,20 +1,15 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
-
-const folders: string[] = []
+import { atEnd } from './end.ts'
 
 /** A new empty folder, removed at the end of the test file. */
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'colonnade-'))
-  folders.push(folder)
+  // A program that is being ended may still write there.
+  atEnd(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
   return folder
 }
-
-afterAll(async () => {
-  for (const folder of folders) await rm(folder, { recursive: true, force: true })
-})
 
 /** Everything in a folder, files with their bytes, by path: to show that nothing was changed, added or lost. */
 export async function contents(folder: string): Promise<Record<string, string>> {

@@ -8,7 +8,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll } from 'vitest'
 import { packBatch } from '../../src/algorithms/tokens/token-batch.ts'
 import { tokenLearnerPlan } from '../../src/algorithms/tokens/token-learner.ts'
 import { Clock } from '../../src/base/clock.ts'
@@ -24,6 +23,7 @@ import type { BackendContext, TrainingBackend } from '../../src/training/backend
 import { localBackend } from '../../src/training/backends/local-backend.ts'
 import type { ConversationCohortOptions } from '../../src/world/conversations/cohort.ts'
 import { createWorld } from '../../src/world/world.ts'
+import { atEnd } from './end.ts'
 import { temporaryFolder } from './temporary.ts'
 
 const run = promisify(execFile)
@@ -74,11 +74,6 @@ interface ServedModel {
   /** Sequences and derivatives that wait for a step. */
   readonly gathered: { datum: Datum; derivatives: number[] }[]
 }
-
-const close: (() => void)[] = []
-afterAll(() => {
-  for (const each of close) each()
-})
 
 /** Serves until the end of the test file. */
 export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
@@ -400,7 +395,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
     response.end(encoded)
   }
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  close.push(() => http.close())
+  atEnd(() => http.close())
   const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`
   return { url, asked, sessions, models, kept, tokenizer, futures }
 }

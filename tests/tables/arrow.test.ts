@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import * as built from '../../dist/src/index.js'
 import { rolloutTable } from '../../src/entries/data.ts'
@@ -22,12 +20,12 @@ import {
   writeArrow,
 } from '../../src/index.ts'
 import { counter } from '../support/counter.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'colonnade-arrow-'))
+  folder = await temporaryFolder()
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 async function trained(environment = cartPole()) {
   const world = await createWorld({ environment, policy: mlp({ hidden: [8] }), numLanes: 6, seed: 2 })

@@ -1,7 +1,6 @@
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   box,
   cartPole,
@@ -20,12 +19,12 @@ import {
   tick,
 } from '../../dist/src/index.js'
 import { asEpisodes } from '../../dist/src/world/cohort.js'
+import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'colonnade-misuse-'))
+  folder = await temporaryFolder()
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 const policy = mlp({ hidden: [8] })
 const once = { totalSteps: 64 }

@@ -1,18 +1,17 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick, writeArrow } from '../../src/index.ts'
 import type { Trainer } from '../../src/training/loop/trainer.ts'
 import { asEpisodes } from '../../src/world/cohort.ts'
 import type { EpisodeCohort } from '../../src/world/episodes/cohort.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'colonnade-trainer-'))
+  folder = await temporaryFolder()
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 

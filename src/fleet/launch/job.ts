@@ -41,14 +41,13 @@ export interface LaunchOptions {
 /** Begins the run, or continues it, hands on SIGTERM, and ends the actors when the run has ended. */
 export function learnerCommand({ program, train, out, fleet }: LaunchOptions): string {
   const run = shellWord(out)
-  return `trap 'kill $p' TERM
+  return `trap '[ -n "$!" ] || exit 143; kill $!' TERM
 if [ -e ${run}/config.json ]; then ${program} resume ${run} --quiet & else
   ${program} train ${train.map(shellWord).join(' ')} --quiet &
 fi
-p=$!
-wait $p
+wait $!
 code=$?
-while kill -0 $p 2> /dev/null; do wait $p; code=$?; done
+while kill -0 $! 2> /dev/null; do wait $!; code=$?; done
 [ $code -ne 0 ] || ${program} fleet ${shellWord(fleet)} order=drain
 exit $code`
 }

@@ -1,7 +1,6 @@
 /** A learner and actors over a fleet's contracts, in one process: the bits of one process, and of threads. */
 // Actors import the modules of what is built, and what they make must be made of the same ones here.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
@@ -23,6 +22,7 @@ import {
 import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCrew } from '../../../dist/src/training/fleet/fleet-crew.js'
 import type { CrewDefinition } from '../../../dist/src/training/threads/crew.js'
+import { temporaryFolder } from '../../support/temporary.ts'
 import { rowsOf, thorough } from '../../support/tiers.ts'
 
 /** An environment of a user, whose step fails. */
@@ -41,7 +41,7 @@ const small = { numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 
 const cart = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 7, seed: 3 }
 
 async function place() {
-  const folder = await mkdtemp(join(tmpdir(), 'colonnade-fleet-'))
+  const folder = await temporaryFolder()
   const [bus, store] = [new MemoryBus(), new FolderStore(folder)]
   const told: string[] = []
   const crew = (acknowledge: 'update' | 'checkpoint' = 'update'): CrewDefinition =>
@@ -51,7 +51,7 @@ async function place() {
       seconds: 30,
       tell: (message) => told.push(message),
     })
-  return { bus, store, folder, told, crew, end: () => rm(folder, { recursive: true, maxRetries: 5 }) }
+  return { bus, store, folder, told, crew }
 }
 
 /** The weights and episodes after some updates, and what the last rollout has. */
@@ -77,7 +77,7 @@ describe('a fleet in one process', () => {
     2,
   )
   test.each(rows)('%s learns the same as one process, to the bit', async (_, world, maxStaleness, numActors) => {
-    const { bus, store, told, crew, end } = await place()
+    const { bus, store, told, crew } = await place()
     const algorithm = ppo({ ...small, maxStaleness })
     const expected = await train(world, algorithm, 4, maxStaleness === 0 ? {} : { actors: 1 })
     const actors = Array.from({ length: numActors }, () => runActor(bus))
@@ -88,11 +88,10 @@ describe('a fleet in one process', () => {
     expect(ended.reduce((sum, { rollouts }) => sum + rollouts, 0)).toBeGreaterThanOrEqual(numActors)
     expect(told).toEqual([])
     expect((await store.list()).length).toBeLessThan(3 + 3 * numActors)
-    await end()
   })
 
   test('a signal ends the wait for actors; what is saved then, and the training itself, go on to the same bits', async () => {
-    const { bus, crew, folder, end } = await place()
+    const { bus, crew, folder } = await place()
     const steps = (updates: number) => updates * cart.numLanes * small.numSteps
     const algorithm = ppo({ ...small, maxStaleness: 1 })
     const trainerOf = async (threads: number) =>
@@ -121,11 +120,10 @@ describe('a fleet in one process', () => {
     stop.abort()
     await Promise.all(later)
     expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
-    await end()
   })
 
   test('results of another state, of other weights and of another version are dropped', async () => {
-    const { bus, told, crew, end } = await place()
+    const { bus, told, crew } = await place()
     const world = { ...cart, numLanes: 8 }
     const tasks = await bus.queue('tasks', { seconds: 30, isOwner: true })
     const results = await bus.queue('results', { seconds: 30, isOwner: true })
@@ -157,13 +155,12 @@ describe('a fleet in one process', () => {
     expect(told).toEqual([])
     await actor // The learner has ended.
     expect(await results.size()).toBe(0)
-    await end()
   })
 
   thorough(
     'a task of two rollouts that fails after the first is collected again, when that one is learned from',
     async () => {
-      const { bus, crew, end } = await place()
+      const { bus, crew } = await place()
       const tasks = await bus.queue('tasks', { seconds: 30, isOwner: true })
       const results = await bus.queue('results', { seconds: 30, isOwner: true })
       const [putTask, put] = [tasks.put.bind(tasks), results.put.bind(results)]
@@ -187,12 +184,11 @@ describe('a fleet in one process', () => {
       trainer.close()
       expect(failed).toBeGreaterThan(0)
       expect((await Promise.all(actors)).reduce((sum, { failures }) => sum + failures, 0)).toBe(1)
-      await end()
     },
   )
 
   thorough('an actor that stays collects for one learner after another', async () => {
-    const { bus, crew, end } = await place()
+    const { bus, crew } = await place()
     const stop = new AbortController()
     const actor = runActor(bus, { stay: true, signal: stop.signal })
     for (const seed of [1, 2]) {
@@ -207,13 +203,12 @@ describe('a fleet in one process', () => {
     await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
     expect(await waits).toMatchObject({ rollouts: 0, end: 'drain' })
     expect(await runActor(bus, { stay: true })).toMatchObject({ rollouts: 0, end: 'drain' })
-    await end()
   })
 
   thorough(
     'a store that is full holds the run up until there is room, and an environment that fails ends it',
     async () => {
-      const { bus, store, crew, told, folder, end } = await place()
+      const { bus, store, crew, told, folder } = await place()
       const put = store.put.bind(store)
       let refusals = 0
       // The first blobs are the lanes' states, which the learner puts before it begins.
@@ -238,7 +233,6 @@ describe('a fleet in one process', () => {
       const failing = runActor(bus, { modules: [module] })
       await expect(train(broken, algorithm, 2, { actors: 1, crew: crew() })).rejects.toThrow('the cart is broken')
       await failing
-      await end()
     },
   )
 })
