@@ -94,7 +94,7 @@ function importsOf(file: string): Import[] {
 
 /** `src/kernels/advantage/gae.ts` is in kernels, `src/world/world.ts` in world, `bench/main.ts` in bench. */
 function roomOf(file: string): string {
-  const parts = file.replace(/(\.page)?\.ts$/, '').split('/')
+  const parts = file.replace(/(\.page|\.core)?\.ts$/, '').split('/')
   return parts[0] === 'src' ? parts[1]! : parts[0]!
 }
 

@@ -236,7 +236,8 @@ function typeOf(arrow: typeof Arrow, { column, width, rows }: Field): Arrow.Data
   return rows === undefined ? new arrow.FixedSizeList(width, item) : new arrow.List(item)
 }
 
-function elementType(arrow: typeof Arrow, column: Column): Arrow.DataType {
+/** Arrow's type of a column's elements. */
+export function elementType(arrow: typeof Arrow, column: Column): Arrow.DataType {
   if (column instanceof Float32Array) return new arrow.Float32()
   if (column instanceof Float64Array) return new arrow.Float64()
   if (column instanceof Int32Array) return new arrow.Int32()

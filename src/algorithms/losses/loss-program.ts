@@ -112,6 +112,14 @@ export class LossRun {
     return register === undefined ? undefined : this.#registers[register]
   }
 
+  /** The sum of a result over the rows of the last `run`; undefined if the loss does not have it. */
+  sum(name: string, count: number): number | undefined {
+    const result = this.result(name)
+    let sum = 0
+    for (let i = 0; result !== undefined && i < count; i++) sum += result[i]!
+    return result && sum
+  }
+
   /** Computes rows 0 … count − 1 of the results. Sequence i of `numSequences` ends before row `ends[i]`. */
   run(count: number, ends: Int32Array | null = null, numSequences = 0): void {
     const registers = this.#registers

@@ -50,7 +50,7 @@ export function rowLoss<S extends Settings>(
           store(dEntropy, run.result('dEntropy')!, weight, first, count)
           store(dValue, run.result('dValue')!, weight, first, count)
           for (let m = 0; m < metrics.length; m++) {
-            sums[sumsFrom + m] = sums[sumsFrom + m]! + sumOf(run.result(metrics[m]!)!, count)
+            sums[sumsFrom + m] = sums[sumsFrom + m]! + run.sum(metrics[m]!, count)!
           }
         }
       },
@@ -65,10 +65,4 @@ function load(register: Float64Array | undefined, column: Float32Array, from: nu
 
 function store(column: Float32Array, result: Float64Array, weight: number, from: number, count: number): void {
   for (let i = 0; i < count; i++) column[from + i] = weight * result[i]!
-}
-
-function sumOf(result: Float64Array, count: number): number {
-  let sum = 0
-  for (let i = 0; i < count; i++) sum += result[i]!
-  return sum
 }

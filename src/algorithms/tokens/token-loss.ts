@@ -122,12 +122,8 @@ export class TokenLossRun {
     sums[PolicySum.tokens] = sums[PolicySum.tokens]! + count
     const ratio = addFigures(sums, logprob, oldLogprob, referenceLogprob, entropy, tokens, count)
     for (const name of told) {
-      const figure = run.result(name) ?? (name === 'policyLoss' ? loss : undefined)
-      if (figure === undefined && name === 'ratio') {
-        sums[PolicySum.ratio] = sums[PolicySum.ratio]! + ratio
-        continue
-      }
-      sums[PolicySum[name]] = sums[PolicySum[name]]! + (figure === undefined ? Number.NaN : sumOf(figure, count))
+      const usual = name === 'ratio' ? ratio : name === 'policyLoss' ? run.sum('loss', count) : undefined
+      sums[PolicySum[name]] = sums[PolicySum[name]]! + (run.sum(name, count) ?? usual ?? Number.NaN)
     }
   }
 }
@@ -169,10 +165,4 @@ function countOf(counted: Uint8Array, from: number, end: number): number {
   let count = 0
   for (let t = from; t < end; t++) if (counted[t] !== 0) count++
   return count
-}
-
-function sumOf(result: Float64Array, count: number): number {
-  let sum = 0
-  for (let row = 0; row < count; row++) sum += result[row]!
-  return sum
 }

@@ -262,26 +262,13 @@ export function samplesToTrajectories(samples: readonly Sample[]): Trajectories 
 }
 
 function trajectoryOf(sample: Sample): Trajectory {
-  const { source = '', epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
-  const { segment = 0, cutTurns = 0, droppedReplies = 0 } = sample
+  const { source = '', epoch, promptId, groupIndex: group, member, segment = 0, turns, stopReason } = sample
+  const { cutTurns = 0, droppedReplies = 0, reward, error, score: components } = sample
   checkSample(sample)
-  if (stopReason === null) throw new InputError(`sample ${sample.id}`, status, 'completed, truncated or aborted')
+  if (stopReason === null) throw new InputError(`sample ${sample.id}`, sample.status, 'completed, truncated or aborted')
   return {
-    ...{
-      source,
-      epoch,
-      promptId,
-      group: groupIndex,
-      member,
-      segment,
-      turns,
-      cutTurns,
-      droppedReplies,
-      reward,
-      error,
-      stopReason,
-    },
-    components: score,
+    ...{ source, epoch, promptId, group, member, segment, turns, cutTurns, droppedReplies },
+    ...{ reward, error, stopReason, components },
     ...tokensOf(sample),
     ...optionalOf(sample),
   }

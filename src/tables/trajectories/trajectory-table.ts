@@ -6,7 +6,7 @@ import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { jsonOrText } from '../../base/files/files.ts'
 import { VERSION } from '../../base/version.ts'
 import type { StopReason } from '../../environments/text.ts'
-import { readArrow, writeArrow } from '../arrow.ts'
+import { elementType, readArrow, writeArrow } from '../arrow.ts'
 import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
 import { completionOf, type Trajectory, type TurnForm } from './trajectory.ts'
 
@@ -110,18 +110,14 @@ function batchOf(
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
 
-  const plain = (data: Int32Array | Uint8Array): Arrow.Data => {
-    return arrow.makeData({ type: typeOf(data), length: data.length, nullCount: 0, data } as never)
-  }
-  const typeOf = (data: Int32Array | Uint8Array | Float32Array | Float64Array) => {
-    if (data instanceof Int32Array) return new arrow.Int32()
-    if (data instanceof Uint8Array) return new arrow.Uint8()
-    return data instanceof Float32Array ? new arrow.Float32() : new arrow.Float64()
-  }
+  const plain = (data: Int32Array | Uint8Array): Arrow.Data =>
+    arrow.makeData({ type: elementType(arrow, data), length: data.length, nullCount: 0, data } as never)
   const optional = (data: Int32Array | Float32Array | Float64Array, isThere: (i: number) => boolean): Arrow.Data => {
-    const type = typeOf(data)
+    const type = elementType(arrow, data)
     return arrow.makeData({ type, length: data.length, data, ...validity(data.length, isThere) } as never)
   }
+  /** Null for NaN. */
+  const recorded = (data: Float32Array | Float64Array) => optional(data, (i) => !Number.isNaN(data[i]))
   const list = (child: Arrow.Data, nullable = false, valueOffsets = offsets): Arrow.Data => {
     const type = new arrow.List(new arrow.Field('item', child.type, nullable))
     return arrow.makeData({ type, length: count, nullCount: 0, valueOffsets, child } as never)
@@ -131,6 +127,7 @@ function batchOf(
       ? arrow.makeData({ type: new arrow.Utf8(), length: 0, nullCount: 0 })
       : arrow.vectorFromArray(values, new arrow.Utf8()).data[0]!
 
+  const candidateCounts = optional(columns.candidateCount, (t) => columns.candidateCount[t] !== -1)
   const table: Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> = {
     source: { data: texts(columns.source) },
     epoch: { data: plain(columns.epoch) },
@@ -147,35 +144,19 @@ function batchOf(
     tokens: { data: list(plain(token)) },
     ...(hasTexts ? { tokenTexts: { data: listsOfTexts(arrow, said), nullable: true as const } } : {}),
     lossMask: { data: list(plain(lossMask)) },
-    logprobs: {
-      data: list(
-        optional(logprob, (t) => !Number.isNaN(logprob[t])),
-        true,
-      ),
-    },
+    logprobs: { data: list(recorded(logprob), true) },
     versions: { data: list(plain(version)) },
     turn: { data: list(plain(turn)) },
     ...(!hasCandidates
       ? {}
       : {
-          candidateCounts: {
-            data: list(
-              optional(columns.candidateCount, (t) => columns.candidateCount[t] !== -1),
-              true,
-            ),
-          },
+          candidateCounts: { data: list(candidateCounts, true) },
           candidateIds: { data: list(plain(columns.candidateIds), false, columns.candidateOffsets) },
         }),
     ...(hasForms ? { forms: { data: texts(columns.forms.map(spelledForms)), nullable: true as const } } : {}),
-    turnRewards: {
-      data: list(
-        optional(columns.turnReward, (t) => !Number.isNaN(columns.turnReward[t])),
-        true,
-        columns.turnRewardOffsets,
-      ),
-    },
+    turnRewards: { data: list(recorded(columns.turnReward), true, columns.turnRewardOffsets) },
     reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
-    advantage: { data: optional(advantage, (i) => !Number.isNaN(advantage[i])), nullable: true },
+    advantage: { data: recorded(advantage), nullable: true },
     stopReason: { data: texts(stopReason) },
     error: { data: texts(error), nullable: true },
   }
