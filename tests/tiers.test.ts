@@ -63,6 +63,23 @@ test('support modules, which files share, have no hooks of their own; temporary 
   expect(makers.toSorted()).toEqual(['cache', 'temporary'].map((name) => `tests/support/${name}.ts`))
 })
 
+test('columns and lists that differ in one number, or in their type, are told apart', () => {
+  const pairs: [unknown, unknown][] = [
+    [Float32Array.of(1, 2), Float32Array.of(1, 3)],
+    [Float32Array.of(1, 0), Float32Array.of(1, -0)],
+    [Float32Array.of(1, 2), Float64Array.of(1, 2)],
+    [Float32Array.of(1, 2), Float32Array.of(1, 2, 0)],
+    [{ row: [1, 2] }, { row: [1, 2.5] }],
+    [
+      [1, 2],
+      ['1', 2],
+    ],
+    [Object.assign(new Array(3), { 0: 1, 2: 2 }), [1, 5, 2]],
+  ]
+  for (const [got, wanted] of pairs) expect(got).not.toEqual(wanted)
+  expect([Float32Array.of(1, Number.NaN), [1, Number.NaN]]).toEqual([Float32Array.of(1, Number.NaN), [1, Number.NaN]])
+})
+
 test('no test is skipped for good, or alone', () => {
   const marked = sources.filter(({ text }) => /\b(test|it|describe)(\.\w+)*\.(skip|todo|only|fails)\b/.test(text))
   expect(marked.map(({ path }) => path)).toEqual([])

@@ -1,6 +1,7 @@
 /** What a test file finds in its process, and leaves there for the files after it: several files share one. */
 import { afterAll, vi } from 'vitest'
 import { closeAll } from './end.ts'
+import './equality.ts'
 
 /** The colors of programs under test must not depend on the environment of the test run. */
 for (const name of ['CI', 'FORCE_COLOR', 'NODE_DISABLE_COLORS', 'NO_COLOR']) delete process.env[name]

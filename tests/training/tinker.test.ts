@@ -548,14 +548,14 @@ describe('a training by a service', () => {
 
   test('goes on to the same weights where it was stopped', async () => {
     const service = await serve()
-    const whole = await trainer(service.url, 'grpo', 4)
+    const whole = await trainer(service.url, 'grpo', 3)
     await train(whole)
     const expected = whole.world.cohort().adapter!.weights.slice()
     const folder = await temporaryFolder()
-    const first = await trainer(service.url, 'grpo', 4, folder)
+    const first = await trainer(service.url, 'grpo', 3, folder)
     await train(first, 2)
     await first.save()
-    const resumed = await trainer(service.url, 'grpo', 4, folder)
+    const resumed = await trainer(service.url, 'grpo', 3, folder)
     await resumed.restore()
     expect(resumed.world.cohort().adapter!.weights).toEqual(first.world.cohort().adapter!.weights)
     await train(resumed)

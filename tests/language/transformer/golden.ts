@@ -41,10 +41,13 @@ export const builds: readonly KernelBuild[] = [...new Set(['plain', 'simd', best
 const KINDS = ['llama', 'qwen2', 'gemma3', 'glm4', 'gpt2', 'qwen3-moe']
 export const isChosen = (family: string) => isThorough || KINDS.includes(family)
 export const kinds = families.filter(isChosen)
-/** Every family by the best build, and one of each kind by the others. */
-export const cases = families.flatMap((family) =>
-  builds.filter((build) => build === builds.at(-1) || isChosen(family)).map((build) => [family, build] as const),
-)
+/** In the fast tier every family by the best build, and two by the others, whose kernels tests/kernels compares. */
+export const cases = families.flatMap((family) => buildsOf(family).map((build) => [family, build] as const))
+
+/** The builds by which a family is tried. */
+export function buildsOf(family: string): readonly KernelBuild[] {
+  return isThorough || family === 'llama' || family === 'qwen3-moe' ? builds : builds.slice(-1)
+}
 
 /** Where a family's recorded model lies. */
 export function goldenFolder(family: string): string {

@@ -1,7 +1,6 @@
 /** A learner of a language model and actors over a fleet's contracts, in one process: the bits of one process. */
 // Actors import the modules of what is built, and what they make must be made of the same ones here.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
@@ -26,6 +25,7 @@ import { fleetCollector } from '../../../dist/src/training/fleet/fleet-groups.js
 import { groupsFromBytes, groupsToBytes } from '../../../dist/src/training/fleet/group-parts.js'
 import { GroupWork } from '../../../dist/src/training/fleet/group-work.js'
 import type { CollectorDefinition } from '../../../dist/src/training/loop/collector.js'
+import { temporaryFolder } from '../../support/temporary.ts'
 import { rowsOf, thorough } from '../../support/tiers.ts'
 
 /** An environment of a user, whose example fails. */
@@ -46,7 +46,7 @@ export const broken = defineTextEnvironment({
 const sampling = { temperature: 1.2, topK: 8 }
 
 async function place() {
-  const folder = await mkdtemp(join(tmpdir(), 'colonnade-fleet-'))
+  const folder = await temporaryFolder()
   const [bus, store] = [new MemoryBus(), new FolderStore(folder)]
   const told: string[] = []
   const collector = (actors: number, acknowledge: 'update' | 'checkpoint' = 'update'): CollectorDefinition =>
@@ -56,7 +56,7 @@ async function place() {
       seconds: 30,
       tell: (message) => told.push(message),
     })
-  return { bus, store, folder, told, collector, end: () => rm(folder, { recursive: true, maxRetries: 5 }) }
+  return { bus, store, folder, told, collector }
 }
 
 interface Text {
@@ -108,7 +108,7 @@ describe('groups of conversations by a fleet in one process', () => {
     1,
   )
   test.each(texts)('%s learn the same as one process, to the bit', async (_, text, numActors) => {
-    const { bus, store, told, collector, end } = await place()
+    const { bus, store, told, collector } = await place()
     const expected = await learn(text)
     const actors = Array.from({ length: numActors }, () => runActor(bus))
     const learned = await learn(text, { collector: collector(numActors) })
@@ -117,7 +117,6 @@ describe('groups of conversations by a fleet in one process', () => {
     expect(ended.map(({ end, failures }) => [end, failures])).toEqual(actors.map(() => ['run', 0]))
     expect(told).toEqual([])
     expect((await store.list()).length).toBeLessThan(3)
-    await end()
   })
 
   thorough(
@@ -125,18 +124,17 @@ describe('groups of conversations by a fleet in one process', () => {
     async () => {
       const text = { maxStaleness: 1, updates: 4 }
       const alone = async (numActors: number) => {
-        const { bus, collector, end } = await place()
+        const { bus, collector } = await place()
         const actors = Array.from({ length: numActors }, () => runActor(bus))
         const learned = await learn(text, { collector: collector(numActors) })
         await Promise.all(actors)
-        await end()
         return learned
       }
       const expected = await alone(1)
       expect(await alone(3)).toEqual(expected)
       expect(expected.staleness).toMatchObject([0, 1, 1, 1].map((age) => ({ mean: age, max: age })))
 
-      const { bus, store, folder, told, collector, end } = await place()
+      const { bus, store, folder, told, collector } = await place()
       const stop = new AbortController()
       const actors = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
       const first = await trainerOf(text, { collector: collector(2, 'checkpoint') })
@@ -155,12 +153,11 @@ describe('groups of conversations by a fleet in one process', () => {
       await Promise.all(actors)
       expect(told).toEqual([])
       expect((await store.list()).length).toBeLessThan(5)
-      await end()
     },
   )
 
   test('another model, other examples, and rows that are not whole groups by the right weights are refused', async () => {
-    const { bus, collector, end } = await place()
+    const { bus, collector } = await place()
     const trainer = await trainerOf({ updates: 1 }, { collector: collector(1) })
     const cohort = trainer.world.cohort()
     const actor = runActor(bus)
@@ -209,11 +206,10 @@ describe('groups of conversations by a fleet in one process', () => {
       'tokens of other weights, expected rows of 4 members each, by weights 0',
     )
     await expectRefused(({ token }) => ({ token: Array.from(token, () => 300) }), 'a token beyond the vocabulary')
-    await end()
   })
 
   thorough('the error of an environment reaches the learner', async () => {
-    const { bus, collector, folder, end } = await place()
+    const { bus, collector, folder } = await place()
     const path = join(folder, 'broken.mjs')
     await writeFile(path, BROKEN)
     const { broken } = await import(pathToFileURL(path).href)
@@ -226,7 +222,6 @@ describe('groups of conversations by a fleet in one process', () => {
     trainer.close()
     expect(await actor).toMatchObject({ failures: 3, end: 'run' })
     Object.assign(globalThis, { isBroken: false })
-    await end()
   })
 
   test.each([

@@ -17,6 +17,7 @@ import { type ConversationCohort, loadAdapter } from '../../../src/world/convers
 import { createWorld } from '../../../src/world/world.ts'
 import { digits } from '../../support/conversations.ts'
 import { contents, temporaryFolder } from '../../support/temporary.ts'
+import { rowsOf } from '../../support/tiers.ts'
 
 const environment = reverse({ maxLength: 3 })
 const small = { width: 16, layers: 1, heads: 2 }
@@ -77,14 +78,15 @@ const slow = digits({
 })
 
 describe('a training that is killed', () => {
-  test.each([
-    ['in its first update', environment, 0, 3],
-    ['with conversations under way', environment, 0, 9],
+  const moments: [string, typeof environment, number, number][] = [
     ['in a later update', environment, 1, 4],
     ['among turns and replies that are owed', slow, 0, 11],
-    ['with filters on what is drawn', environment, 0, 7],
     ['with filters on groups', environment, 0, 9],
-  ])(
+    ['in its first update', environment, 0, 3],
+    ['with conversations under way', environment, 0, 9],
+    ['with filters on what is drawn', environment, 0, 7],
+  ]
+  test.each(rowsOf(moments, 3))(
     '%s goes on to the same tables and weights, byte for byte, partial conversations included',
     async (name, env, updates, ticks) => {
       const filters = name.includes('drawn')
