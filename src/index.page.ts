@@ -4,6 +4,18 @@
  *
  * @module colonnade
  */
-export { listFiles, readFile, writeFile } from './base/files/kept.page.ts'
+export {
+  forgetFolder,
+  keepFolder,
+  keptFolders,
+  loadFolder,
+  readFile,
+  writeFile,
+} from './base/files/kept.page.ts'
+export { listFiles, unzipFolder, zipFolder } from './base/files/zip.ts'
 export * from './index.core.ts'
 export { type ExportOptions, exportFormats, exportPolicy } from './policies/export/export.ts'
+export type { ResumeOptions } from './training/folder/run-folder.ts'
+export type { EpisodeRunDefinition, RunDefinition } from './training/run/definition.ts'
+export type { RunListeners } from './training/run/kind.ts'
+export { configureRun, openRun, type Run, type RunSummary, resumeRun, startRun } from './training/run/run.ts'

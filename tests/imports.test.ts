@@ -41,6 +41,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   yaml: ['cli', 'fleet'],
   hyparquet: ['language', 'tables'],
   'hyparquet-writer': ['tables'],
+  fflate: ['base'],
   ws: ['environments'],
   '@tensorflow/tfjs-core': ['policies', 'bench'],
   '@tensorflow/tfjs-layers': ['policies'],

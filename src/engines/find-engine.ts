@@ -1,16 +1,11 @@
 /** Finds the engines that a run names in its `engine` setting. */
-import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../base/definition.ts'
 import { checkGiven, InputError, show, unknownWord } from '../base/errors.ts'
+import { pathToFileURL, resolve } from '../base/files/path.ts'
 import { readSettingTexts, type Settings, type SettingValue, type SettingValues, strings } from '../base/settings.ts'
 import type { EngineDefinition } from './engine.ts'
+import { engineFactories } from './engine-factories.ts'
 import { poolEngine } from './pool.ts'
-import { llamaCppEngine } from './servers/llama-cpp.ts'
-import { openaiEngine } from './servers/openai.ts'
-import { sglangEngine } from './servers/sglang.ts'
-import { vllmEngine } from './servers/vllm.ts'
-import { tinkerEngine } from './tinker/tinker.ts'
 
 /** The engine in this process, which needs no server. */
 const LOCAL = 'local'
@@ -33,13 +28,7 @@ interface FoundFactory {
   readonly settings: Settings
 }
 
-const factories = [
-  vllmEngine,
-  sglangEngine,
-  llamaCppEngine,
-  openaiEngine,
-  tinkerEngine,
-] as unknown as readonly FoundFactory[]
+const factories = engineFactories as unknown as readonly FoundFactory[]
 
 const engineIds = [LOCAL, ...factories.map(({ id }) => id)]
 

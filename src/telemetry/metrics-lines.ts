@@ -1,7 +1,8 @@
 /** Reads the whole of a run's `metrics.jsonl`. */
-import { join } from 'node:path'
+
 import { InputError, show } from '../base/errors.ts'
 import { parseObject, readText } from '../base/files/files.ts'
+import { join } from '../base/files/path.ts'
 
 /** The lines of a run's `metrics.jsonl`; none without the file. @throws InputError for a line that is not an object. */
 export async function readMetrics(folder: string): Promise<Record<string, unknown>[]> {

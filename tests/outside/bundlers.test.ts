@@ -24,6 +24,7 @@ const TOOLS = [
   ...['esbuild@0.28.2', 'vite@8.3.8', 'rollup@4.68.8', '@rollup/plugin-node-resolve@16.0.3'],
   ...['webpack@5.112.2', 'webpack-cli@6.0.0'],
 ]
+const { configureRun, startRun } = colonnade
 const SEEDS = [1, 2, 3]
 /** Kilobytes, compressed, of a page that trains CartPole with PPO, with the kernels that it loads. */
 const KILOBYTES_MAX = 150
@@ -242,6 +243,68 @@ test('webpack', async (context) => {
   expect(await build('webpack', '-c', 'webpack.config.cjs')).toEqual([])
   await opens(pageOf('webpack', 'main.js'))
 })
+
+/** What a page does with a run: begins it, keeps it, and goes on with it once it is opened again. Node runs the whole. */
+const KEEPER = `
+import { configureRun, forgetFolder, keepFolder, keptFolders, loadFolder, readFile, resumeRun, startRun } from 'colonnade'
+async function train(run, updates) {
+  const stop = new AbortController()
+  let seen = 0
+  await run.train({ signal: stop.signal, onUpdate: () => ++seen >= updates && stop.abort() })
+  await keepFolder(run.folder)
+}
+globalThis.begin = async (environment, given) => {
+  await train(await startRun(await configureRun(environment, given), 'runs/kept'), 2)
+  await train(await resumeRun('runs/kept'), 1)
+  return keptFolders()
+}
+globalThis.goOn = async () => {
+  const isThere = await loadFolder('runs/kept')
+  const run = await resumeRun('runs/kept')
+  await run.train()
+  await forgetFolder('runs/kept')
+  const { checkpointNumber } = run.trainer
+  const path = 'runs/kept/checkpoints/' + String(checkpointNumber).padStart(8, '0') + '/manifest.json'
+  const { files } = JSON.parse(new TextDecoder().decode(await readFile(path)))
+  return { isThere, files, left: await keptFolders(), again: await loadFolder('runs/kept') }
+}
+`
+const OF_LANES = { numLanes: '8', totalSteps: '1600' }
+const RUNS = [
+  ['CartPole-v1', OF_LANES],
+  ['CartPole-v1', { ...OF_LANES, algorithm: 'dqn', 'dqn.learningStarts': '400' }],
+  ['Pendulum-v1', { ...OF_LANES, algorithm: 'sac', 'sac.learningStarts': '400' }],
+  ['Breakout-MinAtar', { ...OF_LANES, policy: 'convolutional', 'ppo.numSteps': '32' }],
+  ['text/reverse', { numLanes: '16', 'sft.updates': '4', 'rl.updates': '4', 'rl.groupsPerUpdate': '4' }],
+] as const
+
+test('a run outlives its page in the private file system, and ends with the bits of one of Node', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  writeFileSync(join(project, 'keeper.js'), KEEPER)
+  await build('esbuild', 'keeper.js', '--bundle', '--format=esm', '--splitting', '--minify', '--outdir=keeper')
+  const { port } = server!.address() as AddressInfo
+  const address = `http://127.0.0.1:${port}/${pageOf('keeper', 'keeper.js')}`
+  const page = await browser!.newPage()
+  for (const [environment, given] of RUNS) {
+    for (const seed of SEEDS) {
+      const keys = { ...given, seed: String(seed) }
+      const folder = join(await temporaryFolder(), 'whole')
+      const whole = await configureRun(environment as string, { ...keys, kernels: 'relaxed' })
+      await (await startRun(whole, folder)).train()
+      const last = readdirSync(join(folder, 'checkpoints')).sort().at(-1)!
+      const { files } = JSON.parse(readFileSync(join(folder, 'checkpoints', last, 'manifest.json'), 'utf8'))
+      await page.goto(address)
+      await until(page, "typeof globalThis.begin === 'function'")
+      const kept = await page.evaluate(`begin('${environment}', ${JSON.stringify(keys)})`)
+      expect(kept).toEqual(['/runs/kept'])
+      await page.goto(`${address}?again`)
+      await until(page, "typeof globalThis.goOn === 'function'")
+      const ended = await page.evaluate('goOn()')
+      expect([environment, seed, ended]).toEqual([environment, seed, { isThere: true, files, left: [], again: false }])
+    }
+  }
+  await page.close()
+}, 600_000)
 
 test('no bundler: modules from a folder, by an import map; with shared memory and without', async (context) => {
   if (why !== '') skipLoudly(context, why)

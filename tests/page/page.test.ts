@@ -5,26 +5,21 @@
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { createContext, runInContext } from 'node:vm'
 import { gzipSync } from 'node:zlib'
-import { type OutputChunk, rolldown } from 'rolldown'
+import type { OutputChunk } from 'rolldown'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { sha256 as ofPage } from '../../src/base/files/digest.page.ts'
 import { sha256 as ofNode } from '../../src/base/files/digest.ts'
 import * as paths from '../../src/base/files/path.page.ts'
 import { exportPolicy } from '../../src/entries/data.ts'
 import * as colonnade from '../../src/index.ts'
+import { exports, link, pageOf, root } from '../support/linked-page.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { rowsOf } from '../support/tiers.ts'
 
 const { breakout, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } = colonnade
-const root = fileURLToPath(new URL('../..', import.meta.url))
-const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-  exports: Record<string, { browser?: { default: string } }>
-}
 /** What page programs may import beside Colonnade's modules: its dependencies, each with a body for pages. */
-const PACKAGES = ['@huggingface/jinja', '@huggingface/tokenizers', 'apache-arrow', 'bitecs']
+const PACKAGES = ['@huggingface/jinja', '@huggingface/tokenizers', 'apache-arrow', 'bitecs', 'fflate']
 /** Kilobytes, compressed, of a page that trains CartPole with PPO, its kernels included. */
 const KILOBYTES_MAX = 150
 
@@ -88,22 +83,6 @@ interface Trained {
   readonly files: readonly (readonly [string, number[]])[]
 }
 
-/** Links a program with what is built for pages. */
-async function link(program: string, format: 'esm' | 'iife'): Promise<OutputChunk[]> {
-  const programs = {
-    name: 'program',
-    resolveId(id: string) {
-      const page = exports[id.replace('colonnade', '.')]?.browser?.default
-      return id === 'program' ? id : page === undefined ? null : join(root, page)
-    },
-    load: (id: string) => (id === 'program' ? program : null),
-  }
-  const bundle = await rolldown({ input: 'program', cwd: root, platform: 'browser', plugins: [programs] })
-  const how = format === 'esm' ? { minify: true } : { name: 'program', codeSplitting: false }
-  const { output } = await bundle.generate({ format, ...how })
-  return output.filter((file) => file.type === 'chunk')
-}
-
 async function makeHere(name: 'cartPole' | 'pendulum' | 'breakout') {
   const environment = { cartPole, pendulum, breakout }[name]()
   const policy = mlp({ hidden: [32] })
@@ -136,39 +115,15 @@ describe('a page', () => {
     script = linked!.code
   })
 
-  /** The program's exports where there is nothing of Node. */
-  function program(isIsolated: boolean): object {
-    const globals = {
-      performance,
-      TextEncoder,
-      TextDecoder,
-      atob,
-      btoa,
-      Blob,
-      Response,
-      DecompressionStream,
-      setTimeout,
-      AbortController,
-      AbortSignal,
-      clearTimeout,
-      MessageChannel,
-      URL,
-      console,
-    }
-    const context = createContext({ ...globals, FinalizationRegistry })
-    if (!isIsolated) runInContext('delete globalThis.SharedArrayBuffer', context)
-    return runInContext(`${script}; program`, context) as object
-  }
-
   async function inPage(isIsolated: boolean, name: string, updates: number): Promise<Trained> {
-    const { train } = program(isIsolated) as { train(name: string, updates: number): Promise<Trained> }
+    const { train } = pageOf(script, isIsolated) as { train(name: string, updates: number): Promise<Trained> }
     return train(name, updates)
   }
 
   test('trains a transformer on text/reverse with the bits of Node', async () => {
     const talk = new Function(`${TALK}; return talk`)() as (given: object, kernels: string) => Promise<Talked>
     const expected = await talk(colonnade, 'relaxed')
-    const { converse } = program(false) as { converse(): Promise<Talked> }
+    const { converse } = pageOf(script, false) as { converse(): Promise<Talked> }
     const { told, weights } = await converse()
     expect(told.map(([phase]) => phase)).toEqual(['sft', 'sft', 'rl', 'rl'])
     expect(JSON.stringify(told)).toBe(JSON.stringify(expected.told))
@@ -227,6 +182,12 @@ test(`CartPole with PPO takes at most ${KILOBYTES_MAX} kB, compressed and with i
   const kilobytes = [...loaded].reduce((sum, { code }) => sum + gzipSync(code, { level: 9 }).length / 1000, 0)
   expect(kilobytes).toBeGreaterThan(60)
   expect(kilobytes).toBeLessThan(KILOBYTES_MAX)
+  const others = /fleet|training\/(run\/|text\/(learn|collect))/
+  expect(
+    [...loaded]
+      .flatMap(({ modules }) => Object.entries(modules))
+      .flatMap(([id, { code }]) => (code && others.test(id) ? [id] : [])),
+  ).toEqual([])
 })
 
 describe('what a page has in place of Node', () => {

@@ -1,8 +1,9 @@
 /**
  * The body of `disk.ts` in a page: files in memory, until the page is closed. Paths of folders end in a slash. Errors have Node's codes.
  */
+import { InputError } from '../errors.ts'
 import type * as node from './disk.ts'
-import { dirname, resolve } from './path.page.ts'
+import { dirname, resolve } from './path.ts'
 
 export const APPENDING: typeof node.APPENDING = 0
 
@@ -116,6 +117,16 @@ export const disk: typeof node.disk = {
     if (!folders.has(resolve(path))) fileAt(path)
     return folders.has(resolve(path))
   },
+}
+
+/** The bytes of all files below a folder, by path from it. They are never changed: a write replaces them. */
+export function snapshot(folder: string): Map<string, Uint8Array> {
+  const place = resolve(folder)
+  if (!folders.has(place)) throw new InputError(folder, 'no such folder', 'one that this page has written')
+  const start = place === '/' ? place : `${place}/`
+  return new Map(
+    [...files].flatMap(([path, bytes]) => (path.startsWith(start) ? [[path.slice(start.length), bytes]] : [])),
+  )
 }
 
 export const openPlain: typeof node.openPlain = async (path) => {

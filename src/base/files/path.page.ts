@@ -1,4 +1,5 @@
 /** The body of `path.ts` in a page, whose files have paths as on Linux. */
+import { InputError } from '../errors.ts'
 import type * as node from './path.ts'
 
 export const sep: typeof node.sep = '/'
@@ -33,6 +34,12 @@ export const relative: typeof node.relative = (from, to) => {
   let same = 0
   while (same < here.length && same < there.length && here[same] === there[same]) same++
   return [...here.slice(same).map(() => '..'), ...there.slice(same)].join('/')
+}
+
+export const fileURLToPath: typeof node.fileURLToPath = (url) => decodeURIComponent(new URL(url).pathname)
+
+export const pathToFileURL: typeof node.pathToFileURL = (path) => {
+  throw new InputError('module', `${path}, a path`, 'a name that comes with Colonnade: a page runs no modules by path')
 }
 
 /** The path without empty parts, without `.`, and without each name that `..` follows. */

@@ -4,7 +4,7 @@ import type * as node from './thread.ts'
 
 export type { Thread } from './thread.ts'
 
-export const numCores: typeof node.numCores = () => navigator.hardwareConcurrency
+export const numCores: typeof node.numCores = () => 1
 
 export const startThread: typeof node.startThread = () => {
   throw new InputError('threads', 'more than 1 in a page', '1')

@@ -1,4 +1,6 @@
 import { printable } from '../../base/errors.ts'
+import { readWhole } from '../../base/files/files.ts'
+import { unzipFolder } from '../../base/files/zip.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { integer, parseSetting } from '../../base/settings.ts'
 import { resumeRun } from '../../index.ts'
@@ -11,19 +13,28 @@ export const resumeKeys = {
   }),
 }
 
+/** A run's folder; that of a zip, which is what a page hands out, is unpacked beside it. */
+async function folderOf(name: string): Promise<string> {
+  if (!name.endsWith('.zip')) return name
+  const folder = name.slice(0, -'.zip'.length)
+  await unzipFolder(await readWhole(name, 'the zip of a run'), folder)
+  return folder
+}
+
 /** colonnade resume <run> [trust=MODULE] [from=N] [totalSteps=…] [rl.updates=…] */
 export const resumeCommand: Command = async ({ words, json, quiet }) => {
-  const { subject, texts } = splitWords(words, 'a run folder')
+  const { subject, texts } = splitWords(words, 'a run folder, or the zip of one')
   const { from: number, trust: modules, ...settings } = texts
   const { trust } = readKeys(trustKeys, modules === undefined ? {} : { trust: modules })
   const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
   const options = { from, settings, allowModule: askForModule(trust) }
-  const run = await resumeRun(subject, options, tellPlan(quiet))
+  const folder = await folderOf(subject)
+  const run = await resumeRun(folder, options, tellPlan(quiet))
   tellWarnings(run.warnings)
   if (run.ended !== null && !quiet) {
     const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'
     process.stderr.write(
-      `${printable(subject)} is ${run.ended}: there is nothing to do; to continue, give it more (${further})\n`,
+      `${printable(folder)} is ${run.ended}: there is nothing to do; to continue, give it more (${further})\n`,
     )
   }
   return follow(run, { json, quiet })

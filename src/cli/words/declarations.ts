@@ -51,7 +51,7 @@ const COMMANDS_OF_ALL = {
   resume: {
     takes: '<run>',
     does: "continue from a run's newest checkpoint",
-    more: 'A larger totalSteps=… or rl.updates=… trains longer than planned.',
+    more: 'A larger totalSteps=… or rl.updates=… trains longer than planned. The zip of a run, as a page hands it out, is unpacked beside it.',
     keys: [['Keys of resume, besides those of train that may change', resumeKeys]],
   },
   evaluate: {

@@ -9,11 +9,9 @@
  */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Backend } from './backend.ts'
-import { startCpu, startWasm } from './embedded.ts'
 import { registerRecurrence } from './recurrent.ts'
-import { startTensorflow } from './tensorflow.ts'
+import { starters } from './starters.ts'
 import { activate, FIRST_DEVICE } from './tfjs.ts'
-import { startWebgpu } from './webgpu.ts'
 
 /** The devices, best first, in the order in which they are tried by default. */
 export const deviceNames = ['tfjs-node-gpu', 'tfjs-node', 'webgpu', 'wasm', 'cpu'] as const
@@ -26,14 +24,6 @@ export interface Device extends Backend {
   readonly name: DeviceName
   /** The devices that were tried before and skipped, with reasons; empty for a device requested by name. */
   readonly passedOver: readonly { readonly name: DeviceName; readonly why: string }[]
-}
-
-const starters: Readonly<Record<DeviceName, (places?: readonly string[]) => Promise<Backend>>> = {
-  'tfjs-node-gpu': (places) => startTensorflow('tfjs-node-gpu', places),
-  'tfjs-node': (places) => startTensorflow('tfjs-node', places),
-  webgpu: startWebgpu,
-  wasm: startWasm,
-  cpu: startCpu,
 }
 
 /**

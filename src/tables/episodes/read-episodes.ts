@@ -2,10 +2,9 @@
  * Reads whole episodes from other sources as a table like that of `recordEpisodes`: Minari datasets (a folder) and trajectories in JSON
  * Lines, an episode per line. Their log-probabilities are unknown, so only imitation can learn from them.
  */
-import { stat } from 'node:fs/promises'
-import { extname, join } from 'node:path'
 import { checkCount, checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
-import { readJsonObject } from '../../base/files/files.ts'
+import { disk, readJsonObject } from '../../base/files/files.ts'
+import { extname, join } from '../../base/files/path.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
 import { arrowPlain, readArrow } from '../arrow.ts'
 import { readJsonLines } from '../json-lines.ts'
@@ -29,8 +28,7 @@ interface RecordedEpisode {
 /** Whether `readEpisodes` reads this path: a folder, or a name that ends in .jsonl or .ndjson. */
 export async function isOfOthers(path: string): Promise<boolean> {
   const isFolder = (): Promise<boolean> =>
-    stat(path).then(
-      (found) => found.isDirectory(),
+    disk.isFolder(path).catch(
       () => false, // Not a folder; reading it as a file reports a missing path.
     )
   return ['.jsonl', '.ndjson'].includes(extname(path)) || isFolder()

@@ -1,16 +1,10 @@
 /** Finds the loggers that a run names in its `loggers` setting. */
-import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../../base/definition.ts'
 import { byId, InputError } from '../../base/errors.ts'
+import { pathToFileURL, resolve } from '../../base/files/path.ts'
 import { parseSetting, readSettingTexts, type Settings, type SettingValue } from '../../base/settings.ts'
-import { csv } from './csv.ts'
-import { jsonl } from './jsonl.ts'
 import type { LoggerDefinition } from './logger.ts'
-import { mlflow } from './mlflow.ts'
-import { prometheus } from './prometheus.ts'
-import { tensorboard } from './tensorboard.ts'
-import { trackio } from './trackio.ts'
+import { loggerFactories } from './logger-factories.ts'
 
 /** A kind of logger that a run can create. */
 interface FoundFactory {
@@ -19,7 +13,7 @@ interface FoundFactory {
   readonly settings: Settings
 }
 
-const factories = [tensorboard, csv, jsonl, prometheus, trackio, mlflow] as unknown as readonly FoundFactory[]
+const factories = loggerFactories as unknown as readonly FoundFactory[]
 
 /** Rewrites the words of a `loggers` setting so that they mean the same from any working directory. */
 export function portableLoggers(words: readonly string[]): string[] {

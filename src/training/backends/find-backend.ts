@@ -2,8 +2,8 @@
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { readSettingTexts, type SettingValues, strings, text } from '../../base/settings.ts'
 import type { BackendDefinition } from './backend.ts'
+import { backendFactories } from './backend-factories.ts'
 import { localBackend } from './local-backend.ts'
-import { tinkerBackend } from './tinker-backend.ts'
 
 export const backendRunSettings = {
   backend: text(
@@ -16,8 +16,6 @@ export const backendRunSettings = {
   ),
 }
 
-const factories = [tinkerBackend]
-
 /** The training backend of a run's settings. @throws InputError for an unknown backend or setting. */
 export function backendOf({
   backend: word,
@@ -28,8 +26,9 @@ export function backendOf({
     if (texts.length > 0) throw new InputError('backendSettings', show(texts), `none: backend ${word} takes none`)
     return localBackend
   }
-  const factory = factories.find((each) => each.id === id)
-  if (factory === undefined) throw unknownWord('backend', id, [localBackend.id, ...factories.map((each) => each.id)])
+  const factory = backendFactories.find((each) => each.id === id)
+  if (factory === undefined)
+    throw unknownWord('backend', id, [localBackend.id, ...backendFactories.map((each) => each.id)])
   const given = readSettingTexts('backendSettings', `backend ${id}`, factory.settings, texts)
   return factory(url === undefined ? given : { ...given, url })
 }

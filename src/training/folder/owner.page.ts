@@ -9,6 +9,10 @@ export const RUN_FILES: typeof node.RUN_FILES = [
 ]
 export const RUN_FOLDERS: typeof node.RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
+/** A page has no claims of other processes, and a write into its memory is never cut off. */
+export const isClaim: typeof node.isClaim = () => false
+export const isTemporary: typeof node.isTemporary = () => false
+
 const owned = new Map<string, Ownership>()
 
 export class Ownership {

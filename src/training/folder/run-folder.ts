@@ -5,8 +5,6 @@
  * `owner.ts` decides who may write, and `if-exists.ts` what happens if the folder has a run. `run.log` keeps messages
  * for unattended runs.
  */
-import { isAbsolute, join, relative, resolve, sep } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show, thrownText } from '../../base/errors.ts'
 import {
@@ -20,6 +18,8 @@ import {
   within,
   writeWhole,
 } from '../../base/files/files.ts'
+import { fileURLToPath, isAbsolute, join, pathToFileURL, relative, resolve, sep } from '../../base/files/path.ts'
+import { processNumber, tell } from '../../base/host.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import { readLines, readMetrics } from '../../telemetry/metrics-lines.ts'
 import { Watchdog, type Watched } from '../watch/watchdog.ts'
@@ -121,7 +121,7 @@ export class RunFolder {
 
   log(line: string): void {
     try {
-      appendText(this.file('run.log'), `${new Date().toISOString()} process ${process.pid}: ${line}\n`)
+      appendText(this.file('run.log'), `${new Date().toISOString()} process ${processNumber}: ${line}\n`)
     } catch {
       // The message was already shown, and a full disk must not end the training here.
     }
@@ -129,7 +129,7 @@ export class RunFolder {
 
   /** Writes a message to standard error and the log. */
   tell(message: string): void {
-    process.stderr.write(`colonnade: warning: ${message}\n`)
+    tell(`warning: ${message}`)
     this.log(message)
   }
 
@@ -264,7 +264,7 @@ export function recordIn(folder: string, record: DefinitionRecord): DefinitionRe
     if (!module.startsWith('file:')) return module
     const path = fileURLToPath(module)
     const isHere = [path, resolve(folder)].every((place) => {
-      const way = relative(process.cwd(), place)
+      const way = relative(resolve(), place)
       return !way.startsWith('..') && !isAbsolute(way)
     })
     return isHere ? relative(folder, path).split(sep).join('/') : module

@@ -1,8 +1,8 @@
 /** Runs that learn from a file of rollouts (`from=FILE`), which must be unchanged when they are resumed. */
-import { createHash } from 'node:crypto'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
+import { sha256 as digest } from '../../base/files/digest.ts'
 import { fromArrow, readArrow } from '../../tables/arrow.ts'
 import { isOfEpisodes } from '../../tables/episodes/episode-rows.ts'
 import { type EpisodeSpaces, isOfOthers, readEpisodes } from '../../tables/episodes/read-episodes.ts'
@@ -50,14 +50,14 @@ export function checkRecorded(
 export async function readRecorded(path: string, spaces: EpisodeSpaces, record?: RecordedFile): Promise<RecordedFile> {
   if (record !== undefined && record.table !== null) return record
   const table = (await isOfOthers(path)) ? await readEpisodes(path, spaces) : fromArrow(await readArrow(path))
-  const hash = createHash('sha256')
+  const hash = digest()
   for (const { name, width, column, rows } of table.fields) {
     hash.update(`${name} ${width} ${rows?.length}\n`)
     for (const part of [column, ...(rows === undefined ? [] : [rows])]) {
       hash.update(new Uint8Array(part.buffer, part.byteOffset, part.byteLength))
     }
   }
-  const sha256 = hash.digest('hex')
+  const sha256 = hash.hex()
   if (record !== undefined && record.sha256 !== sha256) {
     const expected = `the ${record.rows} rows with which the run started, with SHA-256 ${record.sha256}`
     throw new InputError(path, `${table.numRows} rows with SHA-256 ${sha256}`, expected)

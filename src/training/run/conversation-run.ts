@@ -1,5 +1,4 @@
 /** Runs of language models: their settings, parts and files. */
-import { join, resolve } from 'node:path'
 import type { TokenLossFactory } from '../../algorithms/losses/define-token-loss.ts'
 import { lossSettings } from '../../algorithms/losses/loss-settings.ts'
 import { readsScores } from '../../algorithms/losses/losses.ts'
@@ -9,6 +8,7 @@ import { preferenceMetrics } from '../../algorithms/tokens/text-metrics.ts'
 import { type DefinitionRecord, type ModuleOrigin, remake, revive } from '../../base/definition.ts'
 import { byId, InputError, show } from '../../base/errors.ts'
 import { isThere } from '../../base/files/files.ts'
+import { join, resolve } from '../../base/files/path.ts'
 import { resolveSettings, type Setting, type Settings, type SettingValue } from '../../base/settings.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import { engineOf, portableEngines } from '../../engines/find-engine.ts'

@@ -1,12 +1,12 @@
 /** Runs of episodes: their settings, parts and files. */
-import { availableParallelism } from 'node:os'
-import { join, resolve } from 'node:path'
 import { algorithms } from '../../algorithms/registry.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { listFolder, within } from '../../base/files/files.ts'
+import { join, resolve } from '../../base/files/path.ts'
 import { tensorValues } from '../../base/files/safetensors.ts'
 import { resolveSettings, type Setting, type Settings } from '../../base/settings.ts'
+import { numCores } from '../../base/threads/thread.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../../environments/environment.ts'
 import { environments } from '../../environments/registry.ts'
@@ -267,7 +267,7 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { numLanes } = settings
   const actors = actorsOf(definition)
   if (settings.learners !== '1') return { threads: 1 + actors, reason: 'helpers of the fleet learn too' }
-  const cores = Math.max(1, availableParallelism() - (settings.fleet === '' ? actors : 0))
+  const cores = Math.max(1, numCores() - (settings.fleet === '' ? actors : 0))
   const { threads, reason } = chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores })
   if (actors === 0) return { threads, reason }
   const collects = settings.fleet === '' ? `${actors} to collect` : `${actors} parts, which the fleet collects`

@@ -1,5 +1,4 @@
 /** Finds the definitions of a run: by id or module path from its keys, and from its `config.json`. */
-import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../../algorithms/registry.ts'
 import {
@@ -11,6 +10,7 @@ import {
   revive,
 } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
+import { pathToFileURL } from '../../base/files/path.ts'
 import { parseSetting, type Setting, type Settings, strings, text } from '../../base/settings.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../../environments/environment.ts'

@@ -1,6 +1,6 @@
 /** Parts that a run's keys name by module path, like `environment.reward=./my-reward.mjs`. */
-import { pathToFileURL } from 'node:url'
 import { findPart, isModulePath, type Part, type Parts } from '../../base/definition.ts'
+import { pathToFileURL } from '../../base/files/path.ts'
 import type { Settings } from '../../base/settings.ts'
 
 /** Imports parts named by module path; keys have `prefix`. @throws InputError unless a module exports exactly one. */

@@ -3,11 +3,11 @@
  * `rollouts/` or `trajectories/` (Arrow files, never changed once written), and at the end `summary.json` and
  * `learning-curve.svg`; for a language model also the model.
  */
-import { basename, join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { type DefinitionRecord, findFactory, isModulePath } from '../../base/definition.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
 import { writeWhole } from '../../base/files/files.ts'
+import { basename, join, pathToFileURL, resolve } from '../../base/files/path.ts'
+import { runtime } from '../../base/host.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Setting, SettingValue } from '../../base/settings.ts'
 import type { ModuleTrust } from '../../base/trust.ts'
@@ -309,7 +309,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       seconds: trainer.seconds,
       ...summary,
       evaluation: last === null ? null : { best, last },
-      node: process.version,
+      node: runtime,
       threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
       native: describeNative(trainer.world.kernelBuild),

@@ -1,7 +1,7 @@
 /** The settings of both kinds of run. */
 import { boolean, choice, integer, type Settings, strings } from '../../base/settings.ts'
 import { judgeSettings } from '../evaluate/judge.ts'
-import { watchSettings } from '../watch/watchdog.ts'
+import { watchSettings } from '../watch/watch-settings.ts'
 
 export const sharedRunSettings = {
   seed: integer(1, 'seed of all random numbers', { min: 0 }),

@@ -4,23 +4,11 @@
  * returns. A policy's promise that never settles counts as a stuck call.
  *
  * A run keeps a copy of its state between updates, so that an update with a stuck worker or promise can be abandoned
- * with a checkpoint.
+ * with a checkpoint. A page has another body (`watchdog.page.ts`).
  */
 import type { Worker } from 'node:worker_threads'
 import { BEAT_WORDS } from '../../base/clock.ts'
 import { APPENDING } from '../../base/files/files.ts'
-import { choice, number, type Settings } from '../../base/settings.ts'
-
-export const watchSettings = {
-  stallSeconds: number(
-    300,
-    'seconds after which an unfinished call of an environment or a policy is reported; 0: never',
-    {
-      min: 0,
-    },
-  ),
-  onStall: choice('continue', ['continue', 'stop'], 'reaction of the run; stop: end with a checkpoint'),
-} satisfies Settings
 
 export interface Watched {
   /** Each thread's beat, in order. */

@@ -1,0 +1,130 @@
+/**
+ * Runs that begin in a page, leave it as a zip, and go on by `colonnade resume`: they have the bits of one that was never interrupted.
+ * `tests/outside/bundlers.test.ts` keeps them in a browser's private file system.
+ */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { zipSync } from 'fflate'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { unzipFolder } from '../../src/base/files/zip.ts'
+import { configureRun, startRun } from '../../src/index.ts'
+import { readMetrics } from '../../src/telemetry/metrics-lines.ts'
+import { listCheckpoints, readCheckpoint } from '../../src/training/folder/checkpoint.ts'
+import { inProcess } from '../support/command.ts'
+import { link, pageOf } from '../support/linked-page.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+import { rowsOf } from '../support/tiers.ts'
+
+const PROGRAM = `
+import { configureRun, resumeRun, startRun, unzipFolder, zipFolder } from 'colonnade'
+async function train(run, updates) {
+  const stop = new AbortController()
+  const listeners = { onUpdate: () => run.trainer.update + (run.trainer.sftSteps ?? 0) >= updates && stop.abort(), signal: stop.signal }
+  return run.train(listeners)
+}
+export async function begin(environment, given, updates) {
+  const run = await startRun(await configureRun(environment, given), 'runs/here')
+  const { status, kernels, node } = await train(run, updates)
+  return { status, kernels, node, zip: await zipFolder('runs/here') }
+}
+/** The zip of a run that another page began. */
+export async function goOn(zip, updates) {
+  await unzipFolder(zip, 'runs/there')
+  const { status } = await train(await resumeRun('runs/there'), updates)
+  return { status, zip: await zipFolder('runs/there') }
+}
+export const configure = (environment, given) => configureRun(environment, given).then(() => 'accepted', ({ message }) => message)
+`
+
+interface Begun {
+  readonly status: string
+  readonly kernels: string
+  readonly node: string
+  readonly zip: Uint8Array
+}
+interface Program {
+  begin(environment: string, given: object, updates: number): Promise<Begun>
+  goOn(zip: Uint8Array, updates: number): Promise<Begun>
+  configure(environment: string, given: object): Promise<string>
+}
+
+const SMALL = { numLanes: '8', checkpointEvery: '1', 'ppo.numSteps': '32' }
+const OF_REPLAY = { numLanes: '8', totalSteps: '1600' }
+
+describe('a run that a page begins', () => {
+  let script = ''
+  const program = () => pageOf(script, false) as Program
+
+  beforeAll(async () => {
+    const [linked] = await link(PROGRAM, 'iife')
+    script = linked!.code
+  })
+
+  const rows = [
+    ['CartPole-v1', { ...SMALL, totalSteps: '2048', evaluateEvery: '2' }],
+    ['Breakout-MinAtar', { ...SMALL, policy: 'convolutional', totalSteps: '2048' }],
+    ['CartPole-v1', { ...OF_REPLAY, algorithm: 'dqn', 'dqn.learningStarts': '400' }],
+    ['Pendulum-v1', { ...OF_REPLAY, algorithm: 'sac', 'sac.learningStarts': '400' }],
+    ['text/reverse', { 'sft.updates': '4', 'rl.updates': '4', numLanes: '16', 'rl.groupsPerUpdate': '4' }],
+  ] as const
+  test.each(rowsOf(rows))('%s, by %o, goes on in another page and by colonnade resume', async (environment, given) => {
+    const folder = await temporaryFolder()
+    const relaxed = { ...given, kernels: 'relaxed' }
+    const whole = await startRun(await configureRun(environment as string, relaxed), join(folder, 'whole'))
+    await whole.train()
+
+    const first = await program().begin(environment, given, 2)
+    expect(first).toMatchObject({ status: 'interrupted', kernels: 'relaxed', node: 'page' })
+    const second = await program().goOn(first.zip, 5)
+    expect(second.status).toBe('interrupted')
+    writeFileSync(join(folder, 'here.zip'), second.zip)
+    const { code, stderr } = await inProcess(['resume', join(folder, 'here.zip'), '--quiet'])
+    expect([code, stderr]).toEqual([0, ''])
+
+    const [last] = (await listCheckpoints(join(folder, 'whole'))).slice(-1)
+    const [ours, theirs] = await Promise.all(['whole', 'here'].map((name) => readCheckpoint(join(folder, name), last)))
+    expect(theirs!.manifest.files).toEqual(ours!.manifest.files)
+    const timeless = async (name: string) =>
+      (await readMetrics(join(folder, name))).map((line) => withoutTimes(line as Record<string, unknown>))
+    expect(await timeless('here')).toEqual(await timeless('whole'))
+  })
+
+  test('refuses what a page lacks, before anything is written', async () => {
+    const { configure } = program()
+    expect(await configure('CartPole-v1', { loggers: 'csv' })).toMatch(/^logger: got .*csv/)
+    expect(await configure('./mine.mjs', {})).toMatch(/^module: got \.\/mine\.mjs, a path, expected a name/)
+    expect(await configure('text/reverse', { engine: 'vllm:http://127.0.0.1:1' })).toMatch(/^engine: got .*vllm/)
+    expect(await configure('CartPole-v1', {})).toBe('accepted')
+  })
+})
+
+/** A line of metrics without what depends on the clock. */
+function withoutTimes(line: Record<string, unknown>): unknown {
+  return Object.fromEntries(Object.entries(line).filter(([key]) => !/seconds|PerSecond|share|time/i.test(key)))
+}
+
+describe('the zip of a run', () => {
+  const text = (words: string) => new TextEncoder().encode(words)
+
+  test('is unpacked without the folder that its entries begin with, and without what systems add', async () => {
+    const folder = await temporaryFolder()
+    const entries = { 'a/': text(''), 'a/one': text('1'), 'a/b/two': text('2'), 'a/.DS_Store': text('3') }
+    await unzipFolder(zipSync(entries), join(folder, 'new'))
+    expect(['one', 'b/two'].map((name) => readFileSync(join(folder, 'new', name), 'utf8'))).toEqual(['1', '2'])
+    await unzipFolder(zipSync({ one: text('1'), 'b/two': text('2') }), join(folder, 'flat'))
+    expect(readFileSync(join(folder, 'flat/b/two'), 'utf8')).toBe('2')
+  })
+
+  test('is refused where its files lie elsewhere, where it is damaged, and where its folder exists', async () => {
+    const folder = await temporaryFolder()
+    const to = join(folder, 'new')
+    for (const name of ['a/../../b', '/etc/b', 'a\\b']) {
+      await expect(unzipFolder(zipSync({ [name]: text('1') }), to)).rejects.toThrow(/expected a path below it/)
+    }
+    await expect(unzipFolder(text('no zip'), to)).rejects.toThrow(/zip for .*new: got what cannot be unpacked/)
+    await expect(unzipFolder(zipSync({ one: text('1') }), folder)).rejects.toThrow(/a path that exists/)
+    const cut = zipSync({ one: text('1'.repeat(5000)) }).map((byte, i) => (i > 40 && i < 50 ? 255 : byte))
+    await expect(unzipFolder(cut, to)).rejects.toThrow(/cannot be unpacked/)
+    expect(() => readFileSync(to)).toThrow(/ENOENT/)
+  })
+})
