@@ -23,6 +23,8 @@ export const Stream = {
   replay: 6,
   /** Randomness of a wrapper's step: draw as in `step`. */
   wrapper: 7,
+  /** Settings of a search: lane is the trial, episode the key, draw counts blocks of four. */
+  search: 8,
 } as const
 
 const MULTIPLIER_0 = 0xd2511f53

@@ -69,6 +69,7 @@ export {
   type RunGroupSummary,
   trainSeeds,
 } from '../training/groups/run-group.ts'
+export { type Search, searches } from '../training/groups/search.ts'
 export * from '../training/groups/sweep.ts'
 export { recordedUpdates } from '../training/recorded/recorded-run.ts'
 export { listRollouts } from '../training/run/episode-run.ts'

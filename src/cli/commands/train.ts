@@ -23,10 +23,10 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   const { dashboard, seeds, ifExists } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
   const given = Object.fromEntries(Object.entries(others).filter((entry) => !ofTrain(entry)))
   let page: Dashboard | null = null
-  const train = async (run: Run, isQuiet: boolean) => {
+  const train = async (run: Run, isQuiet: boolean, listeners: Parameters<Run['train']>[0] = {}) => {
     tellWarnings(run.warnings)
     if (dashboard) page ??= await openPage(dirname(run.folder))
-    return follow(run, { json: isQuiet, quiet })
+    return follow(run, { json: isQuiet, quiet }, listeners)
   }
   try {
     if (seeds === '') {
@@ -34,7 +34,10 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
       return await train(await startRun(definition, out, tellPlan(quiet), ifExists as IfExists), json)
     }
     const place = { out, ifExists: ifExists as IfExists, tell: (line: string) => tellLine(quiet, line) }
-    const summary = await trainSeeds(subject, given, parseSeeds(seeds), { ...place, train: (run) => train(run, true) })
+    const summary = await trainSeeds(subject, given, parseSeeds(seeds), {
+      ...place,
+      train: (run, listeners) => train(run, true, listeners),
+    })
     if (!json) console.log(describeSeeds(summary))
     return summary
   } finally {

@@ -20,7 +20,11 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 >
 
 /** Trains the run to its end. Ctrl-C stops it where it can continue, with a checkpoint and a hint how. */
-export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
+export async function follow(
+  run: Run,
+  { json, quiet }: { json: boolean; quiet: boolean },
+  listeners: Parameters<Run['train']>[0] = {},
+): Promise<RunSummary> {
   const { unit, header, total, done, noun, figures, curve, rate } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
   if (run.ended === null) {
@@ -31,8 +35,11 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
   const progress = progressLine(total(run), noun(run), quiet)
   try {
     const summary = await run.train({
-      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run), curve(metrics), rate(metrics, run)),
-      signal: interrupt.signal,
+      onUpdate(metrics, state) {
+        progress.update(done(run), figures(metrics, run), curve(metrics), rate(metrics, run))
+        listeners.onUpdate?.(metrics, state)
+      },
+      signal: listeners.signal ? AbortSignal.any([interrupt.signal, listeners.signal]) : interrupt.signal,
     })
     progress.end()
     if (!json) console.log(describe(summary, run.definition))
@@ -91,8 +98,9 @@ export function commands(all: readonly (readonly [command: string, words: string
 }
 
 /** The files of several runs, pictures first. */
-export function picturesFirst({ summary, ...pictures }: Readonly<Record<string, string>>): Row[] {
-  return [...Object.values(pictures).map((path): Row => ['picture', path]), ['summary', summary!]]
+export function picturesFirst({ summary, best, ...pictures }: Readonly<Record<string, string>>): Row[] {
+  const preset: Row[] = best === undefined ? [] : [['config=', best]]
+  return [...Object.values(pictures).map((path): Row => ['picture', path]), ...preset, ['summary', summary!]]
 }
 
 /** Commands for a folder of several runs and one of them. */

@@ -18,10 +18,12 @@ import type { ModuleTrust } from '../../base/trust.ts'
 import { VERSION } from '../../base/version.ts'
 import { type CurvePoint, drawCurves, smooth, together } from '../../telemetry/curves.ts'
 import { readMetrics } from '../../telemetry/metrics-lines.ts'
+import type { Cohort } from '../../world/cohort.ts'
 import { checkIfExists, firstFree, type IfExists, numbered, TakenError, tellNumbered } from '../folder/if-exists.ts'
 import { meanAndStd } from '../loop/metrics.ts'
+import type { MetricsOf } from '../loop/trainer.ts'
 import type { RunDefinition } from '../run/definition.ts'
-import type { SharedSummary } from '../run/kind.ts'
+import type { RunListeners, SharedSummary } from '../run/kind.ts'
 import { reachOf } from '../run/reach.ts'
 import { configureRun, curveOfRun, type Run, type RunSummary, resumeRun, startRun } from '../run/run.ts'
 
@@ -37,8 +39,8 @@ export interface Spread {
 
 /** The results of runs with several seeds. */
 export interface RunGroupSummary {
-  /** `interrupted` if a run was; the same call continues. */
-  readonly status: 'complete' | 'interrupted'
+  /** `interrupted` if a run was; the same call continues. `paused`: all have reached the part that was asked for. */
+  readonly status: 'complete' | 'interrupted' | 'paused'
   readonly folder: string
   readonly environment: string
   readonly algorithm: string
@@ -57,9 +59,14 @@ export interface RunGroupSummary {
 
 /** Options of `trainSeeds`. */
 export interface RunGroupOptions extends GroupPlace {
-  /** Trains a run to its end; default silently. */
-  readonly train?: (run: Run) => Promise<RunSummary>
+  /** Trains a run to its end, or until the listeners' signal pauses it; default silently. */
+  readonly train?: TrainRun
+  /** Part of the training after which each run pauses, to be continued by a later call; default 1: none. */
+  readonly part?: number
 }
+
+/** Trains a run with these listeners. */
+export type TrainRun = (run: Run, listeners: RunListeners<Cohort>) => Promise<RunSummary>
 
 /** Parses seeds: `1..5`, `3,7`, `1..3,10`. @throws InputError for an invalid or repeated one, or a bad range. */
 export function parseSeeds(text: string): number[] {
@@ -84,7 +91,7 @@ export async function trainSeeds(
   environment: string,
   given: Readonly<Record<string, string>>,
   seeds: readonly number[],
-  { train = (run) => run.train(), ...place }: RunGroupOptions = {},
+  { train = (run, listeners) => run.train(listeners), part = 1, ...place }: RunGroupOptions = {},
 ): Promise<RunGroupSummary> {
   checkGiven('environment of trainSeeds', environment, 'a text')
   checkGiven('options of trainSeeds', given, [])
@@ -98,11 +105,34 @@ export async function trainSeeds(
   const summaries: RunSummary[] = []
   for (const [i, definition] of definitions.entries()) {
     const path = await within(folder, runFolderOf(seeds[i]!))
-    const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition, trust)))
+    const known = await summaryIn(path)
+    const isKept = known !== null && (known.status !== 'interrupted' || partOf(definition, known) >= part)
+    const summary = isKept ? known : await trainPart(await openOrStart(path, definition, trust), part, train)
     summaries.push(summary)
-    if (summary.status === 'interrupted') break
+    if (summary.status === 'interrupted' && partOf(definition, summary) < part) break
   }
-  return summarize(folder, definitions, summaries)
+  return summarize(folder, definitions, summaries, part)
+}
+
+/** Trains a run until it has done a part of its whole training. */
+function trainPart(run: Run, part: number, train: TrainRun): Promise<RunSummary> {
+  if (part >= 1) return train(run, {})
+  const { definition, trainer } = run
+  const pause = new AbortController()
+  if (definition.kind === 'episodes' && trainer.steps >= part * definition.settings.totalSteps) pause.abort()
+  const onUpdate = (metrics: MetricsOf<Cohort>) => {
+    const done =
+      'phase' in metrics ? { updates: metrics.phase === 'rl' ? metrics.step : 0 } : { totalSteps: metrics.steps }
+    if (partOf(definition, done) >= part) pause.abort()
+  }
+  return train(run, { onUpdate, signal: pause.signal })
+}
+
+/** The part of a training that is done, by steps, or by updates of reinforcement learning. */
+function partOf(definition: RunDefinition, done: { readonly totalSteps?: number; readonly updates?: number }): number {
+  if (definition.kind === 'episodes') return (done.totalSteps ?? 0) / definition.settings.totalSteps
+  const { updates } = definition.rl?.parameters ?? definition.sft!.parameters
+  return (done.updates ?? 0) / Number(updates)
 }
 
 export function runFolderOf(seed: number): string {
@@ -177,10 +207,9 @@ function sorted(value: unknown): unknown {
     .map(([key, inner]) => [key, sorted(inner)])
 }
 
-/** The summary of a finished run; null if it is unfinished or missing. */
-async function endOf(folder: string): Promise<RunSummary | null> {
-  const summary = parseObject(await readText(join(folder, 'summary.json'), RECORD_BYTES)) as RunSummary | null
-  return summary === null || summary.status === 'interrupted' ? null : summary
+/** The summary of a run that has ended or was stopped; null if there is none. */
+async function summaryIn(folder: string): Promise<RunSummary | null> {
+  return parseObject(await readText(join(folder, 'summary.json'), RECORD_BYTES)) as RunSummary | null
 }
 
 async function openOrStart(folder: string, definition: RunDefinition, trust: ModuleTrust): Promise<Run> {
@@ -213,14 +242,17 @@ async function summarize(
   folder: string,
   definitions: readonly RunDefinition[],
   summaries: readonly RunSummary[],
+  part: number,
 ): Promise<RunGroupSummary> {
   const runs = summaries.map((summary) => {
     return { seed: summary.seed, folder: summary.folder, status: summary.status, figures: figuresOf(summary) }
   })
+  const isThere = (summary: RunSummary, i: number) => partOf(definitions[i]!, summary) >= part
   const isWhole = runs.length === definitions.length && runs.every(({ status }) => status !== 'interrupted')
+  const isPaused = runs.length === definitions.length && part < 1 && summaries.every(isThere)
   const { environment, algorithm } = summaries[0]!
   const whole: RunGroupSummary = {
-    status: isWhole ? 'complete' : 'interrupted',
+    status: isWhole ? 'complete' : isPaused ? 'paused' : 'interrupted',
     ...{ folder, environment, algorithm, runs },
     figures: spreads(runs.map(({ figures }) => figures)),
     files: { summary: join(folder, 'summary.json'), learningCurve: join(folder, 'learning-curve.svg') },

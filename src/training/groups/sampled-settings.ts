@@ -16,7 +16,7 @@ export type Values = readonly string[] | ValueRange
 const DIGITS = 4
 
 /** Draws for each sample, before the search for different settings gives up. */
-const DRAWS = 50
+export const DRAWS = 50
 
 /** Parses `1e-4..1e-2` for a key whose value is a number; null for other texts. @throws InputError for a wrong range. */
 export function rangeOf(key: string, text: string, setting: Setting | undefined): ValueRange | null {
@@ -74,7 +74,7 @@ function stepsOf(dimensions: number): number[] {
 }
 
 /** The value at a fraction in [0, 1) of the values. */
-function valueAt(values: Values, at: number): string {
+export function valueAt(values: Values, at: number): string {
   if (!isRange(values)) return values[Math.floor(at * values.length)]!
   const { from, to, isWhole } = values
   if (isWhole && !isLogarithmic(values)) return String(from + Math.floor(at * (to - from + 1)))
@@ -85,4 +85,12 @@ function valueAt(values: Values, at: number): string {
 
 function isLogarithmic({ from, to }: ValueRange): boolean {
   return from > 0 && to >= 10 * from
+}
+
+/** The fraction at which the values have this one, as `valueAt` gives it: of a list the middle of its part. */
+export function fractionOf(values: Values, value: string): number {
+  if (!isRange(values)) return (values.indexOf(value) + 0.5) / values.length
+  const { from, to } = values
+  if (isLogarithmic(values)) return Math.log(Number(value) / from) / Math.log(to / from)
+  return (Number(value) - from) / (to - from)
 }

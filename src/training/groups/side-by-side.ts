@@ -20,6 +20,8 @@ export interface SideBySideOptions {
   readonly onUpdate?: ((lines: readonly UpdateMetrics[], totalSteps: number) => void) | undefined
   /** When aborted, the training ends after the update, with a checkpoint of each run. */
   readonly signal?: AbortSignal | undefined
+  /** Part of the training after which it pauses, with a checkpoint of each run; default 1: none. */
+  readonly part?: number
 }
 
 /** Why a run cannot be trained with others; null if it can. */
@@ -65,7 +67,7 @@ export function shareWorlds(runs: readonly ComingRun[]): ComingRun<EpisodeRunDef
  */
 export async function trainSideBySide(
   runs: readonly ComingRun<EpisodeRunDefinition>[],
-  { onUpdate, signal }: SideBySideOptions = {},
+  { onUpdate, signal, part = 1 }: SideBySideOptions = {},
 ): Promise<void> {
   const { settings } = runs[0]!.definition
   const names = runs.map((_, i) => `run${i}`)
@@ -105,6 +107,7 @@ export async function trainSideBySide(
       const lines = names.map((name) => lineOf(metrics, name, runs.length))
       for (const [i, line] of lines.entries()) folders[i]!.note(metricsLine(line))
       onUpdate?.(lines, settings.totalSteps)
+      if (part < 1 && lines[0]!.steps >= part * settings.totalSteps) break
       if (trainer.update % settings.checkpointEvery !== 0) continue
       await keep()
       kept = trainer.update

@@ -1,0 +1,117 @@
+/** How a sweep compares its settings: by an objective at the same length of training, within bounds of metrics. */
+import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { fractionOf, isSeveral, type Values } from './sampled-settings.ts'
+
+/** What settings are compared by. */
+export interface RankingOptions {
+  /**
+   * A metric to raise, like `episodeReturn` or `components/exact`, or with a minus to lower, like `-loss`: its mean over
+   * the seeds, in their last line. Default '': the return or reward, of evaluations if there are any.
+   */
+  readonly objective?: string
+  /** Bounds of metrics in the last line, like `approxKl<0.05` or `evaluation/min>100`; settings outside rank last. */
+  readonly constraints?: readonly string[]
+}
+
+interface Bound {
+  readonly metric: string
+  readonly isUpper: boolean
+  readonly bound: number
+}
+
+/** Parses bounds. @throws InputError for a text that is none, or a metric that runs do not have. */
+export function boundsOf(texts: readonly string[], metrics: readonly string[]): Bound[] {
+  return texts.map((text) => {
+    const [, metric = '', sign, number] = /^([\w/.-]+)\s*([<>])\s*(.+)$/.exec(text) ?? []
+    const bound = Number(number)
+    if (metric === '' || number === '' || !Number.isFinite(bound))
+      throw new InputError('constraints', show(text), 'bounds like approxKl<0.05')
+    checkMetric('constraints', metric, metrics)
+    return { metric, isUpper: sign === '<', bound }
+  })
+}
+
+/** @throws InputError for a metric that runs do not have, with the nearest. */
+export function checkMetric(subject: string, metric: string, metrics: readonly string[]): void {
+  const [name] = metric.split('/')
+  if (!metrics.includes(name!)) throw unknownWord(subject, name!, metrics)
+}
+
+type Line = Readonly<Record<string, unknown>>
+
+/** The last known value of a metric, up to a line; NaN if there is none. */
+export function lastValue(lines: readonly Line[], metric: string): number {
+  const path = metric.split('/')
+  for (let i = lines.length - 1; i >= 0; i--) {
+    const value = path.reduce<unknown>((inside, key) => (inside as Line | null | undefined)?.[key], lines[i])
+    if (typeof value === 'number' && Number.isFinite(value)) return value
+  }
+  return Number.NaN
+}
+
+/** A setting's worth: higher is better; −∞ without a value. */
+export interface Worth {
+  readonly value: number
+  /** By how much bounds are broken, as parts of the bounds; 0 if none is. */
+  readonly excess: number
+}
+
+/** The worth of runs that differ in their seed, by the lines of each. */
+export function worthOf(runs: readonly (readonly Line[])[], objective: string, bounds: readonly Bound[]): Worth {
+  const meanOf = (metric: string) => runs.reduce((sum, lines) => sum + lastValue(lines, metric), 0) / runs.length
+  const isLowered = objective.startsWith('-')
+  const mean = meanOf(isLowered ? objective.slice(1) : objective)
+  const excess = bounds.reduce((sum, { metric, isUpper, bound }) => {
+    const over = isUpper ? meanOf(metric) - bound : bound - meanOf(metric)
+    if (Number.isNaN(over)) return Number.POSITIVE_INFINITY // Unknown is not within the bound.
+    return sum + Math.max(0, over) / (Math.abs(bound) || 1)
+  }, 0)
+  return { value: Number.isNaN(mean) ? Number.NEGATIVE_INFINITY : isLowered ? -mean : mean, excess }
+}
+
+/** Orders by what is within bounds, then how long they trained, then by value: the best first, the first of equals. */
+export function rank(settings: readonly { readonly worth: Worth; readonly reached: number }[]): number[] {
+  return [...settings.keys()].sort((a, b) => {
+    const [one, other] = [settings[a]!, settings[b]!]
+    const byBounds = one.worth.excess === other.worth.excess ? 0 : one.worth.excess - other.worth.excess
+    const byValue = one.worth.value === other.worth.value ? 0 : other.worth.value - one.worth.value
+    return byBounds || other.reached - one.reached || byValue || a - b
+  })
+}
+
+/** Settings from which importance is told. */
+const ENOUGH = 8
+/** Parts of a range. */
+const PARTS = 4
+
+/**
+ * How much of the variance of the ranks each key explains alone: the adjusted correlation ratio (ε², Kelley 1935) over
+ * the values of a list or the quarters of a range, 0 to 1; about 0 for a key that does not matter. Null of fewer than 8
+ * settings. `ranked`: the settings, the best first.
+ */
+export function importanceOf(
+  values: ReadonlyMap<string, Values>,
+  ranked: readonly Readonly<Record<string, string>>[],
+): Record<string, number> | null {
+  const n = ranked.length
+  if (n < ENOUGH) return null
+  const middle = (n - 1) / 2
+  const whole = ranked.reduce((sum, _, i) => sum + (i - middle) ** 2, 0)
+  const shares = [...values]
+    .filter(([, each]) => isSeveral(each))
+    .map(([key, each]) => {
+      const groups = new Map<number, number[]>()
+      for (const [i, setting] of ranked.entries()) {
+        const at = fractionOf(each, setting[key]!)
+        const part = 'from' in each ? Math.min(Math.floor(PARTS * at), PARTS - 1) : each.indexOf(setting[key]!)
+        groups.set(part, [...(groups.get(part) ?? []), i])
+      }
+      const between = [...groups.values()].reduce((sum, ranks) => {
+        const mean = ranks.reduce((total, value) => total + value, 0) / ranks.length
+        return sum + ranks.length * (mean - middle) ** 2
+      }, 0)
+      const within = (whole - between) / Math.max(1, n - groups.size)
+      return [key, Math.max(0, 1 - within / (whole / (n - 1)))] as const
+    })
+  return Object.fromEntries(shares.toSorted(([, a], [, b]) => b - a))
+}
