@@ -60,13 +60,19 @@ export function actorCritic(
 ): PolicyModel {
   const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
   const dense = denseNetwork(shape)
+  const model = modelOf(shape, workspacePlan, (views) => views[shape.logStd]?.fill(settings.logStd), ActorCritic)
   return {
-    ...modelOf(shape, workspacePlan, (views) => views[shape.logStd]?.fill(settings.logStd), ActorCritic),
+    ...model,
     memoryWidth: shape.memoryWidth,
     sequence,
     blockRows: shape.blockRows,
     ...(dense === null ? {} : { dense }),
-    ...(device === null ? {} : { updateOnDevice: device.updateOf(shape) }),
+    ...(device === null
+      ? {}
+      : {
+          updateOnDevice: device.updateOf(shape),
+          bind: (...given) => Object.assign(model.bind(...given), { dispose: () => device.release() }),
+        }),
   }
 }
 

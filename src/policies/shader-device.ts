@@ -2,6 +2,7 @@
 import { choice } from '../base/settings.ts'
 import type { NetworkShape } from './network-shape.ts'
 import type { DeviceUpdate, UpdateOptions } from './webgpu/contract.ts'
+import type { startUpdates } from './webgpu/update.ts'
 
 /** The setting of policies that learn with our own kernels or shaders. */
 export const learnsOn = choice(
@@ -13,7 +14,8 @@ export const learnsOn = choice(
 export type ShaderDevice = ReturnType<typeof shaderDevice>
 
 export function shaderDevice() {
-  let make: ((shape: NetworkShape, options: UpdateOptions) => DeviceUpdate) | undefined
+  let make: Awaited<ReturnType<typeof startUpdates>> | undefined
+  const holding = new Set<DeviceUpdate>()
   return {
     /**
      * Loads the shaders and starts the device; not in a thread that helps, which only acts. @throws InputError with the reason where it
@@ -22,6 +24,10 @@ export function shaderDevice() {
     async prepare(helps: boolean): Promise<void> {
       if (!helps) make ??= await (await import('./webgpu/update.ts')).startUpdates()
     },
-    updateOf: (shape: NetworkShape) => (options: UpdateOptions) => make!(shape, options),
+    updateOf: (shape: NetworkShape) => (options: UpdateOptions) => make!(shape, options, holding),
+    /** Releases the device memory of its updates. */
+    release(): void {
+      for (const update of holding) update.release()
+    },
   }
 }

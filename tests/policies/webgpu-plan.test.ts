@@ -5,6 +5,7 @@ import { PpoSum } from '../../src/kernels/bind.ts'
 import { ppoShader } from '../../src/kernels/webgpu/losses.ts'
 import type { DeviceColumn, Step } from '../../src/kernels/webgpu/step.ts'
 import { shapeOf } from '../../src/policies/actor-critic.ts'
+import type { DeviceUpdate } from '../../src/policies/webgpu/contract.ts'
 import { ShaderUpdate, updatePlan } from '../../src/policies/webgpu/update.ts'
 
 const settings = {
@@ -52,6 +53,7 @@ function recorder() {
     ready: async (steps: readonly Step[]) => ({ steps }),
     send: (column: DeviceColumn) => calls.push(`send ${column.name}`),
     clear: (column: DeviceColumn) => calls.push(`clear ${column.name}`),
+    release: () => calls.push('release'),
     run: ({ steps }: { readonly steps: readonly Step[] }) => calls.push(`run ${steps[0]!.name}`),
     read: async (parts: readonly { readonly column: DeviceColumn }[]) =>
       calls.push(`read ${parts.map(({ column }) => column.name).join(', ')}`),
@@ -61,7 +63,8 @@ function recorder() {
 
 test('weights, moments and the rollout cross once an update, the order once a pass, and a few numbers once a block', async () => {
   const { calls, gpu } = recorder()
-  const update = new ShaderUpdate(gpu, shape, options)
+  const holding = new Set<DeviceUpdate>()
+  const update = new ShaderUpdate(gpu, shape, options, holding)
   const size = shape.parameters.size
   const trained = {
     weights: new Float32Array(size),
@@ -89,4 +92,14 @@ test('weights, moments and the rollout cross once an update, the order once a pa
     ...[...pass, ...pass],
     'read weights, moment, squareMoment',
   ])
+
+  const released = () => calls.splice(0).filter((call) => call === 'release').length
+  expect([released(), holding.size]).toEqual([0, 1])
+  for (const each of holding) each.release()
+  expect([released(), holding.size]).toEqual([1, 0])
+  await update.begin({ ...trained, rollout })
+  update.release() // During an update: at its end.
+  expect([released(), holding.size]).toEqual([0, 1])
+  await update.end(trained)
+  expect([released(), holding.size]).toEqual([1, 0])
 })

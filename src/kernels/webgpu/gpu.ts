@@ -200,7 +200,9 @@ export class DeviceMemory {
     this.gpu.check()
   }
 
+  /** Gives the columns' buffers back; what was not flushed is forgotten. */
   release(): void {
+    this.#encoder = undefined
     for (const buffer of [...this.#buffers.values(), ...this.#staging.values()]) buffer.destroy()
     this.#buffers.clear()
     this.#staging.clear()

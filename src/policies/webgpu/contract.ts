@@ -56,4 +56,6 @@ export interface DeviceUpdate {
   readonly resultWidth: number
   /** Reads weights and moments back. */
   end(columns: Omit<UpdateColumns, 'rollout'>): Promise<void>
+  /** Releases its device memory, once a running update has ended; acquired again by the next `begin`. */
+  release(): void
 }

@@ -79,9 +79,11 @@ export function updatePlan(shape: NetworkShape, options: UpdateOptions, maxColum
 }
 
 /** Starts the device; the result makes updates of networks. @throws InputError with the reason where it cannot start. */
-export async function startUpdates(): Promise<(shape: NetworkShape, options: UpdateOptions) => DeviceUpdate> {
+export async function startUpdates(): Promise<
+  (shape: NetworkShape, options: UpdateOptions, holding: Set<DeviceUpdate>) => DeviceUpdate
+> {
   const gpu = await startGpu()
-  return (shape, options) => new ShaderUpdate(gpu, shape, options)
+  return (shape, options, holding) => new ShaderUpdate(gpu, shape, options, holding)
 }
 
 /** An update on a device, used again for each update. */
@@ -94,8 +96,13 @@ export class ShaderUpdate implements DeviceUpdate {
   readonly #recorded: Float32Array
   readonly #results: Float32Array
   #ready: { readonly block: ReadySteps; readonly optimizer: ReadySteps } | undefined
+  /** The updates that hold device memory. */
+  readonly #holding: Set<DeviceUpdate>
+  #isBusy = false
+  #isOver = false
 
-  constructor(gpu: Gpu, shape: NetworkShape, options: UpdateOptions) {
+  constructor(gpu: Gpu, shape: NetworkShape, options: UpdateOptions, holding: Set<DeviceUpdate>) {
+    this.#holding = holding
     this.#memory = gpu.memory()
     this.#plan = updatePlan(shape, options, gpu.maxColumnBytes)
     this.#loss = options.loss
@@ -106,6 +113,9 @@ export class ShaderUpdate implements DeviceUpdate {
   async begin({ weights, moment, squareMoment, rollout }: UpdateColumns): Promise<void> {
     const memory = this.#memory
     const { columns, block, optimizer } = this.#plan
+    this.#isBusy = true
+    this.#isOver = false
+    this.#holding.add(this)
     this.#ready ??= { block: await memory.ready(block), optimizer: await memory.ready(optimizer) }
     const { logprob, value, advantage, return: returned } = rollout
     const recorded = this.#recorded
@@ -164,6 +174,16 @@ export class ShaderUpdate implements DeviceUpdate {
       { column: columns.moment, into: moment },
       { column: columns.squareMoment, into: squareMoment },
     ])
+    this.#isBusy = false
+    if (this.#isOver) this.release()
+  }
+
+  release(): void {
+    this.#isOver = true
+    if (this.#isBusy) return
+    this.#memory.release()
+    this.#ready = undefined
+    this.#holding.delete(this)
   }
 
   get resultWidth(): number {
