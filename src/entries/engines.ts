@@ -7,7 +7,6 @@
 
 export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../agents/gateway/agent-runner.ts'
 export * from '../agents/gateway/gateway.ts'
-export { type Agents, runAgents } from '../agents/gateway/run-agents.ts'
 export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../agents/gateway/sessions.ts'
 export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../agents/serving/faults.ts'
 export type { ServedModelOptions } from '../agents/serving/served-model.ts'
@@ -38,3 +37,4 @@ export { openaiEngine } from '../engines/servers/openai.ts'
 export { type SglangOptions, sglangEngine } from '../engines/servers/sglang.ts'
 export { type VllmOptions, vllmEngine } from '../engines/servers/vllm.ts'
 export { type TinkerEngineOptions, tinkerEngine } from '../engines/tinker/tinker.ts'
+export { type Agents, runAgents } from '../training/text/collect/run-agents.ts'

@@ -26,8 +26,8 @@ export interface Asker {
   readonly responses: ResponseStore | null
   /** Aborts when nothing is answered any longer. */
   readonly signal?: AbortSignal
-  /** Called when an answer is complete or the request was refused. */
-  over(): void
+  /** Called when an answer is complete, or with the error when the request was refused. */
+  over(refusal?: unknown): void
 }
 
 export interface ModelRoutesOptions {
@@ -56,7 +56,7 @@ export function modelRoutes({ host, asker }: ModelRoutesOptions): [string, Route
         answered = await answer(who, body, who.signal === undefined ? signal : AbortSignal.any([signal, who.signal]))
         if (who.signal?.aborted) throw new RequestError(410, 'the session is over', { code: 'session_over' })
       } catch (error) {
-        who.over()
+        who.over(error)
         throw error
       }
       if (answered === null || !('events' in answered)) {

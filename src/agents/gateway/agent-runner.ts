@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { variablesForOthers } from '../../base/environment-variables.ts'
 import { checkCount, checkOptions, InputError, show } from '../../base/errors.ts'
 import { parseObject } from '../../base/files/files.ts'
-import type { Example } from '../../environments/text.ts'
+import type { Example, Reply, TextEnvironmentDefinition, Turn } from '../../environments/text.ts'
 import { judge, type Reward } from '../../language/rewards/reward.ts'
 import type { Gateway } from './gateway.ts'
 import type { EndedSession, SessionPlace, SessionReward } from './sessions.ts'
@@ -26,8 +26,13 @@ export type AgentSays = number | SessionReward | undefined
 /** Options of `runAgents`: `run` or `command`. */
 export interface RunAgentsOptions {
   readonly gateway: Gateway
-  /** The agents' tasks, in turn. Trainers identify a task by index: their world needs the same examples. */
-  readonly tasks: readonly Example[]
+  /**
+   * The agents' tasks, in turn; default: the examples of `environment`. Trainers identify a task by index: their world
+   * needs the same examples.
+   */
+  readonly tasks?: readonly Example[]
+  /** Its reply to the last answer rewards an agent that gives no reward, if the environment has one turn. */
+  readonly environment?: TextEnvironmentDefinition
   /** An agent. An exception is the reason for an unknown reward. */
   readonly run?: (run: AgentRun) => Promise<AgentSays> | AgentSays
   /**
@@ -52,7 +57,19 @@ export interface RunAgentsOptions {
 }
 
 const OPTIONS: readonly (keyof RunAgentsOptions)[] = [
-  ...(['gateway', 'tasks', 'run', 'command', 'env', 'cwd', 'reward', 'groupSize', 'groups', 'deadline'] as const),
+  ...([
+    'gateway',
+    'tasks',
+    'environment',
+    'run',
+    'command',
+    'env',
+    'cwd',
+    'reward',
+    'groupSize',
+    'groups',
+    'deadline',
+  ] as const),
   'maxAgents',
 ]
 
@@ -73,7 +90,7 @@ export function placeOf(group: number, member: number, numTasks: number) {
 }
 
 export class AgentRunner {
-  readonly tasks: readonly Example[]
+  readonly numTasks: number
   readonly gateway: Gateway
   readonly groupSize: number
   readonly groups: number
@@ -84,9 +101,10 @@ export class AgentRunner {
 
   constructor(options: RunAgentsOptions) {
     checkOptions('runAgents', options, OPTIONS)
-    const { gateway, tasks, run, command, reward, deadline = 600 } = options
+    const { gateway, tasks, environment, run, command, reward, deadline = 600 } = options
     if (typeof gateway?.openSession !== 'function') throw new InputError('gateway', show(gateway), 'an open gateway')
-    if (!Array.isArray(tasks) || tasks.length === 0) throw new InputError('tasks', show(tasks), 'at least one')
+    const isGiven = tasks === undefined ? environment !== undefined : Array.isArray(tasks) && tasks.length > 0
+    if (!isGiven) throw new InputError('tasks', show(tasks), 'at least one')
     if ((run === undefined) === (command === undefined)) {
       throw new InputError('runAgents', run === undefined ? 'neither run nor command' : 'both', 'run, or command')
     }
@@ -97,12 +115,13 @@ export class AgentRunner {
     if (reward !== undefined && typeof reward !== 'function') throw new InputError('reward', show(reward), 'a reward')
     if (!(deadline > 0 && deadline < 2 ** 31 / 1000))
       throw new InputError('deadline', show(deadline), 'seconds above 0')
-    const { groupSize = 1, groups = tasks.length, maxAgents = 32 } = options
+    const numTasks = tasks?.length ?? environment!.numExamples
+    const { groupSize = 1, groups = numTasks, maxAgents = 32 } = options
     for (const [name, value] of Object.entries({ groupSize, groups, maxAgents })) checkCount(name, value)
     this.#options = options
     this.#deadline = deadline
     this.gateway = gateway
-    this.tasks = tasks
+    this.numTasks = numTasks
     this.groupSize = groupSize
     this.groups = groups
     this.maxAgents = maxAgents
@@ -110,7 +129,8 @@ export class AgentRunner {
 
   /** Runs a place's agent to its end or time limit. Never fails: an error is the reason for an unknown reward. */
   async run(place: Partial<SessionPlace> & { readonly promptId: number }, signal: AbortSignal): Promise<EndedSession> {
-    const task = this.tasks[place.promptId]!
+    const { tasks, environment } = this.#options
+    const task = tasks === undefined ? environment!.example(place.promptId) : tasks[place.promptId]!
     const session = this.gateway.openSession(place)
     const late = AbortSignal.timeout(Math.ceil(1000 * this.#deadline))
     const over = AbortSignal.any([signal, late])
@@ -121,9 +141,10 @@ export class AgentRunner {
     let worth: SessionReward
     try {
       const says = await orOver(this.#agent(run), over)
-      worth = session.said ?? rewardOf(says)
       const { reward } = this.#options
-      if (reward !== undefined) worth = await this.#judge(reward, task, session.completion, over)
+      const { completion } = session
+      if (reward !== undefined) worth = await this.#judge(reward, task, completion, over)
+      else worth = session.said ?? rewardOf(says) ?? (await this.#reply(task, place.promptId, completion, over))
     } catch (error) {
       const why = late.aborted ? `not finished after ${this.#deadline} s` : messageOf(error)
       if (late.aborted) this.counts.late++
@@ -134,6 +155,11 @@ export class AgentRunner {
       ended = session.end(worth)
     } catch (error) {
       ended = session.end({ reward: null, error: messageOf(error) }) // It returned an invalid reward.
+    }
+    const { refusal } = session
+    if (ended.rows.length === 0 && refusal !== null) {
+      const error = `the agent's calls were refused: ${refusal}`
+      ended = { ...ended, worth: { ...ended.worth, reward: null, error } }
     }
     this.counts.ended++
     if (ended.worth.reward === null) this.counts.unknown++
@@ -147,11 +173,35 @@ export class AgentRunner {
   }
 
   async #judge(reward: Reward, task: Example, completion: string | null, signal: AbortSignal): Promise<SessionReward> {
-    if (completion === null) return { reward: null, error: 'the agent did not ask the model' }
+    if (completion === null) return { reward: null, error: NOT_ASKED }
     const { prompt } = task
     const words = typeof prompt === 'string' ? prompt : (prompt.at(-1)?.content ?? '')
     const { value, components, error } = await judge(reward, { prompt: words, completion, example: task }, signal)
     return { reward: value, components, ...(error === undefined ? {} : { error }) }
+  }
+
+  /** The environment's reward of the last answer, for an agent that gave none. */
+  async #reply(
+    example: Example,
+    index: number,
+    completion: string | null,
+    signal: AbortSignal,
+  ): Promise<SessionReward> {
+    const { environment } = this.#options
+    if (environment === undefined) return { reward: null, error: NO_REWARD }
+    const { together, maxTurns } = environment
+    if (maxTurns > 1 || together?.size === 'group') {
+      const what = maxTurns > 1 ? 'several turns' : 'groups of answers'
+      return { reward: null, error: `${NO_REWARD}, and ${environment.id} rewards ${what}` }
+    }
+    if (completion === null) return { reward: null, error: NOT_ASKED }
+    const { prompt } = example
+    const messages = typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : prompt
+    const said = { completion, raw: completion, turn: 0, stopReason: 'stop' } as const
+    const turn: Turn = { example, exampleIndex: index, ...said, messages }
+    const reply = together === undefined ? environment.respond(turn, signal) : together.respond([turn], signal)
+    const { reward, components, error } = await Promise.resolve(reply).then((told) => [told].flat()[0] as Reply)
+    return { reward, ...(components && { components }), ...(error === undefined ? {} : { error }) }
   }
 
   /** Runs the program. Kills it with all its children when nobody waits any longer. */
@@ -206,10 +256,12 @@ function saysIn(output: string): AgentSays {
   return value !== null && 'reward' in value ? (value as unknown as SessionReward) : undefined
 }
 
-function rewardOf(says: AgentSays): SessionReward {
-  if (typeof says === 'number') return { reward: says }
-  return says ?? { reward: null, error: 'the agent gave no reward' }
+function rewardOf(says: AgentSays): SessionReward | undefined {
+  return typeof says === 'number' ? { reward: says } : says
 }
+
+const NO_REWARD = 'the agent gave no reward'
+const NOT_ASKED = 'the agent did not ask the model'
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)

@@ -62,6 +62,8 @@ export interface GatewaySession {
   readonly said: Required<SessionReward> | null
   /** The last answer's text; null before the first. */
   readonly completion: string | null
+  /** Why its last refused call was refused; null if none was. */
+  readonly refusal: string | null
   /** Ends the session and returns its rows with the reward. */
   end(reward: SessionReward): EndedSession
 }
@@ -171,7 +173,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
         return { ...body, ...drawingFields(sourceOf(), session, number) }
       }
       const { responses, signal } = session
-      return { client: session, drawn, responses, signal, over: () => session.end(Date.now()) }
+      return { client: session, drawn, responses, signal, over: (refusal) => session.end(Date.now(), refusal) }
     },
   })
   const operating: [string, Route][] = [
@@ -249,6 +251,9 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
         },
         get completion() {
           return session.calls.completion
+        },
+        get refusal() {
+          return session.refusal
         },
         end: (worth) => end(session, worth),
       }

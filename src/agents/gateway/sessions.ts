@@ -1,6 +1,6 @@
 /** Agents' sessions and limits. Sessions are found by random keys and ids, which are kept as hashes only. */
 import { randomBytes } from 'node:crypto'
-import { InputError, show } from '../../base/errors.ts'
+import { InputError, show, thrownText } from '../../base/errors.ts'
 import { hashOf, Secret } from '../../base/http/keys.ts'
 import { RequestError } from '../../base/http/server.ts'
 import { philox4x32 } from '../../base/random.ts'
@@ -90,6 +90,8 @@ export class Session implements ClientTurns {
   lastAsked: number
   /** A reward sent before the end. */
   said: Required<SessionReward> | null = null
+  /** Why the last refused call was refused. */
+  refusal: string | null = null
   #numAsked = 0
   #numUnderWay = 0
   readonly #served: ServedModel
@@ -145,7 +147,8 @@ export class Session implements ClientTurns {
   }
 
   /** A call has ended, in any way. */
-  end(now: number): void {
+  end(now: number, refusal?: unknown): void {
+    if (refusal !== undefined) this.refusal = thrownText(refusal)
     this.#numUnderWay--
     this.lastAsked = now
   }

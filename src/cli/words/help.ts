@@ -53,7 +53,7 @@ type Entries = readonly (readonly [key: string, setting: Setting])[]
 export const GROUPS: Readonly<Record<string, string>> = {
   Run: 'out ifExists seed seeds mode totalSteps from epochs weights stopWhenSolved',
   Environment: `numLanes wrappers opponents opponentsEvery opponentsFraction tooLong cutTurn segmentation rewardReduction replySeconds
-    turnSeconds`,
+    turnSeconds agent agentSeconds maxAgents`,
   Policy: 'policy',
   Algorithm: 'algorithm systems',
   Evaluation: 'evaluateEvery evaluateEpisodes stopAt patience heldOutFraction heldOutSeed heldOutEpisodes',

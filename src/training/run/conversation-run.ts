@@ -27,7 +27,8 @@ import { localBackend } from '../backends/local-backend.ts'
 import { evaluationPoints, judgeMetrics } from '../evaluate/judge.ts'
 import { recordFrom } from '../folder/run-folder.ts'
 import { readConfig } from '../folder/run-record.ts'
-import { createTrainer } from '../loop/trainer.ts'
+import { createTrainer, type Trainer } from '../loop/trainer.ts'
+import { openAgents } from '../text/collect/agents-of-run.ts'
 import { dataset } from '../text/collect/dataset-environment.ts'
 import { evaluateNow, type HeldOutResult, heldOutOf, judgeHeldOut } from '../text/evaluate/judged-run.ts'
 import {
@@ -150,7 +151,7 @@ type Mode = (typeof conversationRunSettings)['mode']['default']
 
 /** Whether a key belongs to a phase that the mode skips. */
 function isUnused(mode: Mode, key: string): boolean {
-  const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
+  const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.', 'agent', 'maxAgents'] : []
   return prefixes.some((prefix) => key.startsWith(prefix))
 }
 
@@ -180,6 +181,9 @@ const RESUMED = [
     'engineSettings',
     'backend',
     'backendSettings',
+    'agent',
+    'agentSeconds',
+    'maxAgents',
   ] as const),
 ] as const
 
@@ -257,6 +261,7 @@ function fleetOfConversations({ settings, rl, engine }: ConversationRunDefinitio
       settings.engine.join(','),
       'local with a fleet, whose actors have engines of their own',
     ],
+    [settings.agent !== '', 'agent', settings.agent, 'none with a fleet, whose actors ask the environment'],
     [
       backend !== localBackend.id,
       'backend',
@@ -323,11 +328,23 @@ export const conversationRun: RunKind<
     const stop = new AbortController()
     const fleet = await fleetOfConversations(definition, () => stop.abort())
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
-    const trainer = createTrainer(world, phasesOf(definition), {
-      ...{ threads, profile: settings.profile, backend },
-      ...(fleet === undefined ? {} : { collector: fleet.collector }),
-    })
-    return { definition, trainer, notes: world.cohort().notes, choices: [], stop: stop.signal }
+    const agents = settings.agent === '' ? null : await openAgents(world, settings)
+    const collector = fleet?.collector ?? agents?.collector
+    const options = { threads, profile: settings.profile, backend, ...(collector && { collector }) }
+    let trainer: Trainer<ConversationCohort>
+    try {
+      trainer = createTrainer(world, phasesOf(definition), options)
+    } catch (error) {
+      await agents?.close()
+      throw error
+    }
+    const isJudged = agents !== null && (settings.evaluateEvery > 0 || settings.heldOutFraction > 0)
+    const notes = isJudged ? ['evaluations ask the model without the agent'] : []
+    return {
+      ...{ definition, trainer, choices: [], stop: stop.signal },
+      notes: [...world.cohort().notes, ...notes],
+      ...(agents && { close: agents.close }),
+    }
   },
   keepsBeginning: () => false,
   updates: (_, trainer, signal) => trainer.updates({ signal }),

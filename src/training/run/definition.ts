@@ -18,6 +18,7 @@ import type { SystemDefinition } from '../../world/system.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
 import { backendRunSettings } from '../backends/find-backend.ts'
 import { learnSettings } from '../recorded/learn-options.ts'
+import { agentRunSettings } from '../text/collect/agents-of-run.ts'
 import { fleetRunSettings } from './fleet-settings.ts'
 import { sharedRunSettings } from './settings.ts'
 
@@ -124,6 +125,7 @@ export const conversationRunSettings = {
   ...fleetRunSettings,
   ...engineRunSettings,
   ...backendRunSettings,
+  ...agentRunSettings,
   replySeconds: number(60, "seconds after which an environment's reply counts as failed and its reward as unknown", {
     above: 0,
   }),

@@ -141,11 +141,12 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly #kind: AnyKind
   readonly #judge: Judge
   readonly #ordered: AbortSignal | undefined
+  readonly #close: (() => Promise<void>) | undefined
 
   /** Use `startRun` or `resumeRun`. */
   constructor(
     files: RunFolder,
-    { definition, trainer, notes: warnings, choices, stop }: MadeTrainer<D, CohortOfRun<D>>,
+    { definition, trainer, notes: warnings, choices, stop, close }: MadeTrainer<D, CohortOfRun<D>>,
     judge: Judge,
     moved: string | null = null,
   ) {
@@ -158,6 +159,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     this.warnings = warnings
     this.choices = choices
     this.#ordered = stop
+    this.#close = close
   }
 
   get folder(): string {
@@ -177,7 +179,10 @@ export class Run<D extends RunDefinition = RunDefinition> {
   /** Trains until the run ends or is stopped; call it once. @throws InputError for a failed write; saved data stays. */
   train(listeners: RunListeners<CohortOfRun<D>> = {}): Promise<SummaryOfRun<D>> {
     return this.#files.during(() =>
-      this.#train(listeners as RunListeners<Cohort>).finally(() => this.trainer.close()),
+      this.#train(listeners as RunListeners<Cohort>).finally(() => {
+        this.trainer.close()
+        return this.#close?.()
+      }),
     ) as Promise<SummaryOfRun<D>>
   }
 
@@ -465,6 +470,11 @@ function kindOfConfig(config: object): RunDefinition['kind'] {
 
 /** The trainer of a run, without its folder. @throws InputError if settings or initial weights do not fit. */
 export async function runTrainer<D extends RunDefinition>(definition: D): Promise<Trainer<CohortOfRun<D>>> {
-  const { trainer } = await kindOf(definition).createTrainer(definition, false, () => {})
+  const { trainer, close } = await kindOf(definition).createTrainer(definition, false, () => {})
+  if (close !== undefined) {
+    trainer.close()
+    await close()
+    throw new InputError('runTrainer, agent', 'an agent', 'startRun, which also ends the gateway')
+  }
   return trainer as unknown as Trainer<CohortOfRun<D>>
 }

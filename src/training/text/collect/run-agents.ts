@@ -1,9 +1,13 @@
 /** Runs agents for a training. Agents with the same task are a group, within which rewards are compared. */
-import { Trajectories } from '../../tables/trajectories/trajectories.ts'
-import type { CollectorDefinition } from '../../training/loop/collector.ts'
-import { MemberCollector, type MemberRunner } from '../../training/text/collect/member-collector.ts'
-import { type AgentCounts, AgentRunner, placeOf, type RunAgentsOptions } from './agent-runner.ts'
-import type { EndedSession, SessionPlace } from './sessions.ts'
+import { type AgentCounts, AgentRunner, placeOf, type RunAgentsOptions } from '../../../agents/gateway/agent-runner.ts'
+import type { EndedSession, SessionPlace } from '../../../agents/gateway/sessions.ts'
+import { InputError } from '../../../base/errors.ts'
+import { Trajectories } from '../../../tables/trajectories/trajectories.ts'
+import type { CollectorDefinition } from '../../loop/collector.ts'
+import { MemberCollector, type MemberRunner } from './member-collector.ts'
+
+/** So many first agents without an answer of the model end a training. */
+const MOST_SILENT = 32
 
 /** Agents as a source of conversations. */
 export interface Agents {
@@ -27,8 +31,17 @@ export function runAgents(options: RunAgentsOptions): Agents {
   const members: MemberRunner = {
     maxMembers: runner.maxAgents,
     async run({ group, member }, signal) {
-      const { rows, worth } = await runner.run(placeOf(group, member, runner.tasks.length), signal)
-      return { rows, failure: rows.length > 0 ? null : (worth.error ?? 'the agent did not ask the model') }
+      const { rows, worth } = await runner.run(placeOf(group, member, runner.numTasks), signal)
+      if (rows.length > 0) return { rows, failure: null }
+      const failure = worth.error ?? 'the agent did not ask the model'
+      const { silent, ended } = runner.counts
+      if (silent < ended || silent < MOST_SILENT) return { rows, failure }
+      // A program that cannot run.
+      throw new InputError(
+        'agents',
+        `the first ${silent} without an answer of the model: ${failure}`,
+        'agents that ask it',
+      )
     },
   }
   return {
@@ -37,12 +50,12 @@ export function runAgents(options: RunAgentsOptions): Agents {
       return { ...runner.counts }
     },
     async collect() {
-      const { tasks, groupSize, groups } = runner
+      const { numTasks, groupSize, groups } = runner
       const first = next
       next += groups
       const places = Array.from({ length: groups * groupSize }, (_, i) => {
         const group = first + Math.floor(i / groupSize)
-        return placeOf(group, i % groupSize, tasks.length)
+        return placeOf(group, i % groupSize, numTasks)
       })
       const waiting = [...places]
       const ended = new Map<Partial<SessionPlace>, EndedSession>()
