@@ -18,7 +18,6 @@ import type { SystemDefinition } from '../../world/system.ts'
 import type { BackendDefinition } from '../backends/backend.ts'
 import { backendRunSettings } from '../backends/find-backend.ts'
 import { learnSettings } from '../recorded/learn-options.ts'
-import { agentRunSettings } from '../text/collect/agents-of-run.ts'
 import { fleetRunSettings } from './fleet-settings.ts'
 import { sharedRunSettings } from './settings.ts'
 
@@ -125,7 +124,15 @@ export const conversationRunSettings = {
   ...fleetRunSettings,
   ...engineRunSettings,
   ...backendRunSettings,
-  ...agentRunSettings,
+  agent: text(
+    '',
+    "program that asks the model in place of the lanes, once for each conversation: a command, like 'python3 agent.py', or a module for Node, like agent.mjs; empty: none",
+  ),
+  agentSeconds: number(600, 'seconds after which an agent is ended and its reward counts as unknown', {
+    above: 0,
+    max: 1_000_000,
+  }),
+  maxAgents: integer(32, 'agents that run at the same time', { min: 1 }),
   replySeconds: number(60, "seconds after which an environment's reply counts as failed and its reward as unknown", {
     above: 0,
   }),

@@ -2,21 +2,9 @@
 import { resolve } from 'node:path'
 import { InputError } from '../../../base/errors.ts'
 import { isThere } from '../../../base/files/files.ts'
-import { integer, number, type Settings, type SettingValues, text } from '../../../base/settings.ts'
 import type { World } from '../../../world/world.ts'
 import type { CollectorDefinition } from '../../loop/collector.ts'
-
-export const agentRunSettings = {
-  agent: text(
-    '',
-    "program that asks the model in place of the lanes, once for each conversation: a command, like 'python3 agent.py', or a module for Node, like agent.mjs; empty: none",
-  ),
-  agentSeconds: number(600, 'seconds after which an agent is ended and its reward counts as unknown', {
-    above: 0,
-    max: 1_000_000,
-  }),
-  maxAgents: integer(32, 'agents that run at the same time', { min: 1 }),
-} satisfies Settings
+import type { ConversationRunDefinition } from '../../run/definition.ts'
 
 /** The collector of a run's agents, and what ends the gateway that they ask. */
 export interface OpenAgents {
@@ -27,7 +15,11 @@ export interface OpenAgents {
 /** Opens a gateway to the world's engine on this machine, and runs the agents. @throws InputError for a missing module. */
 export async function openAgents(
   world: World,
-  { agent, agentSeconds, maxAgents }: SettingValues<typeof agentRunSettings>,
+  {
+    agent,
+    agentSeconds,
+    maxAgents,
+  }: Pick<ConversationRunDefinition['settings'], 'agent' | 'agentSeconds' | 'maxAgents'>,
 ): Promise<OpenAgents> {
   const command = await commandOf(agent)
   const { openGateway } = await import('../../../agents/gateway/gateway.ts')
