@@ -284,9 +284,9 @@ export const walk = defineEnvironment({
       async full() {
         if (!isMounted) return
         await writeFile(join(small, 'filler'), Buffer.alloc(2 ** 24)).catch(() => {})
-        await expect
-          .poll(() => learner.text(), { timeout: 120_000, interval: 200 })
-          .toContain('the training waits for it')
+        // The first to notice is who puts next: the learner or an actor.
+        const texts = () => [learner, ...actors, far].map(({ text }) => text()).join('\n')
+        await expect.poll(texts, { timeout: 120_000, interval: 200 }).toContain('a disk that is full')
         await rm(join(small, 'filler'))
       },
     }

@@ -5,14 +5,13 @@ import { join } from 'node:path'
 import {
   cannotWrite,
   disk,
-  isThere,
   listFolder,
   makeFolder,
   openPlain,
   syncFolder,
   writeSynced,
 } from '../../base/files/files.ts'
-import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, hashOfBlob, type OwnStore } from './store.ts'
+import { BlobError, type BlobRange, checkHash, checkRange, hashOfBlob, type OwnStore, readHashed } from './store.ts'
 
 /** Age in milliseconds after which a file with a temporary name belongs to a writer that has died. */
 const ABANDONED_MS = 3_600_000
@@ -24,29 +23,31 @@ export class FolderStore implements OwnStore {
     this.#folder = folder
   }
 
-  /** Blobs are in 256 folders, by the first two digits of their hash. */
+  /** Blobs are in 256 folders, by the first two digits of their hash, and move there once they are whole. */
   #pathOf(hash: string): string {
     checkHash(hash)
     return join(this.#folder, hash.slice(0, 2), hash)
   }
 
   async put(bytes: Uint8Array): Promise<string> {
-    const hash = hashOfBlob(bytes)
-    const path = this.#pathOf(hash)
-    if (await isThere(path)) return hash
     // Several machines may put the same blob at once.
-    const temporary = `${path}.${randomUUID()}.tmp`
-    const folder = join(path, '..')
+    const temporary = join(this.#folder, `${randomUUID()}.tmp`)
     try {
-      await makeFolder(folder)
-      await writeSynced(temporary, [bytes])
-      await disk.rename(temporary, path)
+      await makeFolder(this.#folder)
+      const [hash] = await Promise.all([hashOfBlob(bytes), writeSynced(temporary, [bytes])])
+      const path = this.#pathOf(hash)
+      const folder = join(path, '..')
+      await disk.rename(temporary, path).catch(async (cause: NodeJS.ErrnoException) => {
+        if (cause.code !== 'ENOENT') throw cause
+        await makeFolder(folder)
+        await disk.rename(temporary, path)
+      })
       await syncFolder(folder)
+      return hash
     } catch (cause) {
       await disk.remove(temporary).catch(() => undefined) // The first error is the one to report.
-      throw cannotWrite(path, cause)
+      throw cannotWrite(this.#folder, cause)
     }
-    return hash
   }
 
   async get(hash: string, range?: BlobRange): Promise<Uint8Array> {
@@ -58,12 +59,8 @@ export class FolderStore implements OwnStore {
       const { handle, size } = found
       const { from, to } = range ?? { from: 0, to: size }
       const bytes = new Uint8Array(Math.max(0, Math.min(to, size) - from))
-      for (let done = 0; done < bytes.length; ) {
-        const { bytesRead } = await handle.read(bytes, done, bytes.length - done, from + done)
-        if (bytesRead === 0) throw new BlobError(hash, false)
-        done += bytesRead
-      }
-      if (range === undefined) checkBlob(hash, bytes)
+      const read = async (at: number, length: number) => (await handle.read(bytes, at, length, from + at)).bytesRead
+      await readHashed(hash, range === undefined, bytes, read)
       return bytes
     } finally {
       await found.handle.close()
@@ -76,16 +73,17 @@ export class FolderStore implements OwnStore {
 
   async list(): Promise<string[]> {
     const hashes: string[] = []
-    for (const part of (await listFolder(this.#folder)).filter((name) => /^[\da-f]{2}$/.test(name)).sort()) {
-      const names = await listFolder(join(this.#folder, part))
-      hashes.push(...names.filter((name) => /^[\da-f]{64}$/.test(name)).sort())
-      for (const name of names.filter((each) => each.endsWith('.tmp'))) await this.#dropAbandoned(part, name)
+    const names = (await listFolder(this.#folder)).sort()
+    for (const part of names.filter((name) => /^[\da-f]{2}$/.test(name))) {
+      const blobs = await listFolder(join(this.#folder, part))
+      hashes.push(...blobs.filter((name) => /^[\da-f]{64}$/.test(name)).sort())
     }
+    for (const name of names.filter((each) => each.endsWith('.tmp'))) await this.#dropAbandoned(name)
     return hashes
   }
 
-  async #dropAbandoned(part: string, name: string): Promise<void> {
-    const path = join(this.#folder, part, name)
+  async #dropAbandoned(name: string): Promise<void> {
+    const path = join(this.#folder, name)
     const found = await stat(path).catch(() => null) // Its writer has just renamed it.
     if (found !== null && Date.now() - found.mtimeMs > ABANDONED_MS) await disk.remove(path)
   }

@@ -8,7 +8,7 @@ import { AnswerError, JsonClient, mayPassLater } from '../../base/http/json-clie
 import { checkedSecret, keyCheck } from '../../base/http/keys.ts'
 import { RequestError } from '../../base/http/request-error.ts'
 import { HttpDocument, type Listening, type ListenOptions, listen, type Route } from '../../base/http/server.ts'
-import { BlobError, type BlobRange, checkBlob, checkHash, checkRange, readParts, type Store } from './store.ts'
+import { BlobError, type BlobRange, checkHash, checkRange, hashOfBlob, readParts, type Store } from './store.ts'
 
 const TYPE = 'application/octet-stream'
 /** Bytes of the longest blob that is put. */
@@ -72,20 +72,19 @@ export class HttpStore implements Store {
   }
 
   async put(bytes: Uint8Array): Promise<string> {
-    const { hash } = await this.#client.ask('/blobs', {}, this.#closed.signal, { type: TYPE, bytes })
+    const asked = this.#client.ask('/blobs', {}, this.#closed.signal, { type: TYPE, bytes })
+    const [{ hash }, own] = await Promise.all([asked, hashOfBlob(bytes)])
     checkHash(hash as string)
-    checkBlob(hash as string, bytes)
-    return hash as string
+    if (hash !== own) throw new BlobError(hash as string, false)
+    return own
   }
 
   async get(hash: string, range?: BlobRange): Promise<Uint8Array> {
     checkHash(hash)
     if (range !== undefined) checkRange(range)
-    const bytes = await readParts(range, (from, length) => {
+    return readParts(hash, range, (from, length) => {
       return this.#client.retry(() => this.#part(hash, from, length), this.#closed.signal)
     })
-    if (range === undefined) checkBlob(hash, bytes)
-    return bytes
   }
 
   /** `bytes` bytes from `from` on; fewer at the blob's end. */

@@ -6,16 +6,7 @@
 import { environmentVariable } from '../../base/environment-variables.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { importPackage } from '../../base/files/packages.ts'
-import {
-  BlobError,
-  type BlobRange,
-  checkBlob,
-  checkHash,
-  checkRange,
-  hashOfBlob,
-  type OwnStore,
-  readParts,
-} from './store.ts'
+import { BlobError, type BlobRange, checkHash, checkRange, hashOfBlob, type OwnStore, readParts } from './store.ts'
 
 const PACKAGE = '@aws-sdk/client-s3'
 /** How often the client sends a request, with pauses of up to 20 s: for about two minutes, since the server may be restarting. */
@@ -101,7 +92,7 @@ class S3Store implements OwnStore {
   }
 
   async put(bytes: Uint8Array): Promise<string> {
-    const hash = hashOfBlob(bytes)
+    const hash = await hashOfBlob(bytes)
     const ChecksumSHA256 = Buffer.from(hash, 'hex').toString('base64')
     await this.#client.send(new this.#sdk.PutObjectCommand({ ...this.#of(hash), Body: bytes, ChecksumSHA256 }))
     return hash
@@ -109,9 +100,7 @@ class S3Store implements OwnStore {
 
   async get(hash: string, range?: BlobRange): Promise<Uint8Array> {
     if (range !== undefined) checkRange(range)
-    const bytes = await readParts(range, (from, length) => this.#part(hash, from, length))
-    if (range === undefined) checkBlob(hash, bytes)
-    return bytes
+    return readParts(hash, range, (from, length) => this.#part(hash, from, length))
   }
 
   async #part(hash: string, from: number, length: number): Promise<Uint8Array> {

@@ -3,6 +3,7 @@
  * that any machine can check. Every store passes `tests/fleet/store.test.ts`.
  */
 import { createHash } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { InputError, show } from '../../base/errors.ts'
 
 /** A range of a blob's bytes: `from` ≤ i < `to`. */
@@ -14,19 +15,31 @@ export interface BlobRange {
 /** Bytes of a part in which a blob is read over the network. */
 const PART_BYTES = 2 ** 23
 
-/** Reads a blob in parts, so that a broken connection loses at most one. A part is shorter than asked at the blob's end. */
+/**
+ * Reads a blob in parts, so that a broken connection loses at most one. A part is shorter than asked at the blob's end. While a part is
+ * compared with the hash, the next one is on its way.
+ * @throws BlobError if the whole blob has another hash; a range is not compared.
+ */
 export async function readParts(
+  hash: string,
   range: BlobRange | undefined,
   part: (from: number, length: number) => Promise<Uint8Array>,
 ): Promise<Uint8Array> {
   const parts: Uint8Array[] = []
-  const end = range?.to ?? Number.POSITIVE_INFINITY
-  for (let from = range?.from ?? 0; from < end; from += PART_BYTES) {
-    const asked = Math.min(PART_BYTES, end - from)
-    const read = await part(from, asked)
+  const digest = range === undefined ? createHash('sha256') : null
+  const { from, to } = range ?? { from: 0, to: Number.POSITIVE_INFINITY }
+  const asked = (at: number) => Math.min(PART_BYTES, to - at)
+  let at = from
+  for (let reading = at < to ? part(at, asked(at)) : null; reading !== null; ) {
+    const read = await reading
+    const isLast = read.length < asked(at) || at + read.length >= to
+    at += read.length
+    reading = isLast ? null : part(at, asked(at))
+    reading?.catch(() => {}) // It is awaited below, unless hashing fails before.
     parts.push(read)
-    if (read.length < asked) break
+    digest?.update(read)
   }
+  if (digest !== null && digest.digest('hex') !== hash) throw new BlobError(hash, false)
   return parts.length === 1 ? parts[0]! : Buffer.concat(parts)
 }
 
@@ -60,9 +73,17 @@ export class BlobError extends InputError {
   }
 }
 
-/** The SHA-256 of bytes, as the name of a blob. */
-export function hashOfBlob(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex')
+/** Bytes that are hashed between two turns of the event loop. */
+const HASH_BYTES = 2 ** 20
+
+/** The SHA-256 of bytes, as the name of a blob. Between parts, other work of the process has a turn, such as writing the bytes. */
+export async function hashOfBlob(bytes: Uint8Array): Promise<string> {
+  const hash = createHash('sha256')
+  for (let from = 0; from < bytes.length; from += HASH_BYTES) {
+    if (from > 0) await nextTurn()
+    hash.update(bytes.subarray(from, from + HASH_BYTES))
+  }
+  return hash.digest('hex')
 }
 
 /** @throws InputError for a text that is not a hash, since it could be a path. */
@@ -77,7 +98,25 @@ export function checkRange({ from, to }: BlobRange): void {
   throw new InputError('range', `${show(from)} to ${show(to)}`, 'whole numbers, 0 ≤ from ≤ to')
 }
 
-/** @throws BlobError if the bytes of a whole blob have another hash. */
-export function checkBlob(hash: string, bytes: Uint8Array): void {
-  if (hashOfBlob(bytes) !== hash) throw new BlobError(hash, false)
+/**
+ * Fills bytes by `read`, which returns how many it has read at a position. Those of a whole blob are compared with its hash: a part is
+ * hashed while the next one is read. @throws BlobError if they end early or differ.
+ */
+export async function readHashed(
+  hash: string,
+  isWhole: boolean,
+  bytes: Uint8Array,
+  read: (from: number, length: number) => Promise<number>,
+): Promise<void> {
+  const digest = createHash('sha256')
+  let hashed = 0
+  for (let done = 0; done < bytes.length; ) {
+    const reading = read(done, Math.min(HASH_BYTES, bytes.length - done))
+    if (isWhole) digest.update(bytes.subarray(hashed, done))
+    hashed = done
+    const count = await reading
+    if (count === 0) throw new BlobError(hash, false)
+    done += count
+  }
+  if (isWhole && digest.update(bytes.subarray(hashed)).digest('hex') !== hash) throw new BlobError(hash, false)
 }
