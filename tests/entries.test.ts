@@ -27,7 +27,7 @@ describe('the public surface', () => {
       'colonnade/environments': 87,
       'colonnade/kernels': 59,
       'colonnade/loggers': 27,
-      'colonnade/orchestration': 41,
+      'colonnade/orchestration': 42,
       'colonnade/rewards': 101,
       'colonnade/settings': 31,
       'colonnade/text': 111,

@@ -40,6 +40,7 @@ export type { Acknowledgement } from '../training/fleet/acknowledgement.ts'
 export type { ActorOptions, ActorSummary } from '../training/fleet/fleet-actor.ts'
 export {
   type FleetActorStatus,
+  type FleetHelperStatus,
   type FleetStatus,
   fleetOrders,
   fleetStatus,

@@ -108,7 +108,7 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     await broker.end()
     for (const { child } of [learner, actor]) child.kill('SIGTERM')
     expect(await learner.ended, learner.text()).toBe(143)
-    await actor.ended
+    expect(await actor.ended, actor.text()).toBe(143)
     expect(actor.text()).not.toMatch(/\n +at /)
   }, 60_000)
 
@@ -124,10 +124,12 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     const helpers = [help(), help()]
     let learner = start('train', 'CartPole-v1', ...settings, ...fleet, 'out=helped')
     const kills = { helpers: 0, learner: 0 }
+    const shown: { host: string; failures: number; lastError: string }[] = []
     for (let code: number | null | undefined; code !== 0; ) {
       code = await Promise.race([learner.ended, sleep(1000 + 1500 * draw()).then(() => undefined)])
       if (code === 0) break
       expect(code, learner.text()).toBeUndefined()
+      shown.push(...(JSON.parse((await run('fleet', address, '--json')).text || '{}').helpers ?? []))
       if (draw() < 0.7 && kills.helpers < 6) {
         const i = Math.floor(draw() * helpers.length)
         helpers[i]!.child.kill('SIGKILL')
@@ -143,6 +145,8 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
         kills.learner++
       }
     }
+    expect(shown.length).toBeGreaterThan(0)
+    expect(shown.every(({ host, failures, lastError }) => host !== '' && failures === 0 && lastError === '')).toBe(true)
     for (const each of [actor, ...helpers]) expect(await each.ended, each.text()).toBe(0)
     expect(helpers.map(({ text }) => Number(/(\d+) shares/.exec(text())?.[1]))).not.toContain(0)
     expect(kills.helpers).toBeGreaterThan(1)

@@ -18,7 +18,7 @@ const run = promisify(execFile)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const options = {
   ...{ train: ['CartPole-v1', 'seed=1', 'out=a run'], out: 'a run', fleet: 'nats://h:4222/cart', name: 'cart' },
-  ...{ processes: 2, modules: [], folder: '', program: 'colonnade', cpus: 1, memory: 100 },
+  ...{ processes: 2, helpers: 0, modules: [], folder: '', program: 'colonnade', cpus: 1, memory: 100 },
   ...{ partition: '', time: '', image: '', claim: '', secret: '', nodes: '', hosts: [] },
 }
 const words = ['fleet=nats://h:4222/cart', 'store=/shared', 'actors=3']
@@ -76,6 +76,38 @@ describe('A file for', () => {
     const more = await launchFile('slurm', { ...options, partition: 'spot', time: '1:00:00', folder: '/shared' })
     expect(more).toContain('#SBATCH --partition=spot\n#SBATCH --time=1:00:00\n#SBATCH --chdir=/shared\n')
     expect(more).toContain('#SBATCH --array=0-2\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=1\n#SBATCH --mem=100M\n')
+  })
+
+  test('helpers of the learner are the last tasks of Slurm, a job of Kubernetes and the last processes of ssh', async () => {
+    const helper = 'colonnade actor nats://h:4222/cart stay=true role=learn'
+    const slurm = await launchFile('slurm', { ...options, helpers: 2 })
+    expect(slurm).toContain('#SBATCH --array=0-4\n')
+    for (const [task, command] of [
+      ['2', 'colonnade actor nats://h:4222/cart stay=true'],
+      ['3', helper],
+    ] as const) {
+      expect(await sh(slurm, { SLURM_ARRAY_TASK_ID: task, SLURM_ARRAY_JOB_ID: '7' })).toBe(0)
+      expect((await said()).at(-1)).toBe(command)
+    }
+    for (const [scheduler, given] of [
+      ['kubernetes', { image: 'i' }],
+      ['ssh', { hosts: ['a', 'b'] }],
+    ] as const) {
+      const file = await launchFile(scheduler, { ...options, ...given, helpers: 2 })
+      expect(file.split(helper).length - 1, scheduler).toBe(scheduler === 'ssh' ? 2 : 1)
+    }
+    const words = [
+      'launch',
+      'kubernetes',
+      'CartPole-v1',
+      'fleet=nats://h:4222/cart',
+      'store=/s',
+      'image=i',
+      'learners=4',
+      '--json',
+    ]
+    const { file } = JSON.parse((await inProcess(words, folder)).stdout)
+    expect(file).toMatch(/name: cart-helpers[^]*parallelism: 3/)
   })
 
   test('ssh starts the learner on the first machine and the actors on all in turn', async () => {

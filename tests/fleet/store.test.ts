@@ -1,6 +1,6 @@
 /** The contract of stores, over every carrier. */
 import { createHash, randomBytes } from 'node:crypto'
-import { readdir, writeFile } from 'node:fs/promises'
+import { readdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
@@ -109,6 +109,10 @@ describe('A folder', () => {
     await store.drop(hashes[0]!)
     await store.drop(hashes[0]!)
     expect(await store.list()).toEqual([hashes[1]])
+    for (const name of ['abandoned', 'new']) await writeFile(join(folder, `${name}.tmp`), '')
+    await utimes(join(folder, 'abandoned.tmp'), 0, 0)
+    expect(await store.list()).toEqual([hashes[1]])
+    expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual(['new.tmp'])
     const part = join(folder, hashes[1]!.slice(0, 2))
     await writeFile(join(part, hashes[1]!), 'c')
     await expect(store.get(hashes[1]!)).rejects.toMatchObject({ isMissing: false })
@@ -117,6 +121,17 @@ describe('A folder', () => {
 })
 
 describe('HTTP', () => {
+  test('a client that ends soon gives up at the next failure', async () => {
+    const key = 'a key of more than sixteen letters'
+    const listening = { host: '127.0.0.1', port: 0 }
+    const served = await serveStore(new FolderStore('/nowhere'), { key, listening })
+    await served.close()
+    const store = new HttpStore(served.url, key)
+    const refused = expect(store.get('0'.repeat(64))).rejects.toThrow(/ECONNREFUSED|fetch failed|refused/)
+    store.leave()
+    await refused
+  })
+
   test('serves only whoever has the key, and no error repeats it', async () => {
     const folder = await temporaryFolder()
     const key = 'a key of more than sixteen letters'

@@ -10,6 +10,8 @@ export interface JsonClientOptions {
   /** Sent as a bearer token, or unchanged in `apiKeyHeader`; none if empty. */
   readonly apiKey: string
   readonly apiKeyHeader?: string
+  /** When aborted, a failed request is not repeated. */
+  readonly leaving?: AbortSignal
 }
 
 /** Another format than JSON for the request's body, and for a response with this media type. */
@@ -102,7 +104,8 @@ export class JsonClient {
         return await work()
       } catch (error) {
         const isOver = !(error instanceof AnswerError && error.mayPass) || attempt >= this.#options.retries
-        if (isOver || signal?.aborted) throw error
+        const { leaving } = this.#options
+        if (isOver || signal?.aborted || leaving?.aborted) throw error
         await new Promise((resolve) => setTimeout(resolve, Math.min(5000, 100 * 2 ** attempt)))
       }
     }

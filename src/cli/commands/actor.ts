@@ -28,7 +28,14 @@ export const actorCommand: Command = async ({ words, json, quiet }) => {
   }
   const options = { modules, stay, signal: stop.signal, tell }
   const begin = role === 'learn' ? runFleetHelper : runFleetActor
-  const summary = await begin(subject, options).finally(forget)
+  const summary = await begin(subject, options)
+    .finally(forget)
+    .catch((error: Error) => {
+      if (!stop.signal.aborted) throw error
+      console.error(`colonnade: ${error.message}`) // It was told to end, and the broker or the store is away.
+      return null
+    })
+  if (summary === null) return { end: 'signal' }
   const why = { run: 'the run has ended', drain: 'it was drained', signal: 'it was stopped' }[summary.end]
   const done =
     'shares' in summary ? `${summary.shares} shares` : `${summary.rollouts} parts of rollouts, ${summary.steps} steps`

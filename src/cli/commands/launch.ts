@@ -8,6 +8,7 @@ import { configureRun } from '../../index.ts'
 export const launchKeys = {
   submit: boolean(false, 'start it at once, by sbatch, kubectl or ssh; otherwise print the file'),
   processes: integer(0, 'actor processes; 0: as many as actors', { min: 0, max: 10_000 }),
+  helpers: integer(-1, 'processes that compute gradients too; -1: learners - 1', { min: -1, max: 15 }),
   modules: strings([], 'paths of modules that the actors may import'),
   folder: text('', "folder in which all processes run; empty: the scheduler's"),
   program: text('colonnade', 'command that is Colonnade on those machines, also in node_modules/.bin of folder'),
@@ -36,7 +37,9 @@ export const launchCommand: Command = async ({ words, json }) => {
   const out = given ?? `runs/${name}`
   const train = [subject, ...Object.entries(settings).map(([key, value]) => `${key}=${value}`), `out=${out}`]
   const processes = keys.processes || (definition.settings as { actors?: number }).actors || 1
-  const file = await launchFile(scheduler, { ...keys, train, out, fleet, name, processes })
+  const { learners = '1' } = definition.settings as { learners?: string }
+  const helpers = keys.helpers === -1 ? Number(learners) - 1 : keys.helpers
+  const file = await launchFile(scheduler, { ...keys, train, out, fleet, name, processes, helpers })
   if (!submit) {
     if (!json) process.stdout.write(file)
     return { scheduler, file, submitted: null }

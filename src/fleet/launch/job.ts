@@ -17,6 +17,8 @@ export interface LaunchOptions {
   readonly name: string
   /** Number of actor processes. */
   readonly processes: number
+  /** Number of processes that compute gradients with the learner. */
+  readonly helpers: number
   /** Paths of modules that the actors may import. */
   readonly modules: readonly string[]
   /** The folder in which all processes run; empty: the current one, or of the image. */
@@ -56,6 +58,11 @@ exit $code`
 export function actorCommand({ program, fleet, modules }: LaunchOptions): string {
   const allowed = modules.length === 0 ? '' : ` modules=${shellWord(modules.join(','))}`
   return `exec ${program} actor ${shellWord(fleet)} stay=true${allowed}`
+}
+
+/** Computes gradients with the run's learner, and with the one that continues it. */
+export function helperCommand(options: LaunchOptions): string {
+  return `${actorCommand(options)} role=learn`
 }
 
 /** A command as one word of a shell. */

@@ -1,15 +1,16 @@
-import { actorCommand, type LaunchOptions, learnerCommand, PATH } from './job.ts'
+import { actorCommand, helperCommand, type LaunchOptions, learnerCommand, PATH } from './job.ts'
 
 /** A pod that was evicted, or whose node went, does not count as failed. */
 const EVICTED = { action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }
 
 /**
- * Manifests of two jobs. That of the actors has no number of completions: it is done when the first actor is, since the run has ended, and
+ * Manifests of jobs: the learner, the actors, and helpers if there are any. That of the actors has no number of completions: it is done when
+ * the first actor is, since the run has ended, and
  * `kubectl patch job NAME-actors -p '{"spec":{"parallelism":40}}'` changes their number.
  */
 export async function kubernetesFile(options: LaunchOptions): Promise<string> {
   const { stringify } = await import('yaml')
-  const { name, processes, nodes } = options
+  const { name, processes, helpers, nodes } = options
   const [label, value] = nodes.split('=')
   const spot =
     nodes === ''
@@ -17,7 +18,9 @@ export async function kubernetesFile(options: LaunchOptions): Promise<string> {
       : { nodeSelector: { [label!]: value! }, tolerations: [{ key: label!, operator: 'Exists', effect: 'NoSchedule' }] }
   const learner = job(`${name}-learner`, options, learnerCommand(options), {}, {})
   const actors = job(`${name}-actors`, options, actorCommand(options), { parallelism: processes }, spot)
-  return [learner, actors].map((each) => stringify(each, { lineWidth: 0 })).join('---\n')
+  const help = { parallelism: helpers }
+  const helping = helpers === 0 ? [] : [job(`${name}-helpers`, options, helperCommand(options), help, spot)]
+  return [learner, actors, ...helping].map((each) => stringify(each, { lineWidth: 0 })).join('---\n')
 }
 
 function job(name: string, options: LaunchOptions, command: string, more: object, pod: object): object {

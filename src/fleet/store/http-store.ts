@@ -64,10 +64,14 @@ export class HttpStore implements Store {
   readonly #client: JsonClient
   readonly #key: string
   readonly #closed = new AbortController()
+  readonly #leaving = new AbortController()
 
   /** `retries`: how often a request is repeated while the server cannot be reached. */
   constructor(url: string, key: string, retries = RETRIES) {
-    this.#client = new JsonClient(url, { deadline: DEADLINE, retries, apiKey: key })
+    this.#client = new JsonClient(url, {
+      ...{ deadline: DEADLINE, retries, apiKey: key },
+      leaving: this.#leaving.signal,
+    })
     this.#key = key
   }
 
@@ -104,6 +108,10 @@ export class HttpStore implements Store {
     if (answer.status === 404) throw new BlobError(hash, true)
     if (answer.status === 416) return new Uint8Array(0)
     throw new AnswerError(`${where}: status ${answer.status}`, answer.status, mayPassLater(answer.status))
+  }
+
+  leave(): void {
+    this.#leaving.abort()
   }
 
   async close(): Promise<void> {

@@ -52,6 +52,8 @@ export interface Store {
    * @throws BlobError if the blob is missing or damaged.
    */
   get(hash: string, range?: BlobRange): Promise<Uint8Array>
+  /** Its user ends soon: requests that fail are no longer repeated for minutes. */
+  leave?(): void
   close(): Promise<void>
 }
 

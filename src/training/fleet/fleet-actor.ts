@@ -5,6 +5,7 @@
 import { hostname } from 'node:os'
 import { thrownText } from '../../base/errors.ts'
 import type { Bus, Item, Queue, Values } from '../../fleet/bus/bus.ts'
+import { BlobError } from '../../fleet/store/store.ts'
 import type { ActorWork, WorkTools } from './actor-work.ts'
 import type { JoinedRun } from './description.ts'
 import { EpisodeWork } from './episode-work.ts'
@@ -15,6 +16,8 @@ import { GroupWork } from './group-work.ts'
 const REPORT_MS = 1000
 /** How often a part may fail before the error goes to the learner. */
 const FAILURES_MAX = 3
+/** How often a part is given to actors while the store lacks a blob that it needs: then the learner decides whether it still wants it. */
+const MISSING_MAX = 10
 /** Seconds before a part is tried again after the store or the bus refused it, for example because it is full. */
 const AGAIN_SECONDS = 3
 
@@ -120,7 +123,9 @@ class FleetActor {
       this.#told.failures++
       this.#told.lastError = thrownText(error)
       this.#member.options.tell?.(`part ${item.value.id}: ${this.#told.lastError}`)
-      if (!isOurs || item.deliveries < FAILURES_MAX) return item.release(isOurs ? 1 : AGAIN_SECONDS)
+      const isMissing = error instanceof BlobError && error.isMissing
+      const most = isOurs ? FAILURES_MAX : isMissing ? MISSING_MAX : Number.POSITIVE_INFINITY
+      if (item.deliveries < most) return item.release(isOurs ? 1 : AGAIN_SECONDS)
       await results.put(`${item.value.id}.failed`, work.failed(item.value, this.#told.lastError, tools))
       await item.acknowledge()
     } finally {

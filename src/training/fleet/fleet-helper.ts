@@ -3,6 +3,7 @@
  * same bits.
  */
 
+import { hostname } from 'node:os'
 import type { GradientHelp } from '../../algorithms/shared-gradient.ts'
 import { InputError, thrownText } from '../../base/errors.ts'
 import { alone } from '../../base/parted.ts'
@@ -13,7 +14,14 @@ import { agentsPlan, createAgents, draftOf } from '../loop/agents.ts'
 import type { JoinedRun } from './description.ts'
 import { episodeOptions } from './episode-work.ts'
 import { FleetMember, type MemberOptions } from './fleet-member.ts'
-import { columnsFromBytes, columnsToBytes, GRADIENTS, type GradientTask, type HelperReport } from './fleet-pool.ts'
+import {
+  columnsFromBytes,
+  columnsToBytes,
+  GRADIENTS,
+  type GradientTask,
+  HELPER,
+  type HelperReport,
+} from './fleet-pool.ts'
 
 const REPORT_MS = 1000
 /** Failed tasks in a row after which the helper ends with the error. */
@@ -48,7 +56,7 @@ class FleetHelper {
   #shareCount = 1
   /** Hashes of the inputs in the columns. */
   #loaded: Record<string, string> = {}
-  #report: HelperReport = { session: '', task: '', results: {}, error: null }
+  #report: Omit<HelperReport, 'host' | 'shares' | 'failures'> = { session: '', task: '', results: {}, error: null }
   #task: GradientTask | null = null
   #wake: () => void = () => {}
   readonly #sum = { shares: 0, failures: 0 }
@@ -69,7 +77,7 @@ class FleetHelper {
 
   async #assist(run: Values): Promise<void> {
     const { bus, name, signal } = this.#member
-    const key = `helper.${name}`
+    const key = `${HELPER}${name}`
     await this.#member.joined(run, (joined) => this.#join(joined))
     const values = await bus.values(GRADIENTS, { isOwner: false })
     const wake = () => this.#wake()
@@ -91,7 +99,7 @@ class FleetHelper {
           failures = error === null ? 0 : failures + 1
           if (failures === FAILURES_MAX) throw error
         }
-        await values.put(key, { ...this.#report })
+        await values.put(key, { ...this.#report, ...this.#sum, host: hostname() })
         if (this.#task !== null || signal.aborted) continue
         await new Promise<void>((resolve) => {
           this.#wake = resolve

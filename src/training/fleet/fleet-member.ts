@@ -46,7 +46,10 @@ export class FleetMember {
   /** Works for a run, once a learner has begun it. `work` ends soon after `signal` is aborted. */
   async follow(work: (run: Values) => Promise<void>): Promise<void> {
     const { signal } = this.options
-    const stop = () => this.#over.abort()
+    const stop = () => {
+      this.#over.abort()
+      this.store?.leave?.()
+    }
     if (signal?.aborted) stop()
     signal?.addEventListener('abort', stop)
     try {

@@ -27,6 +27,9 @@ export interface GradientTask {
   readonly numbers: readonly number[]
 }
 
+/** The prefix of helpers' keys. */
+export const HELPER = 'helper.'
+
 /** What a helper reports, at least once a second: its last task, with the hashes of its results by share. */
 export interface HelperReport {
   readonly session: string
@@ -34,6 +37,10 @@ export interface HelperReport {
   readonly results: Readonly<Record<string, string>>
   /** Of this task; null without one. */
   readonly error: string | null
+  readonly host: string
+  /** Shares that it has computed, and tasks that failed, so far. */
+  readonly shares: number
+  readonly failures: number
 }
 
 type NamedColumns = Readonly<Record<string, Column>>
@@ -97,7 +104,7 @@ export class FleetPool implements GradientPool {
   }
 
   #hear(key: string, value: Message | null): void {
-    if (!key.startsWith('helper.')) return
+    if (!key.startsWith(HELPER)) return
     const report = value as unknown as HelperReport | null
     if (report === null || report.session !== this.#session) this.#helpers.delete(key)
     else this.#helpers.set(key, { heard: performance.now(), report })

@@ -17,6 +17,7 @@ import { fleetCrew } from './fleet-crew.ts'
 import { fleetCollector } from './fleet-groups.ts'
 import { type HelperSummary, runHelper } from './fleet-helper.ts'
 import type { FleetOptions, OpenedFleet } from './fleet-learner.ts'
+import { GRADIENTS, HELPER, type HelperReport } from './fleet-pool.ts'
 
 /** Options of a fleet's learner. */
 export interface JoinFleetOptions {
@@ -169,12 +170,24 @@ export interface FleetActorStatus {
   readonly lastError: string
 }
 
+/** A helper of a fleet's learner that is alive. */
+export interface FleetHelperStatus {
+  readonly name: string
+  readonly host: string
+  /** Shares of gradients that it has computed. */
+  readonly shares: number
+  readonly failures: number
+  /** Of its last task; empty without one. */
+  readonly lastError: string
+}
+
 /** The state of a fleet: its members and its queues. */
 export interface FleetStatus {
   readonly learner: { readonly state: 'running' | 'ended' | 'silent'; readonly update: number; readonly steps: number }
   readonly environment: string
   readonly policy: string
   readonly actors: readonly FleetActorStatus[]
+  readonly helpers: readonly FleetHelperStatus[]
   /** Parts that wait for an actor or are being collected, and results that are not acknowledged. */
   readonly queue: { readonly tasks: number; readonly results: number }
 }
@@ -191,7 +204,7 @@ export function fleetStatus(address: string): Promise<FleetStatus> {
       update: number
       steps: number
     }
-    const { environment, policy } = (await run.get('description'))!.value as Record<string, { id: string }>
+    const { environment, policy, gradients } = (await run.get('description'))!.value as Record<string, { id: string }>
     const isAlive = (await leases.get('learner')) !== null
     const actors: FleetActorStatus[] = []
     for (const name of (await alive.keys()).sort()) {
@@ -210,14 +223,28 @@ export function fleetStatus(address: string): Promise<FleetStatus> {
         lastError,
       })
     }
+    const helpers = gradients == null ? [] : await helpersOf(bus)
     return {
       learner: { state: state === 'ended' ? 'ended' : isAlive ? 'running' : 'silent', update, steps },
       environment: environment!.id,
       policy: policy!.id,
       actors,
+      helpers,
       queue: { tasks: await tasks.size(), results: await results.size() },
     }
   })
+}
+
+async function helpersOf(bus: Bus): Promise<FleetHelperStatus[]> {
+  const values = await bus.values(GRADIENTS, { isOwner: false })
+  const helpers: FleetHelperStatus[] = []
+  for (const key of (await values.keys()).filter((each) => each.startsWith(HELPER)).sort()) {
+    const found = (await values.get(key))?.value as unknown as HelperReport | undefined
+    if (found === undefined) continue // It has just gone.
+    const { host, shares, failures, error } = found
+    helpers.push({ name: key.slice(HELPER.length), host, shares, failures, lastError: error ?? '' })
+  }
+  return helpers
 }
 
 /** Orders for a fleet: `drain` ends the actors after their rollouts; `stop` ends the learner with a checkpoint, and then the actors. */

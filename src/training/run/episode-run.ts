@@ -254,6 +254,9 @@ function fleetOfEpisodes({ settings, recorded }: EpisodeRunDefinition, onStop: (
   return fleetOf(settings, { learners: Number(learners), onStop })
 }
 
+/** Threads of a world, with its actors. */
+const THREADS_MAX = 64
+
 /** The default number of threads; 1 if other threads could not recreate the definitions. */
 export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { policy, algorithm, settings } = definition
@@ -271,7 +274,8 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { threads, reason } = chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores })
   if (actors === 0) return { threads, reason }
   const collects = settings.fleet === '' ? `${actors} to collect` : `${actors} parts, which the fleet collects`
-  return { threads: threads + actors, reason: `${collects}, and ${threads} to learn: ${reason}` }
+  const learn = Math.min(threads, THREADS_MAX - actors)
+  return { threads: learn + actors, reason: `${collects}, and ${learn} to learn: ${reason}` }
 }
 
 const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems, ...wrappers] as unknown as Parameters<
