@@ -107,7 +107,7 @@ describe('A file for', () => {
       '--json',
     ]
     const { file } = JSON.parse((await inProcess(words, folder)).stdout)
-    expect(file).toMatch(/name: cart-helpers[^]*parallelism: 3/)
+    expect(file).toMatch(/name: cart-helpers[\s\S]*parallelism: 3/)
   })
 
   test('ssh starts the learner on the first machine and the actors on all in turn', async () => {
