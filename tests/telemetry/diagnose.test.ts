@@ -88,7 +88,7 @@ describe('a check finds', () => {
       {},
       ['rl.temperature', 'rl.groupSize'],
     ],
-    ['truncation', { reward: [0.2, 0.6], clippedRatio: [0, 0.4] }, {}, { maxLength: 8 }, ['loss.maxLength']],
+    ['truncation', { reward: [0.2, 0.6], clippedRatio: [0, 0.4] }, {}, { maxLength: 8 }, []],
     [
       'length',
       { reward: [0.2, 0.2], completionLength: [4, 9] },
