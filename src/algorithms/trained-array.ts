@@ -1,20 +1,22 @@
 /** Trained weights in one array, with the optimizer's state and gradient. */
 import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import type { Parameter } from '../policies/policy.ts'
 import {
+  decayingParts,
   type OptimizerColumns,
   type OptimizerSettings,
   optimizerStep,
-  powersAfter,
   startOptimizer,
   type TrainedPart,
 } from './optimizers/optimizer.ts'
+import { stepTensors, tensorOptimizerOf, tensorPowersAfter } from './optimizers/tensors.ts'
 
 /** The columns besides the weights. */
 export interface TrainedColumns {
   /** The last gradient, in the first weights.length elements. */
   readonly gradient: Float32Array
-  readonly optimizer: OptimizerColumns
+  readonly optimizer: OptimizerColumns & { readonly workspace?: Float32Array }
   /** The initial weights; empty if not needed. */
   readonly reference: Float32Array
 }
@@ -24,13 +26,14 @@ export class TrainedArray {
   readonly gradient: Float32Array
   readonly #columns: TrainedColumns
   readonly #kernels: Kernels
+  readonly #parameters: readonly Parameter[]
   readonly #parts: readonly TrainedPart[]
 
   /**
-   * `parts` say which weights decay; without parts, all do.
+   * Of `parameters`, matrices decay; without parameters, all weights do.
    * @throws InputError for more weights than kernels count.
    */
-  constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parts: readonly TrainedPart[] = []) {
+  constructor(weights: Float32Array, columns: TrainedColumns, kernels: Kernels, parameters: readonly Parameter[] = []) {
     if (weights.length >= 2 ** 31) {
       const expected = 'fewer than 2,147,483,648: an adapter (languageModel.loraRank)'
       throw new InputError('trained weights', String(weights.length), expected)
@@ -39,7 +42,8 @@ export class TrainedArray {
     this.gradient = columns.gradient.subarray(0, weights.length)
     this.#columns = columns
     this.#kernels = kernels
-    this.#parts = parts
+    this.#parameters = parameters
+    this.#parts = decayingParts(parameters)
   }
 
   /** Starts from the current weights: copies them to the reference and resets the optimizer. */
@@ -63,9 +67,17 @@ export class TrainedArray {
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns
-    const powers: number[] = []
-    powersAfter(powers, settings, optimizer)
-    optimizerStep(settings, optimizer, powers, this.#kernels, this.weights, gradient, scale, learningRate, this.#parts)
+    const powers = tensorPowersAfter(settings, optimizer)
+    const { weights } = this
+    const kernels = this.#kernels
+    const ofTensors = tensorOptimizerOf(settings.optimizer)
+    if (ofTensors === undefined) {
+      optimizerStep(settings, optimizer, powers, kernels, weights, gradient, scale, learningRate, this.#parts)
+    } else {
+      const { moment, squareMoment, workspace = weights.subarray(0, 0) } = optimizer
+      const given = { weights, moment, squareMoment, gradient, gradientScale: scale, learningRate, settings, powers }
+      stepTensors(ofTensors, this.#parameters, { ...given, kernels, workspace })
+    }
     optimizer.betaPowers.set(powers)
     return norm
   }
@@ -73,7 +85,8 @@ export class TrainedArray {
   /** The state columns to save, by name. */
   kept(): Record<string, Float32Array | Float64Array> {
     const { reference, optimizer } = this.#columns
-    const columns = { trained: this.weights, reference, ...optimizer }
+    const { workspace: _, ...state } = optimizer
+    const columns = { trained: this.weights, reference, ...state }
     return Object.fromEntries(Object.entries(columns).filter(([, { length }]) => length > 0))
   }
 }

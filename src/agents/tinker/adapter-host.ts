@@ -4,7 +4,7 @@
  */
 import { rm } from 'node:fs/promises'
 import { setImmediate as immediate } from 'node:timers/promises'
-import { decayingParts, optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
+import { optimizerPlan } from '../../algorithms/optimizers/optimizer.ts'
 import { TrainedArray } from '../../algorithms/trained-array.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { readSafetensors, tensorOf, tensorValues, writeSafetensors } from '../../base/files/safetensors.ts'
@@ -116,7 +116,7 @@ export class AdapterHost {
     const columns = this.#columns
     const engine = new LocalEngine({ ...context, columns: columns.engine as unknown as Columns<Plan> })
     this.#batcher = new Batcher(engine, context.numSlots, Number.MAX_SAFE_INTEGER)
-    this.#trained = new TrainedArray(columns.adapter, columns, kernels, decayingParts(this.#lora.parameters))
+    this.#trained = new TrainedArray(columns.adapter, columns, kernels, this.#lora.parameters)
     const learned = { lora: this.#lora, weights: columns.adapter, random: new Random(0) }
     this.#packed = new PackedTransformer(model, weights, columns.packed, kernels, learned)
     this.#gradient = this.#packed.view(columns.gradient)

@@ -18,10 +18,10 @@ const known = new Map([adam, sgd, rmsprop].map((part) => [part.id, part()]))
 const builtIn = [...known.keys()]
 const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
 
-function optimizerOf(id: string, subject = 'optimizer'): Optimizer {
+function optimizerOf(id: string, subject = 'optimizer', others: readonly string[] = []): Optimizer {
   const optimizer = known.get(id)
   if (optimizer !== undefined) return optimizer
-  throw unknownWord(subject, id, [...known.keys()])
+  throw unknownWord(subject, id, [...known.keys(), ...others])
 }
 
 /** Registers a part by id. @throws InputError if `defineOptimizer` did not create it, or another optimizer has its id. */
@@ -87,12 +87,22 @@ export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSetting
 
 /**
  * Checks the optimizer and its settings, and registers `parts.optimizer` by id.
+ * `others` are ids that the error names besides.
  * @throws InputError for an unknown optimizer and for settings that it does not accept, like a momentum for Adam, which uses beta1.
  */
-export function checkOptimizer(subject: string, given: OptimizerSettings, parts: Parts = {}): void {
-  const { optimizer, ...numbers } = given
+export function checkOptimizer(
+  subject: string,
+  given: OptimizerSettings,
+  parts: Parts = {},
+  others: readonly string[] = [],
+): void {
   if (parts.optimizer !== undefined) admit(subject, parts.optimizer)
-  const { takes } = optimizerOf(optimizer, `${subject}.optimizer`)
+  checkTaken(subject, given, optimizerOf(given.optimizer, `${subject}.optimizer`, others).takes)
+}
+
+/** Refuses numbers that an optimizer does not accept. */
+export function checkTaken(subject: string, given: OptimizerSettings, takes: Optimizer['takes']): void {
+  const { optimizer, ...numbers } = given
   for (const [name, expected] of Object.entries({ momentum: 0, beta1: BETA_1, beta2: BETA_2 } as const)) {
     const key = name as keyof OptimizerNumbers
     if (takes.includes(key) || numbers[key] === expected) continue
@@ -149,7 +159,15 @@ export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
 
 /** Writes the settings of `powersOf` raised to the number of steps, the next one included: the new `betaPowers`. */
 export function powersAfter(powers: number[], settings: OptimizerSettings, { betaPowers }: OptimizerColumns): void {
-  const { powersOf } = optimizerOf(settings.optimizer)
+  powersOfSteps(powers, settings, optimizerOf(settings.optimizer).powersOf, betaPowers)
+}
+
+export function powersOfSteps(
+  powers: number[],
+  settings: OptimizerSettings,
+  powersOf: Optimizer['powersOf'],
+  betaPowers: Float64Array,
+): void {
   for (let i = 0; i < powersOf.length; i++) powers[i] = betaPowers[i]! * settings[powersOf[i]!]
 }
 

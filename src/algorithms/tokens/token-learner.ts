@@ -17,7 +17,8 @@ import type { TransformerModel } from '../../language/transformer/model.ts'
 import { packedPlan } from '../../language/transformer/packed.ts'
 import { type BaseWeights, bitsOf } from '../../language/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
-import { decayingParts, type OptimizerSettings, optimizerPlan } from '../optimizers/optimizer.ts'
+import type { OptimizerSettings } from '../optimizers/optimizer.ts'
+import { tensorOptimizerPlan } from '../optimizers/tensors.ts'
 import { TrainedArray } from '../trained-array.ts'
 import type { TokenBatch } from './token-batch.ts'
 import {
@@ -52,13 +53,13 @@ export function tokenLearnerPlan(
   weightBits: WeightBits = 32,
   threads = 1,
 ) {
-  const { numParameters } = lora ?? model
+  const { numParameters, parameters } = lora ?? model
   const packed = () => packedPlan(model, rows, context, lora, weightBits)
   return {
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
     /** The slots, one after another. The first accumulates the gradient. */
     gradient: column('f32', numSlotsOf(numParameters), numParameters),
-    optimizer: optimizerPlan(settings, numParameters),
+    optimizer: tensorOptimizerPlan(settings, parameters),
     /** The reference policy's trained weights; empty without a reference. */
     reference: saved(column('f32', hasReference ? numParameters : 0)),
   } satisfies Plan
@@ -114,8 +115,8 @@ export class TokenLearner {
     clock = new Clock(),
   ) {
     this.columns = columns
-    const parts = decayingParts((adapter?.lora ?? model).parameters)
-    this.trained = new TrainedArray(trainedOf(weights, adapter), columns, kernels, parts)
+    const { parameters } = adapter?.lora ?? model
+    this.trained = new TrainedArray(trainedOf(weights, adapter), columns, kernels, parameters)
     this.#kernels = kernels
     this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter, clock)
     this.#post = post
