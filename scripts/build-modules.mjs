@@ -26,7 +26,7 @@ const OWN_FILES = 'src/base/files/own-files.js'
 const APART = 'apart:'
 /** Programs that begin without the entries; the page of the dashboard among them, which a browser loads. */
 const SMALL = [
-  ...['cli/main.ts', 'telemetry/dashboard/page/main.ts'],
+  ...['cli/main.ts', 'cli/words/usage.ts', 'telemetry/dashboard/page/main.ts'],
   ...['language/rewards/code/code-worker.ts', 'language/rewards/maths/maths-worker.ts', 'tables/arrow-worker.ts'],
 ]
 

@@ -16,6 +16,7 @@ import type { Settings, SettingValues } from '../base/settings.ts'
 import type { Space } from '../base/space.ts'
 import type { Column, Columns, Plan } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
+import type { GoalPlace } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { GradientHelp, GradientPool } from './shared-gradient.ts'
@@ -64,6 +65,8 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   id: string
   module?: string
   settings: S
+  /** Settings that older records lack, left out where they have their defaults. */
+  newer?: readonly (keyof S)[]
   metrics: M
   /** `parts` are the values of settings declared with `part`, like the optimizer. */
   make(parameters: SettingValues<S>, parts: Parts): AlgorithmModel
@@ -124,6 +127,8 @@ export interface LearnerShape {
   readonly actionSpace: Space
   /** Elements per row of the action mask; 0 without masks. */
   readonly actionMaskWidth: number
+  /** Where observations have a goal, if the environment has goals. */
+  readonly goal?: GoalPlace | undefined
   /** Number of threads that can help: each needs a workspace of its own. */
   readonly threads: number
 }

@@ -7,7 +7,7 @@ import { type DefinitionRecord, defineFactory, type Factory } from '../base/defi
 import { checkCount, checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValue, SettingValues } from '../base/settings.ts'
-import { box, choiceSizes, discrete, multiDiscrete, type Space } from '../base/space.ts'
+import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceWidth } from '../base/space.ts'
 import {
   type ColumnArrays,
   type ColumnSpec,
@@ -17,6 +17,7 @@ import {
   type Plan,
   saved,
 } from '../components/column.ts'
+import type { GoalPlace } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Picture } from './picture.ts'
 
@@ -118,6 +119,11 @@ export interface EnvironmentModel<S> {
   readonly population?: boolean
   /** Whether its lanes have heap objects, as in `fromObjects`, so that a step may allocate for each lane. Default false. */
   readonly allocates?: boolean
+  /**
+   * Where observations have what is achieved and the goal, so that replay algorithms can learn from goals that were not the wanted ones.
+   * Its rewards must be those of `GoalPlace`. Default: no goals.
+   */
+  readonly goal?: GoalPlace | undefined
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null if there is none. */
@@ -230,6 +236,7 @@ export function defineEnvironment<
       if (model[name] === undefined || typeof model[name] === 'boolean') continue
       throw new InputError(`${options.id} ${name}`, show(model[name]), 'true or false')
     }
+    checkGoalPlace(options.id, model)
     const { numAgents = 1 } = model
     checkCount(`${options.id} numAgents`, numAgents)
     const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
@@ -242,6 +249,17 @@ export function defineEnvironment<
     return { ...model, state, presets }
   })
   return Object.assign(factory, { id: options.id, presets })
+}
+
+/** @throws InputError for a goal that does not lie within observations. */
+function checkGoalPlace(id: string, { goal, observationSpace }: EnvironmentModel<never>): void {
+  if (goal === undefined) return
+  const { achieved, desired, width, tolerance } = goal
+  const size = spaceWidth(observationSpace)
+  const isWithin = (from: number) => Number.isInteger(from) && from >= 0 && from + width <= size
+  if (isWithin(achieved) && isWithin(desired) && Math.abs(achieved - desired) >= width && width > 0 && tolerance >= 0)
+    return
+  throw new InputError(`${id} goal`, show(goal), `two parts of the ${size} elements of observations`)
 }
 
 function madeBy<M>(id: string, make: () => M): M {

@@ -94,6 +94,8 @@ export function defineWrapper<
       return Object.freeze({
         ...environment,
         ...model,
+        // What it writes need not be what a goal says.
+        ...((step !== undefined || model.observationSpace !== undefined) && { goal: undefined }),
         state: { ...environment.state, ...state },
         wrappers: [...(environment.wrappers ?? []), recordOf(this)],
         ...(draw && { draw: (columns: Readonly<Record<string, unknown>>, n: number) => draw(ownOf(columns), n) }),

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { boxMuller, philox4x32, Random, Stream, unitFromWord } from '../../src/base/random.ts'
 import { createKernels, TdSum } from '../../src/kernels/bind.ts'
+import type { Numbers } from './calls.ts'
+import { matches } from './laws.ts'
 
 const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const { key0, key1 } = new Random(3)
@@ -44,6 +46,67 @@ describe('priorities', () => {
     for (const [i, each] of raw.entries()) expect(weight[i]).toBeCloseTo(each / Math.max(...raw), 5)
     expect(new Set(weight).size).toBeGreaterThan(3)
   })
+})
+
+describe('bodies in C', () => {
+  /** A sum tree of a few of its rows, whose priorities are far apart; and how many rows those are. */
+  const treeOf = (numbers: Numbers) => {
+    const leaves = 2 ** numbers.whole(0, 9)
+    const tree = new Float64Array(2 * leaves)
+    const numRows = numbers.whole(1, leaves)
+    for (let row = 0; row < numRows; row++) tree[leaves + row] = Math.fround(10 ** numbers.uniform(-12, 6))
+    for (let node = leaves - 1; node >= 1; node--) tree[node] = tree[2 * node]! + tree[2 * node + 1]!
+    return { leaves, tree, numRows }
+  }
+  const exact = { relative: 0 }
+  const edges = [0, Number.NaN, Number.POSITIVE_INFINITY, 1 - 1e-6, 1e-30]
+
+  matches(
+    'setPriorities',
+    (numbers) => {
+      const { leaves, tree } = treeOf(numbers)
+      const count = numbers.whole(0, 40)
+      const rows = Uint32Array.from({ length: count + 1 }, () => numbers.whole(0, leaves - 1))
+      const priority = numbers.floats(count + 1, 0, 3).map((each) => (each < 0.5 ? 0 : each))
+      return [tree, rows, priority, count]
+    },
+    exact,
+  )
+
+  matches(
+    'drawByPriority',
+    (numbers) => {
+      const { tree, numRows } = treeOf(numbers)
+      const count = numbers.whole(1, 70)
+      const keys = [numbers.whole(0, 2 ** 32 - 1), numbers.whole(0, 2 ** 21 - 1)]
+      const correction = numbers.whole(0, 3) === 0 ? 0 : numbers.uniform()
+      const step = numbers.whole(0, 1e6)
+      return [
+        new Uint32Array(count),
+        new Float32Array(count),
+        tree,
+        new Uint32Array(4),
+        numRows,
+        correction,
+        count,
+        step,
+        ...keys,
+      ]
+    },
+    { ...exact, workspace: [3] },
+  )
+
+  matches(
+    'prioritiesOfErrors',
+    (numbers) => {
+      const count = numbers.whole(0, 40)
+      const error = Float32Array.from({ length: count + 2 }, () =>
+        numbers.whole(0, 15) === 0 ? edges[numbers.whole(0, edges.length - 1)]! : 10 ** numbers.uniform(-20, 30),
+      )
+      return [error, numbers.uniform(0, numbers.whole(0, 3) === 0 ? 12 : 1), numbers.uniform(0, 2), count]
+    },
+    exact,
+  )
 })
 
 /** Two lanes, five steps in a ring whose newest step is the second. */

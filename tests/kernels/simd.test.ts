@@ -49,7 +49,6 @@ describe('binding', () => {
           'chosenBackward',
           'correctionWeights',
           'crossEntropyLoss',
-          'drawByPriority',
         ],
         ...['drawReplayNormal', 'dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage'],
         ...[
@@ -68,12 +67,12 @@ describe('binding', () => {
         ...[
           'policyLoss',
           'readRunning',
+          'relabelGoals',
           'restrictVocabulary',
           'ropePart',
           'scaleElements',
           'scatterValues',
           'selectCandidates',
-          'setPriorities',
         ],
         ...[
           'shrinkActions',

@@ -28,6 +28,9 @@ const AHEAD = Object.fromEntries(
   ),
 )
 
+/** It acts where there are goals. */
+const RELABELED: Shown = { shownBy: 'tests/algorithms/goals.test.ts: with a goal that its episode reached' }
+
 /** Of so many settings the fast tier tries one. */
 const THIN = 9
 
@@ -283,6 +286,7 @@ describe('every setting of a control run acts', () => {
       'dqn.targetRate': { to: 0.5 },
       'dqn.huberDelta': { to: 0.1 },
       'dqn.priorityCorrection': { to: 1 },
+      'dqn.relabelFraction': RELABELED,
     }
     const keys = [...(await runKeys('CartPole-v1', { algorithm: 'dqn' }))]
     const own = keys.filter(([key]) => /^(dqn|qNetwork)\./.test(key))
@@ -317,6 +321,7 @@ describe('every setting of a control run acts', () => {
       'sac.replayRows': { to: 24 },
       'sac.learningStarts': { to: 40 },
       'sac.priorityCorrection': { to: 1 },
+      'sac.relabelFraction': RELABELED,
       'sac.temperature': { to: 0.2 },
       'sac.targetEntropy': { to: -3 },
     }
@@ -339,6 +344,7 @@ describe('every setting of a control run acts', () => {
       'td3.replayRows': { to: 24 },
       'td3.learningStarts': { to: 40 },
       'td3.priorityCorrection': { to: 1 },
+      'td3.relabelFraction': RELABELED,
       'td3.targetNoiseClip': { to: 0.01 },
     }
     const keys = [...(await runKeys('Pendulum-v1', { algorithm: 'td3' }))]

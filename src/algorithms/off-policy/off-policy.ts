@@ -36,6 +36,9 @@ export interface OffPolicyDefaults {
   readonly maxGradNorm?: number
 }
 
+/** Four of five, as in the paper of HER. */
+const RELABEL_FRACTION = 0.8
+
 /** The settings of all replay algorithms. */
 export function offPolicySettings(given: OffPolicyDefaults = {}) {
   checkGiven('options of offPolicySettings', given, [])
@@ -54,6 +57,10 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
     replayRows: integer(50_000, 'rows that the replay keeps', { min: 1 }),
     learningStarts: integer(1000, 'rows to collect before the first gradient step', { min: 0 }),
     nStep: integer(1, 'n of n-step returns: rewards to add up before bootstrapping', { min: 1 }),
+    relabelFraction: fraction(
+      RELABEL_FRACTION,
+      'share of drawn rows that get a goal which their episode reached later (HER), where the environment has goals',
+    ),
     priorityExponent: number(0, 'exponent α of prioritized replay; 0: uniform', { min: 0 }),
     priorityCorrection: fraction(
       0.4,
@@ -179,6 +186,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
     id,
     module,
     settings,
+    newer: ['relabelFraction'],
     metrics,
     make(parameters, parts) {
       const values = parameters as unknown as OffPolicyValues
@@ -191,6 +199,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
         gamma,
         plan(shape: LearnerShape): Plan {
           checkShape(options, shape)
+          checkGoals(id, values, shape)
           options.check(shape)
           const scratchWidth = options.scratchWidth?.(shape) ?? 0
           return offPolicyPlan(values, sums.length, scratchWidth, stagesOf(shape).length, shape)
@@ -220,6 +229,15 @@ function checkShape(
     throw new InputError(`${id} policy`, 'a policy with memory', 'a policy without memory')
   if (model.answersLater)
     throw new InputError(`${id} policy`, 'an asynchronous policy', 'a policy that answers at once')
+}
+
+function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { goal }: LearnerShape): void {
+  if (goal === undefined && relabelFraction !== RELABEL_FRACTION && relabelFraction !== 0) {
+    const got = `${relabelFraction}, and an environment without goals`
+    throw new InputError(`${id} relabelFraction`, got, `${RELABEL_FRACTION} or 0, which do nothing there`)
+  }
+  if (goal === undefined || relabelFraction === 0 || nStep === 1) return
+  throw new InputError(`${id} nStep`, `${nStep}, and goals that are replaced`, '1, or relabelFraction 0')
 }
 
 /** Rows of a block. Few rows let threads share a minibatch. */
@@ -252,6 +270,7 @@ function offPolicyPlan(
     nextValue: column('f32', blockRows),
     error: column('f32', blockRows),
     scratch: column('f32', blockRows, scratchWidth),
+    words: column('u32', 4),
     target: model.workspace(),
   })
   return {
@@ -278,9 +297,6 @@ interface OffPolicyParts {
   readonly sums: readonly string[]
   readonly stages: readonly Stage[]
 }
-
-/** Added to errors, so that a row with error 0 can be drawn again. */
-const LEAST_ERROR = 1e-6
 
 class OffPolicyLearner implements Learner {
   readonly #parts: OffPolicyParts
@@ -405,12 +421,8 @@ class OffPolicyLearner implements Learner {
     const { drawn, error, replay, gradientSteps, target } = this.#columns
     const { batchSize, priorityExponent, targetRate, targetInterval } = this.#parts.values
     if (priorityExponent > 0) {
-      let highest = replay.counts[ReplayCount.highest]!
-      for (let i = 0; i < batchSize; i++) {
-        error[i] = Math.exp(priorityExponent * Math.log(error[i]! + LEAST_ERROR))
-        highest = Math.max(highest, error[i]!)
-      }
-      replay.counts[ReplayCount.highest] = highest
+      const highest = replay.counts[ReplayCount.highest]!
+      replay.counts[ReplayCount.highest] = kernels.prioritiesOfErrors(error, priorityExponent, highest, batchSize)
       this.undo.keepPriorities(drawn, batchSize)
       kernels.setPriorities(replay.tree, drawn, error, batchSize)
     }
@@ -422,9 +434,9 @@ class OffPolicyLearner implements Learner {
 
   /** Gathers a block of the minibatch and adds its gradient. */
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
-    const { kernels, clock, numLanes, actionMaskWidth } = this.#context
+    const { kernels, clock, numLanes, actionMaskWidth, goal, random } = this.#context
     const { drawn, weight, error, replay, sums } = this.#columns
-    const { batchSize, gamma, nStep } = this.#parts.values
+    const { batchSize, gamma, nStep, relabelFraction } = this.#parts.values
     const block = this.#block
     const own = this.#own
     const first = b * this.#blockRows
@@ -438,6 +450,24 @@ class OffPolicyLearner implements Learner {
     kernels.gatherRows(own.action, rows.action, drawn, first, count, rows.action.length / numRows)
     kernels.multiStepReturns(own, rows, drawn, first, count, gamma, nStep, numLanes, numRows)
     kernels.gatherNext(own.nextObservation, rows.observation, finalObservation, own, count, width)
+    if (goal !== undefined && relabelFraction > 0) {
+      const { key0, key1 } = random
+      const stored = { ...rows, finalObservation }
+      kernels.relabelGoals(
+        own,
+        stored,
+        goal,
+        own.words,
+        drawn,
+        first,
+        count,
+        relabelFraction,
+        numLanes,
+        block.step,
+        key0,
+        key1,
+      )
+    }
     if (actionMaskWidth > 0) {
       kernels.gatherRows(own.actionMask, rows.actionMask, drawn, first, count, actionMaskWidth)
       kernels.gatherNext(own.nextActionMask, rows.actionMask, finalActionMask, own, count, actionMaskWidth)

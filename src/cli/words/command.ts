@@ -60,8 +60,8 @@ async function run(args: readonly string[]): Promise<void> {
   const words = [...rest, ...pairs]
   if (flags.has('version')) return console.log(VERSION)
   if (flags.has('help') || names[0] === 'help' || (name === undefined && pairs.length === 0)) {
-    const { help, helpOf } = await import('./help.ts')
-    return console.log((name === undefined ? null : await helpOf(name, words)) ?? (await help()))
+    const ofCommand = name === undefined ? null : await (await import('./help.ts')).helpOf(name, words)
+    return console.log(ofCommand ?? (await import('./usage.ts')).help())
   }
   if (name === undefined) throw unknownWord('command', pairs[0], Object.keys(commands))
   const isOurs = Object.hasOwn(commands, name)

@@ -1,6 +1,4 @@
-/** Help: all commands on one screen, and each with its keys. */
-import { relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+/** The help of a command, with its keys. */
 import { environmentVariables } from '../../base/environment-variables.ts'
 import { readTexts } from '../../base/invocation.ts'
 import { isPair } from '../../base/pair.ts'
@@ -11,27 +9,6 @@ const OPTIONS = `--key value, --key=value and key=value are the same.
   --json     print one JSON document last, and nothing else on standard output
   --quiet    print no progress
   config=FILE reads keys from a YAML or JSON file; keys on the command line override them`
-
-/** All commands, on one screen of 24 lines and 80 columns. */
-export async function help(): Promise<string> {
-  const [usual, rare] = [false, true].map((isRare) =>
-    Object.entries(declarations).filter(([, { isRare: is = false }]) => is === isRare),
-  )
-  const lines = usual!.map(([name, { takes, does }]) => `  ${`${name} ${takes}`.padEnd(24)} ${does}`)
-  return `colonnade: a simulator and trainer for reinforcement learning
-usage: colonnade <command|own.mjs> [--key value | key=value] [--json] [--quiet]
-
-${lines.join('\n')}
-  also: ${rare!.map(([name]) => name).join(' ')}
-<command> --help: its keys; train <environment> --help: those of a training
-help environment: environment variables that are read; --version: the version
-guides: ${docs('guides/first-hour.md')}`
-}
-
-/** The path to a page of the documentation, from the working directory. */
-function docs(page: string): string {
-  return relative(process.cwd(), fileURLToPath(new URL(`../../../../docs/${page}`, import.meta.url)))
-}
 
 /** A command's usage and keys (of `train` with parts: `CartPole-v1 policy=dense`); null for a user's command. */
 export async function helpOf(command: string, words: readonly string[]): Promise<string | null> {

@@ -5,6 +5,19 @@
  */
 import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
+/** Added to errors, so that a row with error 0 can be drawn again. */
+const LEAST_ERROR = 1e-6
+
+/** Turns `count` absolute errors into priorities, error^exponent (§ 3.3 there). Returns the highest of them and of `highest`. */
+export function prioritiesOfErrors(error: Float32Array, exponent: number, highest: number, count: number): number {
+  let found = highest
+  for (let i = 0; i < count; i++) {
+    error[i] = Math.exp(exponent * Math.log(error[i]! + LEAST_ERROR))
+    found = Math.max(found, error[i]!)
+  }
+  return found
+}
+
 /** Gives rows[i] the priority priority[i], for i < count. Returns by how many the rows of a priority above 0 have become more. */
 export function setPriorities(tree: Float64Array, rows: Uint32Array, priority: Float32Array, count: number): number {
   const leaves = tree.length / 2

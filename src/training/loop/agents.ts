@@ -116,6 +116,7 @@ function shapeOf(world: World, { options, model }: EpisodeDraft) {
     observationSpace,
     actionSpace,
     actionMaskWidth: actionMaskWidth(options.environment),
+    goal: options.environment.goal,
     threads: count - actors,
   }
 }

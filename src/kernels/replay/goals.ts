@@ -1,0 +1,107 @@
+/** Goals that stand in observations, and hindsight: rows that are learned from as if another goal had been wanted. */
+import { InputError, show } from '../../base/errors.ts'
+import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
+import type { ReplayedRows } from './returns.ts'
+
+/**
+ * Where an observation has what is achieved and what is desired, `width` elements each. A step earns 0 where the two are at most
+ * `tolerance` apart (Euclidean) in the next observation, and −1 elsewhere.
+ */
+export interface GoalPlace {
+  /** First element of what is achieved. */
+  readonly achieved: number
+  /** First element of the goal. */
+  readonly desired: number
+  readonly width: number
+  readonly tolerance: number
+  /** Whether an episode terminates where its goal is reached. */
+  readonly ends: boolean
+}
+
+/** Whether an observation, which begins at element `from`, has reached its goal. @throws InputError for another column. */
+export function isGoalReached(observation: Float32Array, from: number, goal: GoalPlace): boolean {
+  if (!(observation instanceof Float32Array)) {
+    throw new InputError('observation of isGoalReached', show(observation), 'a Float32Array')
+  }
+  const { achieved, desired, width, tolerance } = goal
+  let square = 0
+  for (let k = from; k < from + width; k++) square += (observation[k + achieved]! - observation[k + desired]!) ** 2
+  return square <= tolerance * tolerance
+}
+
+/** Part of the counter of these draws, so that no other draw of a replay has it. */
+const USE = 0x484552
+
+/**
+ * Hindsight experience replay (Andrychowicz et al. 2017, § 4.5, strategy "future"): gives `fraction` of the rows of a minibatch a goal
+ * that their own episode achieved in the same step or later, and the reward that they had earned with it. Each row and its successor have
+ * `block.observation` and `nextObservation`; rows[first … first + count) are their places in the replay, a ring of steps of `numLanes` rows.
+ * Draws are keyed by (step, place in the minibatch). A row whose episode terminated there keeps its goal: the observation after it is not
+ * stored. `words` (4) is workspace.
+ */
+export function relabelGoals(
+  block: {
+    readonly observation: Float32Array
+    readonly nextObservation: Float32Array
+    readonly return: Float32Array
+    readonly discount: Float32Array
+  },
+  replay: ReplayedRows & {
+    readonly episode: Uint32Array
+    readonly step: Int32Array
+    readonly observation: Float32Array
+    readonly finalObservation: Float32Array
+  },
+  goal: GoalPlace,
+  words: Uint32Array,
+  rows: Uint32Array,
+  first: number,
+  count: number,
+  fraction: number,
+  numLanes: number,
+  step: number,
+  key0: number,
+  key1: number,
+): void {
+  const numRows = replay.reward.length
+  const width = replay.observation.length / numRows
+  for (let i = 0; i < count; i++) {
+    philox4x32(words, first + i, step, USE, Stream.replay, key0, key1)
+    if (unitFromWord(words[0]!) >= fraction) continue
+    const row = rows[first + i]!
+    const length = futureLength(replay, row, numLanes, numRows)
+    if (length === 0) continue
+    const later = (row + Math.floor(unitFromWord(words[1]!) * length) * numLanes) % numRows
+    const isFinal = replay.truncated[later] !== 0
+    const source = isFinal ? replay.finalObservation : replay.observation
+    const from = (isFinal ? later : (later + numLanes) % numRows) * width + goal.achieved
+    for (let k = 0; k < goal.width; k++) {
+      const at = i * width + goal.desired + k
+      block.observation[at] = source[from + k]!
+      block.nextObservation[at] = source[from + k]!
+    }
+    const isReached = isGoalReached(block.nextObservation, i * width, goal)
+    block.return[i] = isReached ? 0 : -1
+    if (isReached && goal.ends) block.discount[i] = 0
+  }
+}
+
+/** How many steps of the row's episode, from its own on, are in the replay with the observation after them. */
+function futureLength(
+  { terminated, truncated, valid, lane, episode, step }: Parameters<typeof relabelGoals>[1],
+  row: number,
+  numLanes: number,
+  numRows: number,
+): number {
+  let length = 0
+  let at = row
+  while (terminated[at] === 0) {
+    if (truncated[at] !== 0) return length + 1
+    const next = (at + numLanes) % numRows
+    const isNext = valid[next] !== 0 && lane[next] === lane[row] && episode[next] === episode[row]
+    if (!isNext || step[next] !== step[at]! + 1) break
+    length++
+    at = next
+  }
+  return length
+}
