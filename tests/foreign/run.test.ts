@@ -449,7 +449,7 @@ describe('a config.json decides on nothing outside its folder', () => {
     await rm(join(run, 'checkpoints'), { recursive: true }) // From the start: what others left is moved on, or removed.
     const before = await contents(outside)
     const { code, stderr } = await inProcess(['resume', run])
-    const expected = `loggers given by you, since it writes or sends outside the run: loggers='${loggers}', or others`
+    const expected = `loggers given by you, since it runs, writes or sends outside the run: loggers='${loggers}', or others`
     expect([code, stderr]).toEqual([
       1,
       `colonnade: loggers of ${run}: got ${loggers} from its config.json only, expected ${expected}\n`,

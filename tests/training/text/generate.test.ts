@@ -50,7 +50,7 @@ describe('answers of a language model', () => {
 
   test('of a loaded model take the context that they need, however long it was made for, or the one that is named', async () => {
     const folder = join(await temporaryFolder(), 'model')
-    await writeQwen2(folder, { context: 2 ** 26 })
+    await writeQwen2(folder, { context: 2 ** 30 })
     const loaded = languageModel({ folder })
     const asked = { policy: loaded, prompts: ['one two', 'three'], maxTokens: 5, seed: 2 }
     const answers = await generateTokens(asked)
@@ -64,7 +64,7 @@ describe('answers of a language model', () => {
     await expect(generateTokens({ ...asked, context: prompt })).rejects.toThrow(`${prompt} tokens`)
     // All the positions that it was made for have no room: refused before the weights are looked for.
     await rm(join(folder, 'model.safetensors'))
-    await expect(generateTokens({ ...asked, context: 2 ** 26 })).rejects.toThrow(
+    await expect(generateTokens({ ...asked, context: 2 ** 30 })).rejects.toThrow(
       /^memory: got a plan .*languageModel.context$/,
     )
   })
