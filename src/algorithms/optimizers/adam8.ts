@@ -1,8 +1,8 @@
 /**
  * Adam with moments in 8 bits (after Dettmers et al. 2022): 256 neighbors share a scale, the largest of them, and a moment is a small
  * float beside it, with 3 bits of mantissa: a sign and 4 bits of exponent of the mean, 5 bits of that of the squares. They are rounded up
- * or down at random, so that small changes are not lost; the numbers depend on the step and place alone. Parameters of fewer than 4,096
- * elements have moments in f32.
+ * or down at random, so that small changes are not lost; the numbers depend on the step, the place and the block's scales alone. Parameters
+ * of fewer than 4,096 elements have moments in f32.
  */
 import type { Parameter } from '../../policies/policy.ts'
 import { adam } from './adam.ts'
@@ -97,8 +97,13 @@ function stepBlocks({ moment, squareMoment, parameter, powers, ...given }: Tenso
     }
     moment[block] = meanMost
     squareMoment[block] = squareMost
+    // The power of a small β₂ comes to 0 in a long training; scales still change.
+    float[0] = meanMost
+    const scaleWord = word[0]!
+    float[0] = squareMost
+    const ofBlock = hash(seed ^ hash(scaleWord ^ hash(word[0]!)))
     for (let i = 0; i < count; i++) {
-      const random = hash(seed ^ (from + i))
+      const random = hash(ofBlock ^ (from + i))
       const m = mean[i]!
       const code = meanMost > 0 ? codeOf(Math.abs(m) / meanMost, random, 128) : 0
       means[from + i] = m < 0 ? code + 128 : code
