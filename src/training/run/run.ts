@@ -363,15 +363,33 @@ export async function startRun<D extends RunDefinition>(
   const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
   const { definition, trainer } = made
   const usual = (number: number) => join('runs', `${definition.environment.id.replaceAll('/', '-')}-${number}`)
-  const free = await RunFolder.claim(out === undefined ? usual : numbered(out), out === undefined ? 'number' : ifExists)
-  const files = free.found
-  return files.unlessFails(async () => {
-    // Before config.json marks it as a run: a resumed run then does not need the file of weights.
-    if (kind.keepsBeginning(definition)) await trainer.save(files.path)
-    await files.writeConfig(configOf(files.path, definition))
-    const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
-    return new Run(files, made, new Judge(definition.settings, [], kind.lineKey), moved)
+  return unlessFails(made, async () => {
+    const free = await RunFolder.claim(
+      out === undefined ? usual : numbered(out),
+      out === undefined ? 'number' : ifExists,
+    )
+    const files = free.found
+    return files.unlessFails(async () => {
+      // Before config.json marks it as a run: a resumed run then does not need the file of weights.
+      if (kind.keepsBeginning(definition)) await trainer.save(files.path)
+      await files.writeConfig(configOf(files.path, definition))
+      const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
+      return new Run(files, made, new Judge(definition.settings, [], kind.lineKey), moved)
+    })
   })
+}
+
+type Opened = { readonly trainer: { close(): void }; readonly close?: () => Promise<void> }
+
+/** Ends what was opened for a trainer if its run cannot begin. */
+async function unlessFails<T>({ trainer, close }: Opened, begin: () => Promise<T>): Promise<T> {
+  try {
+    return await begin()
+  } catch (error) {
+    trainer.close()
+    await close?.()
+    throw error
+  }
 }
 
 /** Resumes a folder's run if it is the requested one, with the changeable settings. */
@@ -427,23 +445,25 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
     const kernels = recorded === null ? {} : { kernels: recorded.build }
     const wanted = { ...asked, settings: { ...asked.settings, ...kernels } } as RunDefinition
     const made = (await kind.createTrainer(wanted, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
-    const { trainer } = made
-    const warnings = [...made.notes, ...(recorded?.notes ?? [])]
-    if (hasCheckpoint) warnings.push(...(await trainer.restore(folder, from)).warnings)
-    for (const length of ['totalSteps', 'epochs'] as const) {
-      const [then, now] = [former, asked].map(
-        ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
-      )
-      if (then === now) continue
-      warnings.push(`${length} was ${then} and is ${now}: schedules use the new number from now on`)
-    }
-    if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
-    const { checkpointNumber, update } = trainer
-    const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
-    const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
-    warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
-    const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey)
-    return new Run(files, { ...made, notes: warnings }, judge)
+    return unlessFails(made, async () => {
+      const { trainer } = made
+      const warnings = [...made.notes, ...(recorded?.notes ?? [])]
+      if (hasCheckpoint) warnings.push(...(await trainer.restore(folder, from)).warnings)
+      for (const length of ['totalSteps', 'epochs'] as const) {
+        const [then, now] = [former, asked].map(
+          ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
+        )
+        if (then === now) continue
+        warnings.push(`${length} was ${then} and is ${now}: schedules use the new number from now on`)
+      }
+      if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
+      const { checkpointNumber, update } = trainer
+      const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
+      const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
+      warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
+      const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey)
+      return new Run(files, { ...made, notes: warnings }, judge)
+    })
   })
 }
 

@@ -94,6 +94,19 @@ describe('learning through a gateway', () => {
   })
 })
 
+test('groups that the engine cannot prove are dropped, and others begin when nobody is left', async () => {
+  const through = await world()
+  const gateway = await opened({ world: through })
+  const agents = runAgents({ gateway, tasks: TASKS, run: letters })
+  const settings = { updates: 1, groupsPerUpdate: 2, groupSize: 8, lossSettings: { klCoef: 0 } }
+  const trainer = createTrainer(through, rl(settings), { collector: agents.collector })
+  const proofs = [false, true]
+  Object.assign(through.cohort().engine, { prove: async () => proofs.shift() ?? true })
+  for await (const { rl } of trainer.updates()) expect(rl!.drops).toEqual({ unproved: 2 })
+  expect(agents.counts.ended).toBe(32)
+  trainer.close()
+})
+
 describe('a training by agents', () => {
   const settings = { updates: 3, groupsPerUpdate: 2, groupSize: 8, learningRate: 1e-2 }
 

@@ -79,6 +79,12 @@ test('agents are trained by the environment’s reward of their last answer, and
     `agent of ${out}: got ${agent} from its config.json only`,
   )
   const command = `node ${join(folder, 'judge.mjs')} 1000 | cat`
+  const servers = () => process.getActiveResourcesInfo().filter((each) => each === 'TCPServerWrap')
+  const before = servers()
+  const missing = { from: 99, settings: { ...settings, agent: command }, allowModule: () => true }
+  await expect(resumeRun(out, missing)).rejects.toThrow('99')
+  await expect(startRun(await configure({ agent }), '/dev/null/run')).rejects.toThrow('a writable path')
+  await expect.poll(servers).toEqual(before)
   await (await resumeRun(out, { settings: { ...settings, agent: command }, allowModule: () => true })).train()
   const second = await lineOf(out, 1)
   expect(second).toMatchObject({ numUnknown: 0, trajectories: 4 })

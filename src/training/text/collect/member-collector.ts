@@ -94,10 +94,10 @@ export class MemberCollector implements Collector {
     }
     await this.#runner.start?.()
     for (;;) {
-      this.#throwFailure()
-      this.#begin()
       if (this.#admission.isReady) await this.prove()
+      this.#throwFailure()
       const isReady = this.#take()
+      this.#begin() // After groups were dropped, others begin in their place.
       if (isReady || signal?.aborted) {
         if (!isReady) this.close()
         this.#world.clock.charge(Work.waiting)
