@@ -61,8 +61,29 @@ describe('a search', () => {
     expect(near(others).length).toBeLessThan(near(drawn).length) // What still trains is not tried again.
   })
 
+  test('by tpe tries each setting of lists and whole numbers once, and refuses too many before any is trained', () => {
+    const values = new Map<string, Values>([
+      ['passes', { from: 1, to: 6, isWhole: true }],
+      ['kind', ['a', 'b', 'c', 'd']],
+    ])
+    for (const batch of [1, 4]) {
+      const options = { search: 'tpe', samples: 24, batch } as const
+      const tried: Record<string, string>[] = []
+      for (let count = nextCount(options, 0); count > 0; count = nextCount(options, tried.length)) {
+        const ranked = tried.toSorted((a, b) => Number(b.passes) - Number(a.passes))
+        tried.push(...propose(values, ranked, count, options))
+      }
+      expect(new Set(tried.map((each) => JSON.stringify(each))).size).toBe(24)
+    }
+    const lists = new Map(['first', 'second'].map((key) => [key, ['a', 'b', 'c', 'd', 'e', 'f']]))
+    const evenly = propose(lists, [], 14, { search: 'quasi', samples: 14 })
+    const proposed = propose(lists, evenly.slice(0, 10), 4, { search: 'tpe', samples: 14 })
+    expect(proposed).not.toEqual(evenly.slice(10)) // By results, although the best of lists was tried.
+    expect(() => propose(values, [], 10, { search: 'tpe', samples: 25 })).toThrow('at most the 24 different settings')
+  })
+
   test('has the fractions of its values', () => {
-    for (const values of space.values()) {
+    for (const values of [...space.values(), { from: 1, to: 8, isWhole: true }]) {
       for (const at of [0, 0.3, 0.99]) {
         const value = valueAt(values, at)
         expect(valueAt(values, fractionOf(values, value))).toBe(value)

@@ -87,10 +87,11 @@ function isLogarithmic({ from, to }: ValueRange): boolean {
   return from > 0 && to >= 10 * from
 }
 
-/** The fraction at which the values have this one, as `valueAt` gives it: of a list the middle of its part. */
+/** The fraction at which `valueAt` gives this value: of a list or whole numbers the middle of its part. */
 export function fractionOf(values: Values, value: string): number {
   if (!isRange(values)) return (values.indexOf(value) + 0.5) / values.length
-  const { from, to } = values
+  const { from, to, isWhole } = values
+  if (isWhole && !isLogarithmic(values)) return (Number(value) - from + 0.5) / (to - from + 1)
   if (isLogarithmic(values)) return Math.log(Number(value) / from) / Math.log(to / from)
   return (Number(value) - from) / (to - from)
 }

@@ -32,22 +32,27 @@ export function nextCount({ search = 'quasi', samples = 0, batch = 4 }: SearchOp
   return Math.min(samples - tried, tried === 0 ? STARTUP : batch)
 }
 
-/** Further settings, all new. `ranked`: those that were tried, the best first. @throws InputError if there are too few. */
+/**
+ * Further settings, all new. `ranked`: those that were tried, the best first. Where tpe finds only known ones, the
+ * quasi-random sequence gives the others.
+ * @throws InputError if there are too few; for tpe before any was tried.
+ */
 export function propose(
   values: ReadonlyMap<string, Values>,
   ranked: readonly Setting[],
   count: number,
   { search = 'quasi', samples = 0, searchSeed = 0 }: SearchOptions,
 ): Setting[] {
-  if (search === 'quasi') return sampleSettings(values, count)
-  if (search === 'tpe' && ranked.length === 0) return sampleSettings(values, count)
+  const quasi = () => sampleSettings(values, Math.max(samples, ranked.length + count))
+  // All samples are drawn, to find out before training whether there are enough.
+  if (search === 'quasi' || (search === 'tpe' && ranked.length === 0)) return quasi().slice(0, count)
   const several = [...values].filter(([, each]) => isSeveral(each))
   const settingOf = (fractions: readonly number[]): Setting => ({
     ...Object.fromEntries([...values].map(([key, each]) => [key, valueAt(each, 0)])),
     ...Object.fromEntries(several.map(([key, each], i) => [key, valueAt(each, fractions[i]!)])),
   })
   const fractionsOf = (setting: Setting) => several.map(([key, each]) => fractionOf(each, setting[key]!))
-  const known = new Set(ranked.map((setting) => JSON.stringify(settingOf(fractionsOf(setting)))))
+  const known = new Set(ranked.map((setting) => JSON.stringify(setting)))
   const best = ranked.map(fractionsOf)
   const found: Setting[] = []
   const pending: number[][] = []
@@ -64,11 +69,15 @@ export function propose(
           )
         : uniforms(several.length, searchSeed, trial)
     const setting = settingOf(fractions)
+    pending.push(fractionsOf(setting)) // Also of a known one, so that it is not proposed forever.
     const text = JSON.stringify(setting)
     if (known.has(text)) continue
     known.add(text)
     found.push(setting)
-    pending.push(fractionsOf(setting))
+  }
+  if (search === 'tpe' && found.length < count) {
+    const others = quasi().filter((setting) => !known.has(JSON.stringify(setting)))
+    found.push(...others.slice(0, count - found.length))
   }
   if (found.length === count) return found
   throw new InputError('samples', String(samples), `at most the ${known.size} different settings of these values`)
