@@ -43,7 +43,10 @@ test('an environment is made from its id and its settings, as values or as a tex
 })
 
 test.each([
-  ['CartPole-v2', 'environment: got "CartPole-v2" (did you mean "CartPole-v1"?), expected one of 37, like CartPole-v1'],
+  [
+    'CartPole-v2',
+    'environment: got "CartPole-v2" (did you mean "CartPole-v1"?), expected one of 39, like CartPole-v1, CartPole-P-v1, Acrobot-v1',
+  ],
   [
     'CartPole-v1 maxEpisodeStep=2',
     'setting of the CartPole-v1: got "maxEpisodeStep" (did you mean "maxEpisodeSteps"?), expected one of maxEpisodeSteps',

@@ -41,7 +41,7 @@ test('native kernels have the bits of relaxed ones, and other builds their own',
 })
 
 test('each kernel with a native body is compared with its relaxed one', async () => {
-  const files = ['simd.test.ts', 'transformer.test.ts', 'quantized4.test.ts'].map((name) =>
+  const files = ['simd.test.ts', 'transformer.test.ts', 'quantized4.test.ts', 'replay.test.ts'].map((name) =>
     readFile(new URL(name, import.meta.url), 'utf8'),
   )
   const calls = [...(await Promise.all(files)).join().matchAll(/\bmatches(?:Relaxed)?\(\s*['`]([\w${}]+)/g)].map(

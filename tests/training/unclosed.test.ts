@@ -12,7 +12,8 @@ test.each(rowsOf(['lanes', 'actors', 'text']))(
     expect(code, stderr).toBe(0)
     const { before, most, after } = JSON.parse(stdout)
     expect(most.threads).toBeGreaterThanOrEqual(before.threads + 1)
-    expect(after.threads).toBe(before.threads)
+    // Node may have ended one of its own.
+    expect(after.threads).toBeLessThanOrEqual(before.threads)
     expect(most.descriptors).toBeGreaterThan(before.descriptors)
     expect(after.descriptors).toBeLessThan(before.descriptors + 4) // A worker has four.
     expect(stderr.match(/COLONNADE_UNCLOSED_TRAINER/g)).toHaveLength(1)
