@@ -80,6 +80,11 @@ describe('a run that a page begins', () => {
     writeFileSync(join(folder, 'here.zip'), second.zip)
     const { code, stderr } = await inProcess(['resume', join(folder, 'here.zip'), '--quiet'])
     expect([code, stderr]).toEqual([0, ''])
+    const again = await inProcess(['resume', join(folder, 'here.zip')])
+    expect([again.code, again.stderr]).toEqual([
+      1,
+      expect.stringContaining(`\`colonnade resume ${join(folder, 'here')}\` goes on`),
+    ])
 
     const [last] = (await listCheckpoints(join(folder, 'whole'))).slice(-1)
     const [ours, theirs] = await Promise.all(['whole', 'here'].map((name) => readCheckpoint(join(folder, name), last)))

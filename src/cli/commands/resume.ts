@@ -1,5 +1,5 @@
-import { printable } from '../../base/errors.ts'
-import { readWhole } from '../../base/files/files.ts'
+import { InputError, printable } from '../../base/errors.ts'
+import { disk, isThere, readWhole } from '../../base/files/files.ts'
 import { unzipFolder } from '../../base/files/zip.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { integer, parseSetting } from '../../base/settings.ts'
@@ -15,8 +15,15 @@ export const resumeKeys = {
 
 /** A run's folder; that of a zip, which is what a page hands out, is unpacked beside it. */
 async function folderOf(name: string): Promise<string> {
-  if (!name.endsWith('.zip')) return name
+  if (!name.endsWith('.zip') || ((await isThere(name)) && (await disk.isFolder(name)))) return name
   const folder = name.slice(0, -'.zip'.length)
+  if (await isThere(folder)) {
+    throw new InputError(
+      name,
+      `${folder} beside it`,
+      `none before it is unpacked: \`colonnade resume ${folder}\` goes on`,
+    )
+  }
   await unzipFolder(await readWhole(name, 'the zip of a run'), folder)
   return folder
 }
