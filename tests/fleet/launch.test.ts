@@ -108,6 +108,10 @@ describe('A file for', () => {
     ]
     const { file } = JSON.parse((await inProcess(words, folder)).stdout)
     expect(file).toMatch(/name: cart-helpers[\s\S]*parallelism: 3/)
+    const alone = words.with(6, 'learners=1')
+    expect((await inProcess([...alone, 'helpers=2'], folder)).stderr).toContain(
+      'helpers: got 2, expected 0, or learners of 2',
+    )
   })
 
   test('ssh starts the learner on the first machine and the actors on all in turn', async () => {

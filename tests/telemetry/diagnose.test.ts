@@ -2,6 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import { defineRunCheck } from '../../src/entries/loggers.ts'
 import { diagnosisOf, runChecks } from '../../src/telemetry/diagnose/diagnose.ts'
+import { inProcess } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 /** 16 updates; each figure goes from its first to its last value in a straight line. */
 function linesOf(figures: Readonly<Record<string, readonly [number, number] | object>>, extra: object = {}) {
@@ -190,4 +192,17 @@ test('a check of one’s own comes first, and a wrong one is refused', () => {
   expect(first).toMatchObject({ check: 'slow', changes: [{ key: 'ppo.numSteps', value: 8, to: '64' }] })
   expect(namesOf(config, linesOf({ ...learns, stepsPerSecond: [2e3, 2e3] }), [slow])).toEqual([])
   expect(() => defineRunCheck({ id: 'slow' } as never)).toThrow('slow description: got undefined')
+})
+
+test('a run that is too short is told to be one of which nothing is known, each reason once', async () => {
+  const folder = await temporaryFolder()
+  await inProcess(
+    ['train', 'CartPole-v1', 'out=run', 'numLanes=2', 'ppo.numSteps=8', 'totalSteps=16', '--quiet'],
+    folder,
+  )
+  const { code, stdout } = await inProcess(['diagnose', 'run'], folder)
+  expect(code).toBe(1)
+  expect(stdout).toMatch(
+    /^run: 1 updates of ppo on CartPole-v1, 0 of 9 checks made, so nothing is known\nnot checked: .*, since 1 updates[^\n]*\n$/,
+  )
 })

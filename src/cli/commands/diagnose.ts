@@ -8,14 +8,14 @@ export const diagnoseKeys = {
   checks: strings([], 'paths of modules that export a check of yours (defineRunCheck), besides the built-in ones'),
 }
 
-/** colonnade diagnose <run>: why it does not learn. Exits with 1 if there is a finding. */
+/** colonnade diagnose <run>: why it does not learn. Exits with 1 if there is a finding, or no check could be made. */
 export const diagnoseCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const paths = readKeys(diagnoseKeys, texts).checks
   const own = paths.map((path) => findPart('check', pathToFileURL(path).href, 'caller'))
   const diagnosis = await diagnose(subject, { checks: (await Promise.all(own)) as unknown as RunCheck[] })
   if (!json) console.log(describe(subject, diagnosis))
-  if (diagnosis.findings.length > 0) process.exitCode = 1
+  if (diagnosis.findings.length > 0 || diagnosis.checked.length === 0) process.exitCode = 1
   return { run: subject, ...diagnosis }
 }
 
@@ -27,8 +27,12 @@ function describe(run: string, { environment, algorithm, updates, findings, chec
     }),
     ...changes.map(({ key, value, to }) => `  try ${key}=${to}, which was ${value}`),
   ])
-  const notMade = Object.entries(skipped).map(([check, reason]) => `not checked: ${check}, since ${reason}`)
-  const result = findings.length === 0 ? 'nothing found' : `${findings.length} found`
+  const notMade = [...new Set(Object.values(skipped))].map((reason) => {
+    const checks = Object.keys(skipped).filter((check) => skipped[check] === reason)
+    return `not checked: ${checks.join(', ')}, since ${reason}`
+  })
+  const found = findings.length === 0 ? 'nothing found' : `${findings.length} found`
+  const result = checked.length === 0 ? 'so nothing is known' : found
   return [
     `${run}: ${updates} updates of ${algorithm} on ${environment}, ${checked.length} of ${checked.length + Object.keys(skipped).length} checks made, ${result}`,
     ...lines,

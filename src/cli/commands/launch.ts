@@ -39,6 +39,8 @@ export const launchCommand: Command = async ({ words, json }) => {
   const processes = keys.processes || (definition.settings as { actors?: number }).actors || 1
   const { learners = '1' } = definition.settings as { learners?: string }
   const helpers = keys.helpers === -1 ? Number(learners) - 1 : keys.helpers
+  if (helpers > 0 && learners === '1')
+    throw new InputError('helpers', `${helpers}`, '0, or learners of 2 and more that they help')
   const file = await launchFile(scheduler, { ...keys, train, out, fleet, name, processes, helpers })
   if (!submit) {
     if (!json) process.stdout.write(file)
