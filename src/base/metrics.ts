@@ -112,3 +112,8 @@ export class MetricTotals<M extends Metrics> {
 export function group(value: number): string {
   return String(value).replace(/\B(?=(\d{3})+$)/g, ',')
 }
+
+/** A number with three digits. */
+export function short(value: number): string {
+  return Math.abs(value) < 1e6 ? String(Number(value.toPrecision(3))) : value.toExponential(2)
+}

@@ -14,6 +14,13 @@ export async function readMetrics(folder: string): Promise<Record<string, unknow
   })
 }
 
+/** A known figure of a line, like `entropy` or `components/exact`. */
+export function figureIn(line: Readonly<Record<string, unknown>>, metric: string): number | undefined {
+  const inside = (value: unknown, key: string) => (value as Record<string, unknown> | null | undefined)?.[key]
+  const value = metric.split('/').reduce<unknown>(inside, line)
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined
+}
+
 /** The complete lines: a crash may cut off the last one. */
 export async function readLines(path: string): Promise<string[]> {
   const text = await readText(path)

@@ -168,8 +168,15 @@ describe('no alarm', () => {
     expect(checked).toEqual(['kl', 'returns'])
     expect(skipped.clip).toBe('the run has no clipFraction')
     expect([...checked, ...Object.keys(skipped)].toSorted()).toEqual(runChecks.map(({ id }) => id).toSorted())
+    const unknown = linesOf({ ...learns, clipFraction: [0.9, 0.5] }).map((line, i) => ({
+      ...line,
+      approxKl: i < 15 ? null : 0.01,
+    }))
+    expect(found('clip', ppoConfig(), unknown)!.evidence.map(({ metric }) => metric)).toEqual(['clipFraction'])
     const few = diagnosisOf(ppoConfig(), linesOf(flat).slice(0, 7))
     expect([few.checked, few.skipped.returns]).toEqual([[], '7 updates, and it needs 8'])
+    const words = linesOf(learns, { entropy: 'none', components: { exact: 'none' } })
+    expect(diagnosisOf(ppoConfig(), words).checked).toEqual(['returns'])
     const supervised = linesOf({ loss: [2, 1] }, { phase: 'sft' })
     expect(diagnosisOf(textConfig(), supervised)).toMatchObject({ updates: 0, checked: [], findings: [] })
   })
@@ -192,6 +199,10 @@ test('a check of one’s own comes first, and a wrong one is refused', () => {
   expect(first).toMatchObject({ check: 'slow', changes: [{ key: 'ppo.numSteps', value: 8, to: '64' }] })
   expect(namesOf(config, linesOf({ ...learns, stepsPerSecond: [2e3, 2e3] }), [slow])).toEqual([])
   expect(() => defineRunCheck({ id: 'slow' } as never)).toThrow('slow description: got undefined')
+  for (const found of [undefined, { problem: 'slow' }, { problem: 'slow', evidence: [], changes: [] }]) {
+    const vague = defineRunCheck({ ...slow, id: 'vague', metrics: [], look: () => found as never })
+    expect(() => diagnosisOf(config, linesOf(flat), [vague])).toThrow('vague look: got')
+  }
 })
 
 test('a run that is too short is told to be one of which nothing is known, each reason once', async () => {

@@ -1,6 +1,7 @@
 import { pathToFileURL } from 'node:url'
 import { findPart } from '../../base/definition.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
+import { short } from '../../base/metrics.ts'
 import { type Diagnosis, diagnose, type RunCheck } from '../../entries/loggers.ts'
 import { strings } from '../../entries/settings.ts'
 
@@ -31,15 +32,12 @@ function describe(run: string, { environment, algorithm, updates, findings, chec
     const checks = Object.keys(skipped).filter((check) => skipped[check] === reason)
     return `not checked: ${checks.join(', ')}, since ${reason}`
   })
+  const numChecks = checked.length + Object.keys(skipped).length
   const found = findings.length === 0 ? 'nothing found' : `${findings.length} found`
   const result = checked.length === 0 ? 'so nothing is known' : found
   return [
-    `${run}: ${updates} updates of ${algorithm} on ${environment}, ${checked.length} of ${checked.length + Object.keys(skipped).length} checks made, ${result}`,
+    `${run}: ${updates} updates of ${algorithm} on ${environment}, ${checked.length} of ${numChecks} checks made, ${result}`,
     ...lines,
     ...notMade,
   ].join('\n')
-}
-
-function short(value: number): string {
-  return Math.abs(value) < 1e6 ? String(Number(value.toPrecision(3))) : value.toExponential(2)
 }

@@ -35,7 +35,7 @@ const USAGES = {
   diagnose: {
     takes: '<run>',
     does: 'find out why a run does not learn',
-    more: 'Each finding names its evidence and settings to change. The exit code is 0 or 1.',
+    more: 'Each finding names its evidence and settings to change. The exit code is 1 with a finding, and where no check could be made.',
   },
   replay: {
     takes: '<run>',

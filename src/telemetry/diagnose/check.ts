@@ -43,7 +43,7 @@ export interface RunCheck {
  *   description: 'fewer than 1000 steps a second',
  *   metrics: ['stepsPerSecond'],
  *   look(run) {
- *     const last = run.stretches('stepsPerSecond').at(-1)!
+ *     const last = run.last('stepsPerSecond')
  *     if (last.mean >= 1000) return null
  *     return { problem: 'it is slow', evidence: [{ ...last, expected: 'at least 1000' }], changes: [] }
  *   },
@@ -60,12 +60,13 @@ export function defineRunCheck(definition: {
   if (typeof description !== 'string') throw new InputError(`${id} description`, show(description), 'a phrase')
   if (!Array.isArray(metrics)) throw new InputError(`${id} metrics`, show(metrics), 'a list of names')
   if (typeof look !== 'function') throw new InputError(`${id} look`, show(look), 'a function of a recorded run')
-  return Object.assign((run: RecordedRun) => look(run), { id, description, metrics })
-}
-
-/** A number with three digits. */
-export function short(value: number): string {
-  return Math.abs(value) < 1e6 ? String(Number(value.toPrecision(3))) : value.toExponential(2)
+  const check = (run: RecordedRun) => {
+    const found = look(run)
+    const isFinding = typeof found?.problem === 'string' && found.evidence?.length > 0 && Array.isArray(found.changes)
+    if (found === null || isFinding) return found
+    throw new InputError(`${id} look`, show(found), 'null, or a problem with its evidence and changes')
+  }
+  return Object.assign(check, { id, description, metrics })
 }
 
 /** A change of a number by a factor, if the run has the setting and it is above 0. */

@@ -1,6 +1,7 @@
 /** A run as its folder records it, for checks: settings by key, and the figures of its updates. */
 import type { SettingValue } from '../../base/settings.ts'
 import { createEnvironment, listEnvironments } from '../../environments/registry.ts'
+import { figureIn } from '../metrics-lines.ts'
 
 /** Stretches into which the updates of a run are divided. */
 export const STRETCHES = 8
@@ -89,10 +90,9 @@ export class RecordedRun {
 
   /** The known values of a metric, like `entropy` or `components/exact`, and their updates. */
   values(metric: string): { readonly update: number; readonly value: number }[] {
-    const path = metric.split('/')
     return this.#lines.flatMap((line) => {
-      const value = path.reduce<unknown>((inside, key) => (inside as Line | null | undefined)?.[key], line)
-      return typeof value === 'number' && Number.isFinite(value) ? [{ update: Number(line[this.#key]), value }] : []
+      const value = figureIn(line, metric)
+      return value === undefined ? [] : [{ update: Number(line[this.#key]), value }]
     })
   }
 
@@ -101,16 +101,31 @@ export class RecordedRun {
     const values = this.values(metric)
     const count = Math.min(STRETCHES, values.length)
     return Array.from({ length: count }, (_, i) => {
-      const part = values.slice(Math.floor((i * values.length) / count), Math.floor(((i + 1) * values.length) / count))
-      const mean = part.reduce((sum, { value }) => sum + value, 0) / part.length
-      const variance = part.reduce((sum, { value }) => sum + (value - mean) ** 2, 0) / part.length
-      return { metric, first: part[0]!.update, last: part.at(-1)!.update, mean, std: Math.sqrt(variance) }
+      const [from, to] = [i, i + 1].map((eighth) => Math.floor((eighth * values.length) / count))
+      return stretchOf(metric, values.slice(from, to))
     })
   }
 
-  /** Whether a metric has a value in any update, or values below its name. */
+  /** The stretch with the highest mean of a metric that the run has, the first of equals. */
+  highest(metric: string): Stretch {
+    return highestOf(this.stretches(metric))
+  }
+
+  /** The last stretch of a metric that the run has. */
+  last(metric: string): Stretch {
+    return this.stretches(metric).at(-1)!
+  }
+
+  /** A metric in the updates of another's stretch; null if it has no value there. */
+  during(metric: string, { first, last }: Stretch): Stretch | null {
+    const values = this.values(metric).filter(({ update }) => update >= first && update <= last)
+    return values.length === 0 ? null : stretchOf(metric, values)
+  }
+
+  /** Whether a metric, or one below its name, has a value in any update. */
   has(metric: string): boolean {
-    return this.values(metric).length > 0 || this.namesIn(metric).length > 0
+    const all = [metric, ...this.namesIn(metric).map((name) => `${metric}/${name}`)]
+    return all.some((each) => this.values(each).length > 0)
   }
 
   /** The names below an object of metrics, like those of `components`. */
@@ -125,7 +140,7 @@ export class RecordedRun {
     const [first] = stretches
     const last = stretches.at(-1)
     if (first === undefined || last === undefined || first === last) return null
-    const best = stretches.reduce((highest, each) => (each.mean > highest.mean ? each : highest))
+    const best = highestOf(stretches)
     const { threshold } = this
     const clear = Math.abs(first.mean) * (this.kind === 'episodes' ? 0.1 : 0.05)
     const way = threshold === null ? clear : Math.max(0, threshold - first.mean) / 20
@@ -144,6 +159,16 @@ export class RecordedRun {
     ] as [number, number])
     return most > least ? most : null
   }
+}
+
+function highestOf(stretches: readonly Stretch[]): Stretch {
+  return stretches.reduce((highest, each) => (each.mean > highest.mean ? each : highest))
+}
+
+function stretchOf(metric: string, values: readonly { readonly update: number; readonly value: number }[]): Stretch {
+  const mean = values.reduce((sum, { value }) => sum + value, 0) / values.length
+  const variance = values.reduce((sum, { value }) => sum + (value - mean) ** 2, 0) / values.length
+  return { metric, first: values[0]!.update, last: values.at(-1)!.update, mean, std: Math.sqrt(variance) }
 }
 
 /** Only of built-in environments as they are: modules are not run, and wrappers change returns. */

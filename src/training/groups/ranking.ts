@@ -1,6 +1,7 @@
 /** How a sweep compares its settings: by an objective at the same length of training, within bounds of metrics. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
-import { fractionOf, isSeveral, type Values } from './sampled-settings.ts'
+import { figureIn } from '../../telemetry/metrics-lines.ts'
+import { fractionOf, isRange, isSeveral, type Values } from './sampled-settings.ts'
 
 /** What settings are compared by. */
 export interface RankingOptions {
@@ -41,12 +42,7 @@ type Line = Readonly<Record<string, unknown>>
 
 /** The last known value of a metric, up to a line; NaN if there is none. */
 export function lastValue(lines: readonly Line[], metric: string): number {
-  const path = metric.split('/')
-  for (let i = lines.length - 1; i >= 0; i--) {
-    const value = path.reduce<unknown>((inside, key) => (inside as Line | null | undefined)?.[key], lines[i])
-    if (typeof value === 'number' && Number.isFinite(value)) return value
-  }
-  return Number.NaN
+  return lines.map((line) => figureIn(line, metric)).findLast((value) => value !== undefined) ?? Number.NaN
 }
 
 /** A setting's worth: higher is better; −∞ without a value. */
@@ -103,7 +99,7 @@ export function importanceOf(
       const groups = new Map<number, number[]>()
       for (const [i, setting] of ranked.entries()) {
         const at = fractionOf(each, setting[key]!)
-        const part = 'from' in each ? Math.min(Math.floor(PARTS * at), PARTS - 1) : each.indexOf(setting[key]!)
+        const part = isRange(each) ? Math.min(Math.floor(PARTS * at), PARTS - 1) : each.indexOf(setting[key]!)
         groups.set(part, [...(groups.get(part) ?? []), i])
       }
       const between = [...groups.values()].reduce((sum, ranks) => {

@@ -11,16 +11,16 @@ export const clip = defineRunCheck({
   description: 'many rows outside the clip range',
   metrics: ['clipFraction', 'approxKl'],
   look(run) {
-    const stretches = run.stretches('clipFraction')
-    const most = stretches.reduce((highest, each) => (each.mean > highest.mean ? each : highest))
+    const most = run.highest('clipFraction')
     if (most.mean <= MANY) return null
-    const change = run.stretches('approxKl')[stretches.indexOf(most)]!
-    const isNarrow = change.mean < SMALL_KL
+    const change = run.during('approxKl', most)
+    const isNarrow = change !== null && change.mean < SMALL_KL
+    const usual = isNarrow ? `above ${SMALL_KL} if that many rows move` : 'about 0.001 to 0.02 nats'
     return {
       problem: isNarrow ? 'the clip range is too narrow for any learning' : 'most of what updates do is clipped',
       evidence: [
         { ...most, expected: `at most ${MANY} of the rows; usual are 0.02 to 0.2` },
-        { ...change, expected: isNarrow ? `above ${SMALL_KL} if that many rows move` : 'about 0.001 to 0.02 nats' },
+        ...(change === null ? [] : [{ ...change, expected: usual }]),
       ],
       changes: isNarrow ? become(run, 'clipCoef', USUAL_CLIP) : times(run, 'learningRate', 1 / 10),
     }

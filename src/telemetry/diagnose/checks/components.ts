@@ -1,4 +1,5 @@
-import { defineRunCheck, short } from '../check.ts'
+import { short } from '../../../base/metrics.ts'
+import { defineRunCheck } from '../check.ts'
 
 /** Of the size of a part that rises or falls. */
 const MUCH = 0.2

@@ -1,4 +1,5 @@
-import { become, defineRunCheck, short, times } from '../check.ts'
+import { short } from '../../../base/metrics.ts'
+import { become, defineRunCheck, times } from '../check.ts'
 
 /** Of the first entropy: below the first part a policy no longer explores, above the second it has decided nothing. */
 const COLLAPSED = 0.05

@@ -9,10 +9,9 @@ export const groups = defineRunCheck({
   metrics: ['fracRewardZeroStd', 'reward'],
   look(run) {
     if (run.progress?.isAtTop) return null
-    const stretches = run.stretches('fracRewardZeroStd')
-    const last = stretches.at(-1)!
+    const last = run.last('fracRewardZeroStd')
     if (last.mean <= MANY) return null
-    const reward = run.stretches('reward').at(-1)!
+    const reward = run.last('reward')
     const temperature = run.setting('temperature')
     const isCold = typeof temperature?.value === 'number' && temperature.value < 0.7
     return {

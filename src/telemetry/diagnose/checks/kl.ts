@@ -15,8 +15,7 @@ export const kl = defineRunCheck({
   description: 'updates that change the policy too much, or not at all',
   metrics: ['approxKl'],
   look(run) {
-    const stretches = run.stretches('approxKl')
-    const largest = stretches.reduce((most, each) => (each.mean > most.mean ? each : most))
+    const largest = run.highest('approxKl')
     if (largest.mean > LARGE) {
       return {
         problem: 'updates change the policy too much',

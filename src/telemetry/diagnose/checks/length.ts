@@ -1,4 +1,5 @@
-import { become, defineRunCheck, short } from '../check.ts'
+import { short } from '../../../base/metrics.ts'
+import { become, defineRunCheck } from '../check.ts'
 
 /** Growth from which it must pay. */
 const FACTOR = 1.5

@@ -1,4 +1,5 @@
-import { defineRunCheck, type RunFinding, short, times } from '../check.ts'
+import { short } from '../../../base/metrics.ts'
+import { defineRunCheck, type RunFinding, times } from '../check.ts'
 import type { RecordedRun } from '../recorded.ts'
 
 /** The part of what was gained that may be lost again. */

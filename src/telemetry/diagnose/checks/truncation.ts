@@ -8,7 +8,7 @@ export const truncation = defineRunCheck({
   description: 'conversations that are cut off',
   metrics: ['clippedRatio'],
   look(run) {
-    const last = run.stretches('clippedRatio').at(-1)!
+    const last = run.last('clippedRatio')
     if (last.mean <= MANY) return null
     const length = run.stretches('completionLength').at(-1)
     return {

@@ -9,8 +9,7 @@ export const values = defineRunCheck({
   description: 'a value function that explains nothing of the returns',
   metrics: ['explainedVariance'],
   look(run) {
-    const stretches = run.stretches('explainedVariance')
-    const most = stretches.reduce((highest, each) => (each.mean > highest.mean ? each : highest))
+    const most = run.highest('explainedVariance')
     if (most.mean >= LITTLE) return null
     const coefficient = run.setting('valueCoef')
     return {
