@@ -2,15 +2,18 @@
 import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Parameter } from '../policies/policy.ts'
+import { isOfTensors } from './optimizers/define-optimizer.ts'
 import {
   decayingParts,
   type OptimizerColumns,
   type OptimizerSettings,
+  optimizerOf,
   optimizerStep,
+  powersAfter,
   startOptimizer,
   type TrainedPart,
 } from './optimizers/optimizer.ts'
-import { stepTensors, tensorOptimizerOf, tensorPowersAfter } from './optimizers/tensors.ts'
+import { stepTensors } from './optimizers/tensors.ts'
 
 /** The columns besides the weights. */
 export interface TrainedColumns {
@@ -67,17 +70,16 @@ export class TrainedArray {
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns
-    const powers = tensorPowersAfter(settings, optimizer)
+    const powers: number[] = []
+    powersAfter(powers, settings, optimizer)
     const { weights } = this
     const kernels = this.#kernels
-    const ofTensors = tensorOptimizerOf(settings.optimizer)
-    if (ofTensors === undefined) {
-      optimizerStep(settings, optimizer, powers, kernels, weights, gradient, scale, learningRate, this.#parts)
-    } else {
+    const stepping = optimizerOf(settings.optimizer, undefined, true)
+    if (isOfTensors(stepping)) {
       const { moment, squareMoment, workspace = weights.subarray(0, 0) } = optimizer
       const given = { weights, moment, squareMoment, gradient, gradientScale: scale, learningRate, settings, powers }
-      stepTensors(ofTensors, this.#parameters, { ...given, kernels, workspace })
-    }
+      stepTensors(stepping, this.#parameters, { ...given, kernels, workspace })
+    } else optimizerStep(settings, optimizer, powers, kernels, weights, gradient, scale, learningRate, this.#parts)
     optimizer.betaPowers.set(powers)
     return norm
   }

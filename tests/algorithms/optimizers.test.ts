@@ -114,7 +114,7 @@ describe('an optimizer from outside', () => {
 
   test.each([
     [{ id: '' }, 'optimizer id: got "", expected a name'],
-    [{ moments: 3 }, 'optimizer mine, moments: got 3, expected 0, 1 or 2'],
+    [{ moments: 3 }, 'optimizer mine, moments: got 3, expected 0, 1, 2 or a function of a parameter'],
     [{ step: 1 }, 'optimizer mine, step: got 1, expected a function'],
     [{ takes: 'beta1' }, 'takes of optimizer mine: got "beta1", expected a list'],
     [

@@ -1,7 +1,9 @@
 /** Optimizers of language models: Muon against PyTorch's, and Adam in 8 bits against Adam. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { tensorOptimizerPlan } from '../../src/algorithms/optimizers/tensors.ts'
+import { ppo } from '../../src/algorithms/on-policy/ppo.ts'
+import { defineOptimizer } from '../../src/algorithms/optimizers/define-optimizer.ts'
+import { tensorsPlan } from '../../src/algorithms/optimizers/tensors.ts'
 import { rl } from '../../src/algorithms/tokens/rl.ts'
 import { sft } from '../../src/algorithms/tokens/sft.ts'
 import { TrainedArray } from '../../src/algorithms/trained-array.ts'
@@ -46,7 +48,7 @@ function arrayOf(optimizer: string, parameters: readonly Parameter[], build: Ker
     weights: column('f32', size),
     gradient: column('f32', size),
     reference: column('f32', 0),
-    optimizer: tensorOptimizerPlan({ optimizer }, parameters),
+    optimizer: tensorsPlan({ optimizer }, parameters),
   })
   const trained = new TrainedArray(columns.weights, columns, createKernels(arena.memory, build), parameters)
   trained.start()
@@ -193,6 +195,38 @@ describe('in a training', () => {
       expect(resumed.world.cohort().weights).toEqual(whole.world.cohort().weights)
     },
   )
+
+  test('one from outside that knows parameters takes the steps of sgd, written for each parameter, and is for tokens alone', async () => {
+    const seen = new Set<string>()
+    const own = defineOptimizer({
+      id: 'own-of-tensors',
+      takes: ['momentum'],
+      moments: ({ shape }) => [1 + shape.reduce((product, side) => product * side, 1), 0],
+      workspace: () => 1,
+      step({ parameter, weights, moment, gradient, gradientScale, learningRate, settings, length, workspace }) {
+        seen.add(parameter.name)
+        expect(workspace.length).toBeGreaterThanOrEqual(1)
+        expect(moment).toHaveLength(length + 1)
+        for (let i = 0; i < length; i++) {
+          moment[i] = settings.momentum * moment[i]! + gradient[i]! * gradientScale
+          weights[i] = weights[i]! - learningRate * (moment[i]! + settings.weightDecay * weights[i]!)
+        }
+      },
+    })
+    const given = { updates: 3, batchSize: 8, momentum: 0.9, weightDecay: 0.1, learningRate: 0.1 }
+    const weightsOf = async (phase: ReturnType<typeof sft>) => {
+      const policy = languageModel({ width: 16, layers: 1, heads: 2 })
+      const world = await createWorld({ environment: reverse(), policy, numLanes: 2, seed: 2, kernels: 'plain' })
+      for await (const _ of createTrainer(world, phase).updates());
+      return world.cohort().weights
+    }
+    const ours = await weightsOf(sft(given, { optimizer: own }))
+    expect(ours).toEqual(await weightsOf(sft({ ...given, optimizer: 'sgd' })))
+    expect(seen.size).toBeGreaterThan(8)
+    expect(() => ppo({}, { optimizer: own })).toThrow(
+      /^ppo.optimizer: got "own-of-tensors".*expected one of adam, sgd, rmsprop/,
+    )
+  })
 
   test('an unknown one, and numbers that it does not take, are refused by name', () => {
     expect(() => sft({ optimizer: 'muom' })).toThrow(/^sft.optimizer: got "muom" \(did you mean "muon"\?\)/)

@@ -6,7 +6,7 @@
  */
 import type { Parameter } from '../../policies/policy.ts'
 import { adam } from './adam.ts'
-import type { TensorOptimizer, TensorStep } from './tensor-optimizer.ts'
+import { defineOptimizer, type TensorStep } from './define-optimizer.ts'
 
 const BLOCK = 256
 const LEAST = 4096
@@ -16,7 +16,7 @@ const sizeOf = ({ shape }: Parameter) => shape.reduce((product, side) => product
 /** A block's scale and its codes, in elements of f32: the scales of all blocks come first. */
 const BLOCK_ELEMENTS = 1 + BLOCK / 4
 
-export const adam8: TensorOptimizer = {
+export const adam8 = defineOptimizer({
   id: 'adam8',
   takes: ['beta1', 'beta2'],
   powersOf: ['beta1', 'beta2'],
@@ -25,12 +25,11 @@ export const adam8: TensorOptimizer = {
     const kept = size < LEAST ? size : Math.ceil(size / BLOCK) * BLOCK_ELEMENTS
     return [kept, kept]
   },
-  workspace: () => 0,
   step(given) {
     if (given.length < LEAST) step(given)
     else stepBlocks(given)
   },
-}
+})
 
 /** Mantissa bits below the three that are kept. */
 const CUT = 20

@@ -2,6 +2,7 @@
 import type { Part } from '../../base/definition.ts'
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { Parameter } from '../../policies/policy.ts'
 
 /** The settings that only some optimizers accept. */
 export interface OptimizerNumbers {
@@ -32,25 +33,56 @@ export interface OptimizerStep {
   readonly length: number
 }
 
-/** An optimizer. Each weight is independent: threads share the weights, and each updates a part. */
-export interface Optimizer {
+/** The inputs of a step of one parameter. Its moments have as many elements as `moments` says. */
+export interface TensorStep extends OptimizerStep {
+  readonly parameter: Parameter
+  /** At least as long as `workspace` says. */
+  readonly workspace: Float32Array
+}
+
+interface OptimizerBase {
   readonly id: string
   /** The settings that it accepts. Other settings must keep their defaults. */
   readonly takes: readonly (keyof OptimizerNumbers)[]
+  readonly powersOf: readonly (keyof OptimizerNumbers)[]
+}
+
+/** An optimizer to which each weight is independent: threads share the weights, and each updates a part. */
+export interface ElementOptimizer extends OptimizerBase {
   /** Number of moment columns, with one number per weight: 0, 1 (`moment`) or 2 (`squareMoment` too). */
   readonly moments: 0 | 1 | 2
-  readonly powersOf: readonly (keyof OptimizerNumbers)[]
   step(given: OptimizerStep): void
 }
 
+/** An optimizer of language models, which steps one parameter after another in one thread, and knows their names and shapes. */
+export interface TensorOptimizer extends OptimizerBase {
+  /** Elements of the two moments of a parameter; zeros are their initial state. */
+  moments(parameter: Parameter): readonly [first: number, second: number]
+  /** Elements of workspace for a parameter. */
+  workspace(parameter: Parameter): number
+  step(given: TensorStep): void
+}
+
+/** What `defineOptimizer` defines: an optimizer of elements, or one of language models that knows parameters. */
+export type Optimizer = ElementOptimizer | TensorOptimizer
+
+export function isOfTensors(optimizer: Optimizer): optimizer is TensorOptimizer {
+  return typeof optimizer.moments === 'function'
+}
+
+type Given<O extends Optimizer, Optional extends keyof O> = Omit<O, Optional> &
+  Partial<Pick<O, Optional>> & { readonly module?: string }
+type GivenOfTensors = Given<TensorOptimizer, 'takes' | 'powersOf' | 'workspace'>
+type GivenOfElements = Given<ElementOptimizer, 'takes' | 'powersOf' | 'moments'>
+
 /** An optimizer as a value of the setting `optimizer`. */
-export interface OptimizerPart extends Part {
-  (): Optimizer
+export interface OptimizerPart<O extends Optimizer = Optimizer> extends Part {
+  (): O
 }
 
 /**
  * Defines an optimizer, the part `optimizer` of every algorithm. With `module: import.meta.url` and an export, a run names it by the path
- * of its module, where other threads and later runs load it.
+ * of its module, where other threads and later runs load it. With a function as `moments` it is an optimizer of language models.
  * @throws InputError for an invalid id, step or number of moments, and for unknown settings.
  * @example
  * export const signSgd = defineOptimizer({
@@ -62,10 +94,9 @@ export interface OptimizerPart extends Part {
  * })
  * ppo({}, { optimizer: signSgd }) // On the command line: ppo.optimizer=./sign-sgd.ts
  */
-export function defineOptimizer(
-  given: Pick<Optimizer, 'id' | 'step'> &
-    Partial<Pick<Optimizer, 'takes' | 'moments' | 'powersOf'>> & { readonly module?: string },
-): OptimizerPart {
+export function defineOptimizer(given: GivenOfTensors): OptimizerPart<TensorOptimizer>
+export function defineOptimizer(given: GivenOfElements): OptimizerPart<ElementOptimizer>
+export function defineOptimizer(given: GivenOfTensors | GivenOfElements): OptimizerPart {
   checkGiven('options of defineOptimizer', given, ['id', 'step'])
   const { id, module, takes = [], moments = 0, powersOf = [], step } = given
   if (typeof id !== 'string' || id === '') throw new InputError('optimizer id', show(id), 'a name, like adam')
@@ -75,7 +106,9 @@ export function defineOptimizer(
     const wrong = numbers.find((each) => !NUMBERS.includes(each))
     if (wrong !== undefined) throw unknownWord(`optimizer ${id}, ${name}`, String(wrong), NUMBERS)
   }
-  if (![0, 1, 2].includes(moments)) throw new InputError(`optimizer ${id}, moments`, show(moments), '0, 1 or 2')
-  const optimizer: Optimizer = { id, takes, moments, powersOf, step }
+  const isKnown = typeof moments === 'function' || [0, 1, 2].includes(moments)
+  if (!isKnown) throw new InputError(`optimizer ${id}, moments`, show(moments), '0, 1, 2 or a function of a parameter')
+  const { workspace = () => 0 } = given as Partial<TensorOptimizer>
+  const optimizer = { id, takes, moments, powersOf, step, workspace } as Optimizer
   return Object.assign(() => optimizer, { id, ...(module === undefined ? {} : { module }) })
 }

@@ -6,7 +6,7 @@
 import { MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { adam } from './adam.ts'
-import type { TensorOptimizer, TensorStep } from './tensor-optimizer.ts'
+import { defineOptimizer, type TensorStep } from './define-optimizer.ts'
 
 /** The polynomial a x + b x³ + c x⁵, and its number of steps. */
 const [A, B, C] = [3.4445, -4.775, 2.0315]
@@ -20,7 +20,7 @@ function isHidden({ name, shape }: Parameter): boolean {
   return shape.length === 2 && name.includes('.layers.')
 }
 
-export const muon: TensorOptimizer = {
+export const muon = defineOptimizer({
   id: 'muon',
   takes: ['momentum', 'beta1', 'beta2'],
   powersOf: ['beta1', 'beta2'],
@@ -37,7 +37,7 @@ export const muon: TensorOptimizer = {
     if (isHidden(given.parameter)) stepMatrix(given)
     else step(given)
   },
-}
+})
 
 function stepMatrix(given: TensorStep): void {
   const { weights, moment, gradient, gradientScale, learningRate, settings, length, parameter, workspace } = given

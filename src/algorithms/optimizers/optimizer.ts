@@ -6,7 +6,13 @@ import { type Columns, column, type Plan, saved } from '../../components/column.
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { adam } from './adam.ts'
-import type { Optimizer, OptimizerNumbers, OptimizerPart } from './define-optimizer.ts'
+import {
+  type ElementOptimizer,
+  isOfTensors,
+  type Optimizer,
+  type OptimizerNumbers,
+  type OptimizerPart,
+} from './define-optimizer.ts'
 import { rmsprop } from './rmsprop.ts'
 import { sgd } from './sgd.ts'
 
@@ -14,18 +20,26 @@ const BETA_1 = 0.9
 const BETA_2 = 0.999
 
 /** Optimizers by id: built-in ones and parts given to algorithms. */
-const known = new Map([adam, sgd, rmsprop].map((part) => [part.id, part()]))
+const known = new Map<string, Optimizer>([adam, sgd, rmsprop].map((part) => [part.id, part()]))
 const builtIn = [...known.keys()]
 const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
 
-function optimizerOf(id: string, subject = 'optimizer', others: readonly string[] = []): Optimizer {
+/** `ofTensors`: whether it may be one that knows parameters. */
+export function optimizerOf(id: string, subject?: string, ofTensors?: false): ElementOptimizer
+export function optimizerOf(id: string, subject: string | undefined, ofTensors: boolean): Optimizer
+export function optimizerOf(id: string, subject = 'optimizer', ofTensors = false): Optimizer {
+  const isFit = (optimizer: Optimizer) => ofTensors || !isOfTensors(optimizer)
   const optimizer = known.get(id)
-  if (optimizer !== undefined) return optimizer
-  throw unknownWord(subject, id, [...known.keys(), ...others])
+  if (optimizer !== undefined && isFit(optimizer)) return optimizer
+  throw unknownWord(
+    subject,
+    id,
+    [...known.values()].filter(isFit).map((each) => each.id),
+  )
 }
 
-/** Registers a part by id. @throws InputError if `defineOptimizer` did not create it, or another optimizer has its id. */
-function admit(subject: string, part: Part): void {
+/** Registers a part by id, at most once. @throws InputError if `defineOptimizer` did not create it, or another optimizer has its id. */
+export function admit(subject: string, part: Part): void {
   const made: unknown = (part as OptimizerPart)()
   if (typeof (made as Optimizer)?.step !== 'function') {
     throw new InputError(`${subject}.optimizer`, String(part.id), 'an optimizer made by defineOptimizer')
@@ -86,23 +100,13 @@ export function learningRateOf(
 export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSettings>>
 
 /**
- * Checks the optimizer and its settings, and registers `parts.optimizer` by id.
- * `others` are ids that the error names besides.
+ * Checks the optimizer and its settings, and registers `parts.optimizer` by id. `ofTensors`: whether it may be one that knows parameters.
  * @throws InputError for an unknown optimizer and for settings that it does not accept, like a momentum for Adam, which uses beta1.
  */
-export function checkOptimizer(
-  subject: string,
-  given: OptimizerSettings,
-  parts: Parts = {},
-  others: readonly string[] = [],
-): void {
-  if (parts.optimizer !== undefined) admit(subject, parts.optimizer)
-  checkTaken(subject, given, optimizerOf(given.optimizer, `${subject}.optimizer`, others).takes)
-}
-
-/** Refuses numbers that an optimizer does not accept. */
-export function checkTaken(subject: string, given: OptimizerSettings, takes: Optimizer['takes']): void {
+export function checkOptimizer(subject: string, given: OptimizerSettings, parts: Parts = {}, ofTensors = false): void {
   const { optimizer, ...numbers } = given
+  if (parts.optimizer !== undefined) admit(subject, parts.optimizer)
+  const { takes } = optimizerOf(optimizer, `${subject}.optimizer`, ofTensors)
   for (const [name, expected] of Object.entries({ momentum: 0, beta1: BETA_1, beta2: BETA_2 } as const)) {
     const key = name as keyof OptimizerNumbers
     if (takes.includes(key) || numbers[key] === expected) continue
@@ -158,16 +162,12 @@ export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
 }
 
 /** Writes the settings of `powersOf` raised to the number of steps, the next one included: the new `betaPowers`. */
-export function powersAfter(powers: number[], settings: OptimizerSettings, { betaPowers }: OptimizerColumns): void {
-  powersOfSteps(powers, settings, optimizerOf(settings.optimizer).powersOf, betaPowers)
-}
-
-export function powersOfSteps(
+export function powersAfter(
   powers: number[],
   settings: OptimizerSettings,
-  powersOf: Optimizer['powersOf'],
-  betaPowers: Float64Array,
+  { betaPowers }: Pick<OptimizerColumns, 'betaPowers'>,
 ): void {
+  const { powersOf } = optimizerOf(settings.optimizer, undefined, true)
   for (let i = 0; i < powersOf.length; i++) powers[i] = betaPowers[i]! * settings[powersOf[i]!]
 }
 

@@ -21,8 +21,8 @@ import type { TokenLossFactory } from '../losses/define-token-loss.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from '../losses/loss-presets.ts'
 import type { LossSettings } from '../losses/loss-settings.ts'
 import { describeLoss, type LossDescriptor } from '../losses/losses.ts'
-import { learningRateSetting } from '../optimizers/optimizer.ts'
-import { checkTensorOptimizer, tensorOptimizerSettings } from '../optimizers/tensors.ts'
+import { checkOptimizer, learningRateSetting } from '../optimizers/optimizer.ts'
+import { tokenOptimizerSettings } from '../optimizers/tensors.ts'
 import { schedules } from '../schedule.ts'
 import { rlMetrics } from './text-metrics.ts'
 
@@ -93,7 +93,7 @@ export const rlSettings = {
   topK: integer(0, 'sample from this many most probable tokens; 0: from all', { min: 0 }),
   topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
   minP: number(0, 'sample from tokens with at least this fraction of the highest probability', { min: 0, max: 1 }),
-  ...tensorOptimizerSettings(1e-8), // As in PyTorch and TRL.
+  ...tokenOptimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
 export type RlSettings = SettingValues<typeof rlSettings>
@@ -127,7 +127,7 @@ export function rl(
   const { lossSettings = {}, ...given } = parameters
   const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, parts))
   const filter = groupFilterOf(parts.filter ?? settings.filter, settings.filterSettings)
-  checkTensorOptimizer('rl', settings, parts)
+  checkOptimizer('rl', settings, parts, true)
   const loss = lossOf(settings, lossSettings, ownLoss(parts))
   const comparesGroup = loss.settings.advantage === 'group' && loss.advantages === null
   if (comparesGroup && loss.settings.lone === 'mask' && settings.groupSize === 1) {

@@ -18,8 +18,8 @@ import {
 import type { PreferenceLossFactory } from '../losses/define-preference-loss.ts'
 import { comparesAnswers, describeLoss, type LossDescriptor } from '../losses/losses.ts'
 import { preferenceLossIds, preferenceLossOf } from '../losses/preference-losses.ts'
-import { type DefaultRates, learningRateSetting } from '../optimizers/optimizer.ts'
-import { checkTensorOptimizer, tensorOptimizerSettings } from '../optimizers/tensors.ts'
+import { checkOptimizer, type DefaultRates, learningRateSetting } from '../optimizers/optimizer.ts'
+import { tokenOptimizerSettings } from '../optimizers/tensors.ts'
 import { schedules } from '../schedule.ts'
 import { preferenceMetrics, sftMetrics } from './text-metrics.ts'
 
@@ -47,7 +47,7 @@ export const sftSettings = {
   learningRateSchedule: choice('constant', schedules, 'schedule of the learning rate after its warm-up'),
   warmupFraction: number(0, 'warm-up: fraction of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'global norm to which the gradient is clipped', { above: 0 }),
-  ...tensorOptimizerSettings(1e-8), // As in PyTorch and TRL.
+  ...tokenOptimizerSettings(1e-8), // As in PyTorch and TRL.
 }
 
 function withPreferences(setting: ReturnType<typeof learningRateSetting>) {
@@ -74,7 +74,7 @@ const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   'algorithm',
   { id: 'sft', module: import.meta.url, settings: sftSettings, newer: ['loss', 'lossSettings'] },
   (settings, parts) => {
-    checkTensorOptimizer('sft', settings, parts)
+    checkOptimizer('sft', settings, parts, true)
     const loss = lossOf(settings, parts.loss)
     if (loss.level === 'answer' && settings.batchSize < 2 && Object.hasOwn(loss.program!.columns, 'kl')) {
       throw new InputError(

@@ -18,7 +18,7 @@ import { packedPlan } from '../../language/transformer/packed.ts'
 import { type BaseWeights, bitsOf } from '../../language/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
 import type { OptimizerSettings } from '../optimizers/optimizer.ts'
-import { tensorOptimizerPlan } from '../optimizers/tensors.ts'
+import { tensorsPlan } from '../optimizers/tensors.ts'
 import { TrainedArray } from '../trained-array.ts'
 import type { TokenBatch } from './token-batch.ts'
 import {
@@ -59,7 +59,7 @@ export function tokenLearnerPlan(
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
     /** The slots, one after another. The first accumulates the gradient. */
     gradient: column('f32', numSlotsOf(numParameters), numParameters),
-    optimizer: tensorOptimizerPlan(settings, parameters),
+    optimizer: tensorsPlan(settings, parameters),
     /** The reference policy's trained weights; empty without a reference. */
     reference: saved(column('f32', hasReference ? numParameters : 0)),
   } satisfies Plan

@@ -10,8 +10,8 @@ import {
   type LossDescriptor,
   withAdvantages,
 } from '../../../algorithms/losses/losses.ts'
-import { learningRateOf, learningRateSetting } from '../../../algorithms/optimizers/optimizer.ts'
-import { checkTensorOptimizer, tensorOptimizerSettings } from '../../../algorithms/optimizers/tensors.ts'
+import { checkOptimizer, learningRateOf, learningRateSetting } from '../../../algorithms/optimizers/optimizer.ts'
+import { tokenOptimizerSettings } from '../../../algorithms/optimizers/tensors.ts'
 import { rlRates } from '../../../algorithms/tokens/rl.ts'
 import { packBatch, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import {
@@ -95,7 +95,7 @@ export type LossFn = (columns: TrainingColumns) => {
 export type TrajectoryBuffer = Trajectories | EpisodeBuffer
 
 const trainerOptimizerSettings = {
-  ...tensorOptimizerSettings(1e-8),
+  ...tokenOptimizerSettings(1e-8),
   learningRate: learningRateSetting(rlRates),
 }
 
@@ -175,7 +175,7 @@ export class Trainer {
     }
     this.#maxGradNorm = maxGradNorm ?? Number.POSITIVE_INFINITY
     this.#optimizer = optimizer == null ? null : resolveSettings('optimizer', trainerOptimizerSettings, optimizer)
-    if (this.#optimizer !== null) checkTensorOptimizer('optimizer', this.#optimizer)
+    if (this.#optimizer !== null) checkOptimizer('optimizer', this.#optimizer, {}, true)
     const advantages = typeof advantageFn === 'function' ? null : advantageFn
     this.#loss = typeof lossFn === 'function' ? null : withAdvantages(lossFn, advantages)
     this.#cohort = model instanceof World ? asConversations('model', model.cohort()) : null
