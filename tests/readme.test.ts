@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { readKeys, readTexts, splitWords } from '../src/base/invocation.ts'
 import { benchKeys } from '../src/cli/commands/bench.ts'
 import { checkKeys } from '../src/cli/commands/check.ts'
+import { diagnoseKeys } from '../src/cli/commands/diagnose.ts'
 import { evaluateKeys } from '../src/cli/commands/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/commands/export.ts'
 import { generateKeys } from '../src/cli/commands/generate.ts'
@@ -98,6 +99,7 @@ describe('the README', () => {
         await configureRun('CartPole-v1', settings)
       },
       evaluate: (texts) => readKeys(evaluateKeys, texts),
+      diagnose: (texts) => readKeys(diagnoseKeys, texts),
       replay: (texts) => readKeys(replayKeys, texts),
       generate: (texts) => readKeys(generateKeys, texts),
       export: ({ out: _, ...texts }, subject) =>
