@@ -2,11 +2,9 @@
  * Runs that begin in a page, leave it as a zip, and go on by `colonnade resume`: they have the bits of one that was never interrupted.
  * `tests/outside/bundlers.test.ts` keeps them in a browser's private file system.
  */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { zipSync } from 'fflate'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { unzipFolder } from '../../src/base/files/zip.ts'
 import { configureRun, startRun } from '../../src/index.ts'
 import { readMetrics } from '../../src/telemetry/metrics-lines.ts'
 import { listCheckpoints, readCheckpoint } from '../../src/training/folder/checkpoint.ts'
@@ -78,6 +76,10 @@ describe('a run that a page begins', () => {
     const second = await program().goOn(first.zip, 5)
     expect(second.status).toBe('interrupted')
     writeFileSync(join(folder, 'here.zip'), second.zip)
+    const wrong = await inProcess(['resume', join(folder, 'here.zip'), 'updates=9'])
+    expect([wrong.code, wrong.stderr, existsSync(join(folder, 'here'))]).toEqual([
+      ...[1, expect.stringContaining('"updates"'), false],
+    ])
     const { code, stderr } = await inProcess(['resume', join(folder, 'here.zip'), '--quiet'])
     expect([code, stderr]).toEqual([0, ''])
     const again = await inProcess(['resume', join(folder, 'here.zip')])
@@ -107,29 +109,3 @@ describe('a run that a page begins', () => {
 function withoutTimes(line: Record<string, unknown>): unknown {
   return Object.fromEntries(Object.entries(line).filter(([key]) => !/seconds|PerSecond|share|time/i.test(key)))
 }
-
-describe('the zip of a run', () => {
-  const text = (words: string) => new TextEncoder().encode(words)
-
-  test('is unpacked without the folder that its entries begin with, and without what systems add', async () => {
-    const folder = await temporaryFolder()
-    const entries = { 'a/': text(''), 'a/one': text('1'), 'a/b/two': text('2'), 'a/.DS_Store': text('3') }
-    await unzipFolder(zipSync(entries), join(folder, 'new'))
-    expect(['one', 'b/two'].map((name) => readFileSync(join(folder, 'new', name), 'utf8'))).toEqual(['1', '2'])
-    await unzipFolder(zipSync({ one: text('1'), 'b/two': text('2') }), join(folder, 'flat'))
-    expect(readFileSync(join(folder, 'flat/b/two'), 'utf8')).toBe('2')
-  })
-
-  test('is refused where its files lie elsewhere, where it is damaged, and where its folder exists', async () => {
-    const folder = await temporaryFolder()
-    const to = join(folder, 'new')
-    for (const name of ['a/../../b', '/etc/b', 'a\\b']) {
-      await expect(unzipFolder(zipSync({ [name]: text('1') }), to)).rejects.toThrow(/expected a path below it/)
-    }
-    await expect(unzipFolder(text('no zip'), to)).rejects.toThrow(/zip for .*new: got what cannot be unpacked/)
-    await expect(unzipFolder(zipSync({ one: text('1') }), folder)).rejects.toThrow(/a path that exists/)
-    const cut = zipSync({ one: text('1'.repeat(5000)) }).map((byte, i) => (i > 40 && i < 50 ? 255 : byte))
-    await expect(unzipFolder(cut, to)).rejects.toThrow(/cannot be unpacked/)
-    expect(() => readFileSync(to)).toThrow(/ENOENT/)
-  })
-})

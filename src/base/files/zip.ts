@@ -1,5 +1,6 @@
 /** Folders as zip files, by which runs leave a page and enter it. */
 import { checkGiven, InputError } from '../errors.ts'
+import { crc32, crcTable } from './crc32.ts'
 import { disk, isThere, makeFolder, readWhole, within, writeWhole } from './files.ts'
 import { basename, dirname, join, resolve } from './path.ts'
 
@@ -52,19 +53,51 @@ export async function unzipFolder(bytes: Uint8Array, folder: string): Promise<vo
   await disk.rename(temporary, folder)
 }
 
+const isFile = (name: string) => !name.endsWith('/') && !SYSTEM.test(name)
+
 async function entriesOf(folder: string, bytes: Uint8Array): Promise<Map<string, Uint8Array>> {
   const { unzipSync } = await import('fflate')
   let sum = 0
+  const names: string[] = []
   try {
     const filter = ({ name, originalSize }: { name: string; originalSize: number }) => {
       sum += originalSize
       if (sum > BYTES_MAX) throw new Error(`more than ${BYTES_MAX} bytes`)
-      return !name.endsWith('/') && !SYSTEM.test(name)
+      names.push(name)
+      return isFile(name)
     }
-    return new Map(Object.entries(unzipSync(bytes, { filter })))
+    const files = unzipSync(bytes, { filter })
+    const checksums = checksumsIn(bytes, names.length)
+    const table = crcTable(0xedb88320)
+    for (const [i, name] of names.entries()) {
+      if (isFile(name) && crc32(files[name]!, table) !== checksums[i]) throw new Error(`${name} is damaged`)
+    }
+    return new Map(names.filter(isFile).map((name) => [name, files[name]!]))
   } catch (cause) {
     throw new InputError(`zip for ${folder}`, `what cannot be unpacked (${(cause as Error).message})`, 'a zip file', {
       cause,
     })
   }
+}
+
+/** The CRC-32 of each entry, from the archive's directory, which fflate reads without it. */
+function checksumsIn(bytes: Uint8Array, count: number): number[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const [two, four] = [(at: number) => view.getUint16(at, true), (at: number) => view.getUint32(at, true)]
+  let end = bytes.length - 22
+  while (four(end) !== 0x06054b50) end--
+  // With 65,536 entries and more, a locator before the end leads to the record that has the directory's place.
+  const isLarge = end >= 20 && four(end - 20) === 0x07064b50
+  const after = isLarge ? four(end - 12) : end
+  let at = isLarge ? four(after + 48) : four(end + 16)
+  const checksums = Array.from({ length: count }, () => {
+    const [checksum, length, own] = [four(at + 16), two(at + 28), four(at + 42)]
+    // Names have no checksum, but are there twice.
+    const [name, again] = [at + 46, own + 30].map((place) => bytes.subarray(place, place + length))
+    if (two(own + 26) !== length || name!.some((byte, i) => byte !== again![i])) throw new Error('names are damaged')
+    at += 46 + length + two(at + 30) + two(at + 32)
+    return checksum
+  })
+  if (at !== after) throw new Error('its directory is damaged')
+  return checksums
 }

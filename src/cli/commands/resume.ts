@@ -36,7 +36,10 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
   const options = { from, settings, allowModule: askForModule(trust) }
   const folder = await folderOf(subject)
-  const run = await resumeRun(folder, options, tellPlan(quiet))
+  const run = await resumeRun(folder, options, tellPlan(quiet)).catch(async (error) => {
+    if (folder !== subject) await disk.remove(folder) // So that the same command can be corrected.
+    throw error
+  })
   tellWarnings(run.warnings)
   if (run.ended !== null && !quiet) {
     const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'

@@ -1,15 +1,10 @@
 /** CRC-32C (Castagnoli), as in TensorFlow's records. */
+import { crc32, crcTable } from '../../base/files/crc32.ts'
 
-const table = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let rest = byte
-  for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? (rest >>> 1) ^ 0x82f63b78 : rest >>> 1
-  return rest
-})
+const CASTAGNOLI = crcTable(0x82f63b78)
 
 export function crc32c(bytes: Uint8Array): number {
-  let crc = 0xffffffff
-  for (const byte of bytes) crc = table[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
-  return ~crc >>> 0
+  return crc32(bytes, CASTAGNOLI)
 }
 
 /** The checksum as stored in records: rotated by 15 bits, plus a constant, so that checksums of checksums remain useful. */
