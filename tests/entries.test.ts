@@ -25,7 +25,7 @@ describe('the public surface', () => {
       'colonnade/devices': 16,
       'colonnade/engines': 57,
       'colonnade/environments': 89,
-      'colonnade/kernels': 61,
+      'colonnade/kernels': 62,
       'colonnade/loggers': 27,
       'colonnade/orchestration': 42,
       'colonnade/rewards': 101,

@@ -254,12 +254,13 @@ export function defineEnvironment<
 /** @throws InputError for a goal that does not lie within observations. */
 function checkGoalPlace(id: string, { goal, observationSpace }: EnvironmentModel<never>): void {
   if (goal === undefined) return
-  const { achieved, desired, width, tolerance } = goal
+  const { achieved, desired, width, tolerance, ends } = goal
   const size = spaceWidth(observationSpace)
   const isWithin = (from: number) => Number.isInteger(from) && from >= 0 && from + width <= size
-  if (isWithin(achieved) && isWithin(desired) && Math.abs(achieved - desired) >= width && width > 0 && tolerance >= 0)
-    return
-  throw new InputError(`${id} goal`, show(goal), `two parts of the ${size} elements of observations`)
+  const isPlace = isWithin(achieved) && isWithin(desired) && Math.abs(achieved - desired) >= width && width > 0
+  if (isPlace && Number.isInteger(width) && tolerance >= 0 && typeof ends === 'boolean') return
+  const expected = `two parts of the ${size} elements of observations, a tolerance ≥ 0, and ends true or false`
+  throw new InputError(`${id} goal`, show(goal), expected)
 }
 
 function madeBy<M>(id: string, make: () => M): M {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { dqn, qNetwork } from '../../src/entries/algorithms.ts'
 import { actionRepeat, bitFlip, pointReach, timeLimit, wrap } from '../../src/entries/environments.ts'
+import { checkEnvironment } from '../../src/environments/checks/check.ts'
+import { defineEnvironment } from '../../src/environments/environment.ts'
 import { cartPole, createTrainer, createWorld, type EnvironmentDefinition } from '../../src/index.ts'
-import type { GoalPlace } from '../../src/kernels/bind.ts'
+import { type GoalPlace, refusedReward } from '../../src/kernels/bind.ts'
 
 const sizes = { numSteps: 6, batchSize: 32, gradientSteps: 2, replayRows: 200, learningStarts: 20 }
 
@@ -11,12 +13,13 @@ async function trained(environment: EnvironmentDefinition, options: Parameters<t
     environment,
     policy: qNetwork({ hidden: [8] }),
     numLanes: 4,
-    seed: 2,
+    seed: 3 * 2 ** 32 + 2,
     kernels: 'plain',
   })
   const trainer = createTrainer(world, dqn({ ...sizes, ...options }))
   const { kernels } = world as unknown as { kernels: Record<string, unknown> }
-  const seen: { from: number[]; to: number[]; goal: GoalPlace; reward: number; fraction: number }[] = []
+  const seen: { from: number[]; to: number[]; goal: GoalPlace; reward: number; fraction: number; keys: unknown[] }[] =
+    []
   const relabel = kernels.relabelGoals as (...given: unknown[]) => void
   kernels.relabelGoals = (...given: unknown[]) => {
     const [block, , goal, , , , count, fraction] = given as [
@@ -29,7 +32,7 @@ async function trained(environment: EnvironmentDefinition, options: Parameters<t
     const before = goals()
     relabel(...given)
     for (const [i, to] of goals().entries())
-      seen.push({ from: before[i]!, to, goal, reward: block.return[i]!, fraction })
+      seen.push({ from: before[i]!, to, goal, reward: block.return[i]!, fraction, keys: given.slice(-2) })
   }
   for await (const _ of trainer.updates({ totalSteps: 24 * 20 }));
   return { seen, weights: [...world.cohort().weights] }
@@ -49,6 +52,10 @@ describe('rows are learned from', () => {
     expect((await trained(bitFlip({ bits: 6 }), { relabelFraction: 0.5 })).seen[0]!.fraction).toBe(0.5)
   })
 
+  test('with goals that are drawn by the run’s seed', async () => {
+    for (const { keys } of (await trained(bitFlip({ bits: 6 }))).seen) expect(keys).toEqual([2, 3])
+  })
+
   test('as they are where the environment has no goals, or a wrapper changes what they say', async () => {
     expect((await trained(cartPole())).seen).toEqual([])
     expect(wrap(bitFlip(), timeLimit({ maxEpisodeSteps: 3 })).goal).toEqual(bitFlip().goal)
@@ -64,6 +71,78 @@ describe('what goals cannot be learned with is refused', () => {
     await expect(trained(environment, options)).rejects.toThrow(message)
   })
 })
+
+describe('rewards that are not the goal’s', () => {
+  const bits = bitFlip({ bits: 6 })
+  const WANTED = '0 at most 0 from the goal, and -1 elsewhere'
+  const otherwise = (change: (lanes: Parameters<typeof bits.step>[0], n: number) => void): EnvironmentDefinition => ({
+    ...bits,
+    step(lanes, from, to) {
+      bits.step(lanes, from, to)
+      for (let n = from; n < to; n++) change(lanes, n)
+    },
+  })
+  const cases: [string, EnvironmentDefinition, RegExp, string][] = [
+    [
+      'by the distance',
+      otherwise(({ reward }, n) => (reward[n]! *= 0.5)),
+      /^-0.5 at a distance of [\d.]+ from the goal/,
+      WANTED,
+    ],
+    ['0 everywhere', otherwise(({ reward }, n) => (reward[n] = 0)), /^0 at a distance of [\d.]+ from the goal/, WANTED],
+    [
+      'of an episode that goes on at its goal',
+      otherwise(({ terminated }, n) => (terminated[n] = 0)),
+      /^0 and an episode that goes on/,
+      'an episode that terminates at its goal, or goal.ends false',
+    ],
+  ]
+
+  test.each(cases)('end the training with one line: %s', async (_, environment, got, expected) => {
+    const error = await trained(environment).catch((thrown: Error) => thrown)
+    const [, before, after] = /^reward of an environment with goals: got (.*), expected (.*)$/.exec(
+      (error as Error).message,
+    )!
+    expect(before).toMatch(got)
+    expect(after).toBe(expected)
+    await trained(environment, { relabelFraction: 0 })
+  })
+
+  test.each(cases)('are found by the check of environments: %s', (_, environment, got, expected) => {
+    const { checks } = checkEnvironment(environment, { numLanes: 64, steps: 24 })
+    const { got: found, expected: wanted } = checks.find(({ name }) => name === 'values')!
+    expect(found).toMatch(got)
+    expect(wanted).toBe(expected)
+  })
+
+  test('are not those that arithmetic in f64 rounds otherwise', () => {
+    const goal = { achieved: 0, desired: 1, width: 1, tolerance: 0.1, ends: false }
+    const edge = Float32Array.of(0.7, 0.6)
+    for (const reward of [0, -1]) expect(refusedReward(edge, 0, goal, reward, false)).toBeNull()
+    for (const [reward, place] of [
+      [0, 0.702],
+      [-1, 0.698],
+      [-2, 0.8],
+      [Number.NaN, 0.8],
+    ] as const)
+      expect(refusedReward(Float32Array.of(place, 0.6), 0, goal, reward, false)).not.toBeNull()
+    expect(refusedReward(Float32Array.of(1, 1), 0, { ...goal, tolerance: 0 }, -1, false)).not.toBeNull()
+  })
+})
+
+test.each([{ width: 7 }, { width: 1.5 }, { desired: 5 }, { tolerance: -1 }, { ends: undefined }])(
+  'a goal that lies nowhere or says too little is refused: %o',
+  (part) => {
+    const model = {
+      ...bitFlip({ bits: 6 }),
+      goal: { achieved: 0, desired: 6, width: 6, tolerance: 0, ends: true, ...part },
+    }
+    const make = () => model as never
+    expect(defineEnvironment({ id: 'Own-v0', settings: {}, state: () => ({}), make })).toThrow(
+      'expected two parts of the 12 elements of observations, a tolerance ≥ 0, and ends true or false',
+    )
+  },
+)
 
 test('bits are flipped one by one until they are the goal', async () => {
   const environment = bitFlip({ bits: 3 })

@@ -26,7 +26,7 @@ function ring() {
 }
 
 /** What the row at time t of a lane becomes in each of `count` draws: its goals before and after, reward and discount. */
-function drawn(lane: number, t: number, count: number, fraction = 1, given = goal, first = 4, step = 7) {
+function drawn(lane: number, t: number, count: number, fraction = 1, given = goal, first = 4, step = 7, keys = [1, 2]) {
   const replay = ring()
   const row = 3 * ORDER[t]! + lane
   const next = 3 * ORDER[(t + 1) % 5]! + lane
@@ -40,7 +40,20 @@ function drawn(lane: number, t: number, count: number, fraction = 1, given = goa
     discount: new Float32Array(count).fill(0.9),
   }
   const rows = new Uint32Array(count + first).fill(row)
-  kernels.relabelGoals(block, replay, given, new Uint32Array(4), rows, first, count, fraction, 3, step, 1, 2)
+  kernels.relabelGoals(
+    block,
+    replay,
+    given,
+    new Uint32Array(4),
+    rows,
+    first,
+    count,
+    fraction,
+    3,
+    step,
+    keys[0]!,
+    keys[1]!,
+  )
   return Array.from({ length: count }, (_, i) => ({
     goals: [block.observation[3 * i + 2]!, block.nextObservation[3 * i + 2]!],
     reward: block.return[i]!,
@@ -81,11 +94,16 @@ describe('a row is given', () => {
     expect(new Set(kept.map(({ reward }) => reward))).toEqual(new Set([-1]))
   })
 
-  test('the same goal in whatever block it stands, and another one in another step', () => {
-    const goals = (first: number, count: number, step = 7) =>
-      drawn(0, 0, count, 0.5, goal, first, step).map(({ goals: [wanted] }) => wanted)
+  test('the same goal in whatever block it stands, and another one in another step or with another seed', () => {
+    const goals = (first: number, count: number, step = 7, keys = [1, 2]) =>
+      drawn(0, 0, count, 0.5, goal, first, step, keys).map(({ goals: [wanted] }) => wanted)
     expect(goals(0, 60).slice(24)).toEqual(goals(24, 36))
     expect(goals(0, 60, 8)).not.toEqual(goals(0, 60))
+    for (const keys of [
+      [3, 2],
+      [1, 3],
+    ])
+      expect(goals(0, 60, 7, keys)).not.toEqual(goals(0, 60))
   })
 
   test('a discount where episodes do not end with their goals', () => {

@@ -9,6 +9,8 @@ import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
+import { type GoalPlace, refusedReward } from '../../kernels/bind.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
 import {
   type AlgorithmFactory,
@@ -240,6 +242,19 @@ function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { g
   throw new InputError(`${id} nStep`, `${nStep}, and goals that are replaced`, '1, or relabelFraction 0')
 }
 
+/** @throws InputError for a reward that is not the goal's. Observations after terminal steps are not stored. */
+function checkRewards(
+  { return: reward, discount, nextObservation }: Pick<ReplayedBlock, 'return' | 'discount' | 'nextObservation'>,
+  goal: GoalPlace,
+  count: number,
+  width: number,
+): void {
+  for (let i = 0; i < count; i++) {
+    const refused = discount[i] === 0 ? null : refusedReward(nextObservation, i * width, goal, reward[i]!, false)
+    if (refused !== null) throw new InputError('reward of an environment with goals', refused.got, refused.expected)
+  }
+}
+
 /** Rows of a block. Few rows let threads share a minibatch. */
 const REPLAYED_ROWS = BLOCK_ROWS / 4
 
@@ -309,6 +324,7 @@ class OffPolicyLearner implements Learner {
   readonly #slots: Slots
   readonly #block: ReplayedBlock
   readonly #blockRows: number
+  readonly #stored: Parameters<Kernels['relabelGoals']>[1]
   readonly undo: ReplayUndo
 
   constructor(parts: OffPolicyParts, context: LearnerContext, lossOf: (context: OffPolicyContext) => OffPolicyLoss) {
@@ -351,6 +367,8 @@ class OffPolicyLearner implements Learner {
       stage: 0,
       scale: 1 / parts.values.batchSize,
     }
+    const { rows, finalObservation } = this.#columns.replay
+    this.#stored = { ...rows, finalObservation }
     const { priorityExponent, batchSize, gradientSteps } = parts.values
     const draws = priorityExponent > 0 ? batchSize * gradientSteps : 0
     this.undo = new ReplayUndo(this.#columns.replay, { ...context, ...parts.values }, draws, kernels)
@@ -452,10 +470,10 @@ class OffPolicyLearner implements Learner {
     kernels.gatherNext(own.nextObservation, rows.observation, finalObservation, own, count, width)
     if (goal !== undefined && relabelFraction > 0) {
       const { key0, key1 } = random
-      const stored = { ...rows, finalObservation }
+      checkRewards(own, goal, count, width)
       kernels.relabelGoals(
         own,
-        stored,
+        this.#stored,
         goal,
         own.words,
         drawn,

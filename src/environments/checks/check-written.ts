@@ -4,6 +4,7 @@
 import { haveSameBytes } from '../../base/host.ts'
 import { choiceSizes } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'
+import { refusedReward } from '../../kernels/bind.ts'
 import { type EnvironmentDefinition, type Lanes, REWARD_MAX } from '../environment.ts'
 import type { EnvironmentCheck } from './checks.ts'
 
@@ -207,7 +208,9 @@ export function checkSeen(lanes: CalledLanes, by: 'reset' | 'step', rows: Uint32
 
 /** Checks rewards and flags. */
 export function checkStepped(lanes: CalledLanes): void {
-  const { reward, terminated, truncated } = lanes.lanes
+  const { observation, reward, terminated, truncated } = lanes.lanes
+  const { goal } = lanes.environment
+  const width = observation.length / lanes.numLanes
   for (let n = 0; n < lanes.numLanes; n++) {
     const value = reward[n]!
     const place = `reward of ${where(lanes, n)}`
@@ -217,6 +220,8 @@ export function checkStepped(lanes: CalledLanes): void {
     for (const [name, flags] of Object.entries({ terminated, truncated })) {
       if (flags[n]! > 1) throw new Fault('values', `${flags[n]} in ${name} of ${where(lanes, n)} from step`, '0 or 1')
     }
+    const refused = goal && refusedReward(observation, n * width, goal, value, terminated[n] === 1)
+    if (refused) throw new Fault('values', `${refused.got} in ${place} from step`, refused.expected)
   }
 }
 

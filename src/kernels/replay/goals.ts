@@ -20,13 +20,44 @@ export interface GoalPlace {
 
 /** Whether an observation, which begins at element `from`, has reached its goal. @throws InputError for another column. */
 export function isGoalReached(observation: Float32Array, from: number, goal: GoalPlace): boolean {
-  if (!(observation instanceof Float32Array)) {
-    throw new InputError('observation of isGoalReached', show(observation), 'a Float32Array')
-  }
-  const { achieved, desired, width, tolerance } = goal
+  return squareOf(observation, from, goal) <= goal.tolerance * goal.tolerance
+}
+
+/** The square of the distance between what is achieved and the goal. */
+function squareOf(observation: Float32Array, from: number, goal: GoalPlace): number {
+  if (!(observation instanceof Float32Array)) throw new InputError('observation', show(observation), 'a Float32Array')
+  const { achieved, desired, width } = goal
   let square = 0
   for (let k = from; k < from + width; k++) square += (observation[k + achieved]! - observation[k + desired]!) ** 2
-  return square <= tolerance * tolerance
+  return square
+}
+
+/** By so much more or less than the squared tolerance, an environment that computes in f64 may still be right. */
+const ROUNDING = 0.01
+
+/**
+ * What is wrong with a step's reward by the goal of the next observation, or with an episode that goes on after it; null if nothing is.
+ * @throws InputError for another column.
+ */
+export function refusedReward(
+  nextObservation: Float32Array,
+  from: number,
+  goal: GoalPlace,
+  reward: number,
+  isTerminated: boolean,
+): { readonly got: string; readonly expected: string } | null {
+  const square = squareOf(nextObservation, from, goal)
+  const limit = goal.tolerance * goal.tolerance
+  const isRight = reward === 0 ? square <= limit * (1 + ROUNDING) : reward === -1 && square > limit * (1 - ROUNDING)
+  if (!isRight) {
+    const expected = `0 at most ${goal.tolerance} from the goal, and -1 elsewhere`
+    return { got: `${reward} at a distance of ${Math.sqrt(square)} from the goal`, expected }
+  }
+  if (reward === -1 || isTerminated || !goal.ends) return null
+  return {
+    got: '0 and an episode that goes on',
+    expected: 'an episode that terminates at its goal, or goal.ends false',
+  }
 }
 
 /** Part of the counter of these draws, so that no other draw of a replay has it. */
