@@ -86,7 +86,7 @@ export class SeveralTargets {
 
 /** @throws InputError for an id outside the vocabulary. */
 export function checkTarget(target: unknown, vocabularySize: number): number {
-  const id = Number(target)
-  if (Number.isSafeInteger(id) && id >= 0 && id < vocabularySize) return id
+  if (typeof target === 'number' && Number.isSafeInteger(target) && target >= 0 && target < vocabularySize)
+    return target
   throw new InputError('target_tokens', show(target), `a whole number from 0 to ${vocabularySize - 1}`)
 }

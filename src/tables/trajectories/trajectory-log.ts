@@ -58,7 +58,7 @@ export class TrajectoryLog {
   columns: TrajectoryLogColumns
   readonly #isPlanned: boolean
   /** The runs of adjacent rows in the columns: one, or two, the older first. */
-  runs = [{ from: 0, to: 0 }]
+  readonly runs = [{ from: 0, to: 0 }]
 
   /** `planned` are columns of the arena, of fixed size; null: growing columns on the heap. */
   constructor(planned: TrajectoryLogColumns | null) {

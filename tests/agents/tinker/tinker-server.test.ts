@@ -454,6 +454,16 @@ describe('a training service', () => {
       expect(run('forward_backward', passOf(id, ++seq, data, loss, config))).rejects.toThrow(message)
     await refused([], 'data: got "0 datums", expected 1 to 1024 datums')
     await refused([datum([1, 2, 999])], 'target_tokens: got 999, expected a whole number from 0 to 424')
+    for (const target of [null, '2', true, [2]]) {
+      const [one, two] = [
+        [2, target],
+        [2, target, 1, 1],
+      ]
+      const given = { ...datum([1, 2, 3]), loss_fn_inputs: { target_tokens: tensor(one as number[], 'int64') } }
+      await refused([given], `target_tokens: got ${JSON.stringify(target)}, expected`)
+      const shaped = { ...tensor(two as number[], 'int64'), shape: [2, 2] }
+      await refused([{ ...given, loss_fn_inputs: { target_tokens: shaped } }], 'target_tokens: got')
+    }
     await refused([datum([999, 2, 1])], 'got')
     await refused([datum([1, 2, 3], { weights: [1] })], 'data[0].weights: got "1 numbers", expected 2')
     await refused([datum([1, 2, 3], { weights: [1, null as never] })], 'data[0].weights[1]: got null')
