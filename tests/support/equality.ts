@@ -1,18 +1,18 @@
 /**
- * Columns and lists of numbers are compared by their bytes or numbers first: `toEqual` asks of each element what it is, which
- * takes longer than most tests. What differs is left to `toEqual`, which says where. Imported once a process.
+ * Columns and lists of numbers are compared by Node first: `toEqual` asks of each element what it is, which takes longer than
+ * most tests. What Node calls different is left to `toEqual`, which says where. Bare memory is compared by Node alone, since
+ * `toEqual` calls any two buffers equal. Imported once a process.
  */
+import { isDeepStrictEqual, types } from 'node:util'
 import { expect } from 'vitest'
 
-function areSame(a: unknown, b: unknown): true | undefined {
-  if (ArrayBuffer.isView(a) && ArrayBuffer.isView(b)) {
-    if (a.constructor !== b.constructor || a.byteLength !== b.byteLength || a instanceof DataView) return undefined
-    const [left, right] = [a, b].map((each) => new Uint8Array(each.buffer, each.byteOffset, each.byteLength))
-    return Buffer.compare(left!, right!) === 0 ? true : undefined
-  }
-  if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return undefined
-  for (let i = 0; i < a.length; i++) if (typeof a[i] !== 'number' || !Object.is(a[i], b[i])) return undefined
-  return a.length > 0 ? true : undefined
-}
+const isMemory = (value: unknown) => types.isAnyArrayBuffer(value) || types.isDataView(value)
+const isOfNumbers = (value: unknown) =>
+  ArrayBuffer.isView(value) || (Array.isArray(value) && value.every((each) => typeof each === 'number'))
 
-expect.addEqualityTesters([areSame])
+expect.addEqualityTesters([
+  (a: unknown, b: unknown) => {
+    if (isMemory(a) && isMemory(b)) return isDeepStrictEqual(a, b)
+    return isOfNumbers(a) && isOfNumbers(b) && isDeepStrictEqual(a, b) ? true : undefined
+  },
+])
