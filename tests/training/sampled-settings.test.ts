@@ -1,8 +1,11 @@
 /** Settings drawn from ranges and lists. */
 import { describe, expect, test } from 'vitest'
 import { fraction, integer, number, text } from '../../src/base/settings.ts'
-import { rangeOf, sampleSettings, type Values } from '../../src/training/groups/sampled-settings.ts'
+import { rangeOf, type Values } from '../../src/training/groups/sampled-settings.ts'
+import { propose } from '../../src/training/groups/search.ts'
 
+const sampleSettings = (values: ReadonlyMap<string, Values>, samples: number) =>
+  propose(values, [], samples, { samples })
 const rate = number(1e-3, 'a rate', { above: 0 })
 
 describe('a range', () => {

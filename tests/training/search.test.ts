@@ -75,11 +75,18 @@ describe('a search', () => {
       }
       expect(new Set(tried.map((each) => JSON.stringify(each))).size).toBe(24)
     }
-    const lists = new Map(['first', 'second'].map((key) => [key, ['a', 'b', 'c', 'd', 'e', 'f']]))
-    const evenly = propose(lists, [], 14, { search: 'quasi', samples: 14 })
-    const proposed = propose(lists, evenly.slice(0, 10), 4, { search: 'tpe', samples: 14 })
-    expect(proposed).not.toEqual(evenly.slice(10)) // By results, although the best of lists was tried.
     expect(() => propose(values, [], 10, { search: 'tpe', samples: 25 })).toThrow('at most the 24 different settings')
+  })
+
+  test('by tpe goes by results, although all settings near the best were tried', () => {
+    const ten = [...'abcdefghij']
+    const lists = new Map(['first', 'second'].map((key) => [key, ten]))
+    const evenly = propose(lists, [], 60, { samples: 60 })
+    const others = evenly.filter(({ first }) => first !== 'a')
+    const tried = [...ten.map((second) => ({ first: 'a', second })), ...others.slice(0, 30)]
+    const proposed = propose(lists, tried, 4, { search: 'tpe', samples: 60 })
+    // A setting that is proposed again counts as bad; otherwise only the next evenly drawn ones would be left.
+    expect(proposed).not.toEqual(others.slice(30, 34))
   })
 
   test('has the fractions of its values', () => {

@@ -6,11 +6,11 @@ import { fractionOf, isRange, isSeveral, type Values } from './sampled-settings.
 /** What settings are compared by. */
 export interface RankingOptions {
   /**
-   * A metric to raise, like `episodeReturn` or `components/exact`, or with a minus to lower, like `-loss`: its mean over
-   * the seeds, in their last line. Default '': the return or reward, of evaluations if there are any.
+   * A metric to raise, like `episodeReturn` or `components/exact`, or with a minus to lower, like `-loss`: the mean over
+   * the seeds of its last value. Default '': the return or reward, of evaluations if there are any.
    */
   readonly objective?: string
-  /** Bounds of metrics in the last line, like `approxKl<0.05` or `evaluation/min>100`; settings outside rank last. */
+  /** Bounds of the same means of metrics, like `approxKl<0.05` or `evaluation/min>100`; settings outside rank last. */
   readonly constraints?: readonly string[]
 }
 

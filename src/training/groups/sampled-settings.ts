@@ -1,4 +1,4 @@
-/** Settings drawn for a sweep (`samples=N`) from ranges, like `1e-4..1e-2`, and from lists of values. */
+/** What a sweep varies: ranges, like `1e-4..1e-2`, and lists of values, each value at a fraction of them. */
 import { InputError, show } from '../../base/errors.ts'
 import type { Setting } from '../../base/settings.ts'
 
@@ -14,9 +14,6 @@ export type Values = readonly string[] | ValueRange
 
 /** Significant digits of a drawn number. */
 const DIGITS = 4
-
-/** Draws for each sample, before the search for different settings gives up. */
-export const DRAWS = 50
 
 /** Parses `1e-4..1e-2` for a key whose value is a number; null for other texts. @throws InputError for a wrong range. */
 export function rangeOf(key: string, text: string, setting: Setting | undefined): ValueRange | null {
@@ -41,36 +38,6 @@ export function isRange(values: Values): values is ValueRange {
 /** Whether a sweep can give the key several values. */
 export function isSeveral(values: Values): boolean {
   return isRange(values) || values.length > 1
-}
-
-/**
- * Draws different settings: point n of an additive quasi-random sequence (Roberts 2018, R_d) has a coordinate for each key with several
- * values. The first settings of a longer draw are those of a shorter one.
- * @throws InputError if there are fewer different settings.
- */
-export function sampleSettings(values: ReadonlyMap<string, Values>, count: number): Record<string, string>[] {
-  const keys = [...values.keys()]
-  const several = keys.filter((key) => isSeveral(values.get(key)!))
-  const steps = stepsOf(several.length)
-  const found = new Map<string, Record<string, string>>()
-  for (let n = 1; found.size < count && n <= DRAWS * count; n++) {
-    const setting = Object.fromEntries(
-      keys.map((key) => {
-        const i = several.indexOf(key)
-        return [key, valueAt(values.get(key)!, i < 0 ? 0 : (0.5 + n * steps[i]!) % 1)]
-      }),
-    )
-    found.set(JSON.stringify(setting), setting)
-  }
-  if (found.size === count) return [...found.values()]
-  throw new InputError('samples', String(count), `at most the ${found.size} different settings of these values`)
-}
-
-/** The steps of R_d: powers of 1/φ, where φ^(d+1) = φ + 1. */
-function stepsOf(dimensions: number): number[] {
-  let phi = 2
-  for (let i = 0; i < 60; i++) phi = (1 + phi) ** (1 / (dimensions + 1))
-  return Array.from({ length: dimensions }, (_, i) => phi ** -(i + 1))
 }
 
 /** The value at a fraction in [0, 1) of the values. */

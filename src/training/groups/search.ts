@@ -1,7 +1,7 @@
 /** Which settings a sweep tries next: a quasi-random sequence, random ones, or those that results propose. */
 import { InputError, show } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
-import { DRAWS, fractionOf, isSeveral, sampleSettings, type Values, valueAt } from './sampled-settings.ts'
+import { fractionOf, isSeveral, type Values, valueAt } from './sampled-settings.ts'
 import { proposeByTpe } from './tpe.ts'
 
 /** How a sweep with `samples` finds its settings. */
@@ -9,6 +9,8 @@ export const searches = ['quasi', 'random', 'tpe'] as const
 /** One of `searches`. */
 export type Search = (typeof searches)[number]
 
+/** Draws for each setting, before the search for different ones gives up. */
+const DRAWS = 50
 /** Settings that are tried before tpe uses results. */
 const STARTUP = 10
 
@@ -43,44 +45,54 @@ export function propose(
   count: number,
   { search = 'quasi', samples = 0, searchSeed = 0 }: SearchOptions,
 ): Setting[] {
-  const quasi = () => sampleSettings(values, Math.max(samples, ranked.length + count))
-  // All samples are drawn, to find out before training whether there are enough.
-  if (search === 'quasi' || (search === 'tpe' && ranked.length === 0)) return quasi().slice(0, count)
   const several = [...values].filter(([, each]) => isSeveral(each))
-  const settingOf = (fractions: readonly number[]): Setting => ({
+  const keys = several.map(([, each]) => each)
+  const settingAt = (fractions: readonly number[]): Setting => ({
     ...Object.fromEntries([...values].map(([key, each]) => [key, valueAt(each, 0)])),
     ...Object.fromEntries(several.map(([key, each], i) => [key, valueAt(each, fractions[i]!)])),
   })
   const fractionsOf = (setting: Setting) => several.map(([key, each]) => fractionOf(each, setting[key]!))
   const known = new Set(ranked.map((setting) => JSON.stringify(setting)))
-  const best = ranked.map(fractionsOf)
   const found: Setting[] = []
-  const pending: number[][] = []
-  for (let i = 0; found.length < count && i < DRAWS * count; i++) {
-    const trial = ranked.length * DRAWS + i
-    const fractions =
-      search === 'tpe'
-        ? proposeByTpe(
-            several.map(([, each]) => each),
-            best,
-            pending,
-            searchSeed,
-            trial,
-          )
-        : uniforms(several.length, searchSeed, trial)
-    const setting = settingOf(fractions)
-    pending.push(fractionsOf(setting)) // Also of a known one, so that it is not proposed forever.
-    const text = JSON.stringify(setting)
-    if (known.has(text)) continue
-    known.add(text)
-    found.push(setting)
+  const drawUntil = (wanted: number, draws: number, draw: (i: number) => Setting) => {
+    for (let i = 0; found.length < wanted && i < draws; i++) {
+      const setting = draw(i)
+      const text = JSON.stringify(setting)
+      if (!known.has(text)) found.push(setting)
+      known.add(text)
+    }
   }
-  if (search === 'tpe' && found.length < count) {
-    const others = quasi().filter((setting) => !known.has(JSON.stringify(setting)))
-    found.push(...others.slice(0, count - found.length))
+  const trial = ranked.length * DRAWS
+  // The first time all samples are drawn, to find out before training whether there are enough.
+  const wanted = ranked.length === 0 ? Math.max(samples, count) : count
+  if (search === 'random') {
+    drawUntil(wanted, DRAWS * wanted, (i) => settingAt(uniforms(keys.length, searchSeed, trial + i)))
+  } else {
+    if (search === 'tpe' && ranked.length > 0) {
+      const best = ranked.map(fractionsOf)
+      const pending: number[][] = []
+      drawUntil(count, DRAWS * count, (i) => {
+        const setting = settingAt(proposeByTpe(keys, best, pending, searchSeed, trial + i))
+        pending.push(fractionsOf(setting)) // Also of a known one, so that it is not proposed forever.
+        return setting
+      })
+    }
+    const point = quasiRandom(keys.length)
+    drawUntil(wanted, DRAWS * Math.max(samples, ranked.length + count), (i) => settingAt(point(i)))
   }
-  if (found.length === count) return found
-  throw new InputError('samples', String(samples), `at most the ${known.size} different settings of these values`)
+  if (found.length === wanted) return found.slice(0, count)
+  throw new InputError(
+    'samples',
+    String(samples || count),
+    `at most the ${known.size} different settings of these values`,
+  )
+}
+
+/** Point i of an additive quasi-random sequence (Roberts 2018, R_d), whose steps are powers of 1/φ, where φ^(d+1) = φ + 1. */
+function quasiRandom(dimensions: number): (i: number) => number[] {
+  let phi = 2
+  for (let i = 0; i < 60; i++) phi = (1 + phi) ** (1 / (dimensions + 1))
+  return (i) => Array.from({ length: dimensions }, (_, key) => (0.5 + (i + 1) * phi ** -(key + 1)) % 1)
 }
 
 function uniforms(count: number, seed: number, trial: number): number[] {

@@ -62,7 +62,7 @@ export interface SweepSummary {
   readonly folder: string
   readonly environment: string
   readonly seeds: readonly number[]
-  /** In the order of their values, the last key varying fastest. If interrupted, the finished ones. */
+  /** In the order of their values, the last key varying fastest, or as they were drawn. Those with a result. */
   readonly settings: readonly SweepSetting[]
   /** What compares settings, and the best one of those that trained longest; null while none is within the bounds. */
   readonly best: { readonly figure: string; readonly setting: number } | null
