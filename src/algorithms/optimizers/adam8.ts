@@ -4,14 +4,13 @@
  * or down at random, so that small changes are not lost; the numbers depend on the step, the place and the block's scales alone. Parameters
  * of fewer than 4,096 elements have moments in f32.
  */
-import type { Parameter } from '../../policies/policy.ts'
+import { sizeOf } from '../../language/transformer/parameters.ts'
 import { adam } from './adam.ts'
 import { defineOptimizer, type TensorStep } from './define-optimizer.ts'
 
 const BLOCK = 256
 const LEAST = 4096
 const step = adam().step
-const sizeOf = ({ shape }: Parameter) => shape.reduce((product, side) => product * side, 1)
 
 /** A block's scale and its codes, in elements of f32: the scales of all blocks come first. */
 const BLOCK_ELEMENTS = 1 + BLOCK / 4

@@ -4,6 +4,7 @@
  * whose learning rates and weight decay hold, too. Embeddings, the head, norms and biases are trained by Adam.
  */
 import { MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import { sizeOf } from '../../language/transformer/parameters.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { adam } from './adam.ts'
 import { defineOptimizer, type TensorStep } from './define-optimizer.ts'
@@ -25,7 +26,7 @@ export const muon = defineOptimizer({
   takes: ['momentum', 'beta1', 'beta2'],
   powersOf: ['beta1', 'beta2'],
   moments(parameter) {
-    const size = parameter.shape.reduce((product, side) => product * side, 1)
+    const size = sizeOf(parameter)
     return isHidden(parameter) ? [size, 0] : [size, size]
   },
   workspace(parameter) {

@@ -1,5 +1,6 @@
 /** The settings, state columns and step of language models' optimizers, which may be ones that know parameters by name and shape. */
 import { column, type Plan, saved } from '../../components/column.ts'
+import { sizeOf } from '../../language/transformer/parameters.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { adam8 } from './adam8.ts'
 import { isOfTensors, type TensorOptimizer, type TensorStep } from './define-optimizer.ts'
@@ -62,8 +63,4 @@ export function stepTensors(
     first += numFirst
     second += numSecond
   }
-}
-
-function sizeOf({ shape }: Parameter): number {
-  return shape.reduce((product, side) => product * side, 1)
 }
