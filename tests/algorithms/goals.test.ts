@@ -74,7 +74,7 @@ describe('what goals cannot be learned with is refused', () => {
 
 describe('rewards that are not the goal’s', () => {
   const bits = bitFlip({ bits: 6 })
-  const WANTED = '0 at most 0 from the goal, and -1 elsewhere'
+  const WANTED = '0 where the goal is within its tolerance of 0, and -1 elsewhere'
   const otherwise = (change: (lanes: Parameters<typeof bits.step>[0], n: number) => void): EnvironmentDefinition => ({
     ...bits,
     step(lanes, from, to) {

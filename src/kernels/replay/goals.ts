@@ -50,7 +50,7 @@ export function refusedReward(
   const limit = goal.tolerance * goal.tolerance
   const isRight = reward === 0 ? square <= limit * (1 + ROUNDING) : reward === -1 && square > limit * (1 - ROUNDING)
   if (!isRight) {
-    const expected = `0 at most ${goal.tolerance} from the goal, and -1 elsewhere`
+    const expected = `0 where the goal is within its tolerance of ${goal.tolerance}, and -1 elsewhere`
     return { got: `${reward} at a distance of ${Math.sqrt(square)} from the goal`, expected }
   }
   if (reward === -1 || isTerminated || !goal.ends) return null
