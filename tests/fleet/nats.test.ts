@@ -41,6 +41,40 @@ test.skipIf(reason !== null)('a server that is killed and started again has lost
   }
 })
 
+test.skipIf(reason !== null)('who takes while a server ends in order waits until it is there again', async () => {
+  const nats = await startNats()
+  const [owner, taker] = [await joinNats(nats.address, 'run'), await joinNats(nats.address, 'run')]
+  const over = new AbortController()
+  try {
+    const names = ['a', 'b', 'c', 'd']
+    const ours = await Promise.all(names.map((name) => owner.queue(name, { seconds: 60, isOwner: true })))
+    const theirs = await Promise.all(names.map((name) => taker.queue(name, { seconds: 60, isOwner: false })))
+    let [put, taken] = [0, 0]
+    const putting = ours.map(async (queue) => {
+      while (!over.signal.aborted) await queue.put(`item ${put++}`, {})
+    })
+    const taking = theirs.map(async (queue) => {
+      while (!over.signal.aborted) {
+        const item = await queue.take({ seconds: 5, signal: over.signal })
+        await item?.acknowledge()
+        if (item !== null) taken++
+      }
+    })
+    const working = Promise.all([...putting, ...taking])
+    for (let restarts = 0; restarts < 2; restarts++) {
+      const before = taken
+      await Promise.race([working, expect.poll(() => taken, { timeout: 20_000 }).toBeGreaterThan(before)])
+      await nats.restart('SIGTERM')
+    }
+    over.abort()
+    await working
+  } finally {
+    over.abort()
+    for (const each of [owner, taker]) await each.close()
+    await nats.end()
+  }
+})
+
 test.skipIf(reason !== null)(
   'a server without JetStream, one that refuses, and one that is not there are told apart',
   async () => {

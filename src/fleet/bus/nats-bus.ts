@@ -36,6 +36,7 @@ const SECOND = 1e9
 const CONSUMER = 'work'
 /** The client's names of permission errors. */
 const FORBIDDEN = ['PermissionViolationError', 'AuthorizationError']
+const NO_RESPONDERS = 503
 const [NO_STREAM, NO_CONSUMER, WRONG_REVISION, WRONG_REVISION_TOO] = [10_059, 10_014, 10_071, 10_164]
 
 interface Connection {
@@ -203,9 +204,10 @@ function isForbidden(error: unknown): boolean {
 
 /** Whether repeating is useless: the server has answered with an error, or the caller made one. */
 function isLasting(error: unknown): boolean {
+  if (error instanceof InputError) return true
   const { code, message } = error as { code?: unknown; message?: string }
-  // A server that ends in order says so.
-  return error instanceof InputError || (typeof code === 'number' && !/server shutdown/i.test(message ?? ''))
+  // A server that ends in order says so; while its connections are still open, requests have no responders.
+  return typeof code === 'number' && code !== NO_RESPONDERS && !/server shutdown|leadership change/i.test(message ?? '')
 }
 
 /** Repeats a request while the server is away. */
@@ -280,7 +282,10 @@ class NatsQueue implements Queue {
       // The server waits at least a second. A short wait notices the signal.
       const next = async () => {
         this.#consumer ??= await this.#parts.jet.consumers.get(this.#stream, CONSUMER)
-        return this.#consumer.next({ expires: Math.ceil(Math.min(2000, Math.max(1000, left))) })
+        return this.#consumer.next({ expires: Math.ceil(Math.min(2000, Math.max(1000, left))) }).catch((error) => {
+          this.#consumer = null // The next attempt tells whether it is still there.
+          throw error
+        })
       }
       const message = await insistent(this.#parts, next, left / 1000).catch((error) => {
         if (isLasting(error) || this.#parts.connection.isClosed()) throw error
