@@ -1,8 +1,8 @@
 import { actorCommand, helperCommand, type LaunchOptions, learnerCommand, PATH, quoted } from './job.ts'
 
 /**
- * A batch file for `sbatch`: an array whose task 0 is the learner and whose other tasks are actors. Each begins when there is room for it,
- * and is queued again by itself when it was preempted, its node failed, or it failed.
+ * A batch file for `sbatch`: an array whose task 0 is the learner, then come the actors, then the learner's helpers. Each task begins when
+ * there is room for it, and is queued again by itself when it was preempted, its node failed, or it failed.
  */
 export function slurmFile(options: LaunchOptions): string {
   const { name, processes, helpers, cpus, memory, partition, time, folder } = options
