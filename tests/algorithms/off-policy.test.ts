@@ -90,7 +90,11 @@ test('settings that are missing, and metrics that are no means, are refused', ()
   )
 })
 
-test('an update that fails leaves the state before it for saving, the replay included', async () => {
+test.each([
+  ['before its rollout is stored', 'infer', 1],
+  ['at its third gradient step', 'adamStep', 3],
+  ['after its last one', 'setPriorities', 8 + 8 + 3],
+])('an update that fails %s leaves the state before it for saving, the replay included', async (_, method, count) => {
   const environment = mountainCar()
   const world = await createWorld({ environment, policy: qNetwork({ hidden: [4] }), numLanes: 3, seed: 5 })
   const sizes = { numSteps: 8, batchSize: 16, gradientSteps: 3, replayRows: 54, learningStarts: 20, nStep: 2 }
@@ -103,19 +107,23 @@ test('an update that fails leaves the state before it for saving, the replay inc
   // The replay has gone round in the midst of a rollout, and an episode of 200 steps is truncated in the next update.
   for await (const _ of trainer.updates({ totalSteps: 3 * 8 * 24 }));
   const before = await save()
-  const { kernels } = world as unknown as { kernels: { adamStep(...given: unknown[]): void } }
-  const { adamStep } = kernels
-  let steps = 0
-  kernels.adamStep = (...given) => {
-    if (++steps === 3) throw new Error('no third step')
-    adamStep(...given)
+  type Calls = Record<string, (...given: unknown[]) => unknown>
+  const calls = (method === 'infer' ? world.cohort().policy : world.kernels) as unknown as Calls
+  const call = calls[method]!.bind(calls)
+  let done = 0
+  calls[method] = (...given) => {
+    const result = call(...given)
+    if (++done === count) throw new Error('the last call')
+    return result
   }
-  await expect(trainer.updates({ totalSteps: 3 * 8 * 25 }).next()).rejects.toThrow('no third step')
+  await expect(trainer.updates({ totalSteps: 3 * 8 * 25 }).next()).rejects.toThrow('the last call')
   const left = new Map(world.columns().map(({ planned, column }) => [planned.name, hash(column)]))
   const written = Object.keys(before.tensors).filter((name) => name.includes('.replay.'))
   const same = written.filter((name) => left.get(name) === before.tensors[name])
   const constant = ['lane', 'episode', 'reward', 'actionMask', 'terminated', 'valid', 'finalActionMask'] // Of MountainCar.
-  expect([written.length, same.map((name) => name.replace(/.*\./, ''))]).toEqual([14, constant])
+  expect(written.length).toBe(14)
+  if (method === 'infer') expect(same).toEqual(written)
+  else expect(same.map((name) => name.replace(/.*\./, ''))).toEqual(constant)
   expect(await save()).toEqual(before)
   expect(await save()).toEqual(before)
 })

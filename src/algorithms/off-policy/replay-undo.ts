@@ -95,6 +95,5 @@ export class ReplayUndo implements Undo, Overwritten {
       priority[0] = this.#priority[this.#count]!
       this.#kernels.setPriorities(tree, listed, priority, 1)
     }
-    this.#head = undefined
   }
 }
