@@ -46,10 +46,7 @@ export class FleetMember {
   /** Works for a run, once a learner has begun it. `work` ends soon after `signal` is aborted. */
   async follow(work: (run: Values) => Promise<void>): Promise<void> {
     const { signal } = this.options
-    const stop = () => {
-      this.#over.abort()
-      this.store?.leave?.()
-    }
+    const stop = () => this.#stop()
     if (signal?.aborted) stop()
     signal?.addEventListener('abort', stop)
     try {
@@ -65,6 +62,11 @@ export class FleetMember {
       signal?.removeEventListener('abort', stop)
       await this.store?.close()
     }
+  }
+
+  #stop(): void {
+    this.#over.abort()
+    this.store?.leave?.()
   }
 
   /** Waits until a learner has begun the run; null if it is to end before. */
@@ -97,7 +99,7 @@ export class FleetMember {
     if (key === 'description') this.#description = value
     if (end === null || this.signal.aborted) return
     this.end = end
-    this.#over.abort()
+    this.#stop()
     if (end === 'run') void this.store?.close() // No learner waits for what it is about to put.
   }
 

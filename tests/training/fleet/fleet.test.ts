@@ -1,9 +1,12 @@
 /** A learner and actors over a fleet's contracts, in one process: the bits of one process, and of threads. */
 // Actors import the modules of what is built, and what they make must be made of the same ones here.
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import type { StoreAddress } from '../../../dist/src/fleet/address.js'
 import type { Message } from '../../../dist/src/fleet/bus/bus.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
@@ -44,9 +47,12 @@ async function place() {
   const folder = await temporaryFolder()
   const [bus, store] = [new MemoryBus(), new FolderStore(folder)]
   const told: string[] = []
-  const crew = (acknowledge: 'update' | 'checkpoint' = 'update'): CrewDefinition =>
+  const crew = (
+    acknowledge: 'update' | 'checkpoint' = 'update',
+    storeAddress: StoreAddress = { kind: 'folder', path: folder },
+  ): CrewDefinition =>
     fleetCrew({
-      open: async () => ({ bus, store, storeAddress: { kind: 'folder', path: folder }, close: async () => {} }),
+      open: async () => ({ bus, store, storeAddress, close: async () => {} }),
       acknowledge,
       seconds: 30,
       tell: (message) => told.push(message),
@@ -203,6 +209,28 @@ describe('a fleet in one process', () => {
     await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
     expect(await waits).toMatchObject({ rollouts: 0, end: 'drain' })
     expect(await runActor(bus, { stay: true })).toMatchObject({ rollouts: 0, end: 'drain' })
+  })
+
+  test('an actor that is drained does not wait for a store that is away', async () => {
+    const { bus, crew } = await place()
+    let asked = 0
+    const server = createServer((_, response) => {
+      asked++
+      response.writeHead(503).end()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const dead = { kind: 'http', url, key: 'a key of more than sixteen letters' } as const
+    const trainer = createTrainer(await createWorld(cart), ppo(small), { actors: 1, crew: crew('update', dead) })
+    const collecting = trainer.updates({ totalSteps: 1 }).next()
+    const refused = expect(collecting).rejects.toThrow('closed during an update')
+    const actor = runActor(bus)
+    await expect.poll(() => asked).toBeGreaterThan(0)
+    await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
+    expect(await actor).toMatchObject({ rollouts: 0, end: 'drain' })
+    trainer.close()
+    await refused
+    server.close()
   })
 
   thorough(
