@@ -93,6 +93,7 @@ class FleetGroups implements MemberRunner {
 
   async #begin(): Promise<void> {
     this.#results = []
+    this.#copies.clear() // A version may have other weights since then.
     const there = new Set(await this.#learner.opened!.store.list())
     const { version } = this.#cohort
     for (const [each, hash] of this.#weights) if (each >= version || !there.has(hash)) this.#weights.delete(each)
@@ -260,7 +261,7 @@ class FleetGroups implements MemberRunner {
     this.#pinned = saved.map(([version]) => version)
   }
 
-  close(): void {
-    void this.#learner.close()
+  close(): Promise<void> {
+    return this.#learner.close()
   }
 }

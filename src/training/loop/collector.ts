@@ -65,8 +65,8 @@ export interface Collector {
   kept?(updates: number): void
   /** Drops pending replies of environments: running conversations ask again when they continue. */
   close(): void
-  /** Ends it with the trainer; default: `close`. */
-  end?(): void
+  /** Ends it with the trainer, or before another state is loaded; default: `close`. Nothing of it goes on when it settles. */
+  end?(): Promise<void>
   saved(): SavedCollector
   restore(saved: SavedCollector): void
 }

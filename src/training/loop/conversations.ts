@@ -236,8 +236,12 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.#collector?.kept?.((cohorts[this.cohort.name] as ConversationRecord).rlUpdates)
   }
 
+  async halt(): Promise<void> {
+    await this.#collector?.end?.()
+  }
+
   close(): void {
-    if (this.#collector?.end !== undefined) this.#collector.end()
+    if (this.#collector?.end !== undefined) void this.#collector.end()
     else this.#collector?.close()
     this.#parts.backend.close?.()
     this.#team?.end()

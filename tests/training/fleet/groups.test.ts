@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { InputError } from '../../../dist/src/base/errors.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
 import {
@@ -155,6 +156,35 @@ describe('groups of conversations by a fleet in one process', () => {
       expect((await store.list()).length).toBeLessThan(5)
     },
   )
+
+  thorough('a restored state publishes its own weights, whatever had been on its way before', async () => {
+    const { bus, store, folder, told, collector } = await place()
+    const text = { updates: 2 }
+    const trainer = await trainerOf(text, { collector: collector(1, 'checkpoint') })
+    const stop = new AbortController()
+    const actor = runActor(bus, { stay: true, signal: stop.signal })
+    await trainer.updates().next()
+    await trainer.save(join(folder, 'saved'))
+    const { weights } = trainer.world.cohort()
+    weights.fill(0.01)
+    const put = store.put.bind(store)
+    store.put = async (bytes) => {
+      if (bytes.length < weights.byteLength) return put(bytes)
+      throw new InputError('store', 'a disk that is full', 'a writable path')
+    }
+    const signal = new AbortController()
+    const cut = trainer.updates({ signal: signal.signal }).next()
+    await expect.poll(() => told.join()).toContain('the training waits for it')
+    signal.abort()
+    await cut
+    await trainer.restore(join(folder, 'saved'))
+    store.put = put
+    for await (const _ of trainer.updates());
+    expect([...weights]).toEqual((await learn(text)).weights)
+    trainer.close()
+    stop.abort()
+    await actor
+  })
 
   test('another model, other examples, and rows that are not whole groups by the right weights are refused', async () => {
     const { bus, collector } = await place()

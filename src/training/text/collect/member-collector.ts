@@ -35,8 +35,8 @@ export interface MemberRunner {
   learned?(updates: number, isDone: (group: number) => boolean): void
   /** A checkpoint after this number of updates is on disk. */
   kept?(updates: number): void
-  /** Ends it with the trainer. */
-  close?(): void
+  /** Ends it with the trainer, or before another state is loaded. */
+  close?(): Promise<void>
   /** What a resumed training needs: plain JSON. */
   saved?(): SavedCollector['runner']
   restore?(saved: SavedCollector['runner']): void
@@ -231,9 +231,9 @@ export class MemberCollector implements Collector {
     this.#runner.kept?.(updates)
   }
 
-  end(): void {
+  async end(): Promise<void> {
     this.close()
-    this.#runner.close?.()
+    await this.#runner.close?.()
   }
 
   /** Aborts the running members. A resumed training starts them again. */
