@@ -1,3 +1,4 @@
+import { InputError } from '../../base/errors.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { runFleetActor, runFleetHelper } from '../../entries/orchestration.ts'
 import { boolean, choice, strings } from '../../entries/settings.ts'
@@ -31,8 +32,8 @@ export const actorCommand: Command = async ({ words, json, quiet }) => {
   const summary = await begin(subject, options)
     .finally(forget)
     .catch((error: Error) => {
-      if (!stop.signal.aborted) throw error
-      console.error(`colonnade: ${error.message}`) // It was told to end, and the broker or the store is away.
+      if (!stop.signal.aborted || !(error instanceof InputError)) throw error
+      console.error(`colonnade: ${error.message}`) // It was told to end while the broker is away.
       return null
     })
   if (summary === null) return { end: 'signal' }

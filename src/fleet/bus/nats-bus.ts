@@ -221,11 +221,12 @@ async function insistent<T>({ connection, last }: Parts, work: () => Promise<T>,
         const expected = 'credentials that may do that (colonnade fleet … permissions=true)'
         throw new InputError('fleet', (error as Error).message, expected, { cause: error })
       }
-      if (isLasting(error) || performance.now() > end) throw error
+      if (isLasting(error)) throw error
       if (connection.isClosed() || performance.now() > last.time) {
         await connection.close() // So that nothing else waits in its turn.
         throw new InputError('fleet', (error as Error).message, 'a NATS server that can be reached', { cause: error })
       }
+      if (performance.now() > end) throw error
       await sleep(AGAIN_MS)
     }
   }
@@ -410,7 +411,7 @@ class NatsBus implements Bus {
     const stream = `KV_${bucket}`
     if (isOwner) return new NatsValues(this.#parts, await this.#own(stream, () => buckets.create(bucket, options)))
     await this.#expect(() => manager.streams.info(stream))
-    return new NatsValues(this.#parts, await buckets.open(bucket))
+    return new NatsValues(this.#parts, await insistent(this.#parts, () => buckets.open(bucket)))
   }
 
   async #own<T>(stream: string, make: () => Promise<T>): Promise<T> {
