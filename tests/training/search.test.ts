@@ -212,6 +212,36 @@ describe('a sweep that searches', () => {
     expect(summary.importance).toBe(null) // There are too few.
   })
 
+  test.each([
+    [
+      'passes over recorded episodes',
+      'CartPole-v1',
+      { algorithm: 'bc', epochs: '2', 'mlp.hidden': '4' },
+      '-policyLoss',
+    ],
+    ['supervised steps', 'text/reverse', { mode: 'sft', 'sft.updates': '2', 'languageModel.width': '16' }, '-loss'],
+  ])('stops %s at rungs, too', async (_, environment, given, objective) => {
+    const folder = await temporaryFolder()
+    const isRecorded = environment === 'CartPole-v1'
+    const texts: Record<string, string> = { ...given, [`${isRecorded ? 'bc' : 'sft'}.learningRate`]: '1e-3,1e-2' }
+    if (isRecorded) {
+      const run = await startRun(
+        await configureRun(environment, { totalSteps: '256', numLanes: '2' }),
+        join(folder, 'run'),
+      )
+      await run.train()
+      const [file] = await readdir(join(folder, 'run/rollouts'))
+      texts.from = join(folder, 'run/rollouts', file!)
+    } else texts.numLanes = '2'
+    const options = { out: join(folder, 'sweep'), objective, halving: 2, rungs: 2 }
+    const { settings } = await trainSweep(environment, texts, [1], options)
+    expect(settings.map(({ part }) => part).toSorted()).toEqual([0.5, 1])
+    for (const { part, folder } of settings) {
+      const lines = (await readFile(join(folder, 'seed-1/metrics.jsonl'), 'utf8')).trim().split('\n')
+      expect(lines).toHaveLength(2 * part)
+    }
+  })
+
   thorough('proposes the same settings after it was interrupted', async () => {
     const [whole, folder] = [join(await temporaryFolder(), 'whole'), join(await temporaryFolder(), 'sweep')]
     const options = { search: 'tpe', samples: 12, batch: 2, halving: 2 } as const

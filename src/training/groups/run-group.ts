@@ -119,20 +119,37 @@ function trainPart(run: Run, part: number, train: TrainRun): Promise<RunSummary>
   if (part >= 1) return train(run, {})
   const { definition, trainer } = run
   const pause = new AbortController()
-  if (definition.kind === 'episodes' && trainer.steps >= part * definition.settings.totalSteps) pause.abort()
+  if (definition.kind === 'episodes' && partAt(definition, { steps: trainer.steps, update: trainer.update }) >= part)
+    pause.abort()
   const onUpdate = (metrics: MetricsOf<Cohort>) => {
-    const done =
-      'phase' in metrics ? { updates: metrics.phase === 'rl' ? metrics.step : 0 } : { totalSteps: metrics.steps }
-    if (partOf(definition, done) >= part) pause.abort()
+    if (partAt(definition, metrics) >= part) pause.abort()
   }
   return train(run, { onUpdate, signal: pause.signal })
 }
 
-/** The part of a training that is done, by steps, or by updates of reinforcement learning. */
-function partOf(definition: RunDefinition, done: { readonly totalSteps?: number; readonly updates?: number }): number {
-  if (definition.kind === 'episodes') return (done.totalSteps ?? 0) / definition.settings.totalSteps
-  const { updates } = definition.rl?.parameters ?? definition.sft!.parameters
-  return (done.updates ?? 0) / Number(updates)
+/** How far a training is, as its summary tells. */
+interface Done {
+  readonly totalSteps?: number
+  readonly updates?: number
+  readonly sftSteps?: number
+}
+
+/** The part of a training that is done: by steps, by passes over recorded rows, or by updates of its last phase. */
+function partOf(definition: RunDefinition, { totalSteps = 0, updates = 0, sftSteps = 0 }: Done): number {
+  if (definition.kind === 'conversations') {
+    return definition.rl === null
+      ? sftSteps / Number(definition.sft!.parameters.updates)
+      : updates / Number(definition.rl.parameters.updates)
+  }
+  const { recorded, settings } = definition
+  return recorded === null ? totalSteps / settings.totalSteps : updates / settings.epochs
+}
+
+/** The part that was done at a line of a run's metrics. */
+export function partAt(definition: RunDefinition, line: object): number {
+  const { phase, step, update = step, steps } = line as Readonly<Record<string, unknown>>
+  const done = phase === 'sft' ? { sftSteps: Number(step) } : { updates: Number(update), totalSteps: Number(steps) }
+  return partOf(definition, done)
 }
 
 export function runFolderOf(seed: number): string {

@@ -11,7 +11,6 @@ import type { SettingValue } from '../../base/settings.ts'
 import { type Curve, drawCurves } from '../../telemetry/curves.ts'
 import { readMetrics } from '../../telemetry/metrics-lines.ts'
 import { judgeMetrics } from '../evaluate/judge.ts'
-import { readConfig } from '../folder/run-record.ts'
 import type { RunDefinition } from '../run/definition.ts'
 import { configureRun, resolveRunKeys, runKeys, runMetrics } from '../run/run.ts'
 import { goingOn, type HalvingOptions, rungsOf } from './halving.ts'
@@ -30,6 +29,7 @@ import {
   claimGroup,
   curveOfGroup,
   type GroupPlace,
+  partAt,
   type RunGroupSummary,
   runFolderOf,
   type Spread,
@@ -293,18 +293,23 @@ async function trainTo(sweep: Sweep, numbers: readonly number[], rung: number): 
   const part = rungs[rung]!
   const planned = numbers.map((i) => tried[i]!)
   await trainTogether(environment, planned, seeds, { onUpdate, signal, part })
-  for (const { at, given, folder } of planned) {
+  for (const { at, given, folder, definitions } of planned) {
     if (signal?.aborted) return
     const place = { out: folder, ifExists: 'refuse' } as const
     const group = await trainSeeds(environment, given, seeds, { ...place, part, ...(train && { train }) })
-    at[rung] = { group, worth: await worthAt(sweep, group, part) }
+    at[rung] = { group, worth: await worthAt(sweep, definitions, group, part) }
     if (group.status === 'interrupted') return
   }
 }
 
 /** The worth of a setting's runs when they had done a part of their training. */
-async function worthAt({ objective, bounds }: Sweep, group: RunGroupSummary, part: number): Promise<Worth> {
-  const runs = await Promise.all(group.runs.map(({ folder }) => linesUpTo(folder, part)))
+async function worthAt(
+  { objective, bounds }: Sweep,
+  definitions: readonly RunDefinition[],
+  group: RunGroupSummary,
+  part: number,
+): Promise<Worth> {
+  const runs = await Promise.all(group.runs.map(({ folder }, i) => linesUpTo(definitions[i]!, folder, part)))
   if (objective !== '' || part < 1) return worthOf(runs, objective || goalOf(runs), bounds)
   const figure = COMPARED.find((name) => name in group.figures)
   const { excess } = worthOf(runs, goalOf(runs), bounds)
@@ -316,18 +321,9 @@ const goalOf = (runs: readonly (readonly Readonly<Record<string, unknown>>[])[])
   'episodeReturn'
 
 /** The lines of a run until it had done a part of its training: those of a run that has gone on are cut there. */
-async function linesUpTo(folder: string, part: number): Promise<Record<string, unknown>[]> {
+async function linesUpTo(definition: RunDefinition, folder: string, part: number): Promise<Record<string, unknown>[]> {
   const lines = await readMetrics(folder)
-  if (part >= 1) return lines
-  const { settings, rl } = (await readConfig(folder)) as {
-    settings: { totalSteps?: number }
-    rl?: { parameters: { updates: number } } | null
-  }
-  const end = lines.findIndex((line) =>
-    settings.totalSteps === undefined
-      ? line.phase === 'rl' && Number(line.step) >= part * rl!.parameters.updates
-      : Number(line.steps) >= part * settings.totalSteps,
-  )
+  const end = part >= 1 ? -1 : lines.findIndex((line) => partAt(definition, line) >= part)
   return end < 0 ? lines : lines.slice(0, end + 1)
 }
 
