@@ -1,6 +1,6 @@
 /** Settings drawn from ranges and lists. */
 import { describe, expect, test } from 'vitest'
-import { fraction, integer, number, text } from '../../src/base/settings.ts'
+import { fraction, integer, number, optionalNumber, text } from '../../src/base/settings.ts'
 import { rangeOf, type Values } from '../../src/training/groups/sampled-settings.ts'
 import { propose } from '../../src/training/groups/search.ts'
 
@@ -13,6 +13,9 @@ describe('a range', () => {
     expect(rangeOf('rate', '1e-4..1e-2', rate)).toEqual({ from: 1e-4, to: 1e-2, isWhole: false })
     expect(rangeOf('rate', '.5...75', rate)).toEqual({ from: 0.5, to: 0.75, isWhole: false })
     expect(rangeOf('count', '-2..5', integer(1, 'a count'))).toEqual({ from: -2, to: 5, isWhole: true })
+    const open = optionalNumber(null, 'a rate', { above: 0 })
+    expect(rangeOf('rate', '1e-4..1e-2', open)).toEqual({ from: 1e-4, to: 1e-2, isWhole: false })
+    expect(() => rangeOf('rate', '0..1', open)).toThrow('rate: got "0..1", expected a range of')
     expect(rangeOf('rate', '0.1,0.2', rate)).toBe(null)
     expect(rangeOf('rate', '0.1', rate)).toBe(null)
     expect(rangeOf('file', '../own..mjs', text('a', 'a file'))).toBe(null)

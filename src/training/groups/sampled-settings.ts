@@ -17,9 +17,12 @@ const DIGITS = 4
 
 /** Parses `1e-4..1e-2` for a key whose value is a number; null for other texts. @throws InputError for a wrong range. */
 export function rangeOf(key: string, text: string, setting: Setting | undefined): ValueRange | null {
-  const ends = typeof setting?.default === 'number' ? /^(.+?)\.\.(.+)$/.exec(text) : null
+  const ends = /^(.+?)\.\.(.+)$/.exec(text)
   if (setting === undefined || ends === null) return null
   const [from, to] = [Number(ends[1]), Number(ends[2])]
+  // A number that is found where none is given, like a learning rate, has the default null.
+  const isNumber = typeof setting.default === 'number' || (setting.default === null && setting.accepts(to))
+  if (!isNumber) return null
   if (!(Number.isFinite(from) && from < to)) {
     throw new InputError(key, show(text), 'a range like 1e-4..1e-2, its start below its end')
   }
