@@ -5,6 +5,7 @@ import type { Message } from '../../fleet/bus/bus.ts'
 import type { PolicyDefinition } from '../../policies/policy.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
+import { collectFor } from '../../world/episodes/shares.ts'
 import { openWorld, type World } from '../../world/world.ts'
 import { collectAhead } from '../threads/crew.ts'
 import { WatchedRollouts } from '../watch/watched-rollouts.ts'
@@ -21,12 +22,13 @@ import {
   stateToBytes,
 } from './parts.ts'
 
-/** A member's lanes in this process. */
-interface Post {
+/** The lanes of this process, in which it collects for one member after another. */
+interface Place {
   readonly world: World
   readonly cohort: EpisodeCohort
   readonly watched: WatchedRollouts
-  /** The hash of the state in its lanes; empty without one. */
+  /** Whose lanes have a state, and the state's hash; empty without one. */
+  member: number
   state: string
   /** The hash of its weights. */
   weights: string
@@ -42,7 +44,7 @@ export class EpisodeWork implements ActorWork {
   readonly description: string
   readonly #joined: JoinedRun
   readonly #given: EpisodeDescription
-  readonly #posts = new Map<number, Post>()
+  #place: Place | null = null
 
   private constructor(joined: JoinedRun) {
     this.#joined = joined
@@ -54,17 +56,18 @@ export class EpisodeWork implements ActorWork {
   /** @throws InputError if the columns are not as the learner's, before it takes a part. */
   static async open(joined: JoinedRun): Promise<EpisodeWork> {
     const work = new EpisodeWork(joined)
-    await work.#post(0)
+    work.#place = await work.#open()
     return work
   }
 
   close(): void {
-    for (const { world } of this.#posts.values()) world.close()
-    this.#posts.clear()
+    this.#place?.world.close()
+    this.#place = null
   }
 
-  forget(task: Message): void {
-    this.#posts.delete((task as unknown as PartTask).member)
+  /** Lanes that stopped in the middle of a rollout are given up with their world. */
+  forget(): void {
+    this.close()
   }
 
   failed(task: Message, error: string, { actor, waited }: Pick<WorkTools, 'actor' | 'waited'>): Message {
@@ -72,13 +75,10 @@ export class EpisodeWork implements ActorWork {
     return messageOf({ ...rest, rows: '', after: '', seconds: 0, waited, error, rollout: rest.from, actor })
   }
 
-  /** A member's lanes, made when they are first needed. */
-  async #post(member: number): Promise<Post> {
-    const former = this.#posts.get(member)
-    if (former !== undefined) return former
+  async #open(): Promise<Place> {
     const { seed, numMembers, schema, cohort: given } = this.#given
     const options = { cohorts: [episodeOptions(this.#joined)], seed, kernels: this.#joined.kernels }
-    const world = await openWorld(options, { index: 1 + member })
+    const world = await openWorld(options, { index: 1 })
     const draft = world.draft()
     if (draft.kind !== 'episodes') throw new InputError('environment', draft.kind, 'one of episodes')
     world.reserve(draft, { numSteps: given.numSteps, learner: {}, numBuffers: 1 })
@@ -89,35 +89,36 @@ export class EpisodeWork implements ActorWork {
       const expected = `${schema}, as the learner's: the same code of environment and policy`
       throw new InputError('columns of the actor', own, expected)
     }
-    const post = { world, cohort, watched: new WatchedRollouts(), state: '', weights: '' }
-    this.#posts.set(member, post)
-    return post
+    return { world, cohort, watched: new WatchedRollouts(), member: 0, state: '', weights: '' }
   }
 
   async collect(given: Message, { actor, store, waited, put, during }: WorkTools): Promise<void> {
     const task = given as unknown as PartTask
     const { id, member, version, weights, until } = task
-    const post = await during(() => this.#post(member))
-    const { cohort, world } = post
+    this.#place ??= await during(() => this.#open())
+    const place = this.#place
+    const { cohort, world } = place
     const share = shareOfMember(cohort, member, this.#given.numMembers)
-    if (post.weights !== weights) {
+    if (place.weights !== weights) {
       const bytes = await store.get(weights)
       const [target] = cohort.ahead!.published
       const own = new Uint8Array(target!.buffer, target!.byteOffset, target!.byteLength)
       if (bytes.length !== own.length) throw new InputError('weights', `${bytes.length} bytes`, `${own.length}`)
       own.set(bytes)
-      post.weights = weights
+      place.weights = weights
     }
-    if (post.state !== task.before) {
+    if (place.member !== member || place.state !== task.before) {
+      place.member = member
+      collectFor(cohort, member)
       await stateFromBytes(cohort, 0, share, await store.get(task.before), true)
-      post.watched.restart() // These are not the observations that its last step left.
+      place.watched.restart() // These are not the observations that its last step left.
     }
     for (let rollout = task.from, before = task.before; rollout < until; rollout++) {
       const began = performance.now()
-      post.state = ''
+      place.state = ''
       world.clock.start()
       await during(async () => {
-        for (const waiting of collectAhead(world, cohort, 0, version, post.watched, turns())) await waiting
+        for (const waiting of collectAhead(world, cohort, 0, version, place.watched, turns())) await waiting
       })
       const seconds = (performance.now() - began) / 1000
       const blobs = [await rowsToBytes(cohort, 0, member, share), await stateToBytes(cohort, 0, share)]
@@ -128,7 +129,7 @@ export class EpisodeWork implements ActorWork {
       }
       const lanes = share.to - share.from
       await put(`${id}.${rollout}`, messageOf(result), { steps: cohort.numSteps * lanes, seconds, lanes, version })
-      post.state = after
+      place.state = after
       before = after
     }
   }

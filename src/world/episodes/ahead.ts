@@ -21,7 +21,7 @@ export interface RolloutBuffer {
   /** Per collecting thread. */
   readonly finals: readonly FinalObservations[]
   /** This thread's part. */
-  readonly final: FinalObservations
+  final: FinalObservations
   readonly windows: {
     readonly observation: readonly Observation[]
     readonly actionMask: readonly ActionMask[]
@@ -32,7 +32,7 @@ export interface RolloutBuffer {
   /** Windows of the sliding components, in the order of `EpisodeCohort.sliders`. */
   readonly sliders: readonly {
     readonly windows: readonly Sliding<Float32Array | Uint8Array>[]
-    readonly firstBlock: Float32Array | Uint8Array
+    firstBlock: Float32Array | Uint8Array
   }[]
 }
 

@@ -102,17 +102,29 @@ export function shareLanes(cohort: EpisodeCohort): void {
   }
   cohort.cleared = present
   const shares = sharesOf(cohort, sharers, present)
-  const share = shares[threads.index]!
   cohort.dealt = sharers
   cohort.present = present
   cohort.environmentLanes.present = present
+  cohort.finals = shares.map((share, thread) => finalObservations(whole.final, share, thread))
+  workOn(cohort, shares[threads.index]!, threads.index)
+}
+
+function workOn(cohort: EpisodeCohort, share: Share, number: number): void {
+  const { whole, finals, sliders } = cohort
   cohort.from = share.from
   cohort.to = share.to
   cohort.laneList = whole.laneList.subarray(share.from, share.to)
   cohort.bootstrap = bootstrapList(whole.bootstrap, share)
-  cohort.finals = shares.map((share, thread) => finalObservations(whole.final, share, thread))
-  cohort.final = cohort.finals[threads.index]!
-  for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
+  cohort.final = finals[number]!
+  for (const slider of sliders) Object.assign(slider, ownPart(slider.whole, share))
+}
+
+/** Lets a process, which has one buffer for all lanes, collect for another member between two rollouts. */
+export function collectFor(cohort: EpisodeCohort, member: number): void {
+  workOn(cohort, sharesOf(cohort, cohort.sharers, cohort.present)[member]!, member)
+  const buffer = cohort.ahead!.buffers[0]!
+  buffer.final = cohort.final
+  for (const [i, { firstBlock }] of cohort.sliders.entries()) buffer.sliders[i]!.firstBlock = firstBlock
 }
 
 /** Clears rows of a rollout without a lane: zeros, with step −1 as in dead steps. */

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { timeLimit, wrap } from '../../../dist/src/entries/environments.js'
 import type { StoreAddress } from '../../../dist/src/fleet/address.js'
 import type { Message } from '../../../dist/src/fleet/bus/bus.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
@@ -19,6 +20,7 @@ import {
   mlp,
   pendulum,
   ppo,
+  recurrent,
   ticTacToe,
   type WorldOptions,
 } from '../../../dist/src/index.js'
@@ -42,6 +44,12 @@ export const broken = defineEnvironment({
 
 const small = { numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 2e-3 }
 const cart = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 7, seed: 3 }
+
+const remembering = {
+  ...cart,
+  environment: wrap(pendulum(), timeLimit({ maxEpisodeSteps: 5 })),
+  policy: recurrent({ units: 4, hidden: [4], sequenceLength: 4 }),
+}
 
 async function place() {
   const folder = await temporaryFolder()
@@ -72,29 +80,33 @@ async function train(world: WorldOptions, algorithm: AlgorithmDefinition, update
 }
 
 describe('a fleet in one process', () => {
-  const rows = rowsOf<[string, WorldOptions, number, number]>(
+  const rows = rowsOf<[string, WorldOptions, number, number, number?]>(
     [
-      ['CartPole-v1, by one actor', cart, 0, 1],
+      ['CartPole-v1, three parts by one actor', cart, 0, 1, 3],
       ['CartPole-v1 ahead, by three', cart, 1, 3],
       ['CartPole-v1, by three', cart, 0, 3],
       ['Pendulum-v1 ahead', { ...cart, environment: pendulum() }, 1, 2],
-      ['TicTacToe-v0, with masks', { ...cart, environment: ticTacToe() }, 0, 2],
+      ['TicTacToe-v0, with masks, three parts by one actor', { ...cart, environment: ticTacToe() }, 0, 1, 3],
+      ['episodes cut short, with a memory, three parts by one actor', remembering, 0, 1, 3],
     ],
     2,
   )
-  test.each(rows)('%s learns the same as one process, to the bit', async (_, world, maxStaleness, numActors) => {
-    const { bus, store, told, crew } = await place()
-    const algorithm = ppo({ ...small, maxStaleness })
-    const expected = await train(world, algorithm, 4, maxStaleness === 0 ? {} : { actors: 1 })
-    const actors = Array.from({ length: numActors }, () => runActor(bus))
-    const learned = await train(world, algorithm, 4, { actors: numActors, crew: crew() })
-    const ended = await Promise.all(actors)
-    expect(learned).toEqual(expected)
-    expect(ended.map(({ end, failures }) => [end, failures])).toEqual(actors.map(() => ['run', 0]))
-    expect(ended.reduce((sum, { rollouts }) => sum + rollouts, 0)).toBeGreaterThanOrEqual(numActors)
-    expect(told).toEqual([])
-    expect((await store.list()).length).toBeLessThan(3 + 3 * numActors)
-  })
+  test.each(rows)(
+    '%s learns the same as one process, to the bit',
+    async (_, world, maxStaleness, numActors, parts = numActors) => {
+      const { bus, store, told, crew } = await place()
+      const algorithm = ppo({ ...small, maxStaleness })
+      const expected = await train(world, algorithm, 4, maxStaleness === 0 ? {} : { actors: 1 })
+      const actors = Array.from({ length: numActors }, () => runActor(bus))
+      const learned = await train(world, algorithm, 4, { actors: parts, crew: crew() })
+      const ended = await Promise.all(actors)
+      expect(learned).toEqual(expected)
+      expect(ended.map(({ end, failures }) => [end, failures])).toEqual(actors.map(() => ['run', 0]))
+      expect(ended.reduce((sum, { rollouts }) => sum + rollouts, 0)).toBeGreaterThanOrEqual(numActors)
+      expect(told).toEqual([])
+      expect((await store.list()).length).toBeLessThan(3 + 3 * parts)
+    },
+  )
 
   test('a signal ends the wait for actors; what is saved then, and the training itself, go on to the same bits', async () => {
     const { bus, crew, folder } = await place()
