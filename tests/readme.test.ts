@@ -10,6 +10,7 @@ import { diagnoseKeys } from '../src/cli/commands/diagnose.ts'
 import { evaluateKeys } from '../src/cli/commands/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/commands/export.ts'
 import { generateKeys } from '../src/cli/commands/generate.ts'
+import { playKeys } from '../src/cli/commands/play.ts'
 import { pushKeys } from '../src/cli/commands/push.ts'
 import { replayKeys } from '../src/cli/commands/replay.ts'
 import { resumeKeys } from '../src/cli/commands/resume.ts'
@@ -101,6 +102,7 @@ describe('the README', () => {
       evaluate: (texts) => readKeys(evaluateKeys, texts),
       diagnose: (texts) => readKeys(diagnoseKeys, texts),
       replay: (texts) => readKeys(replayKeys, texts),
+      play: (texts) => readKeys(playKeys, texts),
       generate: (texts) => readKeys(generateKeys, texts),
       export: ({ out: _, ...texts }, subject) =>
         readKeys(subject === 'runs/words' ? textExportKeys : exportKeys, texts),
@@ -140,9 +142,18 @@ describe('the README', () => {
       if (into) made.add(into)
       if (program !== 'npx') continue
       if (
-        !['train', 'sweep', 'simulate', 'environments', 'check', 'bench', 'dashboard', 'doctor', '--help'].includes(
-          name!,
-        )
+        ![
+          'train',
+          'sweep',
+          'play',
+          'simulate',
+          'environments',
+          'check',
+          'bench',
+          'dashboard',
+          'doctor',
+          '--help',
+        ].includes(name!)
       )
         expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {

@@ -26,20 +26,35 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { out = join(subject, 'replay.gif'), ...rest } = texts
   if (!/\.(gif|html)$/.test(out)) throw new InputError('out', out, 'a name that ends in .gif or .html')
   const { trust, from, delayMs, ...keys } = readKeys(replayKeys, rest)
-  const episode = await pictureEpisode(subject, keys, {
-    allowModule: askForModule(trust),
-    from: from ?? undefined,
-  })
+  const modules = { allowModule: askForModule(trust), from: from ?? undefined }
+  return showEpisode(subject, out, { ...keys, delayMs, isShown: !json && !quiet, isTold: !json }, modules)
+}
+
+/** Plays an episode of a run in the terminal, if it is one with room, and writes it as a GIF or a page. */
+export async function showEpisode(
+  run: string,
+  out: string,
+  options: {
+    readonly seed: number
+    readonly explore: boolean
+    readonly delayMs: number
+    readonly isShown: boolean
+    readonly isTold: boolean
+  },
+  modules: Parameters<typeof loadPolicy>[1],
+) {
+  const { delayMs, isShown, isTold, ...keys } = options
+  const episode = await pictureEpisode(run, keys, modules)
   const { pictures, episodeReturn, update, environment, actions } = episode
   const hasRoom = 2 * pictures[0]!.columns <= process.stdout.columns && pictures[0]!.rows < process.stdout.rows
-  if (process.stdout.isTTY && hasRoom && !json && !quiet) await play(pictures, delayMs)
+  if (process.stdout.isTTY && hasRoom && isShown) await play(pictures, delayMs)
   const shownReturn = Number(episodeReturn.toPrecision(RETURN_DIGITS))
   const title = `${environment}, update ${update}, return ${shownReturn}`
   await writeWhole(out, [
     out.endsWith('.gif') ? encodeGif(pictures, { delayMs }) : replayPage({ ...episode, title }, delayMs),
   ])
-  if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${shownReturn} → ${out}`)
-  return { run: subject, out, update, steps: actions.length, episodeReturn }
+  if (isTold) console.log(`${group(actions.length)} steps of update ${update}, return ${shownReturn} → ${out}`)
+  return { run, out, update, steps: actions.length, episodeReturn }
 }
 
 /**

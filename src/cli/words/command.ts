@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   evaluate: async () => (await import('../commands/evaluate.ts')).evaluateCommand,
   diagnose: async () => (await import('../commands/diagnose.ts')).diagnoseCommand,
   replay: async () => (await import('../commands/replay.ts')).replayCommand,
+  play: async () => (await import('../commands/play.ts')).playCommand,
   export: async () => (await import('../commands/export.ts')).exportCommand,
   push: async () => (await import('../commands/push.ts')).pushCommand,
   generate: async () => (await import('../commands/generate.ts')).generateCommand,

@@ -12,6 +12,7 @@ import { fleetKeys } from '../commands/fleet.ts'
 import { gatewayKeys } from '../commands/gateway.ts'
 import { generateKeys } from '../commands/generate.ts'
 import { launchKeys } from '../commands/launch.ts'
+import { playKeys } from '../commands/play.ts'
 import { pushKeys } from '../commands/push.ts'
 import { replayKeys } from '../commands/replay.ts'
 import { resumeKeys } from '../commands/resume.ts'
@@ -36,6 +37,7 @@ const KEYS: Readonly<Record<CommandName, CommandDeclaration['keys']>> = {
   evaluate: [['Keys of evaluate', evaluateKeys]],
   diagnose: [['Keys of diagnose', diagnoseKeys]],
   replay: [['Keys of replay', { ...replayKeys, ...out('a file that ends in .gif or .html') }]],
+  play: [['Keys of play', { ...playKeys, ...out('a file that ends in .gif or .html') }]],
   dashboard: [['Keys of dashboard', dashboardKeys]],
   export: [
     ['Keys of export', { ...exportKeys, ...out('the file or folder; its ending says the format') }],

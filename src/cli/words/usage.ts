@@ -41,6 +41,11 @@ const USAGES = {
     takes: '<run>',
     does: 'write an episode as an animated GIF or a page',
   },
+  play: {
+    takes: '<environment>',
+    does: 'show a trained policy at once',
+    more: 'It is one of the policies that come with the package, or, where none does, one that is trained for `seconds`.',
+  },
   dashboard: {
     takes: '[runs]',
     does: 'show runs on a web page, also during training',
@@ -146,7 +151,6 @@ export function help(): string {
   const lines = usual!.map(([name, { takes, does }]) => `  ${`${name} ${takes}`.padEnd(24)} ${does}`)
   return `colonnade: a simulator and trainer for reinforcement learning
 usage: colonnade <command|own.mjs> [--key value | key=value] [--json] [--quiet]
-
 ${lines.join('\n')}
   also: ${rare!.map(([name]) => name).join(' ')}
 <command> --help: its keys; train <environment> --help: those of a training
