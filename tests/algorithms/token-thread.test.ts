@@ -1,7 +1,13 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import { describeLoss, prepareLoss } from '../../src/algorithms/losses/losses.ts'
+import { ThreadTurns } from '../../src/algorithms/tokens/gradient-turns.ts'
 import { packBatch } from '../../src/algorithms/tokens/token-batch.ts'
-import { alone as goAlone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/tokens/token-learner.ts'
+import {
+  alone as goAlone,
+  slotRoom,
+  TokenLearner,
+  tokenLearnerPlan,
+} from '../../src/algorithms/tokens/token-learner.ts'
 import { type PartLoss, TokenThread, type TokenWork } from '../../src/algorithms/tokens/token-thread.ts'
 import { Clock } from '../../src/base/clock.ts'
 import { Random, Stream } from '../../src/base/random.ts'
@@ -53,13 +59,13 @@ function threads() {
   const { arena, columns } = takeArena(plan)
   model.initialize(columns.weights, new Random(7), 0)
   const kernels = createKernels(arena.memory, 'plain')
-  const { packed, gradient, reference } = columns.learner
+  const { packed, gradient, reference, passed } = columns.learner
   const made = [0, 1].map(
     (index) =>
       new TokenThread(
         model,
         columns.weights,
-        { packed: packed[index]!, gradient, reference },
+        { packed: packed[index]!, gradient, reference, passed },
         kernels,
         null,
         new Clock(),
@@ -131,7 +137,7 @@ describe('a learner and another thread', () => {
     const { arena, columns } = takeArena(plan)
     model.initialize(columns.weights, new Random(7), 0)
     const kernels = createKernels(arena.memory, 'plain')
-    const { packed, gradient, reference } = columns.learner
+    const { packed, gradient, reference, passed } = columns.learner
     const told: TokenWork[] = []
     const post = (work: TokenWork): void => void told.push(work)
     return {
@@ -139,7 +145,7 @@ describe('a learner and another thread', () => {
       other: new TokenThread(
         model,
         columns.weights,
-        { packed: packed[1]!, gradient, reference },
+        { packed: packed[1]!, gradient, reference, passed },
         kernels,
         null,
         new Clock(),
@@ -199,13 +205,61 @@ describe('the columns of a learner that threads share', () => {
   const bytesOf = (plan: ReturnType<typeof tokenLearnerPlan>) =>
     listColumns(plan).reduce((sum, { name, bytes }) => sum + (name.startsWith('packed') ? 0 : bytes), 0)
 
-  test('have as many gradient slots for any number of threads, and two for a large model', () => {
-    const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, threads)
+  const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, threads)
+
+  test('have as many gradient slots for any number of threads, and one for a large model', () => {
     expect(bytesOf(plan(7))).toBe(bytesOf(plan(1)))
     expect(Object.keys(plan(7).packed)).toHaveLength(7)
     expect(tokenLearnerPlan(model, ROWS, 32, optimizer, false)).toEqual(plan(1))
-    expect(plan(1).gradient).toMatchObject({ rows: NUM_SLOTS, width: model.numParameters })
-    const large = transformer({ ...shape, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4 })
-    expect(tokenLearnerPlan(large, ROWS, 32, optimizer, false).gradient.rows).toBe(2)
+    expect(plan(1).gradient.rows).toBe(NUM_SLOTS * model.numParameters)
+    const sizes = { ...shape, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 2 }
+    const large = transformer(sizes)
+    expect(tokenLearnerPlan(large, ROWS, 32, optimizer, false).gradient.rows).toBe(large.numParameters)
+    const tied = transformer({ ...sizes, tie_word_embeddings: true })
+    expect(tokenLearnerPlan(tied, ROWS, 32, optimizer, false).gradient.rows).toBe(tied.numParameters + 8 * 1024)
+  })
+})
+
+describe('a single gradient slot', () => {
+  const room = slotRoom.elements
+  afterEach(() => {
+    slotRoom.elements = room
+  })
+
+  test.each([false, true])('has the gradient that several have, with embeddings tied: %s', (isTied) => {
+    const made = transformer({ ...shape, tie_word_embeddings: isTied })
+    const [several, sole] = [room, 0].map((elements) => {
+      slotRoom.elements = elements
+      const plan = {
+        weights: column('f32', made.numParameters),
+        learner: tokenLearnerPlan(made, ROWS, 32, optimizer, false),
+      }
+      const { arena, columns } = takeArena(plan)
+      made.initialize(columns.weights, new Random(7), 0)
+      const learner = new TokenLearner(made, columns.weights, columns.learner, createKernels(arena.memory, 'plain'))
+      const update = updateOf(batch())
+      for (let t = 0; t < update.dLogprob.length; t++) update.dLogprob[t] = Math.sin(t)
+      // The second time: nothing of the first is left.
+      for (let times = 0; times < 2; times++) learner.backward(batch(), update, update, 1, 0)
+      return learner.trained.gradient
+    })
+    const largest = Math.max(...several!.map(Math.abs))
+    several!.forEach((slope, i) => {
+      expect(Math.abs(slope - sole![i]!)).toBeLessThan(1e-5 * largest)
+    })
+  })
+
+  test('is waited for by nobody after an error', () => {
+    const passed = new Int32Array(new SharedArrayBuffer(4 * 3))
+    const [failing, other] = [0, 1].map(() => new ThreadTurns(passed, null, new Clock()))
+    failing!.begin(0)
+    failing!.end(0)
+    expect([...passed]).toEqual([1, 0, 0])
+    failing!.fail()
+    other!.part = 4
+    for (const stage of [0, 1, 2]) other!.begin(stage) // It would sleep for ever.
+    other!.part = 0
+    other!.end(1) // A micro-batch before the one that failed leaves that in place.
+    expect(passed[1]).toBeGreaterThan(4)
   })
 })

@@ -16,6 +16,7 @@ import type { LoraAdapter, LoraModel } from '../../language/transformer/lora.ts'
 import type { TransformerModel } from '../../language/transformer/model.ts'
 import { packedPlan } from '../../language/transformer/packed.ts'
 import { type BaseWeights, bitsOf } from '../../language/transformer/quantized.ts'
+import { numStages } from '../../language/transformer/stages.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
 import type { OptimizerSettings } from '../optimizers/optimizer.ts'
 import { tensorsPlan } from '../optimizers/tensors.ts'
@@ -34,12 +35,20 @@ import {
 /** Rows of a micro-batch unless a sequence is longer: few, so that every thread has some. Two or four times as many gain at most 6 %. */
 export const MICRO_BATCH_ROWS = 128
 
-/** Maximum elements of all gradient slots together, if two slots do not need more: 128 MiB. */
-const SLOT_ELEMENTS = 2 ** 25
+/** Maximum elements of all gradient slots together, if one slot does not need more: 128 MiB. An object, so that tests can lower it. */
+export const slotRoom = { elements: 2 ** 25 }
 
-/** Gradient slots for so many parameters: 2 to 16. Independent of the number of threads, so that the bits are too. */
-function numSlotsOf(numParameters: number): number {
-  return Math.min(NUM_SLOTS, Math.max(2, Math.floor(SLOT_ELEMENTS / numParameters)))
+/**
+ * Elements of the gradient's column: 1 to 16 slots of the trained parameters, one after another, independent of the number of threads, so
+ * that the bits are too. Threads take turns in a single slot (`gradient-turns.ts`). Tied embeddings, the first of the parameters, have
+ * their gradient by the rows' tokens behind it, since the head of the next micro-batch comes before them.
+ */
+function gradientElements(model: TransformerModel, lora: LoraModel | null): number {
+  const { numParameters } = lora ?? model
+  const numSlots = Math.min(NUM_SLOTS, Math.max(1, Math.floor(slotRoom.elements / numParameters)))
+  const { tiedEmbeddings, vocabularySize, width } = model.shape
+  const isApart = numSlots === 1 && lora === null && tiedEmbeddings
+  return numSlots * numParameters + (isApart ? vocabularySize * width : 0)
 }
 
 /** The columns of a token learner, for the model or its adapter, with micro-batches of at most `rows` rows, shared by `threads` threads. */
@@ -58,7 +67,9 @@ export function tokenLearnerPlan(
   return {
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
     /** The slots, one after another. The first accumulates the gradient. */
-    gradient: column('f32', numSlotsOf(numParameters), numParameters),
+    gradient: column('f32', gradientElements(model, lora)),
+    /** The number of micro-batches that have passed each stage of the backward pass. */
+    passed: column('i32', numStages(model)),
     optimizer: tensorsPlan(settings, parameters),
     /** The reference policy's trained weights; empty without a reference. */
     reference: saved(column('f32', hasReference ? numParameters : 0)),
@@ -162,7 +173,7 @@ export class TokenLearner {
   /** Runs the work with the other threads, if there are any and the batch has work for them. */
   *#share(work: TokenWork): Together<void> {
     const isShared = this.#post !== null && work.batch.parts.length > 2
-    work.taken[0] = 0
+    this.#begin(work)
     if (isShared) {
       this.#post!(work)
       yield // The other threads have the work.
@@ -198,7 +209,7 @@ export class TokenLearner {
     step: number,
   ): void {
     const { parts, spans } = batch
-    taken[0] = 0
+    this.#begin({ taken })
     this.#thread.differentiate(
       { batch, temperature, taken },
       (part, _, rows) => {
@@ -212,11 +223,21 @@ export class TokenLearner {
     this.#sumSlots(batch)
   }
 
+  /** No micro-batch is taken, and none has passed a stage. */
+  #begin({ taken }: { readonly taken: Int32Array }): void {
+    taken[0] = 0
+    this.columns.passed.fill(0)
+  }
+
   #sumSlots(batch: TokenBatch): void {
     const numSlots = this.#thread.slotsOf(batch)
+    const { gradient: slots } = this.columns
     const { gradient } = this.trained
+    // A second slot that is not whole has the embeddings'.
+    const rest = Math.min(slots.length - gradient.length, gradient.length)
     if (numSlots === 0) gradient.fill(0)
-    else this.#kernels.sumSlots(this.columns.gradient, numSlots, gradient.length, 0, gradient.length)
+    else if (rest > 0 && rest < gradient.length) this.#kernels.sumSlots(slots, 2, gradient.length, 0, rest)
+    else this.#kernels.sumSlots(slots, numSlots, gradient.length, 0, gradient.length)
   }
 }
 

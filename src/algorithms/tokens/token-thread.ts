@@ -3,7 +3,7 @@
  * columns. The result does not depend on which thread takes which: micro-batch p adds to gradient slot p mod (number of slots), one
  * thread fills a whole slot in order, and every token has its own position.
  *
- * There are 2 to 16 slots, depending on the trained weights but not on the number of threads.
+ * There are 1 to 16 slots, depending on the trained weights but not on the number of threads. In a single one, threads take turns.
  */
 import { type Clock, Work } from '../../base/clock.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
@@ -29,6 +29,7 @@ import {
   preparedLossPlan,
 } from '../losses/losses.ts'
 import type { ComparedRows } from '../losses/preference-run.ts'
+import { ThreadTurns } from './gradient-turns.ts'
 import type { TokenBatch } from './token-batch.ts'
 
 /** Inputs of a loss per token, besides the batch. */
@@ -126,6 +127,8 @@ export interface TokenThreadColumns {
   /** Shared: the gradient slots, one after another, and the reference's trained weights. */
   readonly gradient: Float32Array
   readonly reference: Float32Array
+  /** Shared: the number of micro-batches that have passed each stage of the backward pass. */
+  readonly passed: Int32Array
 }
 
 export class TokenThread {
@@ -133,6 +136,8 @@ export class TokenThread {
   readonly #clock: Clock
   readonly #policy: PackedTransformer
   readonly #reference: PackedTransformer | null
+  /** Null with several slots. */
+  readonly #turns: ThreadTurns | null
   readonly #slots: readonly { readonly column: Float32Array; readonly views: ParameterViews }[]
   /** The current micro-batch, its loss and sums; fields, so that nothing is allocated per micro-batch. */
   #part = 0
@@ -148,7 +153,7 @@ export class TokenThread {
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
-    { packed, gradient, reference }: TokenThreadColumns,
+    { packed, gradient, reference, passed }: TokenThreadColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null,
     clock: Clock,
@@ -160,10 +165,12 @@ export class TokenThread {
     else if (adapter === null) this.#reference = new PackedTransformer(model, reference, packed, kernels)
     else this.#reference = new PackedTransformer(model, weights, packed, kernels, { ...adapter, weights: reference })
     const { numParameters } = adapter?.lora ?? model
-    this.#slots = Array.from({ length: gradient.length / numParameters }, (_, slot) => {
+    this.#slots = Array.from({ length: Math.floor(gradient.length / numParameters) }, (_, slot) => {
       const column = gradient.subarray(slot * numParameters, (slot + 1) * numParameters)
       return { column, views: this.#policy.view(column) }
     })
+    const embedding = gradient.length > numParameters ? gradient.subarray(numParameters) : null
+    this.#turns = this.#slots.length === 1 ? new ThreadTurns(passed, embedding, clock) : null
   }
 
   /** Number of gradient slots that a batch uses. */
@@ -193,25 +200,60 @@ export class TokenThread {
     }
   }
 
-  /** Takes gradient slots one by one and fills each with the gradients of its micro-batches. */
-  differentiate(
-    { batch, temperature, taken }: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>,
-    lossOf: PartLoss,
-    step: number,
-  ): void {
-    const { token, spans, parts, candidates } = batch
+  /** Takes gradient slots one by one and fills each with the gradients of its micro-batches; or takes those for the only slot. */
+  differentiate(work: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>, lossOf: PartLoss, step: number): void {
+    const { batch, taken } = work
+    const { parts } = batch
     this.#partLoss = lossOf
+    if (this.#turns !== null) {
+      this.#differentiateInTurns(work, this.#turns, step)
+      return
+    }
     for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
       const { column, views } = this.#slots[slot]!
-      this.#kernels.clear(column, column.length)
+      this.#clear(column, null)
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
-        this.#part = part
-        const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)
-        this.#clock.charge(Work.gather)
-        this.#policy.differentiate(rows, this.#derive, views, temperature, step)
-        this.#clock.charge(Work.backward)
+        this.#differentiatePart(work, part, views, step)
       }
     }
+  }
+
+  #differentiateInTurns(
+    work: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>,
+    turns: ThreadTurns,
+    step: number,
+  ): void {
+    const { batch, taken } = work
+    try {
+      for (let part = take(taken); part + 1 < batch.parts.length; part = take(taken)) {
+        if (part === 0) this.#clear(this.#slots[0]!.column, turns.embedding) // Nobody adds before.
+        turns.part = part
+        this.#differentiatePart(work, part, this.#slots[0]!.views, step, turns)
+      }
+    } catch (cause) {
+      turns.fail()
+      throw cause
+    }
+  }
+
+  #clear(gradient: Float32Array, embedding: Float32Array | null): void {
+    this.#kernels.clear(gradient, gradient.length)
+    if (embedding !== null) this.#kernels.clear(embedding, embedding.length)
+  }
+
+  #differentiatePart(
+    { batch, temperature }: Pick<TokenWork, 'batch' | 'temperature'>,
+    part: number,
+    views: ParameterViews,
+    step: number,
+    turns?: ThreadTurns,
+  ): void {
+    const { token, spans, parts, candidates } = batch
+    this.#part = part
+    const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)
+    this.#clock.charge(Work.gather)
+    this.#policy.differentiate(rows, this.#derive, views, temperature, step, turns)
+    this.#clock.charge(Work.backward)
   }
 
   #lossOf({ batch, loss, totals, given, update }: TokenWork & { readonly kind: 'differentiate' }): PartLoss {

@@ -28,6 +28,7 @@ import {
 import { type BaseWeights, bitsOf } from './quantized.ts'
 import { changedRowsPlan, checkCandidates, inverseOf, maskWords } from './sampling.ts'
 import type { SeveralTargets } from './several-targets.ts'
+import { SOLE } from './stages.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
@@ -249,10 +250,17 @@ export class PackedTransformer {
   /**
    * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient to `gradient`. `step` is the
    * optimizer's and keys an adapter's dropout: the dropped inputs are a function of the step, the sequence's index in
-   * the packed list, and the token's index in the sequence.
+   * the packed list, and the token's index in the sequence. `turns` are those of threads that share the gradient.
    * @throws InputError for weights in 8 or 4 bits without an adapter.
    */
-  differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
+  differentiate(
+    count: number,
+    lossOf: TokenLossOf,
+    gradient: ParameterViews,
+    temperature = 1,
+    step = 0,
+    turns = SOLE,
+  ): void {
     if (this.#bits < 32 && this.#forward.adapter === null) {
       throw new InputError('weights', `a model in ${this.#bits} bits`, 'an adapter to train, or weights in f32')
     }
@@ -261,22 +269,32 @@ export class PackedTransformer {
     lossOf(evaluated, this.#columns, count)
     this.#several?.sumDerivatives(this.#columns.dLogprob)
     const into = this.#name(gradient)
+    turns.begin(0)
     this.#backwardHead(into, count, 1 / temperature)
-    const { model, kernels, columns } = this.#forward
+    turns.end(0)
+    const { model } = this.#forward
     const { numLayers } = model.shape
     for (let index = numLayers - 1; index >= 0; index--) {
       // The last layer's activations are still there.
       if (model.recomputesActivations && index < numLayers - 1) this.#forward.recompute(index, count)
+      turns.begin(numLayers - index)
       this.#backwardLayer(index, into, count)
+      turns.end(numLayers - index)
     }
+    turns.begin(numLayers + 1)
+    if (into.embedding.length > 0) this.#backwardEmbedding(into, turns.embedding ?? into.embedding, count)
+    turns.end(numLayers + 1)
+  }
+
+  #backwardEmbedding(into: TransformerWeights, embedding: Float32Array, count: number): void {
+    const { model, kernels, columns } = this.#forward
     const { width, vocabularySize, contextLength } = model.shape
-    if (into.embedding.length === 0) return
     const { dx } = this.#columns
     if (into.positions.length > 0) {
       kernels.addToSegments(into.positions, dx, columns.position, count, width, contextLength)
     }
     this.#forward.scaleEmbedding(dx, count * width)
-    kernels.addToSegments(into.embedding, dx, columns.token, count, width, vocabularySize)
+    kernels.addToSegments(embedding, dx, columns.token, count, width, vocabularySize)
   }
 
   #name(gradient: ParameterViews): TransformerWeights {

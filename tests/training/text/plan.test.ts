@@ -133,11 +133,11 @@ describe('the plan of a run', () => {
     expect(notes[0]).not.toContain('threads')
     expect(bytes).toBeLessThanOrEqual(Math.max(2 ** 32, availableMemory() / 2))
     expect(notes[0]).toMatch(`context ${context} of the model's 8192`)
-    // 134,515,008 parameters: one column of weights, two of Adam's, two gradient slots; and each lane's cache.
+    // 134,515,008 parameters: one column of weights, two of Adam's, a gradient with that of its embeddings apart; and each lane's cache.
     expect(parts).toMatchObject({
       weights: 4 * 134_515_008,
       optimizer: 2 * 4 * 134_515_008 + 16,
-      gradients: 2 * 4 * 134_515_008,
+      gradients: 4 * (134_515_008 + 49_152 * 576),
       cache: definition.settings.numLanes * context * 30 * 2 * 192 * 4,
     })
     const sum = Object.values(parts).reduce((total, part) => total + part, 0)

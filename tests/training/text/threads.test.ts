@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { slotRoom } from '../../../dist/src/algorithms/tokens/token-learner.js'
 import { defineArrayBackend } from '../../../dist/src/entries/algorithms.js'
 import { scriptedEngine } from '../../../dist/src/entries/engines.js'
 // Workers load compiled files, and what they share must be made by the same ones here.
@@ -145,6 +146,35 @@ describe('same bits for any number of threads', () => {
     const { metrics, tables } = await expectSame(options, rowsOf([3, 2, 5]))
     expect(metrics).toHaveLength(6)
     expect(new Set(tables).size).toBe(3)
+  })
+})
+
+describe('same bits for any number of threads in a single gradient slot', () => {
+  const room = slotRoom.elements
+  beforeAll(() => {
+    slotRoom.elements = 0
+  })
+  afterAll(() => {
+    slotRoom.elements = room
+  })
+  const models: [string, Options][] = [
+    ['of the whole model, with tied embeddings', {}],
+    ['of an adapter, with activations recomputed', { model: { ...small, loraRank: 4, checkpointing: true } }],
+  ]
+
+  test.each(rowsOf(models, 2))('%s', async (_, options) => {
+    await expectSame({ ...options, batchSize: 200 }, rowsOf([3, 2, 5]))
+  })
+
+  test('an error in one thread is told, and no other waits for it', async () => {
+    const trainer = await trainerOf(3, { batchSize: 200 })
+    const { learner, model } = trainer.world.cohort()
+    const { weights } = trainer.world.cohort()
+    expect(learner).toHaveProperty('gradient.length', weights.length + model.shape.vocabularySize * model.shape.width)
+    weights.fill(NaN)
+    const updates = trainer.updates()
+    await expect(updates.next()).rejects.toThrow(InputError)
+    trainer.close()
   })
 })
 

@@ -105,7 +105,7 @@ export class TextTeam implements DecodingWorkers {
     const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
     const control = new Int32Array(sharedBytes(4 * CONTROL_WORDS))
     // The local backend's columns, if it is the one that learns.
-    const { packed, gradient, reference } = cohort.learner as Partial<TokenLearnerColumns>
+    const { packed, gradient, reference, passed } = cohort.learner as Partial<TokenLearnerColumns>
     const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
       const index = i + 1
       return {
@@ -120,7 +120,10 @@ export class TextTeam implements DecodingWorkers {
         ...{ context, sampling, explore, apart },
         columns: {
           ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
-          ...(packed && gradient && reference && { learner: { packed: packed[index]!, gradient, reference } }),
+          ...(packed &&
+            gradient &&
+            reference &&
+            passed && { learner: { packed: packed[index]!, gradient, reference, passed } }),
           weights: quantized ?? weights,
           adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
         },

@@ -1,0 +1,49 @@
+/**
+ * One gradient to which several threads add. A large model has room for one alone, so each thread adds what its micro-batch contributes to a
+ * stage of the backward pass (the head, a layer, the embedding) once all earlier micro-batches have added theirs. The order of
+ * sums, and so their bits, is that of one thread; meanwhile threads work in different stages.
+ */
+import { type Clock, Work } from '../../base/clock.ts'
+import type { GradientTurns } from '../../language/transformer/stages.ts'
+
+/** What a stage holds after a failure, so that nobody waits for it. */
+const FAILED = 0x7fffffff
+
+export class ThreadTurns implements GradientTurns {
+  readonly embedding: Float32Array | null
+  /** The micro-batch of this thread. */
+  part = 0
+  /** For each stage the number of micro-batches that have added to it. Shared. */
+  readonly #passed: Int32Array
+  readonly #clock: Clock
+
+  constructor(passed: Int32Array, embedding: Float32Array | null, clock: Clock) {
+    this.#passed = passed
+    this.embedding = embedding
+    this.#clock = clock
+  }
+
+  begin(stage: number): void {
+    let passed = Atomics.load(this.#passed, stage)
+    if (passed >= this.part) return
+    this.#clock.charge(Work.backward)
+    while (passed < this.part) {
+      Atomics.wait(this.#passed, stage, passed)
+      passed = Atomics.load(this.#passed, stage)
+    }
+    this.#clock.charge(Work.waiting)
+  }
+
+  end(stage: number): void {
+    Atomics.compareExchange(this.#passed, stage, this.part, this.part + 1)
+    Atomics.notify(this.#passed, stage)
+  }
+
+  /** Lets all go on, since this thread will not: its error ends the work. */
+  fail(): void {
+    for (let stage = 0; stage < this.#passed.length; stage++) {
+      Atomics.store(this.#passed, stage, FAILED)
+      Atomics.notify(this.#passed, stage)
+    }
+  }
+}
