@@ -20,6 +20,7 @@ import { nextTurn } from '../../language/tokenizers/turn-ids.ts'
 import type { Trajectory, TurnForm } from '../../tables/trajectories/trajectory.ts'
 import type { Generation } from '../serving/batcher.ts'
 import { type ClientAnswer, type ClientPrompt, promptOf, type TemplateInput } from '../serving/client-turns.ts'
+import { Beginning, Beginnings } from './beginnings.ts'
 import { type Piece, Pieces } from './pieces.ts'
 import { lastId, type Place, TokenTrie } from './token-trie.ts'
 
@@ -67,7 +68,7 @@ interface Asked {
   readonly before: Call | null
   /** Where the prompt's known ids end. */
   readonly from: Place
-  readonly hash: string
+  readonly beginning: Beginning
   readonly input: string
 }
 
@@ -94,8 +95,8 @@ export class CallTree {
   readonly #trie = new TokenTrie()
   readonly #logprobs = new Pieces((length) => new Float32Array(length))
   readonly #calls: Call[] = []
-  /** Calls by the hash of their messages with the answer, as the client has them. */
-  readonly #byHash = new Map<string, Call>()
+  /** Calls by their messages with the answer, as the client has them. */
+  readonly #byMessages = new Beginnings<Call>()
   /** The first call that ends at a place, and places at which prompts end. */
   readonly #ended = new Map<Place, Call>()
   readonly #prompts = new Set<Place>()
@@ -103,8 +104,8 @@ export class CallTree {
   #input = ''
   /** The first call's prompt. */
   #firstPrompt: readonly Message[] | null = null
-  /** The messages of responses, by the hash of all messages up to the last one. */
-  readonly #kept = new Map<string, Kept>()
+  /** The messages of responses, by all messages up to the last one. */
+  readonly #kept = new Beginnings<Kept>()
   readonly #asked = new WeakMap<ClientPrompt, Asked>()
   #numTokens = 0
   #continued = 0
@@ -154,14 +155,14 @@ export class CallTree {
   /** Prompt ids of messages: a call's existing ids, then those of new messages. @throws InputError as `renderIds`. */
   promptOf(messages: readonly Message[], input: TemplateInput): ClientPrompt {
     const told = messages.map(asTold)
-    const hashes = prefixHashes(told)
     const spelled = inputKey(input)
     if (spelled !== this.#input) this.#input = spelled
     const key = this.#input // The same text for all calls.
-    const before = this.#standing(hashes, key)
+    const beginning = new Beginning(told)
+    const before = this.#standing(beginning, key)
     const { prompt, isKept } = this.#promptOf(messages, told, input, before)
     const from = isKept ? before!.end : this.#trie.root
-    this.#asked.set(prompt, { before, from, hash: hashes.at(-1) ?? '', input: key })
+    this.#asked.set(prompt, { before, from, beginning, input: key })
     return prompt
   }
 
@@ -183,8 +184,7 @@ export class CallTree {
     if (isRewritten) this.#rewritten++
     this.#countSaid(isRewritten ? told : told.slice(stood.length))
     if (isRewritten) return { prompt: { ids: Int32Array.from(ids), messages: all, input }, isKept: false }
-    const whole = new Int32Array(before.end.length + ids.length)
-    whole.set(this.#trie.idsOf(before.end))
+    const whole = this.#trie.idsOf(before.end, ids.length)
     whole.set(ids, before.end.length)
     return { prompt: { ids: whole, messages: all, input }, isKept: true }
   }
@@ -200,18 +200,17 @@ export class CallTree {
   }
 
   /** The call with the most messages that these begin with. */
-  #standing(hashes: readonly string[], input: string): Call | null {
-    for (let i = hashes.length - 2; i >= 0; i--) {
-      let call = this.#byHash.get(hashes[i]!) ?? null
+  #standing(beginning: Beginning, input: string): Call | null {
+    return this.#byMessages.find(beginning, beginning.told.length - 1, (first) => {
+      let call: Call | null = first
       while (call !== null && call.input !== input) call = call.twin
-      if (call !== null) return call
-    }
-    return null
+      return call
+    })
   }
 
   /** Counts those of these messages that the model said in this session. */
   #countSaid(told: readonly string[]): void {
-    if (this.#said.size > 0) this.#retokenized += told.filter((message) => this.#said.has(hashOf('', message))).length
+    if (this.#said.size > 0) this.#retokenized += told.filter((message) => this.#said.has(hashOf(message))).length
   }
 
   add({ prompt, turn, message }: ClientAnswer): void {
@@ -241,11 +240,11 @@ export class CallTree {
     this.#numTokens += chosen.length
     if (isContinued) this.#continued++
     const told = asTold(message)
-    this.#said.add(hashOf('', told))
+    this.#said.add(hashOf(told))
     if (messages === null) return
-    const hash = hashOf(known!.hash, told)
-    let last = this.#byHash.get(hash)
-    if (last === undefined) this.#byHash.set(hash, call)
+    const hash = known!.beginning.before(told)
+    let last = this.#byMessages.get(hash)
+    if (last === undefined) this.#byMessages.set(hash, call.numMessages, call)
     else {
       while (last.twin !== null) last = last.twin
       last.twin = call
@@ -254,11 +253,11 @@ export class CallTree {
 
   /** Keeps messages that the client will not send again. Messages that are already kept are not stored again. */
   shared(messages: readonly Message[]): () => Message[] {
-    const hashes = prefixHashes(messages.map(asTold))
-    const length = hashes.findLastIndex((hash) => this.#kept.has(hash)) + 1
-    const before = length === 0 ? null : this.#kept.get(hashes[length - 1]!)!
+    const beginning = new Beginning(messages.map(asTold))
+    const found = this.#kept.find(beginning, messages.length, (before, length) => ({ before, length }))
+    const { before, length } = found ?? { before: null, length: 0 }
     const kept = length === messages.length && before !== null ? before : { before, messages: messages.slice(length) }
-    if (messages.length > 0) this.#kept.set(hashes.at(-1)!, kept)
+    if (messages.length > 0) this.#kept.set(beginning.at(messages.length), messages.length, kept)
     return () => {
       const parts: (readonly Message[])[] = []
       for (let each: Kept | null = kept; each !== null; each = each.before) parts.unshift(each.messages)
@@ -352,17 +351,11 @@ function columnsOf({ tokens, constraint, changes }: Generation, logprobs: Piece<
   }
 }
 
-function hashOf(before: string, told: string): string {
-  return hash('sha256', before + told, 'base64')
+function hashOf(told: string): string {
+  return hash('sha256', told, 'base64')
 }
 
-/** For each message, the hash of all messages up to it. */
-function prefixHashes(told: readonly string[]): string[] {
-  let before = ''
-  return told.map((message) => (before = hashOf(before, message)))
-}
-
-/** A message in canonical form: clients return it with other fields, and arguments as differently written JSON. */
+/** A message in canonical form, which says where it ends: clients return it with other fields, and arguments as differently written JSON. */
 function asTold({ role, content, tool_calls: calls }: Message): string {
   const called = Array.isArray(calls)
     ? calls.map((call) => {
@@ -370,7 +363,12 @@ function asTold({ role, content, tool_calls: calls }: Message): string {
         return [name, sorted(typeof given === 'string' ? jsonOrText(given) : given)]
       })
     : []
-  return JSON.stringify([role, content ?? '', called])
+  return `${measured(role)}${measured(content ?? '')}${measured(called.length === 0 ? '' : JSON.stringify(called))}`
+}
+
+/** A text behind its length. What UTF-8 cannot write, half of a surrogate pair, is written as JSON does. */
+function measured(text: string): string {
+  return `${text.length}${text.isWellFormed() ? `:${text}` : `!${JSON.stringify(text)}`}`
 }
 
 function sorted(value: unknown): unknown {
@@ -381,5 +379,5 @@ function sorted(value: unknown): unknown {
 }
 
 function inputKey({ tools, variables = {} }: TemplateInput): string {
-  return hashOf('', JSON.stringify(sorted([tools ?? null, variables])))
+  return hashOf(JSON.stringify(sorted([tools ?? null, variables])))
 }

@@ -49,8 +49,9 @@ export class TokenTrie {
     return node
   }
 
-  idsOf(place: Place): Int32Array {
-    const ids = new Int32Array(place.length)
+  /** The ids up to a place, and zeros for `more` behind them. */
+  idsOf(place: Place, more = 0): Int32Array {
+    const ids = new Int32Array(place.length + more)
     for (let each: Place | null = place; each !== null; each = each.parent) {
       const own = numOwn(each)
       ids.set(each.chunk.subarray(each.begin, each.begin + own), each.length - own)

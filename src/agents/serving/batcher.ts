@@ -76,10 +76,14 @@ const MOST_BREAKS = 3
 /** Minimum milliseconds between a stream's writes, which have a cost and wake the client; tokens between are joined. */
 const STREAM_MS = 50
 
+const NO_IDS = new Int32Array()
+
 /** A slot of the engine, and the ids in its cache. */
 interface Slot {
   turn: Turn | null
-  cached: readonly number[]
+  /** The first `numCached`; the rest is room, so that a conversation that goes on needs no new memory. */
+  ids: Int32Array
+  numCached: number
   owner: object | undefined
 }
 
@@ -162,7 +166,7 @@ export class Batcher {
   constructor(engine: Engine, numSlots: number, queueLength: number) {
     this.engine = engine
     this.queueLength = queueLength
-    this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, cached: [], owner: undefined }))
+    this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, ids: NO_IDS, numCached: 0, owner: undefined }))
     this.#version = engine.version
   }
 
@@ -298,7 +302,7 @@ export class Batcher {
   /** Gives free slots to waiting turns in order, each the slot whose cache shares the longest prefix. */
   #place(): void {
     if (this.#version !== this.engine.version) {
-      for (const slot of this.#slots) slot.cached = []
+      for (const slot of this.#slots) slot.numCached = 0
       this.#version = this.engine.version
     }
     for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
@@ -306,7 +310,7 @@ export class Batcher {
       const { ids: prompt, numTop: _, numPromptTop, owner, maxTokens, ...request } = turn.request
       const generated = turn.tokens.length // Above 0 if the engine broke it off.
       const ids = generated === 0 ? prompt : Int32Array.from([...prompt, ...turn.tokens.map(({ id }) => id)])
-      const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
+      const shared = free.map((n) => sharedLength(this.#slots[n]!, ids))
       const unchanged = Math.max(...shared)
       const n = free[shared.indexOf(unchanged)]!
       const slot = this.#slots[n]!
@@ -367,7 +371,7 @@ export class Batcher {
       const turn = slot.turn!
       slot.turn = null
       // The last token's keys and values have not been computed.
-      slot.cached = [...turn.request.ids, ...turn.tokens.slice(0, -1).map(({ id }) => id)]
+      keepIds(slot, turn.request.ids, turn.tokens.slice(0, -1))
       if (end.reason === 'aborted' && !turn.isUnwanted) this.#again(turn)
       else this.#finish(turn, end.reason, end.reason === 'failed' ? end.error : null)
     }
@@ -421,10 +425,23 @@ function mostProbable(
   return best.map((token) => [token, logprob + (logits[token]! - logits[id]!) / temperature] as const)
 }
 
-function sharedLength(cached: readonly number[], ids: Int32Array): number {
+function keepIds(slot: Slot, prompt: Int32Array, tokens: readonly GeneratedToken[]): void {
+  slot.numCached = prompt.length + tokens.length
+  if (slot.ids.length < slot.numCached) slot.ids = new Int32Array(Math.ceil(1.25 * slot.numCached))
+  slot.ids.set(prompt)
+  for (const [i, { id }] of tokens.entries()) slot.ids[prompt.length + i] = id
+}
+
+function sharedLength({ ids: cached, numCached }: Slot, ids: Int32Array): number {
+  const most = Math.min(numCached, ids.length)
+  if (bytesOf(cached, most).equals(bytesOf(ids, most))) return most // A conversation that goes on, compared natively.
   let length = 0
-  while (length < cached.length && length < ids.length && cached[length] === ids[length]) length++
+  while (cached[length] === ids[length]) length++
   return length
+}
+
+function bytesOf({ buffer, byteOffset }: Int32Array, length: number): Buffer {
+  return Buffer.from(buffer, byteOffset, 4 * length)
 }
 
 /** Waits for all turns; a disconnect aborts them. @throws RequestError 500 (engine failed) or 502 (turn failed). */

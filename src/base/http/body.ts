@@ -158,16 +158,26 @@ function parsed(bytes: Buffer): Body {
 
 /** Whether JSON's brackets are nested more than `most` levels. */
 function isDeeper(bytes: Buffer, most: number): boolean {
-  const [quote, backslash, array, object, arrayEnd, objectEnd] = Buffer.from('"\\[{]}')
+  const [array, object, arrayEnd, objectEnd] = Buffer.from('[{]}')
   let depth = 0
-  let isText = false
   for (let i = 0; i < bytes.length; i++) {
     const byte = bytes[i]
-    if (byte === quote) isText = !isText
-    else if (isText) i += byte === backslash ? 1 : 0
+    if (byte === quote) i = textEnd(bytes, i)
     else if (byte === array || byte === object) {
       if (++depth > most) return true
     } else if (byte === arrayEnd || byte === objectEnd) depth--
   }
   return false
+}
+
+const [quote, backslash] = Buffer.from('"\\') as unknown as [number, number]
+
+/** Where the text that begins at a quote ends; the end of the bytes if it does not. Most bytes of a body are texts: it is read natively. */
+function textEnd(bytes: Buffer, begin: number): number {
+  for (let end = bytes.indexOf(quote, begin + 1); end >= 0; end = bytes.indexOf(quote, end + 1)) {
+    let before = end
+    while (bytes[before - 1] === backslash) before--
+    if ((end - before) % 2 === 0) return end
+  }
+  return bytes.length
 }

@@ -240,6 +240,34 @@ describe('what a session holds', () => {
   })
 })
 
+test('a call goes on from the longest conversation that it begins with, behind longer ones', () => {
+  const tree = new CallTree(tokenizers.get('plain')!)
+  const isContinued = (...texts: string[]) => {
+    const messages = texts.map((content, i) => ({ role: i % 2 ? 'assistant' : 'user', content }))
+    const before = tree.counts.continued
+    const prompt = tree.promptOf(messages, {})
+    const tokens = [...Buffer.from('yes')].map((id) => ({ id, logprob: -1, version: 0, candidates: [], top: [] }))
+    const message = { role: 'assistant', content: 'yes' }
+    tree.add({ prompt, turn: { tokens, numCached: 0, end: 'stop', error: null }, message })
+    return tree.counts.continued > before
+  }
+  expect(isContinued('a')).toBe(false)
+  expect(isContinued('a', 'yes', 'b')).toBe(true)
+  expect(isContinued('c', 'no', 'd', 'no', 'e')).toBe(false)
+  expect(isContinued('a', 'yes', 'b', 'yes', 'c', 'no', 'd')).toBe(true)
+  expect(tree.rows(WORTH).map(({ turns }) => turns)).toEqual([1, 3])
+})
+
+test('conversations are told apart by where messages end, and down to halves of surrogate pairs', () => {
+  const tree = new CallTree(tokenizers.get('plain')!)
+  const conversations = [['a', 'b'], ['ab'], ['a1:b'], ['', 'ab'], ['ab', ''], ['a', '', 'b']]
+  const halves = ['\u{d800}', '\u{d801}', '\u{fffd}', '"\\ud800"'].map((each) => [each])
+  for (const texts of [...conversations, ...halves]) {
+    const shared = tree.shared(texts.map((content) => ({ role: 'user', content })))()
+    expect(shared.map(({ content }) => content)).toEqual(texts)
+  }
+})
+
 test('a trie gives back what was added, holds what is shared once, and its places stay', () => {
   const random = new Random(5)
   const trie = new TokenTrie()

@@ -356,7 +356,7 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
     }
     const tasks = Object.keys(ends).map((prompt) => ({ prompt }))
     const agents = runAgents({
-      ...{ gateway, tasks, deadline: 0.5 },
+      ...{ gateway, tasks, deadline: 2 },
       async run(run) {
         await ask(run, [{ role: 'user', content: 'hi' }])
         return ends[String(run.task.prompt)]!(run)
@@ -367,7 +367,7 @@ if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
     const errors = Array.from({ length: 4 }, (_, i) => [rows.row(i).reward, rows.row(i).error])
     expect(errors).toEqual([
       [null, 'broken'],
-      [null, 'not finished after 0.5 s'],
+      [null, 'not finished after 2 s'],
       [null, expect.stringContaining('reward: got NaN, expected a finite number')],
       [null, 'the agent gave no reward'],
     ])
