@@ -27,7 +27,7 @@ describe('the public surface', () => {
       'colonnade/environments': 89,
       'colonnade/kernels': 62,
       'colonnade/loggers': 27,
-      'colonnade/orchestration': 42,
+      'colonnade/orchestration': 43,
       'colonnade/rewards': 101,
       'colonnade/settings': 31,
       'colonnade/text': 111,

@@ -36,12 +36,15 @@ export {
   simulationSettings,
 } from '../fleet/simulation.ts'
 export { realTime, type Time, VirtualTime } from '../fleet/time.ts'
-export type { Acknowledgement } from '../training/fleet/acknowledgement.ts'
-export type { ActorOptions, ActorSummary } from '../training/fleet/fleet-actor.ts'
 export {
+  describeFleet,
   type FleetActorStatus,
   type FleetHelperStatus,
   type FleetStatus,
+} from '../telemetry/fleet-record.ts'
+export type { Acknowledgement } from '../training/fleet/acknowledgement.ts'
+export type { ActorOptions, ActorSummary } from '../training/fleet/fleet-actor.ts'
+export {
   fleetOrders,
   fleetStatus,
   type JoinFleetOptions,

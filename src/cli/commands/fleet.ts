@@ -1,5 +1,12 @@
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
-import { type FleetStatus, fleetOrders, fleetStatus, natsPermissions, orderFleet } from '../../entries/orchestration.ts'
+import {
+  describeFleet,
+  type FleetStatus,
+  fleetOrders,
+  fleetStatus,
+  natsPermissions,
+  orderFleet,
+} from '../../entries/orchestration.ts'
 import { boolean, choice } from '../../entries/settings.ts'
 import { alignWords } from '../show/table.ts'
 
@@ -27,19 +34,7 @@ export const fleetCommand: Command = async ({ words, json }) => {
   return status
 }
 
-function describe({ learner, environment, policy, actors, helpers, queue }: FleetStatus): string {
-  const rows = actors.map((actor) => [
-    ...[actor.name, String(actor.lanes), String(actor.rollouts), String(Math.round(actor.stepsPerSecond))],
-    ...[String(actor.weightsAge), String(actor.failures), actor.lastError.split('\n')[0]!],
-  ])
-  const help = helpers.map((helper) => [
-    ...[helper.name, String(helper.shares), String(helper.failures), helper.lastError.split('\n')[0]!],
-  ])
-  const heads = ['actor', 'lanes', 'parts', 'steps/s', 'weights age', 'failures', 'last error']
-  return [
-    `${environment} by ${policy}: learner ${learner.state}, update ${learner.update}, ${learner.steps} steps`,
-    `queue: ${queue.tasks} parts to collect, ${queue.results} results not acknowledged`,
-    ...(rows.length === 0 ? ['no actors'] : alignWords([heads, ...rows], 1)),
-    ...(help.length === 0 ? [] : alignWords([['helper', 'shares', 'failures', 'last error'], ...help], 1)),
-  ].join('\n')
+function describe(status: FleetStatus): string {
+  const { lines, tables } = describeFleet(status)
+  return [...lines, ...tables.flatMap((rows) => alignWords(rows, 1))].join('\n')
 }

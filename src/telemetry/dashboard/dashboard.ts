@@ -2,7 +2,7 @@
  * A page that follows runs, and its server. It only reads run folders. The page contacts only this server and runs only its own scripts.
  */
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { lstat, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
@@ -11,6 +11,7 @@ import { disk, parseObject, RECORD_BYTES, readText, within } from '../../base/fi
 import { ownFile } from '../../base/files/own-files.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
 import { diagnosisOf } from '../diagnose/diagnose.ts'
+import { FLEET_FILE } from '../fleet-record.ts'
 import { readMetrics } from '../metrics-lines.ts'
 import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
@@ -53,12 +54,14 @@ const MODULES = [
     'tables',
     'run-view',
     'files',
+    'fleet',
     'diagnosis',
     'conversations',
     'token-colors',
     'replay',
   ].map((name) => `page/${name}`),
   '../curves',
+  '../fleet-record',
 ]
 const HEADERS = {
   'cache-control': 'no-store',
@@ -103,6 +106,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
     ['GET /api/diagnosis', ({ query }) => diagnosisOfRun(runs, query)],
+    ['GET /api/fleet', ({ query }) => fleetOfRun(runs, query)],
     ['GET /api/files', ({ query }) => filesOf(runs, query)],
     ['GET /api/rows', (request) => rowsOf(runs, pages, request)],
     ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
@@ -175,6 +179,16 @@ async function diagnosisOfRun(runs: Runs, query: URLSearchParams): Promise<objec
     const config = parseObject(await readText(join(folder, 'config.json'), RECORD_BYTES))
     if (config === null) throw new InputError('config.json', 'no JSON object', 'that of a run')
     return diagnosisOf(config, await readMetrics(folder))
+  })
+}
+
+/** The state of a run's fleet, as its learner last told it, and how old that is. */
+async function fleetOfRun(runs: Runs, query: URLSearchParams): Promise<object> {
+  const path = join(folderOf(runs, query), FLEET_FILE)
+  return refusing(async () => {
+    const fleet = parseObject(await readText(path, RECORD_BYTES))
+    if (fleet === null) throw new InputError(FLEET_FILE, 'no JSON object', 'the state of a fleet')
+    return { fleet, ageSeconds: Math.max(0, Date.now() - (await lstat(path)).mtimeMs) / 1000 }
   })
 }
 

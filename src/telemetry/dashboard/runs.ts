@@ -6,6 +6,7 @@ import { InputError, show } from '../../base/errors.ts'
 import { parseObject, RECORD_BYTES, readText } from '../../base/files/files.ts'
 import { VERSION } from '../../base/version.ts'
 import type { Points } from '../curves.ts'
+import { FLEET_FILE } from '../fleet-record.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { MetricsFile } from './metrics-file.ts'
 
@@ -45,6 +46,8 @@ export interface ShownRun {
   readonly last: Readonly<Record<string, number>>
   /** When the picture of an episode in its folder was made, in milliseconds since 1970; null if there is none. */
   readonly replayTime: number | null
+  /** When its learner last told the state of its fleet, in milliseconds since 1970; null without a fleet. */
+  readonly fleetTime: number | null
   /** Notes about its files for the user. */
   readonly notes: readonly string[]
 }
@@ -61,6 +64,7 @@ class FollowedRun {
   #configTime = -1
   #status: ShownRun['status'] = 'stopped'
   #replayTime: number | null = null
+  #fleetTime: number | null = null
 
   constructor(id: string, folder: string) {
     this.id = id
@@ -83,13 +87,16 @@ class FollowedRun {
     const status = await this.#readStatus()
     const isOtherStatus = status !== this.#status
     this.#status = status
+    const fleetTime = (await lstat(join(this.folder, FLEET_FILE)).catch(() => null))?.mtimeMs ?? null // Most runs have none.
+    const isOtherFleet = fleetTime !== this.#fleetTime
+    this.#fleetTime = fleetTime
     const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most runs have none.
     this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (not a plain file)`
     const replayTime = picture?.isFile() ? picture.mtimeMs : null
     const isOtherReplay = replayTime !== this.#replayTime
     this.#replayTime = replayTime
     const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))
-    return isOther || isOtherStatus || isOtherReplay || hasMore
+    return isOther || isOtherStatus || isOtherReplay || isOtherFleet || hasMore
   }
 
   /** Reads new metrics. Returns whether there were any. */
@@ -147,7 +154,7 @@ class FollowedRun {
     const isNewer = typeof colonnade === 'string' && version.localeCompare(VERSION, 'en', { numeric: true }) > 0
     const { damaged, lines, isCut, isSkimmed, names, last } = this.#metrics
     return {
-      ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime },
+      ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime, fleetTime: this.#fleetTime },
       kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
       environment: wordOf(part('environment').id ?? 'unknown'),
       algorithm: wordOf(part('algorithm').id ?? loss ?? 'sft'),

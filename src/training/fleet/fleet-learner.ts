@@ -9,9 +9,11 @@ import type { StoreAddress } from '../../fleet/address.ts'
 import type { Bus, Item, Queue, Values } from '../../fleet/bus/bus.ts'
 import { holdLease, type Lease } from '../../fleet/bus/lease.ts'
 import type { OwnStore } from '../../fleet/store/store.ts'
+import type { FleetStatus } from '../../telemetry/fleet-record.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
 import type { Description } from './description.ts'
 import { FleetPool, GRADIENTS } from './fleet-pool.ts'
+import { statusReader } from './fleet-status.ts'
 
 /** Seconds without news after which a learner, and an actor, counts as gone. */
 export const LEASE_SECONDS = 10
@@ -19,6 +21,8 @@ export const LEASE_SECONDS = 10
 const HELD_SECONDS = 86_400
 /** Milliseconds between two reports of the learner. */
 const REPORT_MS = 1000
+/** Milliseconds between two states of the fleet that are told. */
+const STATUS_MS = 2000
 /** Milliseconds without an actor's result before that is reported. */
 const LONELY_MS = 15_000
 /** Milliseconds before a store that refused a blob is tried again. */
@@ -43,6 +47,8 @@ export interface FleetOptions {
   readonly learners?: number
   /** Called once when the run is ordered to stop. */
   onStop?(): void
+  /** Called every two seconds, and at the end, with the fleet's state. */
+  onStatus?(status: FleetStatus): Promise<void>
   tell(message: string): void
 }
 
@@ -82,6 +88,9 @@ export class FleetLearner {
   #failure: Error | null = null
   #stop = new AbortController()
   #receiving: Promise<void> = Promise.resolve()
+  #telling: Promise<void> = Promise.resolve()
+  #readState: Awaited<ReturnType<typeof statusReader>> | null = null
+  #isUntold = false
   #reported = Number.NEGATIVE_INFINITY
   #heard = performance.now()
 
@@ -121,6 +130,9 @@ export class FleetLearner {
     const { results, run } = this.#opened
     await this.#watchOrders(run)
     this.#receiving = this.#receive(results)
+    if (this.#options.onStatus === undefined) return
+    this.#readState = await statusReader(fleet.bus)
+    this.#telling = this.#tellStates()
   }
 
   /** Takes the learner's place, and makes the run's queues and values. */
@@ -194,6 +206,26 @@ export class FleetLearner {
     }
   }
 
+  /** Tells the fleet's state until the learner ends. */
+  async #tellStates(): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      await this.#tellState()
+      await sleep(STATUS_MS, undefined, { signal }).catch(() => {}) // It has ended.
+    }
+  }
+
+  /** A state that cannot be told ends nothing; the user hears of the first one. */
+  async #tellState(): Promise<void> {
+    try {
+      await this.#options.onStatus!(await this.#readState!())
+    } catch (error) {
+      const isTold = this.#isUntold || this.#stop.signal.aborted
+      this.#isUntold = true
+      if (!isTold) this.#options.tell(`the state of the fleet cannot be shown: ${(error as Error).message}`)
+    }
+  }
+
   #tellLonely(): void {
     if (performance.now() - this.#heard < LONELY_MS || !this.#work.isAwaiting()) return
     this.#heard = Number.POSITIVE_INFINITY // Reported once, until a result arrives.
@@ -257,12 +289,14 @@ export class FleetLearner {
     this.pool?.close()
     await this.#receiving
     await this.#queue
+    await this.#telling
     this.#opened = null
     try {
       // Another learner may hold the lease.
       const current = await run.get('learner')
       if (current?.value.session === this.session) await run.put('learner', { ...current.value, state: 'ended' })
       await lease.end()
+      if (this.#readState !== null) await this.#tellState()
     } catch (error) {
       this.#options.tell(`the end of the run did not reach the fleet: ${(error as Error).message}`)
     } finally {

@@ -9,6 +9,7 @@ import type { Bus } from '../../fleet/bus/bus.ts'
 import { FolderStore } from '../../fleet/store/folder-store.ts'
 import { serveStore } from '../../fleet/store/http-store.ts'
 import { openS3, parseS3 } from '../../fleet/store/s3-store.ts'
+import type { FleetStatus } from '../../telemetry/fleet-record.ts'
 import type { CollectorDefinition } from '../loop/collector.ts'
 import type { CrewDefinition } from '../threads/crew.ts'
 import type { Acknowledgement } from './acknowledgement.ts'
@@ -17,7 +18,7 @@ import { fleetCrew } from './fleet-crew.ts'
 import { fleetCollector } from './fleet-groups.ts'
 import { type HelperSummary, runHelper } from './fleet-helper.ts'
 import type { FleetOptions, OpenedFleet } from './fleet-learner.ts'
-import { GRADIENTS, HELPER, type HelperReport } from './fleet-pool.ts'
+import { statusReader } from './fleet-status.ts'
 
 /** Options of a fleet's learner. */
 export interface JoinFleetOptions {
@@ -40,6 +41,8 @@ export interface JoinFleetOptions {
   readonly actors?: number
   /** Called when the run is ordered to stop. */
   onStop?(): void
+  /** Called every two seconds, and at the end, with the fleet's state. An error ends nothing: the user is told once. */
+  onStatus?(status: FleetStatus): Promise<void>
   /** Receives messages for the user; default: standard error. */
   tell?(message: string): void
 }
@@ -56,7 +59,7 @@ export interface JoinFleetOptions {
 export function joinFleet(options: JoinFleetOptions): CrewDefinition & { readonly collector: CollectorDefinition } {
   checkGiven('options of joinFleet', options, ['address', 'store'])
   const { address, store, acknowledge = 'checkpoint', seconds = 20, learners = 1, actors = 1 } = options
-  const { onStop, tell = tellUser } = options
+  const { onStop, onStatus, tell = tellUser } = options
   checkCount('actors', actors)
   if (!(shareCounts as readonly number[]).includes(learners)) {
     throw new InputError('learners', show(learners), `one of ${shareCounts.join(', ')}`)
@@ -83,7 +86,8 @@ export function joinFleet(options: JoinFleetOptions): CrewDefinition & { readonl
     seconds,
     learners,
     tell,
-    ...(onStop === undefined ? {} : { onStop }),
+    ...(onStop && { onStop }),
+    ...(onStatus && { onStatus }),
   }
   return Object.assign(fleetCrew(given), { collector: fleetCollector(actors, given) })
 }
@@ -155,96 +159,9 @@ async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>, signal
   }
 }
 
-/** An actor of a fleet that is alive. */
-export interface FleetActorStatus {
-  readonly name: string
-  readonly host: string
-  /** Of its last part. */
-  readonly lanes: number
-  readonly rollouts: number
-  readonly stepsPerSecond: number
-  /** Number of updates, as of the learner's last report, since the weights that it last used. */
-  readonly weightsAge: number
-  readonly failures: number
-  /** Empty without one. */
-  readonly lastError: string
-}
-
-/** A helper of a fleet's learner that is alive. */
-export interface FleetHelperStatus {
-  readonly name: string
-  readonly host: string
-  /** Shares of gradients that it has computed. */
-  readonly shares: number
-  readonly failures: number
-  /** Of its last task; empty without one. */
-  readonly lastError: string
-}
-
-/** The state of a fleet: its members and its queues. */
-export interface FleetStatus {
-  readonly learner: { readonly state: 'running' | 'ended' | 'silent'; readonly update: number; readonly steps: number }
-  readonly environment: string
-  readonly policy: string
-  readonly actors: readonly FleetActorStatus[]
-  readonly helpers: readonly FleetHelperStatus[]
-  /** Parts that wait for an actor or are being collected, and results that are not acknowledged. */
-  readonly queue: { readonly tasks: number; readonly results: number }
-}
-
 /** The state of the run at a fleet's address. @throws InputError if there is none. */
 export function fleetStatus(address: string): Promise<FleetStatus> {
-  return withBus(address, async (bus) => {
-    const closed = { isOwner: false, seconds: 1 }
-    const run = await bus.values('run', closed)
-    const [leases, alive] = [await bus.values('leases', closed), await bus.values('actors', closed)]
-    const [tasks, results] = [await bus.queue('tasks', closed), await bus.queue('results', closed)]
-    const { state, update, steps } = (await run.get('learner'))!.value as {
-      state: string
-      update: number
-      steps: number
-    }
-    const { environment, policy, gradients } = (await run.get('description'))!.value as Record<string, { id: string }>
-    const isAlive = (await leases.get('learner')) !== null
-    const actors: FleetActorStatus[] = []
-    for (const name of (await alive.keys()).sort()) {
-      const found = (await alive.get(name))?.value as Readonly<Record<string, never>> | undefined
-      if (found === undefined) continue // It has just gone.
-      const { host, lanes, rollouts, failures, lastError, steps, seconds, version } = found
-      const stepsPerSecond = seconds === 0 ? 0 : steps / seconds
-      actors.push({
-        name,
-        host,
-        lanes,
-        rollouts,
-        stepsPerSecond,
-        weightsAge: Math.max(0, update - version),
-        failures,
-        lastError,
-      })
-    }
-    const helpers = gradients == null ? [] : await helpersOf(bus)
-    return {
-      learner: { state: state === 'ended' ? 'ended' : isAlive ? 'running' : 'silent', update, steps },
-      environment: environment!.id,
-      policy: policy!.id,
-      actors,
-      helpers,
-      queue: { tasks: await tasks.size(), results: await results.size() },
-    }
-  })
-}
-
-async function helpersOf(bus: Bus): Promise<FleetHelperStatus[]> {
-  const values = await bus.values(GRADIENTS, { isOwner: false })
-  const helpers: FleetHelperStatus[] = []
-  for (const key of (await values.keys()).filter((each) => each.startsWith(HELPER)).sort()) {
-    const found = (await values.get(key))?.value as unknown as HelperReport | undefined
-    if (found === undefined) continue // It has just gone.
-    const { host, shares, failures, error } = found
-    helpers.push({ name: key.slice(HELPER.length), host, shares, failures, lastError: error ?? '' })
-  }
-  return helpers
+  return withBus(address, async (bus) => (await statusReader(bus))())
 }
 
 /** Orders for a fleet: `drain` ends the actors after their rollouts; `stop` ends the learner with a checkpoint, and then the actors. */

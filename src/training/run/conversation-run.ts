@@ -251,7 +251,7 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
 }
 
 /** @throws InputError for settings that do not fit a fleet. */
-function fleetOfConversations({ settings, rl, engine }: ConversationRunDefinition, onStop: () => void) {
+function fleetOfConversations({ settings, rl, engine }: ConversationRunDefinition) {
   const { fleet, actors, mode, backend } = settings
   const refused = [
     [rl === null, 'mode', mode, 'rl or sft+rl, whose conversations actors collect'],
@@ -271,7 +271,7 @@ function fleetOfConversations({ settings, rl, engine }: ConversationRunDefinitio
   ] as const
   for (const [isSo, key, got, expected] of fleet === '' ? [] : refused)
     if (isSo) throw new InputError(key, got, expected)
-  return fleetOf(settings, { actors, onStop })
+  return fleetOf(settings, { actors })
 }
 
 /** The rewards of an update's few conversations vary much. */
@@ -325,11 +325,10 @@ export const conversationRun: RunKind<
     const heldOut = heldOutOf(settings, 'training')
     const chosenBy = engine === null ? {} : { engine }
     const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut, ...chosenBy }
-    const stop = new AbortController()
-    const fleet = await fleetOfConversations(definition, () => stop.abort())
+    const { joined, hooks } = await fleetOfConversations(definition)
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const agents = settings.agent === '' ? null : await openAgents(world, settings)
-    const collector = fleet?.collector ?? agents?.collector
+    const collector = joined?.collector ?? agents?.collector
     const options = { threads, profile: settings.profile, backend, ...(collector && { collector }) }
     let trainer: Trainer<ConversationCohort>
     try {
@@ -341,7 +340,7 @@ export const conversationRun: RunKind<
     const isJudged = agents !== null && (settings.evaluateEvery > 0 || settings.heldOutFraction > 0)
     const notes = isJudged ? ['evaluations ask the model without the agent'] : []
     return {
-      ...{ definition, trainer, choices: [], stop: stop.signal },
+      ...{ definition, trainer, choices: [], ...hooks },
       notes: [...world.cohort().notes, ...notes],
       ...(agents && { close: agents.close }),
     }

@@ -245,13 +245,13 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
 }
 
 /** @throws InputError for settings of a fleet that do not fit. */
-function fleetOfEpisodes({ settings, recorded }: EpisodeRunDefinition, onStop: () => void) {
+function fleetOfEpisodes({ settings, recorded }: EpisodeRunDefinition) {
   const { fleet, learners } = settings
   if (fleet === '' && learners !== '1') throw new InputError('learners', learners, '1 without a fleet')
   if (fleet !== '' && recorded !== null) {
     throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
   }
-  return fleetOf(settings, { learners: Number(learners), onStop })
+  return fleetOf(settings, { learners: Number(learners) })
 }
 
 /** Threads of a world, with its actors. */
@@ -322,15 +322,14 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
     const { threads, reason } =
       definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
-    const stop = new AbortController()
-    const crew = await fleetOfEpisodes(definition, () => stop.abort())
-    const trainer = await drawnTrainer(definition, threads, crew)
+    const { joined, hooks } = await fleetOfEpisodes(definition)
+    const trainer = await drawnTrainer(definition, threads, joined)
     const { weights: own, league } = trainer.world.cohort()
     if (initial) for (const each of league?.weights ?? [own]) each.set(initial)
     // Refuses misfits before the run has a folder.
     const { notes } = recorded === null ? { notes: [] } : new RecordedRollouts(recorded.table!, trainer.world.cohort())
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
-    return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices, stop: stop.signal }
+    return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices, ...hooks }
   },
   keepsBeginning: ({ settings }) => settings.weights !== '',
   updates({ algorithm, settings, recorded }, trainer, signal) {

@@ -1,6 +1,9 @@
 /** The settings of runs whose actors are on other machines. */
 import { InputError, show } from '../../base/errors.ts'
+import { writeWhole } from '../../base/files/files.ts'
+import { join } from '../../base/files/path.ts'
 import { choice, integer, type Settings, type SettingValues, text } from '../../base/settings.ts'
+import { FLEET_FILE } from '../../telemetry/fleet-record.ts'
 import { type Acknowledgement, acknowledgements } from '../fleet/acknowledgement.ts'
 import type { JoinFleetOptions, joinFleet } from '../fleet/join-fleet.ts'
 
@@ -27,14 +30,35 @@ export const FLEET_RESUMED = [
   ...(Object.keys(fleetRunSettings) as (keyof typeof fleetRunSettings)[]),
 ] as const
 
-/** The fleet that collects; undefined if this machine does. @throws InputError for a store without one. */
+/** A run's part in its fleet. */
+interface RunFleet {
+  /** Undefined if this machine collects. */
+  readonly joined: ReturnType<typeof joinFleet> | undefined
+  /** For `MadeTrainer`. */
+  readonly hooks: { readonly stop?: AbortSignal; begun?(folder: string): void }
+}
+
+/** The fleet that collects, whose state the run's folder shows in `fleet.json`. @throws InputError for a store without one. */
 export async function fleetOf(
   { fleet, store, acknowledge, actorSeconds }: SettingValues<typeof fleetRunSettings>,
-  more: Pick<JoinFleetOptions, 'learners' | 'actors' | 'onStop'>,
-): Promise<ReturnType<typeof joinFleet> | undefined> {
+  more: Pick<JoinFleetOptions, 'learners' | 'actors'>,
+): Promise<RunFleet> {
   if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
-  if (fleet === '') return undefined
+  if (fleet === '') return { joined: undefined, hooks: {} }
   const fleets = await import('../fleet/join-fleet.ts')
-  const given = { address: fleet, store, seconds: actorSeconds, acknowledge: acknowledge as Acknowledgement }
-  return fleets.joinFleet({ ...given, ...more })
+  const stop = new AbortController()
+  let folder: string | null = null
+  const joined = fleets.joinFleet({
+    ...{ address: fleet, store, seconds: actorSeconds, acknowledge: acknowledge as Acknowledgement },
+    ...more,
+    onStop: () => stop.abort(),
+    onStatus: async (status) => {
+      if (folder !== null)
+        await writeWhole(join(folder, FLEET_FILE), [`${JSON.stringify({ address: fleet, ...status })}\n`])
+    },
+  })
+  const begun = (path: string) => {
+    folder = path
+  }
+  return { joined, hooks: { stop: stop.signal, begun } }
 }

@@ -65,6 +65,8 @@ export interface MadeTrainer<D, C extends Cohort> {
   readonly choices: readonly string[]
   /** Aborted when another process orders the run to stop. */
   readonly stop?: AbortSignal
+  /** The run trains from now on, in this folder. */
+  begun?(folder: string): void
   /** Ends what was opened for the trainer, after it. */
   close?(): Promise<void>
 }

@@ -140,16 +140,11 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly #files: RunFolder
   readonly #kind: AnyKind
   readonly #judge: Judge
-  readonly #ordered: AbortSignal | undefined
-  readonly #close: (() => Promise<void>) | undefined
+  readonly #made: Pick<MadeTrainer<D, CohortOfRun<D>>, 'stop' | 'begun' | 'close'>
 
   /** Use `startRun` or `resumeRun`. */
-  constructor(
-    files: RunFolder,
-    { definition, trainer, notes: warnings, choices, stop, close }: MadeTrainer<D, CohortOfRun<D>>,
-    judge: Judge,
-    moved: string | null = null,
-  ) {
+  constructor(files: RunFolder, made: MadeTrainer<D, CohortOfRun<D>>, judge: Judge, moved: string | null = null) {
+    const { definition, trainer, notes: warnings, choices } = made
     this.moved = moved
     this.#files = files
     this.#judge = judge
@@ -158,8 +153,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     this.trainer = trainer
     this.warnings = warnings
     this.choices = choices
-    this.#ordered = stop
-    this.#close = close
+    this.#made = made
   }
 
   get folder(): string {
@@ -181,13 +175,13 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return this.#files.during(() =>
       this.#train(listeners as RunListeners<Cohort>).finally(() => {
         this.trainer.close()
-        return this.#close?.()
+        return this.#made.close?.()
       }),
     ) as Promise<SummaryOfRun<D>>
   }
 
   async #train({ onUpdate, signal }: RunListeners<Cohort>): Promise<RunSummary> {
-    const asks = [signal, this.#ordered].filter((each) => each !== undefined)
+    const asks = [signal, this.#made.stop].filter((each) => each !== undefined)
     const asked = asks.length > 1 ? AbortSignal.any(asks) : asks[0]
     const { settings } = this.definition
     const trainer = this.trainer as Trainer<Cohort>
@@ -196,6 +190,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       await this.#files.prune(settings.checkpointsKept, this.#judge.best?.checkpoint)
       return this.#finish(before)
     }
+    this.#made.begun?.(this.folder)
     trainer.keepsState = true // Allows abandoning an update with a stuck thread.
     const stop = new AbortController()
     const either = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])

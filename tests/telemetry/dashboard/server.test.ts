@@ -1,6 +1,6 @@
 /** The server of the page. */
 import { readdirSync } from 'node:fs'
-import { appendFile, mkdir, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, utimes, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -38,7 +38,7 @@ describe('the page', () => {
     const modules = readdirSync(new URL('../../../src/telemetry/dashboard/page', import.meta.url)).map((name) =>
       name.replace('.ts', '.js'),
     )
-    modules.push('curves.js') // Which is not of the page alone.
+    modules.push('curves.js', 'fleet-record.js') // Which are not of the page alone.
     expect(modules).toContain('main.js')
     for (const name of [...modules, 'page.css', 'icon.svg']) {
       const file = await fetch(`${page.url}/${name}`)
@@ -105,6 +105,28 @@ describe('the page', () => {
     expect(runs[1].replayTime).toBeGreaterThan(1e12)
     const picture = await fetch(`${page.url}/api/replay?run=first`)
     expect([picture.headers.get('content-type'), await picture.text()]).toEqual(['image/gif', 'GIF89a'])
+  })
+
+  test('is given the state of a fleet as its learner told it, with its age, and told of a new one', async () => {
+    const here = await temporaryFolder()
+    await writeRun(join(here, 'one'))
+    const own = await openDashboard({ folder: here, port: 0, pollMs: 5 })
+    onTestFinished(() => own.close())
+    const get = async (path: string) => (await fetch(`${own.url}/api/${path}`)).json()
+    const timeOf = async () => (await get('runs')).runs[0].fleetTime
+    await expect.poll(timeOf).toBe(null)
+    const state = { address: 'nats://host:4222/x', actors: [], queue: { tasks: 3, results: 1 } }
+    await writeFile(join(here, 'one', 'fleet.json'), JSON.stringify(state))
+    await expect.poll(timeOf).toBeGreaterThan(1e12)
+    const before = new Date(Date.now() - 60_000)
+    await utimes(join(here, 'one', 'fleet.json'), before, before)
+    const answer = await get('fleet?run=one')
+    expect(answer.fleet).toEqual(state)
+    expect(answer.ageSeconds).toBeGreaterThanOrEqual(60)
+    await writeFile(join(here, 'one', 'fleet.json'), '[')
+    expect((await get('fleet?run=one')).error.message).toBe(
+      'fleet.json: got no JSON object, expected the state of a fleet',
+    )
   })
 
   test('is not for a page elsewhere whose name leads here', async () => {

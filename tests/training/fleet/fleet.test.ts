@@ -24,6 +24,7 @@ import {
   ticTacToe,
   type WorldOptions,
 } from '../../../dist/src/index.js'
+import type { FleetStatus } from '../../../dist/src/telemetry/fleet-record.js'
 import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCrew } from '../../../dist/src/training/fleet/fleet-crew.js'
 import type { CrewDefinition } from '../../../dist/src/training/threads/crew.js'
@@ -58,8 +59,10 @@ async function place() {
   const crew = (
     acknowledge: 'update' | 'checkpoint' = 'update',
     storeAddress: StoreAddress = { kind: 'folder', path: folder },
+    onStatus?: (status: FleetStatus) => Promise<void>,
   ): CrewDefinition =>
     fleetCrew({
+      ...(onStatus && { onStatus }),
       open: async () => ({ bus, store, storeAddress, close: async () => {} }),
       acknowledge,
       seconds: 30,
@@ -138,6 +141,24 @@ describe('a fleet in one process', () => {
     stop.abort()
     await Promise.all(later)
     expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
+  })
+
+  test('the state is told at once and at the end; one that cannot be told ends nothing and is reported once', async () => {
+    const { bus, folder, told, crew } = await place()
+    const states: FleetStatus[] = []
+    const onStatus = async (status: FleetStatus) => {
+      states.push(status)
+      throw new Error('a full disk')
+    }
+    const actor = runActor(bus)
+    const address = { kind: 'folder', path: folder } as const
+    await train(cart, ppo(small), 4, { actors: 2, crew: crew('update', address, onStatus) })
+    await actor
+    await expect.poll(() => states.at(-1)?.learner.state).toBe('ended')
+    expect(states[0]).toMatchObject({ environment: 'CartPole-v1', policy: 'mlp', helpers: [] })
+    expect(states[0]!.learner).toEqual({ state: 'running', update: 0, steps: 0 })
+    expect(states.at(-1)!.queue.tasks).toBe(0)
+    expect(told).toEqual(['the state of the fleet cannot be shown: a full disk'])
   })
 
   test('results of another state, of other weights and of another version are dropped', async () => {

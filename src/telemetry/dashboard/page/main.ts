@@ -6,6 +6,7 @@ import { ConversationsView } from './conversations.ts'
 import { DiagnosisView } from './diagnosis.ts'
 import { colored, element, shortNumber } from './elements.ts'
 import { FilesView } from './files.ts'
+import { FleetView } from './fleet.ts'
 import { ReplayView } from './replay.ts'
 import type { Series } from './series.ts'
 import { newestTable, phasesOf, settingsTable } from './tables.ts'
@@ -109,6 +110,7 @@ const notes = element('div', { 'aria-live': 'polite' })
 const first = element('div', { class: 'charts' })
 const others = element('div', { class: 'charts' })
 const tables = element('div')
+const fleet = new FleetView(ask)
 const diagnosis = new DiagnosisView(ask)
 const conversations = new ConversationsView(ask)
 const replay = new ReplayView(ask)
@@ -142,6 +144,7 @@ async function fetchRuns(): Promise<void> {
 /** Updates the runs available to the parts below the tables. */
 function showParts(): void {
   const runs = visible()
+  fleet.show(runs.filter(({ fleetTime }) => fleetTime !== null).map(({ id }) => id))
   diagnosis.show(runs.map(({ id }) => id))
   conversations.show(runs.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
   replay.runs = runs
@@ -302,7 +305,7 @@ function listen(): void {
         for (const { stale } of charts.values()) for (const id of ids) stale.add(id)
         await fetchRuns()
         refresh()
-        for (const part of [diagnosis, conversations, files]) part.changed(ids)
+        for (const part of [fleet, diagnosis, conversations, files]) part.changed(ids)
         // Waits as long as the request took, so that a reading server is not overloaded.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
@@ -416,6 +419,7 @@ document.body.append(
       first,
       tables,
       element('details', {}, element('summary', {}, 'All other metrics'), others),
+      fleet.root,
       diagnosis.root,
       conversations.root,
       replay.root,
