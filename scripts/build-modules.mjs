@@ -10,11 +10,10 @@
 // dist/page has the modules of the entries that run in a page, compiled one by one, since bundlers then carry only those that are used.
 // There, `x.page.ts` stands in the place of `x.ts`.
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { RolldownMagicString, rolldown } from 'rolldown'
-import { parseSync } from 'rolldown/utils'
-import ts from 'typescript'
+import { parseSync, transformSync } from 'rolldown/utils'
 import { begin, changedSources, SOURCES } from './stamp.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -35,11 +34,6 @@ const PAGE = Object.values(JSON.parse(readFileSync(join(root, 'package.json'), '
   ({ browser }) => (browser === undefined ? [] : [browser.default.replace('./dist/page/', '').replace(/js$/, 'ts')]),
 )
 
-const { options } = ts.parseJsonConfigFileContent(
-  ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config,
-  ts.sys,
-  root,
-)
 const changed = changedSources('modules')
 if (changed.length === 0) process.exit()
 const stamp = begin('modules')
@@ -82,14 +76,11 @@ function reachable(entries, importsIn = staticImports) {
 
 /** What a module imports or exports again, but for `import type` and `export type`. */
 function staticImports(file) {
-  const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest)
-  return tree.statements
-    .filter((node) => (ts.isImportDeclaration(node) && !node.importClause?.isTypeOnly) || isExport(node))
-    .map((node) => node.moduleSpecifier.text)
-}
-
-function isExport(node) {
-  return ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined && !node.isTypeOnly
+  const code = readFileSync(file, 'utf8')
+  const { staticImports, staticExports } = parseSync(file, code).module
+  const again = staticExports.flatMap(({ entries }) => entries.filter(({ isType }) => !isType))
+  const imported = staticImports.filter(({ start }) => !code.startsWith('import type', start))
+  return new Set([...imported, ...again].flatMap(({ moduleRequest }) => moduleRequest?.value ?? []))
 }
 
 /** Links the modules into the bundle and writes their facades. */
@@ -172,13 +163,10 @@ function transform(code, file) {
 function writeModule(file) {
   const isBuilt = existsSync(join(out, `${builtPath(file)}.map`))
   if (isBuilt && !isRuleChanged && !changed.includes(relative(root, file))) return
-  const { outputText, sourceMapText } = ts.transpileModule(movable(readFileSync(file, 'utf8'), file).toString(), {
-    compilerOptions: { ...options, module: ts.ModuleKind.ESNext, emitDeclarationOnly: false, declaration: false },
-    fileName: file,
-  })
+  const { code, map } = compiled(file, movable(readFileSync(file, 'utf8'), file), true)
   const target = builtPath(file)
-  write(target, outputText)
-  write(`${target}.map`, sourceMapText)
+  write(target, `${code}//# sourceMappingURL=${basename(target)}.map`)
+  write(`${target}.map`, JSON.stringify({ ...map, sources: [relative(dirname(join(out, target)), file)] }))
 }
 
 /** Compiles the modules that a page can load, each by itself. */
@@ -187,19 +175,17 @@ function writePage() {
     PAGE.map((path) => join(source, path)),
     pageImports,
   )) {
-    const text = movable(readFileSync(inPage(file), 'utf8'), file, true).toString()
-    const { outputText } = ts.transpileModule(text, {
-      compilerOptions: {
-        ...options,
-        module: ts.ModuleKind.ESNext,
-        emitDeclarationOnly: false,
-        declaration: false,
-        sourceMap: false,
-      },
-      fileName: file,
-    })
-    write(join('page', relative(source, file).replace(/\.ts$/, '.js')), outputText)
+    const { code } = compiled(file, movable(readFileSync(inPage(file), 'utf8'), file, true), false)
+    write(join('page', relative(source, file).replace(/\.ts$/, '.js')), code)
   }
+}
+
+/** A module without its types. */
+function compiled(file, text, sourcemap) {
+  const typescript = { onlyRemoveTypeImports: true, rewriteImportExtensions: 'rewrite' }
+  const made = transformSync(file, text.toString(), { target: 'es2022', typescript, sourcemap, tsconfig: false })
+  if (made.errors.length > 0) throw new Error(`${file}: ${made.errors[0].message}`)
+  return made
 }
 
 /** The body of a module in a page. */

@@ -1,6 +1,6 @@
 // npm run build: the kernels, then the modules, the native addon and the declarations side by side. Each step skips what is made
-// of the same bytes already (scripts/stamp.mjs). With `--check`, as `npm test` runs it: the linter besides, and then the types
-// of the tests, which import declarations. The exit code is 1 where a step fails.
+// of the same bytes already (scripts/stamp.mjs). With `--check`, as `npm test` runs it: native bodies for the best level of this
+// machine alone, the linter besides, and then the types of the tests, which import declarations. The exit code is 1 where a step fails.
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
@@ -14,7 +14,11 @@ process.exitCode = (await lint) && isBuilt ? 0 : 1
 
 async function build() {
   if (!(await run('scripts/build-kernels.mjs'))) return false
-  const parts = [run('scripts/build-modules.mjs'), run('scripts/build-native.mjs'), types()]
+  const parts = [
+    run('scripts/build-modules.mjs'),
+    run('scripts/build-native.mjs', ...(areChecked ? ['--best'] : [])),
+    types(),
+  ]
   return (await Promise.all(parts)).every(Boolean)
 }
 

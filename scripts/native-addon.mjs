@@ -1,6 +1,6 @@
 // Compiles the native bodies, src/kernels/**/*.native.c, and the way to them into an addon of Node-API. Each source is compiled
 // once for each level of the processor.
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import {
   copyFileSync,
   existsSync,
@@ -14,6 +14,7 @@ import {
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { LEVELS } from './native-platforms.mjs'
 
 const scripts = fileURLToPath(new URL('.', import.meta.url))
@@ -30,6 +31,25 @@ const sources = all.filter(
   (name) => name.endsWith('.native.c') && /^(WORTH|BEYOND)\(/m.test(readFileSync(name, 'utf8')),
 )
 
+/** The levels for a processor of which the machine that builds has the best; all where the compiler does not tell what it has. */
+export async function bestLevels(compiler, cpu) {
+  const levels = LEVELS[cpu]
+  if (cpu !== 'x64') return levels
+  const { stdout } = await promisify(execFile)(compiler[0], [
+    ...compiler.slice(1),
+    '-march=native',
+    '-dM',
+    '-E',
+    '-xc',
+    '/dev/null',
+  ])
+  const has = (feature) => stdout.includes(`#define __${feature.toUpperCase()}__ `)
+  const best = Object.entries(levels).findLast(([, { features }]) => features.every(has))
+  if (best === undefined) return levels
+  const [name, { beyond }] = best
+  return Object.fromEntries(Object.entries(levels).filter(([each]) => each === name || each === beyond?.level))
+}
+
 /** When the newest of what an addon is made of was changed, in ms. */
 export function lastChange() {
   const made = ['native-addon.mjs', 'native-glue.mjs', 'native-platforms.mjs', 'kernel-twins.mjs']
@@ -39,13 +59,23 @@ export function lastChange() {
 
 /**
  * Builds `native.node` in a folder.
- * @param {{ out: string, compiler: string[], os: string, cpu: string, flags?: string[], linked?: string[], canPrecompile?: boolean }} options
+ * @param {{ out: string, compiler: string[], os: string, cpu: string, flags?: string[], linked?: string[], canPrecompile?: boolean,
+ *   levels?: Record<string, object> }} options
  *   `compiler`: its command; `os`, `cpu`: by Node's names; `flags` besides the usual ones; `linked`: what is linked besides;
+ *   `levels`: some of LEVELS, else all for the processor;
  *   `canPrecompile`: whether the compiler keeps a header that it has read, as gcc and clang do: it takes half of the time
  * @throws {Error} that says why it could not be built
  */
-export async function buildAddon({ out, compiler, os, cpu, flags = [], linked = [], canPrecompile = false }) {
-  const levels = LEVELS[cpu]
+export async function buildAddon({
+  out,
+  compiler,
+  os,
+  cpu,
+  flags = [],
+  linked = [],
+  canPrecompile = false,
+  levels = LEVELS[cpu],
+}) {
   if (levels === undefined) throw new Error(`there are none for ${cpu}`)
   const headers = headersFolder()
   if (headers === undefined)

@@ -23,16 +23,17 @@ const INCLUDES = `#if defined __x86_64__
  * in what `__builtin_cpu_supports` reads. Every Mac of ARM has dot products.
  */
 const FEATURES = `#if defined __x86_64__
+#define KNOWN const bool __attribute__((unused))
   unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
   __get_cpuid(1, &a, &b, &c, &d);
   if ((c & bit_OSXSAVE) != 0) __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
   const bool saves256 = (saved & 0x06) == 0x06, saves512 = (saved & 0xe6) == 0xe6;
-  const bool fma = saves256 && (c & bit_FMA) != 0;
+  KNOWN fma = saves256 && (c & bit_FMA) != 0;
   b = 0, c = 0;
   __get_cpuid_count(7, 0, &a, &b, &c, &d);
-  const bool avx2 = saves256 && (b & bit_AVX2) != 0, avx512f = saves512 && (b & bit_AVX512F) != 0;
-  const bool avx512bw = (b & bit_AVX512BW) != 0, avx512dq = (b & bit_AVX512DQ) != 0, avx512vl = (b & bit_AVX512VL) != 0;
-  const bool avx512vnni = (c & 1u << 11) != 0;
+  KNOWN avx2 = saves256 && (b & bit_AVX2) != 0, avx512f = saves512 && (b & bit_AVX512F) != 0;
+  KNOWN avx512bw = (b & bit_AVX512BW) != 0, avx512dq = (b & bit_AVX512DQ) != 0, avx512vl = (b & bit_AVX512VL) != 0;
+  KNOWN avx512vnni = (c & 1u << 11) != 0;
 #elif defined __linux__
   const bool dotprod = (getauxval(AT_HWCAP) & 1ul << 20) != 0;
 #else
