@@ -26,7 +26,7 @@ describe('the public surface', () => {
       'colonnade/engines': 57,
       'colonnade/environments': 89,
       'colonnade/kernels': 62,
-      'colonnade/loggers': 27,
+      'colonnade/loggers': 30,
       'colonnade/orchestration': 43,
       'colonnade/rewards': 101,
       'colonnade/settings': 31,

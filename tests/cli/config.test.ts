@@ -140,8 +140,9 @@ describe('--print-config', () => {
     const printed = await print(['train', environment, ...words])
     await writeFile(join(here, 'printed.yaml'), printed)
     expect(await print(['train', environment, 'config=printed.yaml'])).toBe(printed)
-    const { ifExists, seeds, dashboard, ...texts } = await textsOf(printed)
-    expect({ ifExists, seeds, dashboard }).toEqual({ ifExists: 'number', seeds: '', dashboard: 'false' })
+    const { ifExists, seeds, callbacks, dashboard, ...texts } = await textsOf(printed)
+    const own = { ifExists: 'number', seeds: '', callbacks: '', dashboard: 'false' }
+    expect({ ifExists, seeds, callbacks, dashboard }).toEqual(own)
     const given = Object.fromEntries(words.map((word) => word.split(/=(.*)/s).slice(0, 2) as [string, string]))
     expect(await configured(environment as string, texts)).toEqual(await configured(environment as string, given))
     const nested = JSON.parse(await print(['train', environment, ...words, '--json']))

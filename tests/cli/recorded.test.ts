@@ -39,6 +39,13 @@ const metrics = async (folder: string) =>
 const weights = async (folder: string) => (await built.loadPolicy(join(here, folder))).weights
 
 describe('train from=FILE', () => {
+  test('with several seeds has no return of episodes and no steps per second, which it does not know', async () => {
+    const { stdout } = await run(['train', 'CartPole-v1', `from=${rollouts}`, ...cloning, 'seeds=1..2', 'out=two'])
+    expect(stdout).not.toContain('NaN')
+    const { figures } = await json('two', 'summary.json')
+    expect(Object.keys(figures)).toEqual(['seconds'])
+  })
+
   test('learns what trainer.learn does of the same file, with the lanes that the file names, and can be judged', async () => {
     const { stdout, stderr } = await run([
       'train',

@@ -217,3 +217,11 @@ test('a run that is too short is told to be one of which nothing is known, each 
     /^run: 1 updates of ppo on CartPole-v1, 0 of 9 checks made, so nothing is known\nnot checked: .*, since 1 updates[^\n]*\n$/,
   )
 })
+
+test('a check of yours with the id of another is refused', () => {
+  const mine = defineRunCheck({ id: runChecks[0]!.id, description: 'mine', metrics: [], look: () => null })
+  const expected = `checks: got two with the id ${mine.id}, expected ids that differ, also from the built-in ones`
+  expect(() => diagnosisOf(ppoConfig(), linesOf({ episodeReturn: [0, 1] }), [mine])).toThrow(expected)
+  const own = defineRunCheck({ id: 'own', description: 'mine', metrics: [], look: () => null })
+  expect(() => diagnosisOf(ppoConfig(), linesOf({ episodeReturn: [0, 1] }), [own, own])).toThrow('two with the id own')
+})

@@ -32,7 +32,7 @@ describe('a judge', () => {
   const settings = { evaluateEvery: 4, evaluateEpisodes: 1, stopAt: 9, patience: 2 }
   const judge = (told: Partial<typeof settings>, ...means: (number | null)[]) => {
     const lines = means.map((mean, i) => ({ number: 10 * i, evaluation: judgment(mean) }))
-    return new Judge({ ...settings, ...told }, [{ number: 1 }, ...lines], 'number')
+    return new Judge({ ...settings, stop: '', ...told }, [{ number: 1 }, ...lines], 'number', [])
   }
 
   test('keeps the first of the best, whatever is unknown', () => {

@@ -3,14 +3,17 @@ import { disk, isThere, readWhole } from '../../base/files/files.ts'
 import { unzipFolder } from '../../base/files/zip.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { integer, parseSetting } from '../../base/settings.ts'
+import { joinListeners } from '../../entries/loggers.ts'
 import { resumeRun } from '../../index.ts'
 import { follow, tellPlan, tellWarnings } from '../show/follow.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
+import { findCallbacks, trainKeys } from './train.ts'
 
 export const resumeKeys = {
   from: integer(0, 'number of the checkpoint to continue from, by default the newest; younger ones are deleted', {
     min: 0,
   }),
+  callbacks: trainKeys.callbacks,
 }
 
 /** A run's folder; that of a zip, which is what a page hands out, is unpacked beside it. */
@@ -31,10 +34,11 @@ async function folderOf(name: string): Promise<string> {
 /** colonnade resume <run> [trust=MODULE] [from=N] [totalSteps=…] [rl.updates=…] */
 export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder, or the zip of one')
-  const { from: number, trust: modules, ...settings } = texts
+  const { from: number, trust: modules, callbacks = '', ...settings } = texts
   const { trust } = readKeys(trustKeys, modules === undefined ? {} : { trust: modules })
   const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
   const options = { from, settings, allowModule: askForModule(trust) }
+  const own = await findCallbacks(parseSetting('callbacks', resumeKeys.callbacks, callbacks) as string[])
   const folder = await folderOf(subject)
   const run = await resumeRun(folder, options, tellPlan(quiet)).catch(async (error) => {
     if (folder !== subject) await disk.remove(folder) // So that the same command can be corrected.
@@ -47,5 +51,5 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
       `${printable(folder)} is ${run.ended}: there is nothing to do; to continue, give it more (${further})\n`,
     )
   }
-  return follow(run, { json, quiet })
+  return follow(run, { json, quiet }, joinListeners(own.map((listen) => listen(run))))
 }

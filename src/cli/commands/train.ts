@@ -1,9 +1,11 @@
 import { dirname } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { findPart } from '../../base/definition.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { shellWord } from '../../base/shell.ts'
 import { type IfExists, ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '../../entries/data.ts'
-import { type Dashboard, openDashboard } from '../../entries/loggers.ts'
-import { boolean, text } from '../../entries/settings.ts'
+import { type Callbacks, type Dashboard, joinListeners, openDashboard } from '../../entries/loggers.ts'
+import { boolean, strings, text } from '../../entries/settings.ts'
 import { configureRun, type Run, startRun } from '../../index.ts'
 import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWarnings } from '../show/follow.ts'
 import { alignWords } from '../show/table.ts'
@@ -12,6 +14,10 @@ import { alignWords } from '../show/table.ts'
 export const trainKeys = {
   ifExists: ifExistsSetting,
   seeds: text('', 'seeds, like 1..5 or 3,7: train one run per seed and combine the results; empty: one run'),
+  callbacks: strings(
+    [],
+    'paths of modules that export callbacks (defineCallbacks) for updates, evaluations and checkpoints',
+  ),
   dashboard: boolean(false, 'show this run and those beside it on a web page during the training'),
 }
 
@@ -20,13 +26,17 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
   const { out, ...others } = texts
   const ofTrain = ([key]: [string, string]) => Object.hasOwn(trainKeys, key)
-  const { dashboard, seeds, ifExists } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
+  const { dashboard, seeds, callbacks, ifExists } = readKeys(
+    trainKeys,
+    Object.fromEntries(Object.entries(others).filter(ofTrain)),
+  )
   const given = Object.fromEntries(Object.entries(others).filter((entry) => !ofTrain(entry)))
+  const own = await findCallbacks(callbacks)
   let page: Dashboard | null = null
   const train = async (run: Run, isQuiet: boolean, listeners: Parameters<Run['train']>[0] = {}) => {
     tellWarnings(run.warnings)
     if (dashboard) page ??= await openPage(dirname(run.folder))
-    return follow(run, { json: isQuiet, quiet }, listeners)
+    return follow(run, { json: isQuiet, quiet }, joinListeners([listeners, ...own.map((listen) => listen(run))]))
   }
   try {
     if (seeds === '') {
@@ -43,6 +53,12 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   } finally {
     await (page as Dashboard | null)?.close()
   }
+}
+
+/** The callbacks that modules export; the caller names them, so they are trusted. */
+export async function findCallbacks(paths: readonly string[]): Promise<Callbacks[]> {
+  const found = await Promise.all(paths.map((path) => findPart('callbacks', pathToFileURL(path).href, 'caller')))
+  return found as unknown as Callbacks[]
 }
 
 /** The results of several seeds: a row each, their mean and spread, and the files. */

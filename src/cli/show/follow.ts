@@ -39,6 +39,8 @@ export async function follow(
         progress.update(done(run), figures(metrics, run), curve(metrics), rate(metrics, run))
         listeners.onUpdate?.(metrics, state)
       },
+      onEvaluation: listeners.onEvaluation?.bind(listeners),
+      onCheckpoint: listeners.onCheckpoint?.bind(listeners),
       signal: listeners.signal ? AbortSignal.any([interrupt.signal, listeners.signal]) : interrupt.signal,
     })
     progress.end()

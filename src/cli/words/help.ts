@@ -33,8 +33,8 @@ export const GROUPS: Readonly<Record<string, string>> = {
     turnSeconds agent agentSeconds maxAgents`,
   Policy: 'policy',
   Algorithm: 'algorithm systems',
-  Evaluation: 'evaluateEvery evaluateEpisodes stopAt patience heldOutFraction heldOutSeed heldOutEpisodes',
-  'Files and logging': 'checkpointEvery checkpointsKept rollouts trajectories loggers profile dashboard',
+  Evaluation: 'evaluateEvery evaluateEpisodes stopAt stop patience heldOutFraction heldOutSeed heldOutEpisodes',
+  'Files and logging': 'checkpointEvery checkpointsKept rollouts trajectories loggers callbacks profile dashboard',
   Machine:
     'kernels threads actors fleet store acknowledge learners actorSeconds engine engineSettings backend backendSettings stallSeconds onStall',
 }

@@ -24,7 +24,7 @@ const WORD_MAX = 2000
 const AT_ONCE = 4
 /** The picture of an episode in a run's folder. */
 export const REPLAY = 'replay.gif'
-const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
+const ENDS = ['complete', 'solved', 'plateau', 'stopped', 'interrupted'] as const
 
 /** A run as sent to the page. */
 export interface ShownRun {

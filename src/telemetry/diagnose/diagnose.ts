@@ -1,4 +1,5 @@
 /** Why a run does not learn: checks of its recorded figures. */
+import { InputError } from '../../base/errors.ts'
 import type { RunCheck, RunFinding } from './check.ts'
 import { clip } from './checks/clip.ts'
 import { components } from './checks/components.ts'
@@ -37,10 +38,14 @@ export function diagnosisOf(
   own: readonly RunCheck[] = [],
 ): Diagnosis {
   const run = new RecordedRun(config, lines)
+  const all = [...own, ...runChecks]
+  const twice = own.find(({ id }) => all.filter((check) => check.id === id).length > 1)
+  if (twice !== undefined)
+    throw new InputError('checks', `two with the id ${twice.id}`, 'ids that differ, also from the built-in ones')
   const findings: (RunFinding & { check: string })[] = []
   const checked: string[] = []
   const skipped: Record<string, string> = {}
-  for (const check of [...own, ...runChecks]) {
+  for (const check of all) {
     const lacking = [run.goal, ...check.metrics].find((name) => !run.has(name))
     if (run.updates < STRETCHES) skipped[check.id] = `${run.updates} updates, and it needs ${STRETCHES}`
     else if (lacking !== undefined) skipped[check.id] = `the run has no ${lacking}`

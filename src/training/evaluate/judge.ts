@@ -4,9 +4,11 @@
  * checkpoint, and results may stop the training. The training's bits do not depend on evaluations.
  */
 import { InputError, show } from '../../base/errors.ts'
+import { type Formula, readFormula } from '../../base/expressions/formula.ts'
 import { type Metrics, metric } from '../../base/metrics.ts'
-import { integer, optionalNumber, type Settings, type SettingValues } from '../../base/settings.ts'
+import { integer, optionalNumber, type Settings, type SettingValues, text } from '../../base/settings.ts'
 import type { CurvePoint } from '../../telemetry/curves.ts'
+import { figureIn } from '../../telemetry/metrics-lines.ts'
 
 export const judgeSettings = {
   evaluateEvery: integer(
@@ -18,6 +20,10 @@ export const judgeSettings = {
   stopAt: optionalNumber(
     null,
     "mean of an evaluation at which the training stops, such as the environment's threshold; null: none",
+  ),
+  stop: text(
+    '',
+    'formula of the metrics of an update, at which the training stops once it is true, like `episodeReturn >= 475 and approxKl < 0.05`; parts of a metric follow a dot: evaluation.mean; empty: none',
   ),
   patience: integer(0, 'number of evaluations in a row without a new best after which the training stops; 0: never', {
     min: 0,
@@ -71,13 +77,33 @@ export class Judge {
   /** The newest; null before the first. */
   last: Judgment | null = null
   #since = 0
+  readonly #stop: Formula | null
+  #isStopped = false
 
-  /** `lines`: the run's metrics lines so far; `key`: their field with the checkpoint number. */
-  constructor(settings: JudgeSettings, lines: readonly Readonly<Record<string, unknown>>[], key: string) {
+  /**
+   * `lines`: the run's metrics lines so far; `key`: their field with the checkpoint number; `metrics`: the names of all that lines may have.
+   * @throws InputError for a formula of other metrics.
+   */
+  constructor(
+    settings: JudgeSettings,
+    lines: readonly Readonly<Record<string, unknown>>[],
+    key: string,
+    metrics: readonly string[],
+  ) {
     this.#settings = settings
-    for (const { evaluation, [key]: number } of lines) {
+    this.#stop = settings.stop === '' ? null : readFormula('stop', settings.stop, metrics)
+    for (const line of lines) {
+      const { evaluation, [key]: number } = line
       if (evaluation !== undefined) this.add(number as number, evaluation as Judgment)
+      this.see(line)
     }
+  }
+
+  /** Sees the metrics of an update. What one says of the end holds until the next. */
+  see(line: Readonly<Record<string, unknown>>): void {
+    if (this.#stop === null) return
+    const value = this.#stop((name) => figureIn(line, name.replaceAll('.', '/')))
+    this.#isStopped = value !== 0 && !Number.isNaN(value)
   }
 
   /** Whether an evaluation is due after an update; always after the last. */
@@ -97,7 +123,8 @@ export class Judge {
   }
 
   /** Why the training should stop; null if it should not. */
-  get ended(): 'solved' | 'plateau' | null {
+  get ended(): 'solved' | 'plateau' | 'stopped' | null {
+    if (this.#isStopped) return 'stopped'
     const { evaluateEvery, stopAt, patience } = this.#settings
     if (evaluateEvery === 0 || this.last === null) return null
     if (stopAt !== null && this.last.mean !== null && this.last.mean >= stopAt) return 'solved'

@@ -248,8 +248,12 @@ function figuresOf(summary: RunSummary): Record<string, number | null> {
   const { evaluation, seconds } = summary
   const judged = { evaluation: evaluation?.last.mean ?? null, bestEvaluation: evaluation?.best?.mean ?? null }
   if ('episodeReturnLast100' in summary) {
-    const { episodeReturnLast100, solvedAtStep, stepsPerSecond } = summary
-    return { episodeReturn: episodeReturnLast100.mean, ...judged, solvedAtStep, stepsPerSecond, seconds }
+    const { episodeReturnLast100, solvedAtStep, stepsPerSecond, from } = summary
+    // A run from recorded rows has no episodes and no steps.
+    const own = from === null ? episodeReturnLast100.mean : Number.NaN
+    const episodeReturn = Number.isFinite(own) ? own : null
+    const speed = from === null ? stepsPerSecond : null
+    return { episodeReturn, ...judged, solvedAtStep, stepsPerSecond: speed, seconds }
   }
   const { reward, heldOut } = summary
   return { reward: reward?.last ?? null, heldOut: heldOut?.reward?.mean ?? null, ...judged, seconds }

@@ -27,8 +27,8 @@ export interface RunParts {
   readonly loggers: readonly LoggerDefinition[]
 }
 
-/** `complete`: all done; `solved`: good enough; `plateau`: evaluations stopped improving. */
-export type RunEnd = 'complete' | 'solved' | 'plateau'
+/** `complete`: all done; `solved`: good enough; `plateau`: evaluations stopped improving; `stopped`: by `stop`. */
+export type RunEnd = 'complete' | 'solved' | 'plateau' | 'stopped'
 
 /** The fields of every run's summary. `interrupted`: `colonnade resume` continues. */
 export interface SharedSummary {
@@ -147,6 +147,10 @@ export interface RunCurve {
 export interface RunListeners<C extends Cohort> {
   /** Called after each update, when its line is in `metrics.jsonl`. */
   onUpdate?(metrics: MetricsOf<C>, progress: ProgressOf<C>): void
+  /** Called after an evaluation (`evaluateEvery`), before `onUpdate` of the same update; `isBest`: of those so far. */
+  onEvaluation?(judgment: Judgment, at: { readonly update: number; readonly isBest: boolean }): void
+  /** Called when a checkpoint is on disk. */
+  onCheckpoint?(at: { readonly folder: string; readonly checkpoint: number }): void
   /** When aborted, the run ends after the update or tick as `interrupted`, with a checkpoint. */
   signal?: AbortSignal
 }

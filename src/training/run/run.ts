@@ -23,7 +23,7 @@ import { Loggers } from '../../telemetry/loggers/logger-queue.ts'
 import type { Cohort } from '../../world/cohort.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
-import { checkJudging, Judge, judgeMetrics, judgeSeed } from '../evaluate/judge.ts'
+import { checkJudging, Judge, type Judgment, judgeMetrics, judgeSeed } from '../evaluate/judge.ts'
 import { listCheckpoints } from '../folder/checkpoint.ts'
 import { checkIfExists, type IfExists, numbered, tellNumbered } from '../folder/if-exists.ts'
 import { type ResumeOptions, RunFolder, recordIn, refuseOccupied } from '../folder/run-folder.ts'
@@ -43,6 +43,7 @@ import { type EpisodeRunSummary, episodeRun } from './episode-run.ts'
 import { findEnvironment } from './find-parts.ts'
 import { readTexts } from './keys.ts'
 import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './kind.ts'
+import { metricNames, unlessFails } from './made.ts'
 import { reachOf, refuseReach } from './reach.ts'
 import { resolveKeys } from './resolved-keys.ts'
 
@@ -180,7 +181,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     ) as Promise<SummaryOfRun<D>>
   }
 
-  async #train({ onUpdate, signal }: RunListeners<Cohort>): Promise<RunSummary> {
+  async #train({ onUpdate, onEvaluation, onCheckpoint, signal }: RunListeners<Cohort>): Promise<RunSummary> {
     const asks = [signal, this.#made.stop].filter((each) => each !== undefined)
     const asked = asks.length > 1 ? AbortSignal.any(asks) : asks[0]
     const { settings } = this.definition
@@ -214,20 +215,23 @@ export class Run<D extends RunDefinition = RunDefinition> {
       for await (const metrics of this.#kind.updates(this.definition, trainer, either)) {
         const evaluated = await this.#evaluate()
         const line = { ...this.#kind.line(metrics, trainer), ...evaluated.figures }
+        this.#judge.see(line as Readonly<Record<string, unknown>>)
+        const { update } = trainer
+        if (evaluated.judgment !== null) onEvaluation?.(evaluated.judgment, { update, isBest: evaluated.isBest })
         this.#files.note(line)
         loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
         const isLast = this.ended !== null // The end writes it below, before the checkpoint.
         const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
-        if (isKept && !isLast) await this.#checkpoint()
+        if (isKept && !isLast) await this.#checkpoint(onCheckpoint)
         onUpdate?.(metrics, trainer.progress())
         if (isLast || either.aborted) break
       }
       end = this.ended === null ? 'interrupted' : 'complete'
     } catch (error) {
       if (error !== watch.stall) throw error // Only an abandoned update has a state before it.
-      await this.#checkpoint() // As before the abandoned update; its rollout is gone.
+      await this.#checkpoint(onCheckpoint) // As before the abandoned update; its rollout is gone.
       if (!asked?.aborted) throw error
       end = 'interrupted'
       return await this.#finish('interrupted', loggers.places)
@@ -239,23 +243,28 @@ export class Run<D extends RunDefinition = RunDefinition> {
     // The table first: if the write fails, the run has not ended, and a resumed one makes it again.
     const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
     if (newest !== null && isLeft) await this.#writeTable(newest)
-    await this.#checkpoint()
+    await this.#checkpoint(onCheckpoint)
     const ended = this.ended
     if (ended === null && stop.signal.aborted) throw stop.signal.reason
     return this.#finish(ended ?? 'interrupted', loggers.places)
   }
 
   /** Evaluates the weights if due. Returns figures for the metrics line, and whether they are the best so far. */
-  async #evaluate(): Promise<{ readonly figures: object; readonly isBest: boolean }> {
+  async #evaluate(): Promise<{
+    readonly figures: object
+    readonly judgment: Judgment | null
+    readonly isBest: boolean
+  }> {
     const trainer = this.trainer as Trainer<Cohort>
     const isLast = this.#kind.ended(this.definition, trainer) !== null
-    if (!this.#judge.isDue(trainer.update, isLast)) return { figures: {}, isBest: false }
+    if (!this.#judge.isDue(trainer.update, isLast)) return { figures: {}, judgment: null, isBest: false }
     const evaluation = await this.#kind.judge(
       this.definition,
       trainer,
       judgeSeed(trainer.update, this.definition.settings.seed),
     )
-    return { figures: { evaluation }, isBest: this.#judge.add(trainer.checkpointNumber, evaluation) }
+    const isBest = this.#judge.add(trainer.checkpointNumber, evaluation)
+    return { figures: { evaluation }, judgment: evaluation, isBest }
   }
 
   #openLoggers(tell: (message: string) => void): Loggers {
@@ -270,12 +279,13 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return new Loggers(definition.loggers, training, tell)
   }
 
-  async #checkpoint(): Promise<void> {
+  async #checkpoint(onCheckpoint: RunListeners<Cohort>['onCheckpoint']): Promise<void> {
     const save = async () => {
       await this.trainer.save(this.folder)
       await this.#kind.writeBeside(this.folder, this.definition, this.trainer as Trainer<Cohort>)
     }
     await this.#files.checkpoint(save, this.definition.settings.checkpointsKept, this.#judge.best?.checkpoint)
+    onCheckpoint?.({ folder: this.folder, checkpoint: this.trainer.checkpointNumber })
   }
 
   /** Writes an update's table, if it is kept and cannot be written later. */
@@ -357,6 +367,7 @@ export async function startRun<D extends RunDefinition>(
   // Before anything is written: settings may be refused here, and sizes before weights are read.
   const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
   const { definition, trainer } = made
+  const judge = await unlessFails(made, async () => new Judge(definition.settings, [], kind.lineKey, metricNames(made)))
   const usual = (number: number) => join('runs', `${definition.environment.id.replaceAll('/', '-')}-${number}`)
   return unlessFails(made, async () => {
     const free = await RunFolder.claim(
@@ -369,22 +380,9 @@ export async function startRun<D extends RunDefinition>(
       if (kind.keepsBeginning(definition)) await trainer.save(files.path)
       await files.writeConfig(configOf(files.path, definition))
       const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
-      return new Run(files, made, new Judge(definition.settings, [], kind.lineKey), moved)
+      return new Run(files, made, judge, moved)
     })
   })
-}
-
-type Opened = { readonly trainer: { close(): void }; readonly close?: () => Promise<void> }
-
-/** Ends what was opened for a trainer if its run cannot begin. */
-async function unlessFails<T>({ trainer, close }: Opened, begin: () => Promise<T>): Promise<T> {
-  try {
-    return await begin()
-  } catch (error) {
-    trainer.close()
-    await close?.()
-    throw error
-  }
 }
 
 /** Resumes a folder's run if it is the requested one, with the changeable settings. */
@@ -456,7 +454,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
       const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
       const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
       warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
-      const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey)
+      const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey, metricNames(made))
       return new Run(files, { ...made, notes: warnings }, judge)
     })
   })

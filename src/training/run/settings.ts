@@ -35,6 +35,7 @@ export const SHARED_RESUMED = [
   'evaluateEvery',
   'evaluateEpisodes',
   'stopAt',
+  'stop',
   'patience',
   'stallSeconds',
   'onStall',

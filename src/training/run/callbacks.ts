@@ -1,0 +1,60 @@
+/** Functions that a run calls at its events, as programs pass them and modules export them. */
+import { checkGiven, InputError, show } from '../../base/errors.ts'
+import type { Cohort } from '../../world/cohort.ts'
+import type { RunListeners } from './kind.ts'
+import type { Run } from './run.ts'
+
+/** What `defineCallbacks` makes: the listeners of a run. */
+export interface Callbacks {
+  (run: Run): RunListeners<Cohort>
+  readonly id: string
+}
+
+const EVENTS = ['onUpdate', 'onEvaluation', 'onCheckpoint', 'signal'] as const
+
+/**
+ * Callbacks that the command line takes from a module (`train … callbacks=./mine.mjs`): `listen` gets the run before it trains and returns
+ * what to call at its events. A `signal` in the answer ends the run, with a checkpoint, once it is aborted.
+ * @throws InputError for a definition without these fields, and for an answer with other fields.
+ * @example
+ * export const early = defineCallbacks({
+ *   id: 'early',
+ *   listen() {
+ *     const stop = new AbortController()
+ *     return { signal: stop.signal, onUpdate: ({ seconds }) => seconds > 60 && stop.abort() }
+ *   },
+ * })
+ */
+export function defineCallbacks(definition: {
+  readonly id: string
+  readonly listen: (run: Run) => RunListeners<Cohort>
+}): Callbacks {
+  checkGiven('options of defineCallbacks', definition, ['id', 'listen'])
+  const { id, listen } = definition
+  if (typeof id !== 'string' || id === '') throw new InputError('callbacks id', show(id), 'a name, like early')
+  if (typeof listen !== 'function') throw new InputError(`${id} listen`, show(listen), 'a function of a run')
+  const callbacks = (run: Run): RunListeners<Cohort> => {
+    const listeners = listen(run)
+    const other = Object.keys(Object(listeners)).find((key) => !(EVENTS as readonly string[]).includes(key))
+    if (typeof listeners === 'object' && listeners !== null && other === undefined) return listeners
+    throw new InputError(`${id} listen`, other ?? show(listeners), `an object with any of ${EVENTS.join(', ')}`)
+  }
+  return Object.assign(callbacks, { id })
+}
+
+/** Listeners that call all of these in order, and whose signal is aborted with the first of theirs. */
+export function joinListeners(all: readonly RunListeners<Cohort>[]): RunListeners<Cohort> {
+  const signals = all.flatMap(({ signal }) => (signal === undefined ? [] : [signal]))
+  return {
+    onUpdate(metrics, progress) {
+      for (const each of all) each.onUpdate?.(metrics, progress)
+    },
+    onEvaluation(judgment, at) {
+      for (const each of all) each.onEvaluation?.(judgment, at)
+    },
+    onCheckpoint(at) {
+      for (const each of all) each.onCheckpoint?.(at)
+    },
+    ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
+  }
+}

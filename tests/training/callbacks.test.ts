@@ -1,0 +1,101 @@
+/** Events of runs: stop conditions, callbacks of programs, and those of modules on the command line. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { defineCallbacks, joinListeners } from '../../src/entries/loggers.ts'
+import { configureRun, resumeRun, startRun } from '../../src/index.ts'
+import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
+import { inProcess, SMALL } from '../support/command.ts'
+import { smallRun, untimedMetrics } from '../support/small-training.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+let here: string
+let folder: string
+beforeEach(async () => {
+  here = await temporaryFolder()
+  folder = join(here, 'run')
+})
+
+describe('stop', () => {
+  test('ends a run at the first update of which it is true, and a resumed one after it', async () => {
+    const whole = await startRun(await smallRun(), join(here, 'whole'))
+    await whole.train()
+    const lines = (await untimedMetrics(whole.folder)) as Record<string, unknown>[]
+    const first = lines.findIndex(({ update }) => Number(update) >= 3)
+    const run = await startRun(await smallRun('stop=update >= 3 and gradNorm > 0'), folder)
+    const summary = await run.train()
+    expect([summary.status, summary.updates]).toEqual(['stopped', 3])
+    expect(await untimedMetrics(folder)).toEqual(lines.slice(0, first + 1))
+    const ended = await resumeRun(folder)
+    expect(ended.ended).toBe('stopped')
+    await ended.train()
+    const further = await resumeRun(folder, { settings: { stop: '' } })
+    expect((await further.train()).status).toBe('complete')
+    expect(await untimedMetrics(folder)).toEqual(lines)
+  })
+
+  test('is refused before a folder is made', async () => {
+    const started = startRun(await smallRun('stop=gradNrm > 3'), folder)
+    await expect(started).rejects.toThrow('name in stop: got "gradNrm" (did you mean "gradNorm"?)')
+    await expect(startRun(await smallRun('stop=evaluation.mean > 3'), folder)).rejects.toThrow('"evaluation.mean"')
+    expect(await listCheckpoints(folder)).toEqual([])
+  })
+})
+
+describe('callbacks', () => {
+  test('hear of updates, evaluations and checkpoints in order, and change no bits', async () => {
+    const words = ['evaluateEvery=2', 'evaluateEpisodes=2', 'environment.maxEpisodeSteps=40', 'checkpointEvery=3']
+    const heard: string[] = []
+    const listeners = {
+      onUpdate: ({ update }: { update: number }) => heard.push(`update ${update}`),
+      onEvaluation: ({ episodes }: { episodes: number }, { update }: { update: number }) =>
+        heard.push(`evaluation ${update} of ${episodes}`),
+      onCheckpoint: ({ checkpoint }: { checkpoint: number }) => heard.push(`checkpoint ${checkpoint}`),
+    }
+    const run = await startRun(await smallRun(...words), folder)
+    await run.train(joinListeners([listeners as never]))
+    const silent = await startRun(await smallRun(...words), join(here, 'silent'))
+    const { updates } = await silent.train()
+    expect(await untimedMetrics(folder)).toEqual(await untimedMetrics(silent.folder))
+    expect(heard.slice(0, 3)).toEqual([
+      'update 1',
+      'evaluation 2 of 2',
+      expect.stringMatching(/^(checkpoint|update) 2$/),
+    ])
+    expect(heard.filter((line) => line.startsWith('update'))).toHaveLength(updates)
+    expect(heard.filter((line) => line.startsWith('evaluation'))).toHaveLength(Math.ceil(updates / 2))
+    expect(heard).toContain('checkpoint 3')
+    expect(heard.at(-1)).toBe(`checkpoint ${updates}`)
+  })
+
+  test('come from modules on the command line, and may end the run', async () => {
+    const entry = new URL('../../dist/src/entries/loggers.js', import.meta.url).href
+    await writeFile(
+      join(here, 'early.mjs'),
+      `import { defineCallbacks } from ${JSON.stringify(entry)}
+      export const early = defineCallbacks({
+        id: 'early',
+        listen(run) {
+          const stop = new AbortController()
+          const at = run.trainer.update + 2
+          return { signal: stop.signal, onUpdate: ({ update }) => update === at && stop.abort() }
+        },
+      })`,
+    )
+    const words = ['callbacks=./early.mjs', '--quiet', '--json']
+    const trained = await inProcess(['train', 'CartPole-v1', 'out=run', ...SMALL, ...words], here)
+    expect(JSON.parse(trained.stdout)).toMatchObject({ status: 'interrupted', updates: 2 })
+    const resumed = await inProcess(['resume', 'run', ...words], here)
+    expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'interrupted', updates: 4 })
+  })
+
+  test('are refused in a line', async () => {
+    expect(() => defineCallbacks({ id: '', listen: () => ({}) })).toThrow('callbacks id: got "", expected a name')
+    const wrong = defineCallbacks({ id: 'wrong', listen: () => ({ onEnd() {} }) as never })
+    expect(() => wrong({} as never)).toThrow(
+      'wrong listen: got onEnd, expected an object with any of onUpdate, onEvaluation, onCheckpoint, signal',
+    )
+    const { stop } = (await configureRun('CartPole-v1')).settings
+    expect(stop).toBe('')
+  })
+})
