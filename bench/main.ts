@@ -3,6 +3,7 @@
  *
  *     npm run bench -- peers              one room, or several; `peers`, `widths`, `networks`, `gymnasium`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
  *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed (`worlds` writes docs/worlds.md),
+ *                                         `natural`, a model that is pretrained and fine-tuned, about two hours; a second visit goes on,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
  *                                         `plots`, which writes docs/bench-lanes.svg and docs/bench-hidden.svg,
@@ -34,6 +35,7 @@ const ROOMS = [
   'learning',
   'worlds',
   'text-learning',
+  'natural',
   'asynchrony',
   'leaks',
   'agents',

@@ -14,6 +14,7 @@ const REQUIREMENTS = [
   'torch==2.15.0',
   'rltools==2.2.1',
   'scipy-openblas32==0.3.34.481.3',
+  'tokenizers==0.23.3',
   'transformers==5.23.0',
   'trl==1.16.0',
   'xllamacpp==2026.10.11549',

@@ -30,6 +30,8 @@ export interface OpenLanguageModel {
   readonly context: number
   /** The folder of the model and tokenizer; null for a new model. */
   readonly folder: string | null
+  /** The weights begin at random although there is a folder. */
+  readonly isNew?: boolean
   /** Opens the initial weights. @throws InputError for a missing or damaged file. */
   openWeights(): Promise<LanguageModelWeights>
 }
@@ -53,6 +55,10 @@ const settings = {
   folder: text(
     '',
     'a folder with config.json, weights and tokenizer, a GGUF file, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
+  ),
+  initialize: boolean(
+    false,
+    "begin with random weights, by the seed: the folder needs only its config.json and tokenizer, and learning rates are a new model's",
   ),
   context: integer(
     0,
@@ -105,10 +111,11 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     id: 'languageModel',
     module: import.meta.url,
     settings,
-    newer: ['loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
+    newer: ['initialize', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
   },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
+      if (parameters.initialize) checkInitialize(parameters)
       const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
       const { quantizeActivations, checkpointing, cacheBits } = parameters
@@ -130,6 +137,13 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     },
   }),
 )
+
+/** Random weights are trained whole: an adapter would be of weights that no file has. */
+function checkInitialize({ folder, loraRank, adapter }: SettingValues<typeof settings>): void {
+  const subject = 'languageModel.initialize'
+  if (folder === '') throw new InputError(subject, 'true, without languageModel.folder', 'a folder with config.json')
+  if (loraRank > 0 || adapter !== '') throw new InputError(subject, 'true, with an adapter', 'false, or no adapter')
+}
 
 type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'openWeights'> & {
   openWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
@@ -204,7 +218,7 @@ function argumentsOf({ templateArguments }: SettingValues<typeof settings>): Tem
 }
 
 async function openFolder(parameters: SettingValues<typeof settings>): Promise<Bare> {
-  const { folder: folderOrId, context, critic } = parameters
+  const { folder: folderOrId, context, critic, initialize } = parameters
   const templateArguments = argumentsOf(parameters)
   const opened = await openLanguageModel(folderOrId, { valueHead: critic, templateArguments })
   const { contextLength } = opened.model.shape
@@ -212,5 +226,6 @@ async function openFolder(parameters: SettingValues<typeof settings>): Promise<B
     const expected = `at most ${contextLength}, as ${folderOrId} was made for`
     throw new InputError('languageModel.context', String(context), expected)
   }
-  return { ...opened, context: context || contextLength }
+  const random = { isNew: true, openWeights: async () => ({ fill: null, notes: [] }) }
+  return { ...opened, context: context || contextLength, ...(initialize && random) }
 }

@@ -1,7 +1,7 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { rl } from '../../src/algorithms/tokens/rl.ts'
+import { rl, rlRates } from '../../src/algorithms/tokens/rl.ts'
 import { bestKernelBuild, spansOf } from '../../src/kernels/bind.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
@@ -91,6 +91,35 @@ describe("a language model from Hugging Face's files", () => {
     const cache = await temporaryFolder()
     const misspelt = loadLanguageModel('modle', { offline: true, cache })
     await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
+  })
+
+  test('begins at random with initialize, from a folder without weights, at the learning rate of a new model', async () => {
+    await writeQwen2(folder)
+    const { weights: stored } = await loadLanguageModel(folder)
+    await rm(join(folder, 'model.safetensors'))
+    const options = { environment, numLanes: 4, groupSize: 4 }
+    await expect(createWorld({ ...options, policy: languageModel({ folder }), seed: 1 })).rejects.toThrow('safetensors')
+    const policy = languageModel({ folder, initialize: true })
+    const weightsOf = async (seed: number) => (await createWorld({ ...options, policy, seed })).cohort().weights.slice()
+    const [one, again, other] = [await weightsOf(1), await weightsOf(1), await weightsOf(2)]
+    expect(again).toEqual(one)
+    expect(other).not.toEqual(one)
+    expect(one).toHaveLength(stored.length)
+    const deviation = Math.hypot(...one.subarray(0, 2048 * 16)) / Math.sqrt(2048 * 16) // The embedding.
+    expect(deviation).toBeCloseTo(0.02, 3)
+    const trainer = createTrainer(
+      await createWorld({ ...options, policy, seed: 1 }),
+      rl({ groupsPerUpdate: 2, groupSize: 4, updates: 1 }),
+    )
+    for await (const { learningRate } of trainer.updates()) expect(learningRate).toBe(rlRates.made)
+
+    const refused = { folder, initialize: true, loraRank: 2 }
+    await expect(createWorld({ ...options, policy: languageModel(refused), seed: 1 })).rejects.toThrow(
+      'languageModel.initialize: got true, with an adapter, expected false, or no adapter',
+    )
+    await expect(createWorld({ ...options, policy: languageModel({ initialize: true }), seed: 1 })).rejects.toThrow(
+      'languageModel.initialize: got true, without languageModel.folder, expected a folder with config.json',
+    )
   })
 
   test('that is none of ours and opens no language model is an error that says what it lacks', async () => {

@@ -16,7 +16,7 @@ import {
   strings,
 } from '../../base/settings.ts'
 import type { PreferenceLossFactory } from '../losses/define-preference-loss.ts'
-import { comparesAnswers, describeLoss, type LossDescriptor } from '../losses/losses.ts'
+import { comparesAnswers, describeLoss, type LossDescriptor, readsScores } from '../losses/losses.ts'
 import { preferenceLossIds, preferenceLossOf } from '../losses/preference-losses.ts'
 import { checkOptimizer, type DefaultRates, learningRateSetting } from '../optimizers/optimizer.ts'
 import { tokenOptimizerSettings } from '../optimizers/tensors.ts'
@@ -29,7 +29,10 @@ export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 /** The learning rates of a loaded model and of its adapters are those of DPO in TRL and its guides. */
 const preferenceRates = { made: 3e-4, loaded: 1e-6, adapter: 1e-5 } as const
 
-const { made, loaded, adapter } = preferenceRates
+/** A reward model is trained faster: that rate of TRL's, and ten times it for adapters. */
+const scoreRates = { made: 3e-4, loaded: 1e-4, adapter: 1e-3 } as const
+
+const listed = ({ made, loaded, adapter }: DefaultRates) => `${made}, ${loaded} and ${adapter}`
 
 export const sftSettings = {
   loss: part(
@@ -51,7 +54,10 @@ export const sftSettings = {
 }
 
 function withPreferences(setting: ReturnType<typeof learningRateSetting>) {
-  return { ...setting, description: `${setting.description}; of preferences: ${made}, ${loaded} and ${adapter}` }
+  return {
+    ...setting,
+    description: `${setting.description}; of preferences: ${listed(preferenceRates)}; of a reward model: ${listed(scoreRates)}`,
+  }
 }
 
 export type SftSettings = SettingValues<typeof sftSettings>
@@ -67,6 +73,7 @@ export interface SftDefinition extends DefinitionRecord {
 
 /** The default learning rates of its loss. */
 export function ratesOf({ loss }: Pick<SftDefinition, 'loss'>): DefaultRates {
+  if (readsScores(loss)) return scoreRates
   return comparesAnswers(loss) ? preferenceRates : sftRates
 }
 

@@ -1,5 +1,5 @@
 /** Log-probabilities of our transformers for `LogprobValidator`: packed, decoded, and differentiated. */
-import { checkGiven, InputError } from '../../base/errors.ts'
+import { checkCount, checkGiven, InputError } from '../../base/errors.ts'
 import { Random } from '../../base/random.ts'
 import { column } from '../../components/column.ts'
 import { bestKernelBuild, spansOf } from '../../kernels/bind.ts'
@@ -12,8 +12,8 @@ import { PackedTransformer, packedPlan } from '../../language/transformer/packed
 import { checkWeights } from '../../policies/weights.ts'
 import type { LogprobModel } from '../text/evaluate/logprob-validator.ts'
 
-/** Maximum tokens of a validated sequence, if the model could take more. */
-const CONTEXT_MAX = 64
+/** Maximum tokens of a sequence, unless more are asked for: enough to validate. */
+const CONTEXT = 64
 const ROWS = 128
 
 /** A transformer with its weights, and its adapter's if there is one. */
@@ -25,14 +25,20 @@ export interface ValidatedTransformer {
 
 /**
  * A transformer for `LogprobValidator`, over copies of its weights. `nextLogprobs` decodes with a cache of keys and
- * values; with tolerance 0 the validator requires the bits of the packed pass.
+ * values; with tolerance 0 the validator requires the bits of the packed pass. Sequences have at most `longest` tokens.
  * @throws InputError for weights that are of another length or not finite; later for a sequence longer than `context`.
  */
-export function transformerLogprobs(given: ValidatedTransformer, build: KernelBuild = bestKernelBuild()): LogprobModel {
+export function transformerLogprobs(
+  given: ValidatedTransformer,
+  build: KernelBuild = bestKernelBuild(),
+  longest = CONTEXT,
+): LogprobModel {
+  checkCount('longest of transformerLogprobs', longest)
   checkGiven('model of transformerLogprobs', given, ['model', 'weights'])
   const { model, weights, adapter = null } = given
   checkWeights(model, weights)
-  const context = Math.min(model.shape.contextLength, CONTEXT_MAX)
+  const context = Math.min(model.shape.contextLength, longest)
+  const most = Math.max(ROWS, context)
   const { vocabularySize } = model.shape
   // Dropout differs between passes, but finite differences need one function.
   const lora = adapter === null ? null : { ...adapter.lora, settings: { ...adapter.lora.settings, dropout: 0 } }
@@ -41,7 +47,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
     weights: column('f32', model.numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
     gradient: column('f32', (lora ?? model).numParameters),
-    packed: packedPlan(model, ROWS, context, lora),
+    packed: packedPlan(model, most, context, lora),
     decoder: decoderPlan(model, 1, context, lora),
     next: {
       logprob: ofVocabulary(),
@@ -69,7 +75,7 @@ export function transformerLogprobs(given: ValidatedTransformer, build: KernelBu
     }
     for (let from = 0, to = 0; from < sequences.length; from = to) {
       let rows = 0
-      while (to < sequences.length && rows + sequences[to]!.length - 1 <= ROWS) rows += sequences[to++]!.length - 1
+      while (to < sequences.length && rows + sequences[to]!.length - 1 <= most) rows += sequences[to++]!.length - 1
       const part = sequences.slice(from, to)
       const offsets = [0]
       for (const { length } of part) offsets.push(offsets.at(-1)! + length)

@@ -97,7 +97,7 @@ export function createConversations(
     waiting: 0,
     source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy, ...asked)}`,
     version: 0,
-    isLoaded: opened.folder !== null,
+    isLoaded: opened.folder !== null && opened.isNew !== true,
     notes,
   }
   return cohort

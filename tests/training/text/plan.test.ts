@@ -2,6 +2,7 @@ import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../../src/algorithms/tokens/rl.ts'
+import { ratesOf, sft } from '../../../src/algorithms/tokens/sft.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
 import { createTrainer } from '../../../src/training/loop/trainer.ts'
 import type { ConversationRunDefinition } from '../../../src/training/run/definition.ts'
@@ -117,6 +118,9 @@ describe('what a run uses where the user says nothing', () => {
     const onStep = ({ learningRate }: { learningRate: number }) => rates.push(learningRate)
     await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { updates: 1 }, onStep })
     expect(rates).toEqual([1e-6, 1e-4, 1e-3, 2e-5])
+    const byLoss = (loss: string) => ratesOf(sft({ loss }))
+    expect(byLoss('dpo')).toMatchObject({ loaded: 1e-6, adapter: 1e-5 })
+    expect(byLoss('reward')).toMatchObject({ loaded: 1e-4, adapter: 1e-3 }) // As TRL's RewardConfig.
   })
 })
 

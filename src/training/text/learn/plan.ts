@@ -250,9 +250,9 @@ export function samplingOf(rl: RlDefinition | null): Partial<Sampling> {
 /** Resolves null learning rates, and describes those of a loaded model. */
 function withRates(
   given: ConversationRunDefinition,
-  { opened: { folder, adapter } }: ConversationDraft,
+  { opened: { folder, isNew, adapter } }: ConversationDraft,
 ): { definition: ConversationRunDefinition; notes: string[] } {
-  const trained = { isLoaded: folder !== null, adapter }
+  const trained = { isLoaded: folder !== null && isNew !== true, adapter }
   const told: string[] = []
   const rateOf = (rate: number | null, rates: DefaultRates, of: string): number => {
     const learningRate = learningRateOf(rate, rates, trained)
