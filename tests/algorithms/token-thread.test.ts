@@ -212,6 +212,9 @@ describe('the columns of a learner that threads share', () => {
     expect(Object.keys(plan(7).packed)).toHaveLength(7)
     expect(tokenLearnerPlan(model, ROWS, 32, optimizer, false)).toEqual(plan(1))
     expect(plan(1).gradient.rows).toBe(NUM_SLOTS * model.numParameters)
+    const few = (sequences: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, 1, sequences)
+    const slots = [1, 3, 99].map((sequences) => few(sequences).gradient.rows / model.numParameters)
+    expect(slots).toEqual([2, 3, NUM_SLOTS])
     const sizes = { ...shape, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 2 }
     const large = transformer(sizes)
     expect(tokenLearnerPlan(large, ROWS, 32, optimizer, false).gradient.rows).toBe(large.numParameters)

@@ -43,15 +43,19 @@ export const slotRoom = { elements: 2 ** 25 }
  * that the bits are too. Threads take turns in a single slot (`gradient-turns.ts`). Tied embeddings, the first of the parameters, have
  * their gradient by the rows' tokens behind it, since the head of the next micro-batch comes before them.
  */
-function gradientElements(model: TransformerModel, lora: LoraModel | null): number {
+function gradientElements(model: TransformerModel, lora: LoraModel | null, sequences: number): number {
   const { numParameters } = lora ?? model
-  const numSlots = Math.min(NUM_SLOTS, Math.max(1, Math.floor(slotRoom.elements / numParameters)))
+  const room = Math.min(NUM_SLOTS, Math.max(1, Math.floor(slotRoom.elements / numParameters)))
+  const numSlots = room === 1 ? 1 : Math.max(2, Math.min(room, sequences)) // One of several would have others' bits.
   const { tiedEmbeddings, vocabularySize, width } = model.shape
-  const isApart = numSlots === 1 && lora === null && tiedEmbeddings
+  const isApart = room === 1 && lora === null && tiedEmbeddings
   return numSlots * numParameters + (isApart ? vocabularySize * width : 0)
 }
 
-/** The columns of a token learner, for the model or its adapter, with micro-batches of at most `rows` rows, shared by `threads` threads. */
+/**
+ * The columns of a token learner, for the model or its adapter, with micro-batches of at most `rows` rows, shared by `threads` threads. A batch
+ * of at most `sequences` sequences has as many micro-batches, and uses no more slots.
+ */
 export function tokenLearnerPlan(
   model: TransformerModel,
   rows: number,
@@ -61,13 +65,14 @@ export function tokenLearnerPlan(
   lora: LoraModel | null = null,
   weightBits: WeightBits = 32,
   threads = 1,
+  sequences = NUM_SLOTS,
 ) {
   const { numParameters, parameters } = lora ?? model
   const packed = () => packedPlan(model, rows, context, lora, weightBits)
   return {
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
     /** The slots, one after another. The first accumulates the gradient. */
-    gradient: column('f32', gradientElements(model, lora)),
+    gradient: column('f32', gradientElements(model, lora, sequences)),
     /** The number of micro-batches that have passed each stage of the backward pass. */
     passed: column('i32', numStages(model)),
     optimizer: tensorsPlan(settings, parameters),

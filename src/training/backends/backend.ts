@@ -138,8 +138,11 @@ export interface BackendContext extends Omit<BackendShape, 'adapter' | 'threads'
 /** A backend's definition, for the option `backend` of `createTrainer`. */
 export interface BackendDefinition {
   readonly id: string
-  /** Its columns in the world's memory; default none. Saved columns are part of the world's checkpoints. */
-  plan?(shape: BackendShape): Plan
+  /**
+   * Its columns in the world's memory; default none. Saved columns are part of the world's checkpoints. `sequences` is the maximum of a
+   * batch, if it is known.
+   */
+  plan?(shape: BackendShape, sequences?: number): Plan
   create(context: BackendContext): TrainingBackend
 }
 

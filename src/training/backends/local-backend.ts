@@ -29,6 +29,6 @@ export const localBackend: BackendDefinition = {
       takeUpColumns() {},
     }
   }),
-  plan: ({ model, rows, context, optimizer, hasReference, adapter, weightBits, threads }) =>
-    tokenLearnerPlan(model, rows, context, { optimizer }, hasReference, adapter, weightBits, threads),
+  plan: ({ model, rows, context, optimizer, hasReference, adapter, weightBits, threads }, sequences) =>
+    tokenLearnerPlan(model, rows, context, { optimizer }, hasReference, adapter, weightBits, threads, sequences),
 }

@@ -89,7 +89,7 @@ export function textLearnerPlan(
   const examples = { rows: lessons, tokens: lessons * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }
   return {
-    ...backend.plan?.(backendShape(opened, phases, threads)),
+    ...backend.plan?.(backendShape(opened, phases, threads), update.rows),
     update: tokenUpdatePlan(update, model.hasValueHead),
     examples: examplesPlan(examples),
     /** The reference's log-probability of each example's chosen and rejected answer; NaN if no step has needed it. */
