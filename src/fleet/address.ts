@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { InputError, show } from '../base/errors.ts'
 import { isThere } from '../base/files/files.ts'
 import { type Bus, checkName } from './bus/bus.ts'
+import type { Wait } from './bus/nats-bus.ts'
 import { FolderStore } from './store/folder-store.ts'
 import { HttpStore } from './store/http-store.ts'
 import { openS3 } from './store/s3-store.ts'
@@ -27,11 +28,11 @@ export function parseFleet(address: string): { readonly server: string; readonly
   return { server, name }
 }
 
-/** Connects to the bus of a fleet's address. @throws InputError as `connectNats` does. */
-export async function connectFleet(address: string, signal?: AbortSignal): Promise<Bus> {
+/** Connects to the bus of a fleet's address; with `wait`, waits for its server. @throws InputError as `connectNats` does. */
+export async function connectFleet(address: string, signal?: AbortSignal, wait?: Wait): Promise<Bus> {
   const { server, name } = parseFleet(address)
   const { connectNats } = await import('./bus/nats-bus.ts')
-  return connectNats(server, name, undefined, signal)
+  return connectNats(server, name, undefined, signal, wait)
 }
 
 /** Opens the store of a run for an actor. @throws InputError if it cannot be reached from here. */

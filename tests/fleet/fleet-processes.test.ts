@@ -100,6 +100,31 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     expect((await readdir(join(folder, 'lonely/checkpoints'))).length).toBe(1)
   })
 
+  test('waits for a broker that is not there yet, ends at a signal meanwhile, and learns once it is there', async () => {
+    const broker = await startNats()
+    await broker.end()
+    const address = `${broker.address}/early`
+    const train = ['CartPole-v1', ...trained, `fleet=${address}`, 'actors=1', `store=${join(folder, 'store')}`]
+    const begin = () => [start('train', ...train, 'out=early', 'ifExists=resume'), start('actor', address)]
+    const waits = async (programs: Program[]) => {
+      for (const { text } of programs) {
+        const message = `waits for the NATS server at ${broker.address} (`
+        await expect.poll(text, { timeout: 60_000, interval: 200 }).toContain(message)
+      }
+    }
+    const ended = begin()
+    await waits(ended)
+    for (const { child } of ended) child.kill('SIGTERM')
+    for (const each of ended) expect(await each.ended, each.text()).toBe(143)
+    const begun = begin()
+    await waits(begun)
+    await broker.restart('SIGTERM')
+    for (const each of begun) expect(await each.ended, each.text()).toBe(0)
+    expect((await run('fleet', `${address}s`)).text).toContain('which does not exist')
+    await broker.end()
+    expect((await run('fleet', address)).text).toContain('expected a NATS server that can be reached')
+  })
+
   test('ends at a signal while the broker is away, with a checkpoint', async () => {
     const broker = await startNats()
     const address = `${broker.address}/gone`

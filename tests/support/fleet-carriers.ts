@@ -121,6 +121,7 @@ export async function startNats(more = ''): Promise<NatsServer> {
   }
   let child = await start()
   const stop = async (signal: NodeJS.Signals) => {
+    if (child.exitCode !== null) return
     const gone = new Promise((resolve) => child.once('exit', resolve))
     child.kill(signal)
     await gone

@@ -43,6 +43,36 @@ export function isOk({ status }: HttpAnswer): boolean {
   return status >= 200 && status < 300
 }
 
+/** Longest body for which memory is taken as its head says, before it comes. */
+const AHEAD_BYTES = 2 ** 23
+
+/** Chunks of a body. Where the head says its length, they are copied as they come: their memory is free at once. */
+class Received {
+  readonly #maxBytes: number
+  readonly #ahead: Buffer
+  readonly #chunks: Buffer[] = []
+  #length = 0
+
+  constructor(told: number, maxBytes: number) {
+    this.#maxBytes = maxBytes
+    this.#ahead = Buffer.allocUnsafeSlow(told > 2 ** 16 && told <= Math.min(AHEAD_BYTES, maxBytes) ? told : 0)
+  }
+
+  /** False if the body is too long. */
+  add(chunk: Buffer): boolean {
+    const at = this.#length
+    this.#length += chunk.length
+    if (this.#length > this.#maxBytes) return false
+    if (this.#length <= this.#ahead.length) chunk.copy(this.#ahead, at)
+    else this.#chunks.push(chunk)
+    return true
+  }
+
+  whole(): Buffer {
+    return this.#chunks.length === 0 ? this.#ahead.subarray(0, this.#length) : Buffer.concat(this.#chunks)
+  }
+}
+
 /** @throws LongAnswerError; the connection's Error, or the signal's reason. */
 export function requestHttp(
   url: string,
@@ -54,11 +84,9 @@ export function requestHttp(
     const isPart = typeof body === 'object' && 'path' in body
     const length = isPart ? { 'content-length': `${body.bytes}` } : {}
     const request = ask(url, { method, headers: { ...headers, ...length }, signal }, (response) => {
-      const chunks: Buffer[] = []
-      let length = 0
+      const body = new Received(Number(response.headers['content-length'] ?? 0), maxBytes)
       response.on('data', (chunk: Buffer): void => {
-        length += chunk.length
-        if (length <= maxBytes) return void chunks.push(chunk)
+        if (body.add(chunk)) return
         reject(new LongAnswerError(maxBytes))
         request.destroy()
       })
@@ -67,7 +95,7 @@ export function requestHttp(
         const { statusCode: status = 0, headers: told } = response
         const type = told['content-type'] ?? ''
         const { location = null, etag = null } = told
-        resolve({ status, location, type, etag, body: Buffer.concat(chunks) })
+        resolve({ status, location, type, etag, body: body.whole() })
       })
     })
     request.on('error', fail)

@@ -36,6 +36,8 @@ const SECOND = 1e9
 const CONSUMER = 'work'
 /** The client's names of permission errors. */
 const FORBIDDEN = ['PermissionViolationError', 'AuthorizationError']
+/** The client's names of errors of a server that is not there. */
+const UNREACHABLE = ['ConnectionError', 'TimeoutError']
 const NO_RESPONDERS = 503
 const [NO_STREAM, NO_CONSUMER, WRONG_REVISION, WRONG_REVISION_TOO] = [10_059, 10_014, 10_071, 10_164]
 
@@ -115,6 +117,14 @@ interface KeyValue {
   ) => { create(name: string, options: object): Promise<Bucket>; open(name: string): Promise<Bucket> }
 }
 
+/** How to wait for a server that is not there yet. */
+export interface Wait {
+  /** Gets a message at first. */
+  tell(message: string): void
+  /** Ends the wait with an error. */
+  readonly signal?: AbortSignal | undefined
+}
+
 interface Parts {
   readonly connection: Connection
   readonly jet: Jet
@@ -127,7 +137,8 @@ interface Parts {
 /**
  * Connects to the server of an address like `nats://host:4222` (or `tls://…`), for the run of this name. Credentials are
  * read from environment variables (`COLONNADE_NATS_…`), never from the address. `signal`: when aborted, what is to be sent waits only
- * seconds for a server that is away, not minutes. `places`: where the packages are.
+ * seconds for a server that is away, not minutes. `places`: where the packages are. With `wait` it waits for a server
+ * that is not there yet.
  * @throws InputError if a package is missing, or the server cannot be reached, refuses, or has no JetStream.
  */
 export async function connectNats(
@@ -135,6 +146,7 @@ export async function connectNats(
   name: string,
   places?: readonly string[],
   signal?: AbortSignal,
+  wait?: Wait,
 ): Promise<Bus> {
   checkName('name of the fleet', name)
   const find = <T>(specifier: string) =>
@@ -146,17 +158,17 @@ export async function connectNats(
     find<JetStream>('@nats-io/jetstream'),
     find<KeyValue>('@nats-io/kv'),
   ])
-  const connection = await transport
-    .connect({
+  const connect = async () => {
+    const credentials = await credentialsOf(transport, address)
+    const options = {
       servers: address,
       name: `colonnade ${name}`,
       maxReconnectAttempts: -1,
       reconnectTimeWait: AGAIN_MS,
-      ...(await credentialsOf(transport, address)),
-    })
-    .catch((cause: Error) => {
-      throw new InputError('fleet', `${address} (${cause.message})`, 'a NATS server that can be reached', { cause })
-    })
+    }
+    return transport.connect({ ...options, ...credentials })
+  }
+  const connection = await untilThere(connect, address, wait)
   try {
     const jet = jetstream(connection, { checkAPI: false })
     const manager = await jetstreamManager(connection, { timeout: REQUEST_MS, checkAPI: false })
@@ -170,6 +182,23 @@ export async function connectNats(
   } catch (error) {
     await connection.close()
     throw error
+  }
+}
+
+async function untilThere(connect: () => Promise<Connection>, address: string, wait?: Wait): Promise<Connection> {
+  for (let isTold = false; ; isTold = true) {
+    try {
+      return await connect()
+    } catch (cause) {
+      if (cause instanceof InputError) throw cause
+      const { message, name } = cause as Error
+      if (wait === undefined || wait.signal?.aborted || !UNREACHABLE.includes(name)) {
+        const expected = 'a NATS server that can be reached'
+        throw new InputError('fleet', `${address} (${message})`, expected, { cause })
+      }
+      if (!isTold) wait.tell(`waits for the NATS server at ${address} (${message})`)
+      await sleep(AGAIN_MS)
+    }
   }
 }
 

@@ -58,7 +58,7 @@ export class FolderStore implements OwnStore {
     try {
       const { handle, size } = found
       const { from, to } = range ?? { from: 0, to: size }
-      const bytes = new Uint8Array(Math.max(0, Math.min(to, size) - from))
+      const bytes = Buffer.allocUnsafeSlow(Math.max(0, Math.min(to, size) - from)) // All of it is read.
       const read = async (at: number, length: number) => (await handle.read(bytes, at, length, from + at)).bytesRead
       await readHashed(hash, range === undefined, bytes, read)
       return bytes

@@ -95,9 +95,9 @@ class FleetCrew implements Crew {
     return this.#learner.failure
   }
 
-  async start(update: number): Promise<{ end(): boolean }> {
+  async start(update: number, signal?: AbortSignal): Promise<{ end(): boolean }> {
     this.#permitted = update
-    await this.#learner.start(update, this.#stepsOf(update))
+    await this.#learner.start(update, this.#stepsOf(update), signal)
     return endingOf(this.#learner)
   }
 

@@ -85,9 +85,9 @@ class FleetGroups implements MemberRunner {
     })
   }
 
-  async start(): Promise<void> {
+  async start(signal?: AbortSignal): Promise<void> {
     const { failure, opened } = this.#learner
-    if (opened === null) await this.#learner.start(this.#updates, this.#conversations)
+    if (opened === null) await this.#learner.start(this.#updates, this.#conversations, signal)
     else if (failure !== null) throw failure
   }
 

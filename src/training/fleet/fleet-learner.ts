@@ -38,8 +38,8 @@ export interface OpenedFleet {
 }
 
 export interface FleetOptions {
-  /** `signal`: aborted when the learner ends. */
-  open(signal: AbortSignal): Promise<OpenedFleet>
+  /** `signal`: aborted when the learner ends; `begin`: when it is to wait no longer for the fleet to be there. */
+  open(signal: AbortSignal, begin?: AbortSignal): Promise<OpenedFleet>
   readonly acknowledge: Acknowledgement
   /** Seconds without news after which a part goes to another actor. */
   readonly seconds: number
@@ -110,11 +110,11 @@ export class FleetLearner {
     return this.#opened
   }
 
-  async start(update: number, steps: number): Promise<void> {
+  async start(update: number, steps: number, begin?: AbortSignal): Promise<void> {
     this.#failure = null
     this.#reported = Number.NEGATIVE_INFINITY // An earlier start has reported its end.
     this.#stop = new AbortController()
-    const fleet = await this.#options.open(this.#stop.signal)
+    const fleet = await this.#options.open(this.#stop.signal, begin)
     try {
       this.#opened = await this.#open(fleet)
     } catch (error) {

@@ -66,8 +66,8 @@ export function joinFleet(options: JoinFleetOptions): CrewDefinition & { readonl
   }
   const { name } = parseFleet(address)
   const storeOf = storeOpener(store, name)
-  const open = async (signal: AbortSignal): Promise<OpenedFleet> => {
-    const bus = await connectFleet(address, signal)
+  const open = async (signal: AbortSignal, begin?: AbortSignal): Promise<OpenedFleet> => {
+    const bus = await connectFleet(address, signal, { tell, signal: begin })
     try {
       const opened = await storeOf()
       const close = async () => {
@@ -139,7 +139,7 @@ function storeOpener(store: string, name: string): () => Promise<Omit<OpenedFlee
  * @throws InputError if the run is of another version, of other code or columns, or its store cannot be reached from here.
  */
 export async function runFleetActor(address: string, options: ActorOptions = {}): Promise<ActorSummary> {
-  return withBus(address, (bus) => runActor(bus, options), options.signal)
+  return withBus(address, (bus) => runActor(bus, options), options)
 }
 
 /**
@@ -147,11 +147,15 @@ export async function runFleetActor(address: string, options: ActorOptions = {})
  * @throws InputError as `runFleetActor` does, and for a learner without helpers.
  */
 export async function runFleetHelper(address: string, options: ActorOptions = {}): Promise<HelperSummary> {
-  return withBus(address, (bus) => runHelper(bus, options), options.signal)
+  return withBus(address, (bus) => runHelper(bus, options), options)
 }
 
-async function withBus<T>(address: string, use: (bus: Bus) => Promise<T>, signal?: AbortSignal): Promise<T> {
-  const bus = await connectFleet(address, signal)
+async function withBus<T>(
+  address: string,
+  use: (bus: Bus) => Promise<T>,
+  { signal, tell }: Pick<ActorOptions, 'signal' | 'tell'> = {},
+): Promise<T> {
+  const bus = await connectFleet(address, signal, tell && { tell, signal })
   try {
     return await use(bus)
   } finally {

@@ -279,7 +279,15 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {
-        endWhenDropped(this, await this.#actors.start(this.update))
+        const ending = await this.#actors.start(this.update, signal).catch((error) => {
+          if (signal?.aborted) return null
+          throw error
+        })
+        if (ending === null) {
+          this.#endTeam()
+          return undefined
+        }
+        endWhenDropped(this, ending)
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were starting.
@@ -293,8 +301,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           team?.hold(false)
           this.#actors?.hold(false)
           if (value !== undefined) return this.#report(value)
-          this.#team?.end() // The next update begins the same rollout, with other threads.
-          this.#team = undefined
+          this.#endTeam()
           return undefined
         }
         if (value === undefined) continue
@@ -313,6 +320,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       this.#isUpdating = false
       this.world.clock.rest()
     }
+  }
+
+  /** The next update begins the same rollout, with other threads. */
+  #endTeam(): void {
+    this.#team?.end()
+    this.#team = undefined
   }
 
   /** Abandons a running update that is stuck: its promise is rejected with the reason. */

@@ -71,7 +71,7 @@ export class Actors {
   }
 
   /** The result ends them when the trainer is dropped. */
-  async start(update: number): Promise<{ end(): boolean }> {
+  async start(update: number, signal?: AbortSignal): Promise<{ end(): boolean }> {
     await this.#gone
     for (const [column, kept] of beginningOf(this.#cohort, update)) {
       if (this.#isAhead) column.set(kept)
@@ -83,7 +83,10 @@ export class Actors {
     this.#waited = 0
     this.#admission = this.#admit(update)
     this.isStarted = true
-    return this.#crew.start(update)
+    return this.#crew.start(update, signal).catch((error) => {
+      this.isStarted = false
+      throw error
+    })
   }
 
   /**

@@ -29,9 +29,9 @@ export interface Crew {
   readonly isElsewhere: boolean
   /**
    * Begins with the rollout of this update. The lanes' state at its start is in `beginningOf(cohort, update)`. The result ends the crew
-   * when the trainer is dropped, so it does not reference the trainer.
+   * when the trainer is dropped, so it does not reference the trainer. Elsewhere it rejects soon after the signal is aborted.
    */
-  start(update: number): Promise<{ end(): boolean }>
+  start(update: number, signal?: AbortSignal): Promise<{ end(): boolean }>
   /** The newest version of the weights, which is in `published`, and the rollouts that may begin: those below a number. */
   permit(version: number, permitted: number): void
   /** The rollouts whose part a member has collected: its rows and its lanes' next state are in the columns. */

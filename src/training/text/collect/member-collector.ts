@@ -24,8 +24,8 @@ export interface EndedMember {
 /** Runs the members of groups. */
 export interface MemberRunner {
   readonly maxMembers: number
-  /** Called before members run. */
-  start?(): Promise<void>
+  /** Called before members run. Rejects soon after the signal is aborted. */
+  start?(signal: AbortSignal | undefined): Promise<void>
   /**
    * Runs a member to its end, or until the signal is aborted. `lag`: updates since its group began, which is above 0 only if a resumed
    * training runs it again. Rejects if nothing can be collected any more.
@@ -92,7 +92,12 @@ export class MemberCollector implements Collector {
       this.#isBetweenUpdates = false
       this.#groups.forgetRows()
     }
-    await this.#runner.start?.()
+    try {
+      await this.#runner.start?.(signal)
+    } catch (error) {
+      if (!signal?.aborted) throw error
+      return false
+    }
     for (;;) {
       if (this.#admission.isReady) await this.prove()
       this.#throwFailure()
