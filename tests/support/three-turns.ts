@@ -45,6 +45,10 @@ export async function modelFolder(): Promise<string> {
 async function makeModel(): Promise<string> {
   const { temporaryFolder } = await import('./temporary.ts') // Needs vitest, which separate processes lack.
   const folder = await temporaryFolder()
+  const { atEnd } = await import('./end.ts')
+  atEnd(() => {
+    qwen3 = undefined // The next test file in this process makes its own.
+  })
   await writeQwen3(folder)
   return folder
 }
