@@ -4,12 +4,21 @@ import type { AlgorithmFactory } from './algorithm.ts'
 import { dqn } from './off-policy/dqn.ts'
 import { sac } from './off-policy/sac.ts'
 import { td3 } from './off-policy/td3.ts'
+import { td3bc } from './off-policy/td3bc.ts'
 import { a2c } from './on-policy/a2c.ts'
 import { bc } from './on-policy/bc.ts'
 import { ppo } from './on-policy/ppo.ts'
 
 /** Every built-in algorithm's factory. */
-export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac, td3] as unknown as AlgorithmFactory[]
+export const algorithms: readonly AlgorithmFactory[] = [
+  ppo,
+  a2c,
+  bc,
+  dqn,
+  sac,
+  td3,
+  td3bc,
+] as unknown as AlgorithmFactory[]
 
 /**
  * Returns the factory of a built-in algorithm. `otherwise` describes, for the error, what the caller accepts besides.

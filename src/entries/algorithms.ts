@@ -30,6 +30,7 @@ export { dqn } from '../algorithms/off-policy/dqn.ts'
 export * from '../algorithms/off-policy/off-policy.ts'
 export { sac } from '../algorithms/off-policy/sac.ts'
 export { td3 } from '../algorithms/off-policy/td3.ts'
+export { td3bc } from '../algorithms/off-policy/td3bc.ts'
 export * from '../algorithms/on-policy/on-policy.ts'
 export {
   defineOptimizer,

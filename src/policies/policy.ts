@@ -266,12 +266,16 @@ export interface SoftPolicy extends Policy, ActionCriticPolicy {
 export interface DeterministicPolicy extends Policy, ActionCriticPolicy {
   /** The actor's actions for rows from … from + count of `observation`, which the caller may change. */
   act(observation: Float32Array, from: number, count: number): Float32Array
-  /** Adds the actor's gradient of −scale · the first critic's value, after `act` and `judge` of the same rows. */
+  /**
+   * Adds the actor's gradient of −scale · the first critic's value, after `act` and `judge` of the same rows; with `toward`, also that of
+   * its scale · the mean squared distance of the actions to recorded ones.
+   */
   differentiateActor(
     observation: Float32Array,
     from: number,
     scale: number,
     count: number,
     gradient: ParameterViews,
+    toward?: { readonly recorded: Float32Array; readonly scale: number },
   ): void
 }

@@ -86,10 +86,15 @@ class Td3Network extends ActorAndCritics implements DeterministicPolicy {
     scale: number,
     count: number,
     gradient: ParameterViews,
+    toward?: { readonly recorded: Float32Array; readonly scale: number },
   ): void {
     const { dUnit, dOutputs, dLeast } = this.workspace
     const { actionWidth } = this.shape
     dUnit.fill(0, 0, count * actionWidth)
+    if (toward !== undefined) {
+      const twice = (2 * toward.scale) / actionWidth
+      for (let i = 0; i < count * actionWidth; i++) dUnit[i] = twice * (this.outputs[i]! - toward.recorded[i]!)
+    }
     dLeast.fill(-scale, 0, count)
     this.differentiateActions(0, dLeast, count)
     this.kernels.tanhBackward(dOutputs, dUnit, this.outputs, count, actionWidth)

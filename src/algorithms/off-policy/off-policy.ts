@@ -38,8 +38,7 @@ export interface OffPolicyDefaults {
   readonly maxGradNorm?: number
 }
 
-/** Four of five, as in the paper of HER. */
-const RELABEL_FRACTION = 0.8
+const RELABEL_FRACTION = 0.8 // Four of five, as in the paper of HER.
 
 /** The settings of all replay algorithms. */
 export function offPolicySettings(given: OffPolicyDefaults = {}) {
@@ -158,9 +157,11 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   readonly settings: S
   /** Metrics that its loss sums over rows. `gradNorm`, `learningRate` and `drawableRows` are added automatically. */
   readonly metrics: M
+  /** Whether it learns only from tables of recorded rows. Default false. */
+  readonly needsTable?: boolean
   /** Whether its loss respects `nextActionMask`. Default false: environments with action masks are rejected. */
   readonly obeysMasks?: boolean
-  /** Workspace that its loss needs, in numbers per row of a block. Default 0. */
+  /** Workspace of its loss, in numbers per row of a block. Default 0. */
   scratchWidth?(shape: LearnerShape): number
   /**
    * Stages of a gradient step, one after another, on one minibatch: the blocks of each stage are differentiated by the weights that the
@@ -199,6 +200,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
       return {
         numSteps,
         gamma,
+        needsTable: options.needsTable ?? false,
         plan(shape: LearnerShape): Plan {
           checkShape(options, shape)
           checkGoals(id, values, shape)
@@ -227,10 +229,9 @@ function checkShape(
   if (actionMaskWidth > 0 && !obeysMasks) {
     throw new InputError(`${id} environment`, 'an environment with action masks', 'an environment without action masks')
   }
-  if ((model.memoryWidth ?? 0) > 0)
-    throw new InputError(`${id} policy`, 'a policy with memory', 'a policy without memory')
-  if (model.answersLater)
-    throw new InputError(`${id} policy`, 'an asynchronous policy', 'a policy that answers at once')
+  const refuse = (got: string, expected: string) => new InputError(`${id} policy`, got, expected)
+  if ((model.memoryWidth ?? 0) > 0) throw refuse('a policy with memory', 'a policy without memory')
+  if (model.answersLater) throw refuse('an asynchronous policy', 'a policy that answers at once')
 }
 
 function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { goal }: LearnerShape): void {

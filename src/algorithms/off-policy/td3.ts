@@ -2,18 +2,20 @@ import { InputError } from '../../base/errors.ts'
 import { type Metrics, metric } from '../../base/metrics.ts'
 import { integer, number, type SettingValues } from '../../base/settings.ts'
 import type { DeterministicPolicy, ParameterViews } from '../../policies/policy.ts'
+import type { LearnerShape } from '../algorithm.ts'
 import {
   defineOffPolicyAlgorithm,
   type OffPolicyContext,
   type OffPolicyLoss,
   offPolicySettings,
   type ReplayedBlock,
+  type Stage,
 } from './off-policy.ts'
 
-const settings = {
-  ...offPolicySettings({
-    ...{ learningRate: 1e-3, batchSize: 256, targetRate: 0.005, targetInterval: 2, maxGradNorm: 100 },
-  }),
+const DEFAULTS = { learningRate: 1e-3, batchSize: 256, targetRate: 0.005, targetInterval: 2, maxGradNorm: 100 }
+
+/** The settings of TD3's loss. */
+export const td3Settings = {
   policyDelay: integer(2, 'gradient steps of the critics per step of the actor', { min: 1 }),
   explorationNoise: number(0.1, 'standard deviation of the noise on actions while collecting, for actions within ±1', {
     above: 0,
@@ -22,8 +24,10 @@ const settings = {
   targetNoiseClip: number(0.5, 'maximum size of that noise', { min: 0 }),
 }
 
+const settings = { ...offPolicySettings(DEFAULTS), ...td3Settings }
+
 /** In the order of `Td3Sum`. */
-const metrics = {
+export const td3Metrics = {
   criticLoss: metric("weighted squared errors of both critics' values of a row", 'rowMean'),
   actorLoss: metric("−value of the actor's action; NaN in updates without a step of the actor", 'rowMean'),
   tdError: metric('absolute TD error of a row, mean of both critics', 'rowMean'),
@@ -33,10 +37,29 @@ const metrics = {
 const Td3Sum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3 } as const
 
 /** The part of the weights that a stage trains. */
-const Stage = { critics: 0, actor: 1 } as const
+const Part = { critics: 0, actor: 1 } as const
 
 /** The use of a minibatch's normal random numbers. */
 const NEXT = 1
+
+/** What algorithms with TD3's critics have in common. */
+export const td3Parts = {
+  scratchWidth: ({ model }: LearnerShape) => (model.deterministic?.actionWidth ?? 0) + 1,
+  stages: ({ policyDelay }: { readonly policyDelay: number }, { model }: LearnerShape): Stage[] => {
+    const { critics, actor } = model.deterministic!
+    return [
+      { ...critics, interval: 1, metrics: ['criticLoss', 'tdError', 'actionValue'] },
+      { ...actor, interval: policyDelay, metrics: ['actorLoss'] },
+    ]
+  },
+}
+
+/** @throws InputError for a policy without a deterministic actor. */
+export function checkTd3Policy(id: string, { model }: LearnerShape): void {
+  if (model.deterministic !== undefined) return
+  const expected = 'a policy with a deterministic actor and two critics: td3Network'
+  throw new InputError(`${id} policy`, 'a policy without a deterministic actor', expected)
+}
 
 /**
  * Twin delayed deep deterministic policy gradient (Fujimoto, van Hoof, Meger 2018), for `td3Network`. Critics learn the lesser of both
@@ -49,25 +72,16 @@ export const td3 = defineOffPolicyAlgorithm({
   id: 'td3',
   module: import.meta.url,
   settings,
-  metrics,
-  scratchWidth: ({ model }) => (model.deterministic?.actionWidth ?? 0) + 1,
-  check({ model }) {
-    if (model.deterministic !== undefined) return
-    const expected = 'a policy with a deterministic actor and two critics: td3Network'
-    throw new InputError('td3 policy', 'a policy without a deterministic actor', expected)
-  },
-  stages: ({ policyDelay }, { model }) => {
-    const { critics, actor } = model.deterministic!
-    return [
-      { ...critics, interval: 1, metrics: ['criticLoss', 'tdError', 'actionValue'] },
-      { ...actor, interval: policyDelay, metrics: ['actorLoss'] },
-    ]
-  },
+  metrics: td3Metrics,
+  ...td3Parts,
+  check: (shape) => checkTd3Policy('td3', shape),
   loss: (parameters, context) => new Td3Loss(parameters, context),
 })
 
-class Td3Loss implements OffPolicyLoss {
-  readonly #parameters: SettingValues<typeof settings>
+/** With `alpha` the actor also imitates recorded actions, and its values are scaled by alpha over their mean size. */
+export class Td3Loss implements OffPolicyLoss {
+  readonly #parameters: SettingValues<typeof td3Settings>
+  readonly #alpha: number | null
   readonly #context: OffPolicyContext
   readonly #policy: DeterministicPolicy
   readonly #target: DeterministicPolicy
@@ -75,7 +89,8 @@ class Td3Loss implements OffPolicyLoss {
   readonly #dValue: Float32Array
   readonly #words = new Uint32Array(4)
 
-  constructor(parameters: SettingValues<typeof settings>, context: OffPolicyContext) {
+  constructor(parameters: SettingValues<typeof td3Settings>, context: OffPolicyContext, alpha: number | null = null) {
+    this.#alpha = alpha
     const { actionWidth } = context.model.deterministic!
     this.#parameters = parameters
     this.#context = context
@@ -87,7 +102,7 @@ class Td3Loss implements OffPolicyLoss {
   }
 
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
-    if (block.stage === Stage.actor) {
+    if (block.stage === Part.actor) {
       this.#differentiateActor(block, gradient, sums, sumsFrom)
       return
     }
@@ -132,11 +147,24 @@ class Td3Loss implements OffPolicyLoss {
   #differentiateActor(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
     const { rows, count, scale } = block
     const policy = this.#policy
-    policy.judge(rows.observation, 0, policy.act(rows.observation, 0, count), count)
-    for (let row = 0; row < count; row++) {
-      sums[sumsFrom + Td3Sum.actorLoss] = sums[sumsFrom + Td3Sum.actorLoss]! - policy.criticValues[0][row]!
+    const unit = policy.act(rows.observation, 0, count)
+    policy.judge(rows.observation, 0, unit, count)
+    const [values] = policy.criticValues
+    let size = 0
+    for (let row = 0; row < count; row++) size += Math.abs(values[row]!) / count
+    const factor = this.#alpha === null ? 1 : size === 0 ? 0 : this.#alpha / size
+    let loss = 0
+    for (let row = 0; row < count; row++) loss -= factor * values[row]!
+    if (this.#alpha === null) {
+      sums[sumsFrom + Td3Sum.actorLoss] = sums[sumsFrom + Td3Sum.actorLoss]! + loss
+      policy.differentiateActor(rows.observation, 0, scale, count, gradient)
+      return
     }
-    policy.differentiateActor(rows.observation, 0, scale, count, gradient)
+    const recorded = policy.shrink(rows.action as Float32Array, 0, count)
+    const width = this.#context.model.deterministic!.actionWidth
+    for (let i = 0; i < count * width; i++) loss += (unit[i]! - recorded[i]!) ** 2 / width
+    sums[sumsFrom + Td3Sum.actorLoss] = sums[sumsFrom + Td3Sum.actorLoss]! + loss
+    policy.differentiateActor(rows.observation, 0, scale * factor, count, gradient, { recorded, scale })
   }
 
   advance(_: number, gradientSteps: number): void {

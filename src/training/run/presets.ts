@@ -38,6 +38,7 @@ const usualPolicies: Readonly<Record<string, string>> = {
   dqn: 'qNetwork',
   sac: 'sacNetwork',
   td3: 'td3Network',
+  td3bc: 'td3Network',
 }
 
 /** How often a run that follows its preset succeeds; changed settings would change that. */
