@@ -1,6 +1,7 @@
 /** Trained weights in one array, with the optimizer's state and gradient. */
 import { InputError } from '../base/errors.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import { sizeOf } from '../language/transformer/parameters.ts'
 import type { Parameter } from '../policies/policy.ts'
 import { isOfTensors } from './optimizers/define-optimizer.ts'
 import {
@@ -58,11 +59,14 @@ export class TrainedArray {
   }
 
   /**
-   * Makes one optimizer step with the gradient, clipped to the norm `maxNorm`. Returns the norm before clipping.
+   * Makes one optimizer step with the gradient, clipped to the norm `maxNorm`. Returns the norm before clipping, without frozen parameters.
    * @throws InputError for a gradient that is not finite, before the weights change.
    */
   descend(settings: OptimizerSettings, learningRate: number, maxNorm: number): number {
     const { gradient } = this
+    for (const parameter of this.#parameters) {
+      if (parameter.isFrozen) gradient.fill(0, parameter.offset, parameter.offset + sizeOf(parameter))
+    }
     const norm = this.#kernels.globalNorm(gradient, gradient.length)
     if (!Number.isFinite(norm)) {
       const expected = 'a finite norm: try a smaller learningRate or smaller rewards'

@@ -8,6 +8,7 @@ import { InputError, show } from '../base/errors.ts'
 import { jsonOrText } from '../base/files/files.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues, strings, text } from '../base/settings.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
+import type { Parameter } from '../policies/policy.ts'
 import { openLanguageModel } from './load-language-model.ts'
 import { checkArguments, type TemplateArguments } from './templates/chat-template.ts'
 import { byteTokenizer } from './tokenizers/byte-tokenizer.ts'
@@ -79,6 +80,10 @@ const settings = {
   loraLayers: integer(0, 'layers with adapters, counted from the last one; 0: all', { min: 0 }),
   loraStabilized: boolean(false, 'scale the adapters by alpha / √rank (rsLoRA), for high ranks'),
   adapter: text('', "folder with an adapter in PEFT's format to continue from"),
+  trainable: strings(
+    [],
+    'names of the parameters to train, where * is any text, like model.layers.4.*; the others are frozen; empty: all',
+  ),
   quantize: choice(
     32,
     [32, 8, 4],
@@ -111,7 +116,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     id: 'languageModel',
     module: import.meta.url,
     settings,
-    newer: ['initialize', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
+    newer: ['initialize', 'trainable', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
   },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
@@ -120,7 +125,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
       const { quantizeActivations, checkpointing, cacheBits } = parameters
       const ways = { quantizesActivations: quantizeActivations, recomputesActivations: checkpointing, cacheBits }
-      const opened = { ...bare, model: { ...bare.model, ...ways } }
+      const opened = { ...bare, model: { ...freeze(bare.model, parameters), ...ways } }
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize === 32) {
         throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
@@ -144,6 +149,29 @@ function checkInitialize({ folder, loraRank, adapter }: SettingValues<typeof set
   if (folder === '') throw new InputError(subject, 'true, without languageModel.folder', 'a folder with config.json')
   if (loraRank > 0 || adapter !== '') throw new InputError(subject, 'true, with an adapter', 'false, or no adapter')
 }
+
+/** Freezes the parameters that no pattern of `trainable` names. */
+function freeze(
+  model: TransformerModel,
+  { trainable, loraRank, adapter }: SettingValues<typeof settings>,
+): TransformerModel {
+  if (trainable.length === 0) return model
+  const subject = 'languageModel.trainable'
+  if (loraRank > 0 || adapter !== '') {
+    throw new InputError(subject, `${trainable}, with an adapter`, 'none: loraTargets and loraLayers choose its parts')
+  }
+  const patterns = trainable.map((each) => {
+    const pattern = new RegExp(`^${each.split('*').map(escaped).join('.*')}$`)
+    if (model.parameters.some(({ name }) => pattern.test(name))) return pattern
+    const [first, , third] = model.parameters
+    throw new InputError(subject, show(each), `the name of a parameter, like ${first!.name} or ${third!.name}`)
+  })
+  const isTrained = ({ name }: Parameter) => patterns.some((pattern) => pattern.test(name))
+  const parameters = model.parameters.map((each) => (isTrained(each) ? each : { ...each, isFrozen: true }))
+  return { ...model, parameters }
+}
+
+const escaped = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
 
 type Bare = Omit<OpenLanguageModel, 'adapter' | 'weightBits' | 'openWeights'> & {
   openWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>

@@ -26,6 +26,8 @@ export interface Parameter {
   readonly name: string
   readonly offset: number
   readonly shape: readonly number[]
+  /** Training leaves it as it is: its gradient counts as 0, and it does not decay. Only of language models. */
+  readonly isFrozen?: boolean
 }
 
 /** A policy with its settings, as `createWorld` takes it. */

@@ -8,6 +8,7 @@ import { loadLanguageModel } from '../../src/language/load-language-model.ts'
 import { saveLora } from '../../src/language/transformer/lora-folder.ts'
 import { createTrainer } from '../../src/training/loop/trainer.ts'
 import { type Generated, generateTokens } from '../../src/training/text/collect/generate.ts'
+import { trainOnExamples } from '../../src/training/text/learn/sft-training.ts'
 import { createWorld } from '../../src/world/world.ts'
 import { digits } from '../support/conversations.ts'
 import { writeQwen2 } from '../support/qwen2-folder.ts'
@@ -120,6 +121,39 @@ describe("a language model from Hugging Face's files", () => {
     await expect(createWorld({ ...options, policy: languageModel({ initialize: true }), seed: 1 })).rejects.toThrow(
       'languageModel.initialize: got true, without languageModel.folder, expected a folder with config.json',
     )
+  })
+
+  test.each(['adam', 'muon', 'adam8'])('by %s trains only the parameters that trainable names', async (optimizer) => {
+    await writeQwen2(folder)
+    const policyOf = (...trainable: string[]) => languageModel({ folder, trainable })
+    const examples = [{ prompt: 'a', answer: 'b' }]
+    const changedBy = async (...trainable: string[]) => {
+      const norms: number[] = []
+      const settings = { updates: 2, batchSize: 1, optimizer, weightDecay: 0.1, learningRate: 1e-2 }
+      const onStep = ({ gradNorm }: { gradNorm: number }) => norms.push(gradNorm)
+      const { world } = await trainOnExamples({ policy: policyOf(...trainable), examples, settings, onStep })
+      const trained = world.cohort().weights
+      const { model, weights } = await loadLanguageModel(folder)
+      const changed = model.parameters.filter(({ offset, shape }) => {
+        const end = offset + shape.reduce((product, side) => product * side, 1)
+        return weights.subarray(offset, end).some((value, i) => value !== trained[offset + i])
+      })
+      return { names: changed.map(({ name }) => name), norms, all: model.parameters.length }
+    }
+    const whole = await changedBy()
+    expect(whole.names).toHaveLength(whole.all)
+    const some = await changedBy('model.norm.weight', '*.q_proj.*')
+    const attention = 'model.layers.0.self_attn.q_proj'
+    expect(some.names).toEqual([`${attention}.weight`, `${attention}.bias`, 'model.norm.weight'])
+    expect(some.norms[0]).toBeGreaterThan(0)
+    expect(some.norms[0]).toBeLessThan(0.9 * whole.norms[0]!)
+
+    const world = (trainable: string, more = {}) =>
+      createWorld({ environment, policy: languageModel({ folder, trainable: [trainable], ...more }), numLanes: 2 })
+    await expect(world('model.layer.*')).rejects.toThrow(
+      'languageModel.trainable: got "model.layer.*", expected the name of a parameter, like model.embed_tokens.weight',
+    )
+    await expect(world('*', { loraRank: 2 })).rejects.toThrow(/trainable: got \*, with an adapter/)
   })
 
   test('that is none of ours and opens no language model is an error that says what it lacks', async () => {

@@ -617,6 +617,7 @@ describe('every setting of a run of a language model acts', () => {
     const table: Record<string, Shown> = {
       'languageModel.folder': { shownBy: 'tests/language/language-model.test.ts: folder' },
       'languageModel.initialize': { shownBy: 'tests/language/language-model.test.ts: initialize' },
+      'languageModel.trainable': { to: 'model.norm.weight' },
       'languageModel.adapter': { shownBy: 'tests/language/transformer/lora.test.ts: adapter' },
       'languageModel.context': { to: 4 },
       'languageModel.width': { to: 12 },

@@ -148,12 +148,12 @@ export interface TrainedPart {
   readonly decays: boolean
 }
 
-/** Splits parameters by weight decay: only matrices decay, not norms and biases (transformers' `get_decay_parameter_names`). */
+/** Splits parameters by weight decay: only matrices decay, not norms and biases (transformers' `get_decay_parameter_names`), nor what is frozen. */
 export function decayingParts(parameters: readonly Parameter[]): TrainedPart[] {
   const parts: TrainedPart[] = []
-  for (const { offset, shape } of parameters) {
+  for (const { offset, shape, isFrozen } of parameters) {
     const to = offset + shape.reduce((product, side) => product * side, 1)
-    const decays = shape.length > 1
+    const decays = shape.length > 1 && isFrozen !== true
     const last = parts.at(-1)
     if (last?.decays === decays) parts[parts.length - 1] = { ...last, to }
     else parts.push({ from: offset, to, decays })

@@ -48,7 +48,7 @@ export function stepTensors(
   let [first, second] = [0, 0]
   for (const parameter of parameters) {
     const [numFirst, numSecond] = optimizer.moments(parameter)
-    const { offset, shape } = parameter
+    const { offset, shape, isFrozen } = parameter
     const length = sizeOf(parameter)
     optimizer.step({
       ...given,
@@ -58,7 +58,7 @@ export function stepTensors(
       gradient: given.gradient.subarray(offset, offset + length),
       moment: given.moment.subarray(first, first + numFirst),
       squareMoment: given.squareMoment.subarray(second, second + numSecond),
-      settings: shape.length > 1 ? given.settings : { ...given.settings, weightDecay: 0 },
+      settings: shape.length > 1 && isFrozen !== true ? given.settings : { ...given.settings, weightDecay: 0 },
     })
     first += numFirst
     second += numSecond
