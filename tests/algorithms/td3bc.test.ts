@@ -87,6 +87,14 @@ test('learns of recorded rows by a trainer and on the command line, and td3 goes
     (await evaluate({ environment, policy, weights, episodes: 20, seed: 9 })).episodeReturn.mean
   const { weights } = world.cohort()
   expect(await judged(weights)).toBeGreaterThan((await judged(initial)) + 300)
+  const of = async (alpha: number) => {
+    const other = await createWorld({ environment, policy, numLanes: 20, seed: 1 })
+    const learner = createTrainer(other, td3bc({ ...settings, gradientSteps: 10, alpha }))
+    for await (const _ of learner.learn(await readArrow(file)));
+    return other.cohort().weights.slice()
+  }
+  expect(await of(0)).not.toEqual(await of(2.5))
+  expect(await of(0)).toEqual(await of(0))
   const words = ['algorithm=td3bc', `from=${file}`, 'epochs=2', 'td3Network.hidden=8', 'numLanes=20', '--quiet']
   const own = ['td3bc.numSteps=200', 'td3bc.gradientSteps=5', 'td3bc.replayRows=4000', 'td3bc.batchSize=16']
   const offline = await inProcess(['train', 'Pendulum-v1', 'out=offline', ...words, ...own], here)

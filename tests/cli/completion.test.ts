@@ -44,7 +44,10 @@ describe('what may come next', () => {
     [['train', 'CartPole-v1', 'algorithm=dqn', 'ppo.gam'], []],
     [['train', 'CartPole-v1', 'algorithm=dqn', 'dqn.gam'], ['dqn.gamma=']],
     [['train', 'CartPole-v1', '--ppo.gam'], ['--ppo.gamma']],
-    [['train', 'CartPole-v1', 'algorithm='], ['ppo', 'a2c', 'bc', 'dqn', 'sac', 'td3'].map((id) => `algorithm=${id}`)],
+    [
+      ['train', 'CartPole-v1', 'algorithm='],
+      ['ppo', 'a2c', 'bc', 'dqn', 'sac', 'td3', 'td3bc'].map((id) => `algorithm=${id}`),
+    ],
     [
       ['train', 'CartPole-v1', '--rollouts', ''],
       ['last', 'all', 'none'],
