@@ -34,7 +34,11 @@ export const ZOO: Readonly<Record<Algorithm, Readonly<Record<Environment, readon
 }
 
 /** Random actions first, then as many gradient steps as environment steps, of four lanes. */
-const OFF_POLICY = { numSteps: 1, gradientSteps: 4, batchSize: 256, learningStarts: 10_000, replayRows: 1_000_000 }
+const OFF_POLICY = { batchSize: 256, learningStarts: 10_000, replayRows: 1_000_000, learningRate: 3e-4 }
+const PACE = {
+  td3: { numSteps: 1, gradientSteps: 4, checkpointEvery: 5000 },
+  sac: { numSteps: 16, gradientSteps: 64, checkpointEvery: 500 },
+}
 
 /** PPO's tuned settings of the Zoo (`hyperparams/ppo.yml`), one lane of 512 steps. */
 const PPO = {
@@ -58,8 +62,8 @@ export function settingsOf({
   environment,
 }: Pick<Cell, 'algorithm' | 'environment'>): Record<string, string> {
   if (algorithm !== 'ppo') {
-    const own = { ...OFF_POLICY, learningRate: 3e-4 }
-    return texts({ numLanes: 4, algorithm, checkpointEvery: 5000, ...prefixed(algorithm, own) })
+    const { checkpointEvery, ...pace } = PACE[algorithm]
+    return texts({ numLanes: 4, algorithm, checkpointEvery, ...prefixed(algorithm, { ...pace, ...OFF_POLICY }) })
   }
   const own = { numSteps: 512, learningRateSchedule: 'constant', ...PPO[environment] }
   const network = { hidden: '256,256', activation: 'relu', logStd: -2, normalizeObservations: true }
