@@ -198,6 +198,13 @@ describe('a run of a language model', () => {
     expect((await inProcess(['generate', 'run'], here)).stderr).toContain('prompt: got nothing')
     const model = await inProcess(['generate', join('run', 'model'), 'prompt=abc='], here)
     expect(model).toMatchObject({ code: 0, stderr: '' }) // The tokenizer lies beside the weights.
+    const fewer = ['prompt=abc=', 'quantize=8', '--json']
+    const rough = await inProcess(['generate', join('run', 'model'), ...fewer], here)
+    expect(rough).toMatchObject({ code: 0, stderr: '' })
+    const exact = await inProcess(['generate', join('run', 'model'), 'prompt=abc=', '--json'], here)
+    const [first, other] = [rough, exact].map(({ stdout }) => JSON.parse(stdout).answers[0].logprobs[0])
+    expect(first).not.toBe(other)
+    expect((await inProcess(['generate', 'run', ...fewer], here)).stderr).toContain('quantize: got 8, for a run')
   })
 
   test('with adapters trains them alone, and writes them in the format of PEFT; exported, they are merged', async () => {

@@ -1,6 +1,6 @@
 import { printable } from '../../base/errors.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
-import { boolean, integer, type ModuleTrust, number, text } from '../../entries/settings.ts'
+import { boolean, choice, integer, type ModuleTrust, number, text } from '../../entries/settings.ts'
 import { generateTokens, loadTrainedModel } from '../../entries/text.ts'
 import { InputError, kindOfRun, languageModel } from '../../index.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
@@ -19,15 +19,16 @@ export const generateKeys = {
   topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
   explore: boolean(true, 'sample tokens instead of taking the most probable'),
   seed: integer(0, 'seed of the sampled tokens', { min: 0 }),
+  quantize: choice(32, [32, 8, 4], "bits of each weight of a model's folder, as languageModel.quantize"),
   ...trustKeys,
 }
 
 /** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
 export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
+  const { prompt, chat, context, temperature, topK, topP, quantize, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'a text to answer, like prompt="12+30="')
-  const model = await findModel(subject, { allowModule: askForModule(trust) })
+  const model = await findModel(subject, { allowModule: askForModule(trust) }, { quantize })
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }
@@ -37,16 +38,22 @@ export const generateCommand: Command = async ({ words, json }) => {
   return { subject, prompt, answers }
 }
 
-interface LoraKeys {
+interface ModelKeys {
+  readonly quantize?: 32 | 8 | 4
   readonly loraRank?: number
   readonly loraAlpha?: number
   readonly loraTargets?: readonly string[]
 }
 
 /** Finds the language model of a run, a folder or a hub id. */
-export async function findModel(subject: string, modules: ModuleTrust, lora: LoraKeys = {}) {
-  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...lora }) }
-  if ((lora.loraRank ?? 0) > 0) throw new InputError('loraRank', `${lora.loraRank}, for a run`, '0: a run has its own')
+export async function findModel(subject: string, modules: ModuleTrust, keys: ModelKeys = {}) {
+  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...keys }) }
+  const { loraRank = 0, quantize = 32 } = keys
+  if (loraRank > 0) throw new InputError('loraRank', `${loraRank}, for a run`, '0: a run has its own')
+  if (quantize < 32) {
+    const expected = `32, as the run has it, or its model's folder: ${subject}/model`
+    throw new InputError('quantize', `${quantize}, for a run`, expected)
+  }
   const { environment, policy, weights, adapter } = await loadTrainedModel(subject, modules)
   return { environment, policy, weights, adapter }
 }

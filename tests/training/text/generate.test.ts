@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { reverse } from '../../../src/environments/tasks/sequences.ts'
 import { languageModel } from '../../../src/language/language-model.ts'
+import { wholeWeights } from '../../../src/language/transformer/quantized.ts'
 import { transformerLogprobs } from '../../../src/training/backends/transformer-logprobs.ts'
 import { generateTokens } from '../../../src/training/text/collect/generate.ts'
 import { createWorld } from '../../../src/world/world.ts'
@@ -33,6 +34,27 @@ describe('answers of a language model', () => {
       expect(isEnded || completionIds.length === 9).toBe(true)
     }
   })
+
+  test.each([8, 4] as const)(
+    'come from weights in %s bits without an adapter too, with the bits of their evaluation',
+    async (quantize) => {
+      const folder = join(await temporaryFolder(), 'model')
+      await writeQwen2(folder)
+      const given = { prompts: ['one two', 'three'], maxTokens: 9 }
+      const answers = await generateTokens({ policy: languageModel({ folder, quantize, context: 64 }), ...given })
+      const rough = (
+        await createWorld({ environment, policy: languageModel({ folder, quantize, context: 64 }), numLanes: 1 })
+      ).cohort()
+      expect(rough.weights.length).toBe(0)
+      const { model } = rough
+      const exact = transformerLogprobs({ model, weights: wholeWeights(model, rough.quantized!) })
+      for (const { promptIds, completionIds, logprobs } of answers) {
+        const ids = [...promptIds, ...completionIds]
+        const [said] = await exact.logprobs([ids])
+        expect(Array.from(said!).slice(promptIds.length - 1)).toEqual(Array.from(logprobs))
+      }
+    },
+  )
 
   test('are the same for one seed, others for another, and alike without exploring', async () => {
     const said = async (options: object) =>
