@@ -4,8 +4,8 @@
  *
  *     loss   −A tanh(log r)        r = π(token) / π_old(token), so there is no gain far from the old policy
  *
- * It learns to reverse short words in some seconds. `colonnade train text/reverse rl.loss=` with this file's path uses
- * the loss, with its setting as the key `loss.slope`; so it trains only when it is run.
+ * It learns to reverse short words in some seconds. `colonnade train text/reverse rl.loss=PATH` uses the
+ * loss if PATH is this file; the key `loss.slope` is the loss's setting. The file itself trains only when it is run as a program.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

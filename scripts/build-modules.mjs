@@ -59,7 +59,7 @@ function removeBuilt(path) {
   for (const ending of ['.js', '.js.map', '.d.ts']) rmSync(built + ending, { force: true })
 }
 
-/** The modules that importing these evaluates, themselves included; `importsIn` gives what a module imports. */
+/** The given modules and all that they import, directly or indirectly; `importsIn` lists the imports of one module. */
 function reachable(entries, importsIn = staticImports) {
   const found = new Set()
   const open = [...entries]

@@ -1,5 +1,5 @@
-// In place of vitest where that does not run: what the tests of the laws of kernels take of it. It ends at the first thing that does
-// not hold. `ONLY`: a part of the names of the tests that are run.
+// Replaces vitest where vitest does not run: it has the functions that the tests of the laws of kernels call. It ends at the first
+// failure. `ONLY`: runs only the tests whose names contain this text.
 import assert from 'node:assert/strict'
 
 const only = process.env.ONLY ?? ''

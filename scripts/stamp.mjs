@@ -1,5 +1,5 @@
-// What each step of the build was made of. A step keeps the hashes of its sources in dist/<step>.json when it is done: what
-// has the same bytes is not built again, and tests end at once where dist is of other sources (tests/support/built-now.ts).
+// Remembers the sources of each step of the build. A finished step writes the hashes of its sources to dist/<step>.json. A step
+// whose sources did not change is skipped, and tests refuse to run on a dist of other sources (tests/support/built-now.ts).
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,13 +28,13 @@ export const SOURCES = {
   ],
 }
 
-/** Which sources of a step were changed, added or removed since it was last done: all of them where it never was. */
+/** The sources of a step that were changed, added or removed since the step last finished; all of them if it never did. */
 export function changedSources(step) {
   const [now, then] = [hashesOf(step), stampOf(step)]
   return [...new Set([...Object.keys(now), ...Object.keys(then)])].filter((path) => now[path] !== then[path])
 }
 
-/** Keeps what a step is about to be made of; `done` writes it down. Until then the step counts as not done. */
+/** Begins a step: takes the hashes of its sources now, and `done` writes them. Until then the step counts as unfinished. */
 export function begin(step) {
   const hashes = hashesOf(step)
   rmSync(pathOf(step), { force: true })
@@ -46,7 +46,7 @@ export function begin(step) {
   }
 }
 
-/** Whether a step was ever done. */
+/** Whether a step ever finished. */
 export function wasDone(step) {
   return existsSync(pathOf(step))
 }

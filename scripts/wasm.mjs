@@ -1,6 +1,6 @@
-// What the WebAssembly of the kernels in C is made of: the sources, a hash of all that decides what comes out, and the compiler's
-// commands. `npm run wasm` (build-wasm.mjs) builds it into src/kernels/wasm, where it is kept, so that nobody who does not change
-// those sources needs the compiler. The compiler is clang, as `zig cc` brings it (`pip install ziglang`).
+// Builds the WebAssembly of the C kernels: its sources, the compiler's commands, and a hash of both. `npm run wasm`
+// (build-wasm.mjs) writes it to src/kernels/wasm, which is in the repository, so only those who change the C sources need the
+// compiler: clang, as `zig cc` of `pip install ziglang` has it.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -346,9 +346,9 @@ class Rendering {
   }
 
   /**
-   * How the assistant's turn closes in `text`, which has more messages, if `text` contains the turn as the model said
-   * it: after its prompt, in its own words, with an end token. A template may still render a last turn differently.
-   * Null if it does not contain it.
+   * Where the assistant's turn ends in `text`, the rendering of a longer conversation, and with which end token. Null unless
+   * `text` repeats the turn's prompt and the model's own text before that end token. A template may still render a last
+   * turn differently.
    */
   spoken(messages: readonly Message[], text: string): { end: EndToken; close: number } | null {
     const prompt = this.text(messages.slice(0, -1), { addGenerationPrompt: true })

@@ -362,7 +362,7 @@ export class Forward {
     this.#join(y, x, norm, raw, inverseRms, count)
   }
 
-  /** Does the rest of `#add` once the output is in `raw`, or without a norm in `branch`. */
+  /** Finishes `#add`: the output is in `raw`, or in `branch` if there is no norm. */
   #join(
     y: Float32Array | null,
     x: Float32Array,

@@ -1,9 +1,9 @@
 /**
  * Trains all cohorts of episodes: their lanes fill rollouts and their learners train on them, update by update.
  *
- * Thread 0 runs the program of an update; other threads help with what it shares (`threads/sharing.ts`): lanes are dealt, each thread
- * collects its own, and blocks of minibatches are claimed. How many threads share either is found by time (`threads/pace.ts`). With actors,
- * these collect, and the program only learns.
+ * Thread 0 runs the program of an update; other threads help with what it shares (`threads/sharing.ts`): each thread
+ * collects the lanes dealt to it, and claims blocks of minibatches. For both, the trainer times several numbers of threads and keeps the
+ * fastest (`threads/pace.ts`). With actors, the actors collect, and the program only learns.
  */
 import type { AlgorithmDefinition, EstimateAdvantages, Undo } from '../../algorithms/algorithm.ts'
 import { callsOf, traceBuffer, Work } from '../../base/clock.ts'

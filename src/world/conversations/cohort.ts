@@ -65,7 +65,7 @@ export interface ConversationCohortOptions {
    * checked at its turn, and one that is too long is an error.
    */
   tooLong?: TooLong
-  /** Held-out examples: conversations and supervised steps use only the others, or only these. Default: none. */
+  /** Holds out examples: conversations and supervised steps use either only the rest or only the held-out ones. Default: none are held out. */
   heldOut?: HeldOut
   /**
    * What happens to a conversation whose turn was cut off by its budget or the context while the environment has more to say: it ends

@@ -4,7 +4,7 @@ import { failTurn } from '../../../world/conversations/turns.ts'
 
 export class TurnLimit {
   readonly #cohort: ConversationCohort
-  /** For each lane: time of its turn's last progress in ms; its tokens then; and whether the engine has its turn. */
+  /** For each lane: when its turn last made progress, in ms; how many tokens the turn had then; whether the engine has the turn. */
   readonly #heard: Float64Array
   readonly #length: Int32Array
   readonly #isSubmitted: Uint8Array
