@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { beforeAll, expect, test } from 'vitest'
+import { skipLoudly } from './support/command.ts'
+import { findInstalled } from './support/python.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const examples = new URL('../dist/examples/', import.meta.url).pathname
@@ -155,3 +157,35 @@ test('every example is run here', () => {
     'two-cohorts.js',
   ])
 })
+
+test.runIf(import.meta.env.MODE === 'learn')(
+  'next_digit.py, a program of the standard library, is trained unchanged by train agent=',
+  async (context) => {
+    const found = await findInstalled('urllib.request')
+    if ('why' in found) return skipLoudly(context, `Python cannot be had here: ${found.why}`)
+    const tasks = [0, 1, 2, 3, 4].map((digit) => JSON.stringify({ prompt: `${digit}`, answer: `${(digit + 1) % 5}` }))
+    await writeFile(join(folder, 'digits.jsonl'), tasks.join('\n'))
+    const agent = new URL('../examples/agents/next_digit.py', import.meta.url).pathname
+    const words = [
+      ...[
+        'train',
+        'text/dataset',
+        'environment.path=digits.jsonl',
+        'mode=rl',
+        `agent=${found.python} ${agent}`,
+        'seed=1',
+      ],
+      ...['anyText=true', 'width=32', 'layers=2', 'context=32'].map((each) => `languageModel.${each}`),
+      ...['groupsPerUpdate=5', 'groupSize=8', 'updates=16', 'learningRate=0.01'].map((each) => `rl.${each}`),
+      ...['threads=1', 'out=digits'],
+    ]
+    const cli = new URL('../dist/src/cli/main.js', import.meta.url).pathname
+    await promisify(execFile)(process.execPath, [cli, ...words], { cwd: folder })
+    const lines = (await readFile(join(folder, 'digits/metrics.jsonl'), 'utf8')).trim().split('\n')
+    const rewards = lines.map((line) => (JSON.parse(line) as { reward: number }).reward)
+    console.info(`rewards: ${rewards.map((reward) => reward.toFixed(2)).join(' ')}`)
+    expect(rewards).toHaveLength(16)
+    expect(rewards[0]).toBeLessThan(0.5) // One of five is right by chance.
+    expect(rewards.slice(-3).reduce((sum, reward) => sum + reward, 0) / 3).toBeGreaterThan(0.85)
+  },
+)

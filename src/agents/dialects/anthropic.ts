@@ -227,8 +227,10 @@ function userOf(blocks: readonly unknown[], role: unknown, param: string): objec
       words.push(block)
       continue
     }
+    const told = textOf(content, `${param}, tool_result`)
+    if (typeof id !== 'string') throw badField(`${param}, tool_result.tool_use_id`, id, "a call's id")
     speak()
-    said.push({ role: 'tool', tool_call_id: id, content: textOf(content, `${param}, tool_result`) })
+    said.push({ role: 'tool', tool_call_id: id, content: told })
   }
   speak()
   return said

@@ -186,7 +186,9 @@ function messagesOf(given: unknown): Message[] {
       role: role === 'developer' ? 'system' : role, // The name in chat templates.
       ...rest,
       content: textOf(content ?? null, `messages[${i}].content`),
-      ...(Array.isArray(calls) ? { tool_calls: calls.map(withArguments) } : {}),
+      ...(Array.isArray(calls)
+        ? { tool_calls: calls.map((call) => withArguments(call, `messages[${i}].tool_calls`)) }
+        : {}),
     }
     if (isMessage(message)) return message
     throw badField(`messages[${i}]`, each, 'one like { "role": "user", "content": "2+2=" }')
@@ -206,9 +208,10 @@ function textOf(content: unknown, param: string): string | null {
 }
 
 /** A call with its arguments as an object, as templates take them. */
-function withArguments(call: unknown): unknown {
-  const { function: called, ...rest } = (call ?? {}) as { function?: { arguments?: unknown } }
-  if (typeof called?.arguments !== 'string') return call
+function withArguments(call: unknown, param: string): unknown {
+  const { function: called, ...rest } = (call ?? {}) as { function?: { name?: unknown; arguments?: unknown } }
+  if (typeof called?.name !== 'string') throw badField(param, call, 'calls like { "function": { "name": … } }')
+  if (typeof called.arguments !== 'string') return call
   // Arguments that are not JSON stay text, as the model wrote them.
   return { ...rest, function: { ...called, arguments: jsonOrText(called.arguments) } }
 }

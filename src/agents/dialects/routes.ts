@@ -4,6 +4,7 @@ import type { RouteAnswer } from '../../base/http/server.ts'
 import { type Body, type EventStream, RequestError, type RequestHead, type Route } from '../../base/http/server.ts'
 import { isMessage, type Message } from '../../environments/text.ts'
 import { anyClient, type ClientTurns } from '../serving/client-turns.ts'
+import { booleanField } from '../serving/fields.ts'
 import { anthropic } from './anthropic.ts'
 import { chat } from './chat.ts'
 import { complete } from './completions.ts'
@@ -72,7 +73,7 @@ export function modelRoutes({ host, asker }: ModelRoutesOptions): [string, Route
       const { hints } = host()
       const dialect = dialectOf(who, body)
       const asked = who.drawn(dialect.toChat(body, hints))
-      const isStream = body.stream === true
+      const isStream = booleanField(body, 'stream', false)
       const streamed = isStream ? { ...asked, stream: true, stream_options: { include_usage: true } } : asked
       const answered = await chat(host(), streamed, signal, who.client)
       if (!isStream) {

@@ -54,12 +54,16 @@ export class BodyReader {
   async read(request: IncomingMessage, response: ServerResponse, others: BodyTypes = {}): Promise<Body> {
     if (!hasBody(request)) return {}
     const { 'content-type': type = '', 'content-length': length = 0, expect } = request.headers
+    const { 'content-encoding': encoding = 'identity' } = request.headers
     if (request.method !== 'POST') throw new RequestError(400, `${request.method} takes no body`)
     const named = type.split(';')[0]!.trim().toLowerCase()
     const isOther = Object.hasOwn(others, named)
     if (named !== 'application/json' && !isOther) {
       const expected = ['application/json', ...Object.keys(others)].join(' or ')
       throw new RequestError(415, `the body's type is ${show(type)}, expected ${expected}`)
+    }
+    if (encoding.toLowerCase() !== 'identity') {
+      throw new RequestError(415, `the body's encoding is ${show(encoding)}, expected none`)
     }
     if (Number(length) > this.#maxBytes) throw this.#tooLong()
     if (expect !== undefined) response.writeContinue()
