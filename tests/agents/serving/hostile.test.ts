@@ -120,7 +120,7 @@ const datum = (given: object = {}) => ({
   loss_fn_inputs: { target_tokens: { data: [2, 3], dtype: 'int64', shape: [2] } },
   ...given,
 })
-const pass = (given: object) => ({ model_id: 'model-1', seq_id: 1, ...given })
+const pass = <Given extends object>(given: Given) => ({ model_id: 'model-1', seq_id: 1, ...given })
 const inputs = (data: unknown, loss_fn: unknown = 'cross_entropy') =>
   pass({ forward_backward_input: { data, loss_fn, loss_fn_config: {} } })
 const ids = [undefined, null, 5, '', 'none', '../x', '__proto__', {}, [], 'x'.repeat(10_000)]
@@ -197,7 +197,7 @@ beforeAll(async () => {
 
 async function post(url: string, body: string | Buffer, headers: object = {}) {
   const given = { 'content-type': 'application/json', connection: 'close', ...headers }
-  const answer = await fetch(url, { method: 'POST', body, headers: given })
+  const answer = await fetch(url, { method: 'POST', body: Buffer.from(body), headers: given })
   return { status: answer.status, text: await answer.text() }
 }
 
