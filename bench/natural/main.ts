@@ -20,7 +20,7 @@ import {
   trainingRows,
   transformerLogprobs,
 } from '../../src/entries/text.ts'
-import { createWorld, languageModel, textEnvironmentFactory } from '../../src/index.ts'
+import { createWorld, dataset, languageModel } from '../../src/index.ts'
 import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import { type Figure, figure } from '../measure.ts'
 import { peerPython, peerSource } from '../peers/python.ts'
@@ -132,7 +132,7 @@ async function judgeOf(folder: string, isRandom = false): Promise<Judge> {
 }
 
 async function untrained(folder: string) {
-  const environment = textEnvironmentFactory('text/dataset')({ path: place('held.jsonl') } as never)
+  const environment = dataset({ path: place('held.jsonl') })
   const policy = languageModel({ folder, initialize: true })
   return (await createWorld({ environment, policy, numLanes: 1, seed: 1 })).cohort()
 }
@@ -222,17 +222,27 @@ const tuned = await judgeOf(supervised)
 const [before, after] = [base, tuned].map((each) => perplexity(each, answerRows(each))) as [number, number]
 tell('SFT, held-out answers', 'perplexity', before, after, true)
 
+/** The model of a run whose adapter was trained. */
+const merged = (name: string) => {
+  const out = place(`${name}/merged`)
+  if (!existsSync(out))
+    execFileSync(process.execPath, [join(root, 'dist/src/cli/main.js'), 'export', place(name), `out=${out}`, '--quiet'])
+  return out
+}
+const adapted = [...loaded(supervised), 'languageModel.loraRank=16']
+
 // Preferences: the sentence of the same thing, or of another.
 const margins = ({ tokenizer, score }: Judge) =>
   pairs.map(({ prompt, chosen, rejected }) => {
     const of = (answer: string) => score(trainingRows(tokenizer, { prompt, answer })[0]!).sum
     return of(chosen) - of(rejected)
   })
-const preferred = train(
+train(
   'preferred',
   { 'sft.updates': 100 },
-  ...['mode=sft', 'sft.loss=dpo', 'environment.path=learned-pairs.jsonl', ...loaded(supervised), 'sft.batchSize=16'],
+  ...['mode=sft', 'sft.loss=dpo', 'environment.path=learned-pairs.jsonl', ...adapted, 'sft.batchSize=16'],
 )
+const preferred = merged('preferred')
 const [stood, moved] = [margins(tuned), margins(await judgeOf(preferred))]
 const accuracy = (values: readonly number[]) => mean(values.map((value) => (value > 0 ? 1 : 0)))
 tell(
@@ -263,13 +273,6 @@ tell(
 )
 
 const sampled = [`environment.maxTokens=${ANSWER_TOKENS}`, 'rl.groupsPerUpdate=6', 'rl.groupSize=8', 'numLanes=48']
-const adapted = [...loaded(supervised), 'languageModel.loraRank=16']
-const merged = (name: string) => {
-  const out = place(`${name}/merged`)
-  if (!existsSync(out))
-    execFileSync(process.execPath, [join(root, 'dist/src/cli/main.js'), 'export', place(name), `out=${out}`, '--quiet'])
-  return out
-}
 /** A training of an adapter by reinforcement learning, merged. */
 const reinforce = (name: string, updates: number, ...words: readonly string[]): string => {
   train(name, { 'rl.updates': updates }, 'mode=rl', 'environment.path=learned.jsonl', ...sampled, ...words)
@@ -277,7 +280,7 @@ const reinforce = (name: string, updates: number, ...words: readonly string[]): 
 }
 const ppo = reinforce(
   'ppo',
-  30,
+  120,
   'rl.loss=ppo',
   'environment.reward=model',
   `environment.reward.folder=${judging}`,
@@ -285,9 +288,9 @@ const ppo = reinforce(
 )
 tell('PPO, held-out prompts', 'score', await rewardOf(scored, supervised), await rewardOf(scored, ppo))
 
-// GRPO: answers of ten words.
-const brief = lengthReward({ targetLength: 10 })
-const grpo = reinforce('grpo', 30, 'environment.reward=length', 'environment.reward.targetLength=10', ...adapted)
+// GRPO: answers of five words.
+const brief = lengthReward({ targetLength: 5 })
+const grpo = reinforce('grpo', 40, 'environment.reward=length', 'environment.reward.targetLength=5', ...adapted)
 tell('GRPO, held-out prompts', 'reward', await rewardOf(brief, supervised), await rewardOf(brief, grpo))
 
 // Distillation: the pretrained model learns from the fine-tuned one, on its own answers.
