@@ -52,6 +52,7 @@ const builtWorkers = {
 const LONG = [
   'policies/network-webgpu',
   'policies/webgpu',
+  'algorithms/device-learner',
   'training/threads',
   'cli',
   'kernels/simd',
@@ -89,7 +90,8 @@ class LongestFirst extends BaseSequencer {
 }
 
 /** Tests that need modules of their own: of devices, whose libraries keep one state, of learning, and of single bytes of files. */
-const ALONE = /^tests\/(guarded|policies\/(devices|network|webgpu(?!-plan))|learning|outside)\b/
+const ALONE =
+  /^tests\/(guarded|algorithms\/device-learner|policies\/(devices|network|webgpu(?!-plan))|learning|outside)\b/
 
 /**
  * Files that `npm test` leaves to the thorough tier (`npm run test:all`): learning, all that is installed from registries, devices
@@ -99,6 +101,7 @@ const ALONE = /^tests\/(guarded|policies\/(devices|network|webgpu(?!-plan))|lear
 const THOROUGH = [
   'learning/.*',
   'outside/.*',
+  'algorithms/device-learner',
   'fleet/(forecast|nats|fleet-processes)',
   '(training|agents/serving)/faults',
   'agents/serving/raw-fuzz',

@@ -1,9 +1,9 @@
 /**
  * `npm run gpu`: what a GPU does here. Names each backend that cannot start and why, checks the shaders against the kernels of the
- * processor, then times both in one run: matrix products, and updates of PPO. At last it trains CartPole-v1 and MinAtar's Breakout on the
+ * processor, then times both in one run: matrix products, updates of PPO, and steps of language models. At last it trains CartPole-v1 and MinAtar's Breakout on the
  * device. The record is JSON, written after every part.
  *
- *     npm run gpu -- [out=bench/records/gpu.json] [parts=backends,check,products,updates,train] [size=full|small]
+ *     npm run gpu -- [out=bench/records/gpu.json] [parts=backends,check,products,updates,language,train] [size=full|small]
  *
  * Needs the package `webgpu` (npm install webgpu@0.6.2) and a driver of Vulkan, Metal or Direct3D.
  */
@@ -16,10 +16,11 @@ import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import type { Gpu } from '../../src/kernels/webgpu/gpu.ts'
 import { startGpu } from '../../src/kernels/webgpu/start.ts'
 import { examineDevices } from './backends.ts'
+import { checkLanguage, timeLanguage } from './language.ts'
 import { checkProducts, timeProducts } from './products.ts'
 import { checkUpdates, timeUpdates, trainOnDevice } from './updates.ts'
 
-const PARTS = ['backends', 'check', 'products', 'updates', 'train'] as const
+const PARTS = ['backends', 'check', 'products', 'updates', 'language', 'train'] as const
 
 const given = Object.fromEntries(process.argv.slice(2).map((word) => word.split('=') as [string, string]))
 const { out = 'gpu-record.json', parts = PARTS.join(','), size = 'full' } = given
@@ -66,9 +67,11 @@ async function main(): Promise<void> {
   if (parts.includes('check')) {
     keep('products against the processor', await checkProducts(gpu))
     keep('updates against the processor', await checkUpdates())
+    keep('language models against the processor', await checkLanguage())
   }
   if (parts.includes('products')) await timeProducts(gpu, sizes, (rows) => keep('products', rows))
   if (parts.includes('updates')) await timeUpdates(gpu, sizes, (rows) => keep('updates', rows))
+  if (parts.includes('language')) await timeLanguage(sizes, (rows) => keep('updates of language models', rows))
   if (parts.includes('train')) await trainOnDevice(sizes, (rows) => keep('training', rows))
 }
 

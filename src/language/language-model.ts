@@ -9,6 +9,7 @@ import { jsonOrText } from '../base/files/files.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues, strings, text } from '../base/settings.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import type { Parameter } from '../policies/policy.ts'
+import { learnsOn } from '../policies/shader-device.ts'
 import { openLanguageModel } from './load-language-model.ts'
 import { checkArguments, type TemplateArguments } from './templates/chat-template.ts'
 import { byteTokenizer } from './tokenizers/byte-tokenizer.ts'
@@ -102,6 +103,7 @@ const settings = {
     [32, 16],
     'bits of keys and values; 16: rounded to bf16 wherever they are attended to, which halves the cache',
   ),
+  device: learnsOn,
   templateArguments: strings(
     [],
     'arguments of the chat template, like enable_thinking=false; values are JSON, otherwise text',
@@ -116,15 +118,20 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     id: 'languageModel',
     module: import.meta.url,
     settings,
-    newer: ['initialize', 'trainable', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits'],
+    newer: ['initialize', 'trainable', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits', 'device'],
   },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
       if (parameters.initialize) checkInitialize(parameters)
       const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
-      const { quantizeActivations, checkpointing, cacheBits } = parameters
-      const ways = { quantizesActivations: quantizeActivations, recomputesActivations: checkpointing, cacheBits }
+      const { quantizeActivations, checkpointing, cacheBits, device } = parameters
+      const ways = {
+        quantizesActivations: quantizeActivations,
+        recomputesActivations: checkpointing,
+        cacheBits,
+        device,
+      }
       const opened = { ...bare, model: { ...freeze(bare.model, parameters), ...ways } }
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize === 32) {

@@ -169,10 +169,7 @@ export class TokenLearner {
     const sent = { ...loss, advantages: null } // A function cannot be sent; it has already been applied.
     yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss: sent, totals, given, update })
     this.#sumSlots(batch)
-    const whole = new Float64Array(SUMS)
-    const numSums = SUMS * (batch.parts.length - 1)
-    for (let i = 0; i < numSums; i++) whole[i % SUMS] = whole[i % SUMS]! + sums[i]!
-    return { policy: whole.subarray(0, PolicySum.length), value: whole.subarray(PolicySum.length), logprob, entropy }
+    return { ...wholeSums(sums, batch.parts.length - 1), logprob, entropy }
   }
 
   /** Runs the work with the other threads, if there are any and the batch has work for them. */
@@ -244,6 +241,13 @@ export class TokenLearner {
     else if (rest > 0 && rest < gradient.length) this.#kernels.sumSlots(slots, 2, gradient.length, 0, rest)
     else this.#kernels.sumSlots(slots, numSlots, gradient.length, 0, gradient.length)
   }
+}
+
+/** The sums of a batch, from those of its micro-batches. */
+export function wholeSums(sums: Float64Array, numParts: number): Pick<TokenLossSums, 'policy' | 'value'> {
+  const whole = new Float64Array(SUMS)
+  for (let i = 0; i < SUMS * numParts; i++) whole[i % SUMS] = whole[i % SUMS]! + sums[i]!
+  return { policy: whole.subarray(0, PolicySum.length), value: whole.subarray(PolicySum.length) }
 }
 
 /** Returns the trained weights: the adapter's or the model's. @throws InputError for quantized weights without an adapter. */

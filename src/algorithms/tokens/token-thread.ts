@@ -116,6 +116,8 @@ export type TokenWork = {
     }
 )
 
+type DifferentiateWork = TokenWork & { readonly kind: 'differentiate' }
+
 /** Number of sums of a micro-batch. */
 export const SUMS = PolicySum.length + TokenSum.length
 
@@ -181,7 +183,7 @@ export class TokenThread {
   /** Does the work that no other thread has taken. */
   run(work: TokenWork): void {
     if (work.kind === 'evaluate') this.#evaluate(work, work.whose === 'policy' ? this.#policy : this.#reference!)
-    else this.differentiate(work, this.#lossOf(work), work.step)
+    else this.differentiate(work, partLossOf(work, this.#kernels, this.#policySums, this.#valueSums), work.step)
   }
 
   #evaluate(
@@ -255,56 +257,49 @@ export class TokenThread {
     this.#policy.differentiate(rows, this.#derive, views, temperature, step, turns)
     this.#clock.charge(Work.backward)
   }
+}
 
-  #lossOf({ batch, loss, totals, given, update }: TokenWork & { readonly kind: 'differentiate' }): PartLoss {
-    const { spans, parts } = batch
-    const { prepared, dLogprob, dEntropy, dValue, value, sums } = update
-    const inputs = {
-      ...given,
-      spans,
-      value,
-      logprob: update.logprob,
-      entropy: update.entropy,
-      advantage: prepared.tokenAdvantage,
-      weight: loss.settings.correction === 'none' ? null : prepared.weight,
-      counted: prepared.counted,
-    }
-    const [policySums, valueSums] = [this.#policySums, this.#valueSums]
-    const outputs = { dLogprob, dEntropy, dValue, sums: policySums }
-    const hasCritic = !comparesAnswers(loss)
-    const { oldValue } = given
-    return (part, evaluated, derivatives) => {
-      const from = parts[part]!
-      const to = parts[part + 1]!
-      policySums.fill(0)
-      valueSums.fill(0)
-      rowsToTokens(inputs.logprob, evaluated.logprob, spans, from, to)
-      rowsToTokens(inputs.entropy, evaluated.entropy, spans, from, to)
-      if (value.length > 0) rowsToTokens(value, evaluated.value, spans, from, to)
-      differentiateLoss(loss, outputs, inputs, totals, from, to, this.#kernels)
-      tokensToRows(derivatives.dLogprob, dLogprob, spans, from, to)
-      tokensToRows(derivatives.dEntropy, dEntropy, spans, from, to)
-      if (value.length > 0) {
-        if (hasCritic) {
-          differentiateCritic(
-            loss,
-            dValue,
-            valueSums,
-            value,
-            oldValue,
-            prepared,
-            inputs,
-            totals,
-            from,
-            to,
-            this.#kernels,
-          )
-        }
-        tokensToRows(derivatives.dValue, dValue, spans, from, to)
+/** A prepared loss, which also writes the forward pass, derivatives and sums into `update`. `policySums` and `valueSums` are workspace. */
+export function partLossOf(
+  { batch, loss, totals, given, update }: Pick<DifferentiateWork, 'batch' | 'loss' | 'totals' | 'given' | 'update'>,
+  kernels: Kernels,
+  policySums = new Float64Array(PolicySum.length),
+  valueSums = new Float64Array(TokenSum.length),
+): PartLoss {
+  const { spans, parts } = batch
+  const { prepared, dLogprob, dEntropy, dValue, value, sums } = update
+  const inputs = {
+    ...given,
+    spans,
+    value,
+    logprob: update.logprob,
+    entropy: update.entropy,
+    advantage: prepared.tokenAdvantage,
+    weight: loss.settings.correction === 'none' ? null : prepared.weight,
+    counted: prepared.counted,
+  }
+  const outputs = { dLogprob, dEntropy, dValue, sums: policySums }
+  const hasCritic = !comparesAnswers(loss)
+  const { oldValue } = given
+  return (part, evaluated, derivatives) => {
+    const from = parts[part]!
+    const to = parts[part + 1]!
+    policySums.fill(0)
+    valueSums.fill(0)
+    rowsToTokens(inputs.logprob, evaluated.logprob, spans, from, to)
+    rowsToTokens(inputs.entropy, evaluated.entropy, spans, from, to)
+    if (value.length > 0) rowsToTokens(value, evaluated.value, spans, from, to)
+    differentiateLoss(loss, outputs, inputs, totals, from, to, kernels)
+    tokensToRows(derivatives.dLogprob, dLogprob, spans, from, to)
+    tokensToRows(derivatives.dEntropy, dEntropy, spans, from, to)
+    if (value.length > 0) {
+      if (hasCritic) {
+        differentiateCritic(loss, dValue, valueSums, value, oldValue, prepared, inputs, totals, from, to, kernels)
       }
-      for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!
-      for (let i = 0; i < TokenSum.length; i++) sums[part * SUMS + PolicySum.length + i] = valueSums[i]!
+      tokensToRows(derivatives.dValue, dValue, spans, from, to)
     }
+    for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!
+    for (let i = 0; i < TokenSum.length; i++) sums[part * SUMS + PolicySum.length + i] = valueSums[i]!
   }
 }
 
@@ -314,7 +309,7 @@ function take(taken: Int32Array): number {
 }
 
 /** Copies rows of packed sequences `from` to `to` to the tokens that they predict. */
-function rowsToTokens(
+export function rowsToTokens(
   tokens: Float32Array,
   rows: Float32Array,
   { begin, end }: TokenSpans,

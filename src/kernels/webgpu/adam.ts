@@ -4,6 +4,7 @@ import {
   type DeviceColumn,
   elementwise,
   floatNumber,
+  floatOf,
   GROUP,
   IS_FINITE,
   type Step,
@@ -32,7 +33,7 @@ export const normColumnLength = NORM_GROUPS
 
 /**
  * One step of the first `length` weights with the gradient clipped to the norm `maxNorm`. If the norm is not finite, no weight changes.
- * `squares` has `normColumnLength` elements of workspace.
+ * `squares` has `normColumnLength` elements of workspace. Weights in the ranges `undecayed` do not decay.
  */
 export function adamSteps(
   { weights, moment, squareMoment, gradient, numbers, results }: TrainedColumns,
@@ -40,6 +41,7 @@ export function adamSteps(
   { beta1, beta2, epsilon, weightDecay }: AdamSettings,
   length: number,
   resultWidth: number,
+  undecayed: readonly { readonly from: number; readonly to: number }[] = [],
 ): Step[] {
   const strip = Math.ceil(length / NORM_GROUPS / GROUP) * GROUP
   const squareStep = step(
@@ -69,6 +71,11 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   if (lane == 0u) { results[${wholeNumber('minibatch')} * ${resultWidth}u + ${resultWidth - 1}u] = sqrt(work[0]); }
 }`,
   )
+  const isUndecayed = undecayed.map(({ from, to }) => `(i >= ${from}u && i < ${to}u)`).join(' || ')
+  const decay =
+    weightDecay === 0 || isUndecayed === ''
+      ? `let decay = ${floatOf(weightDecay)};`
+      : `let decay = select(${floatOf(weightDecay)}, 0.0, ${isUndecayed});`
   const update = elementwise(
     'Adam',
     { reads: { gradient, numbers, results }, writes: { weights, moment, squareMoment } },
@@ -76,18 +83,14 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     `let norm = results[${wholeNumber('minibatch')} * ${resultWidth}u + ${resultWidth - 1}u];
   if (!isFinite(norm)) { return; }
   let g = gradient[i] * min(1.0, ${floatNumber('maxNorm')} / (norm + 1e-6));
-  let m = ${f32(beta1)} * moment[i] + ${f32(1 - beta1)} * g;
-  let v = ${f32(beta2)} * squareMoment[i] + ${f32(1 - beta2)} * g * g;
+  let m = ${floatOf(beta1)} * moment[i] + ${floatOf(1 - beta1)} * g;
+  let v = ${floatOf(beta2)} * squareMoment[i] + ${floatOf(1 - beta2)} * g * g;
   moment[i] = m;
   squareMoment[i] = v;
-  let direction = m / ${floatNumber('correction1')} / (sqrt(v / ${floatNumber('correction2')}) + ${f32(epsilon)});
-  weights[i] = weights[i] - ${floatNumber('learningRate')} * (direction + ${f32(weightDecay)} * weights[i]);`,
+  let direction = m / ${floatNumber('correction1')} / (sqrt(v / ${floatNumber('correction2')}) + ${floatOf(epsilon)});
+  ${decay}
+  weights[i] = weights[i] - ${floatNumber('learningRate')} * (direction + decay * weights[i]);`,
     IS_FINITE,
   )
   return [squareStep, norm, update]
-}
-
-function f32(value: number): string {
-  const text = String(value)
-  return /[.e]/.test(text) ? text : `${text}.0`
 }

@@ -171,6 +171,47 @@ function sideOf(name: string, size: number, each: number) {
 
 const range = (count: number) => Array.from({ length: count }, (_, i) => i)
 
+/** Elements that the parts of a product need at most: as many workgroups as keep the device busy, a tile of results each. */
+export const PARTS_LENGTH = BUSY_GROUPS * 64 * 64
+
+/**
+ * Adds a product to `into`, at the place that WGSL `place` has for `row` and `column`: at once, or in parts in `scratch` (PARTS_LENGTH
+ * elements) where it has few tiles. `placed` are the columns that `place` reads.
+ */
+export function addProduct(
+  { bindings, ...options }: Omit<Product, 'store' | 'parts' | 'bindings'> & { readonly bindings: Bindings['reads'] },
+  into: DeviceColumn,
+  place: string,
+  placed: Bindings['reads'],
+  scratch: DeviceColumn,
+): Step[] {
+  const { rows, columns, depth, name } = options
+  const parts = partsFor(rows, columns, depth)
+  if (parts === 1) {
+    const direct = { reads: { ...bindings, ...placed }, writes: { into } }
+    return [product({ ...options, store: `into[${place}] += value;`, bindings: direct })]
+  }
+  const length = rows * columns
+  return [
+    product({
+      ...options,
+      parts,
+      store: `scratch[part * ${length}u + row * ${columns}u + column] = value;`,
+      bindings: { reads: bindings, writes: { scratch } },
+    }),
+    elementwise(
+      `add ${name}`,
+      { reads: { scratch, ...placed }, writes: { into } },
+      length,
+      `let row = i / ${columns}u;
+  let column = i % ${columns}u;
+  var sum = scratch[i];
+  for (var part = 1u; part < ${parts}u; part++) { sum += scratch[part * ${length}u + i]; }
+  into[${place}] += sum;`,
+    ),
+  ]
+}
+
 /** A step that adds the parts of a divided product, `length` elements each, to `into` from element `at`. */
 export function addParts(
   name: string,

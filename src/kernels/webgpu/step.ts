@@ -108,3 +108,9 @@ export const Numbers = {
 /** WGSL that reads a number of the minibatch: a whole number, or a float. */
 export const wholeNumber = (name: keyof typeof Numbers): string => `bitcast<u32>(numbers[${Numbers[name]}])`
 export const floatNumber = (name: keyof typeof Numbers): string => `numbers[${Numbers[name]}]`
+
+/** A number as WGSL has it. */
+export function floatOf(value: number): string {
+  const text = String(value)
+  return /[.e]/.test(text) ? text : `${text}.0`
+}

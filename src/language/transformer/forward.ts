@@ -466,15 +466,23 @@ export class Forward {
 
   /** Refuses a token outside the vocabulary and a position beyond the context. */
   check(token: number, position: number): void {
-    const { vocabularySize } = this.model.shape
-    if (!(Number.isInteger(token) && token >= 0 && token < vocabularySize)) {
-      const expected = `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`
-      throw new InputError('token', show(token), expected)
-    }
-    const { context } = this
-    if (!(position >= 0 && position < context))
-      throw new InputError('sequence', `a token at position ${position}`, `${context} tokens at most`)
+    checkToken(this.model.shape, this.context, token, position)
   }
+}
+
+/** @throws InputError for a token outside the vocabulary, and for a position beyond the context. */
+export function checkToken(
+  { vocabularySize }: TransformerShape,
+  context: number,
+  token: number,
+  position: number,
+): void {
+  if (!(Number.isInteger(token) && token >= 0 && token < vocabularySize)) {
+    const expected = `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`
+    throw new InputError('token', show(token), expected)
+  }
+  if (!(position >= 0 && position < context))
+    throw new InputError('sequence', `a token at position ${position}`, `${context} tokens at most`)
 }
 
 /** Positions that columns were planned for. */

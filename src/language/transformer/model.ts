@@ -30,6 +30,8 @@ export interface TransformerModel {
   readonly quantizesActivations: boolean
   /** Training keeps only each layer's input, and computes its other activations again for its gradients. */
   readonly recomputesActivations: boolean
+  /** Where updates run: on the threads of the run, or by our own shaders. */
+  readonly device: 'none' | 'webgpu'
   /** Bits of a key's or value's numbers, in caches and wherever they are attended to: 32, or 16 (bf16). */
   readonly cacheBits: CacheBits
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
@@ -77,6 +79,7 @@ export function transformer(
     hasValueHead: valueHead,
     quantizesActivations: quantizeActivations,
     recomputesActivations: checkpointing,
+    device: 'none',
     cacheBits,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
