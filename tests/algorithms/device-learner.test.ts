@@ -7,7 +7,8 @@ import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/toke
 import { Random, Stream } from '../../src/base/random.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
-import { sft } from '../../src/index.ts'
+import { openTrainingBackend } from '../../src/entries/compat.ts'
+import { languageModel, sft } from '../../src/index.ts'
 import { createKernels, spansOf } from '../../src/kernels/bind.ts'
 import { startGpu } from '../../src/kernels/webgpu/start.ts'
 import { lora } from '../../src/language/transformer/lora.ts'
@@ -179,3 +180,20 @@ test.for(Object.entries(MODELS))(
     expect(distance(cpu.first.logprob, cpu.last.logprob)).toBeGreaterThan(1e-3)
   },
 )
+
+test('languageModel.device moves the updates of a backend to the device', { timeout: TIMEOUT }, async (context) => {
+  const found = await webgpuSwiftShader()
+  if ('why' in found) skipLoudly(context, `our own shaders (${found.why})`)
+  const gpu = await startGpu([`${found.folder}/`])
+  const learned = async (device: 'none' | 'webgpu') => {
+    const policy = languageModel({ width: 8, layers: 1, heads: 2, context: 8, device })
+    const backend = await openTrainingBackend({ policy, optimizer: { learningRate: 1e-3 } })
+    await backend.forwardBackward({ tokens: [[1, 2, 3, 4]], lossMasks: [[1, 1, 1, 1]] })
+    await backend.optimStep()
+    return (await backend.getWeights(1)) as { readonly weights: Float32Array }
+  }
+  const { weights } = await learned('none')
+  const before = gpu.transfers.submits
+  expect(distance(weights, (await learned('webgpu')).weights)).toBeLessThan(1e-3)
+  expect(gpu.transfers.submits).toBeGreaterThan(before)
+})
