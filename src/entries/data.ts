@@ -62,7 +62,8 @@ export {
 export { type Curve, type CurveLabels, type CurvePoint, drawCurves } from '../telemetry/curves.ts'
 export * from '../training/evaluate/evaluate-offline.ts'
 export type { LoadOptions } from '../training/folder/checkpoint.ts'
-export { type IfExists, ifExistsSetting } from '../training/folder/if-exists.ts'
+export { ifExistsSetting } from '../training/folder/free-folder.ts'
+export type { IfExists } from '../training/folder/if-exists.ts'
 export {
   parseSeeds,
   type RunGroupOptions,

@@ -36,14 +36,10 @@ export {
   simulationSettings,
 } from '../fleet/simulation.ts'
 export { realTime, type Time, VirtualTime } from '../fleet/time.ts'
-export {
-  describeFleet,
-  type FleetActorStatus,
-  type FleetHelperStatus,
-  type FleetStatus,
-} from '../telemetry/fleet-record.ts'
+export type { FleetActorStatus, FleetHelperStatus, FleetStatus } from '../telemetry/fleet-record.ts'
 export type { Acknowledgement } from '../training/fleet/acknowledgement.ts'
 export type { ActorOptions, ActorSummary } from '../training/fleet/fleet-actor.ts'
+export { describeFleet } from '../training/fleet/fleet-status.ts'
 export {
   fleetOrders,
   fleetStatus,

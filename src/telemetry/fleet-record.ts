@@ -46,7 +46,7 @@ export interface FleetRecord extends FleetStatus {
 }
 
 /** A state in words: lines, and tables whose first row has the heads. */
-export function describeFleet({ learner, environment, policy, actors, helpers, queue }: FleetStatus): {
+export function fleetInWords({ learner, environment, policy, actors, helpers, queue }: FleetStatus): {
   readonly lines: readonly string[]
   readonly tables: readonly (readonly (readonly string[])[])[]
 } {

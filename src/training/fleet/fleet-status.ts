@@ -1,7 +1,19 @@
 /** Reads the state of a fleet from its bus. */
+import { checkGiven } from '../../base/errors.ts'
 import type { Bus, Values } from '../../fleet/bus/bus.ts'
-import type { FleetActorStatus, FleetHelperStatus, FleetStatus } from '../../telemetry/fleet-record.ts'
+import {
+  type FleetActorStatus,
+  type FleetHelperStatus,
+  type FleetStatus,
+  fleetInWords,
+} from '../../telemetry/fleet-record.ts'
 import { GRADIENTS, HELPER, type HelperReport } from './fleet-pool.ts'
+
+/** The lines and tables that `colonnade fleet` prints of a state. @throws InputError for anything else. */
+export function describeFleet(status: FleetStatus): ReturnType<typeof fleetInWords> {
+  checkGiven('state of a fleet', status, ['learner', 'environment', 'policy', 'actors', 'helpers', 'queue'])
+  return fleetInWords(status)
+}
 
 /** Opens what a state is read from; each call of the result reads it. @throws NoRunError if no learner has begun on this bus. */
 export async function statusReader(bus: Bus): Promise<() => Promise<FleetStatus>> {

@@ -1,7 +1,7 @@
 /** The body of `owner.ts` in a page, whose files no other process has. */
 import { makeFolder } from '../../base/files/files.ts'
 import { resolve } from '../../base/files/path.ts'
-import { TakenError } from './if-exists.ts'
+import { TakenError } from './free-folder.ts'
 import type * as node from './owner.ts'
 
 export const RUN_FILES: typeof node.RUN_FILES = [

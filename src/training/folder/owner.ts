@@ -16,7 +16,7 @@ import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { InputError } from '../../base/errors.ts'
 import { cannotWrite, disk, isThere, listFolder, makeFolder, RECORD_BYTES, within } from '../../base/files/files.ts'
-import { TakenError } from './if-exists.ts'
+import { TakenError } from './free-folder.ts'
 
 /** The files of a run at the top of its folder, and its subfolders. */
 export const RUN_FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']

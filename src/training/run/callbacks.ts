@@ -44,6 +44,7 @@ export function defineCallbacks(definition: {
 
 /** Listeners that call all of these in order, and whose signal is aborted with the first of theirs. */
 export function joinListeners(all: readonly RunListeners<Cohort>[]): RunListeners<Cohort> {
+  checkGiven('listeners', all, 'a list')
   const signals = all.flatMap(({ signal }) => (signal === undefined ? [] : [signal]))
   return {
     onUpdate(metrics, progress) {

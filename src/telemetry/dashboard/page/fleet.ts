@@ -1,5 +1,5 @@
 /** The state of a run's fleet, as `colonnade fleet` prints it. */
-import { describeFleet, type FleetRecord } from '../../fleet-record.ts'
+import { type FleetRecord, fleetInWords } from '../../fleet-record.ts'
 import { element } from './elements.ts'
 import { type Ask, RunView } from './run-view.ts'
 import { table } from './tables.ts'
@@ -17,7 +17,7 @@ export class FleetView extends RunView {
     if (!this.isOpen) return
     await this.answer('api/fleet', new URLSearchParams({ run: this.run.value }), ({ fleet, ageSeconds }) => {
       const { address, ...status } = fleet as FleetRecord
-      const { lines, tables } = describeFleet(status)
+      const { lines, tables } = fleetInWords(status)
       const isOld = status.learner.state !== 'ended' && (ageSeconds as number) > OLD_SECONDS
       this.told.textContent = isOld
         ? `the learner has told nothing for ${Math.round(ageSeconds as number)} s; then:`
