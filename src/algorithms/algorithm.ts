@@ -38,6 +38,8 @@ export interface AlgorithmModel {
   readonly staleness?: Staleness | undefined
   /** Whether it learns only from tables of recorded rows (`trainer.learn`). Default false. */
   readonly needsTable?: boolean
+  /** Whether it keeps the rows of past rollouts, such that a lane's row is followed by that of the next rollout. Default false. */
+  readonly keepsRows?: boolean
   /** The columns of a learner. @throws InputError if the settings do not fit the cohort. */
   plan(shape: LearnerShape): Plan
   /** A learner over those columns; one per row buffer if rollouts are collected ahead. */
@@ -76,12 +78,12 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   const factory = defineFactory('algorithm', options, (parameters, parts) => {
     const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters, parts)
     for (const [name, count] of Object.entries({ numSteps, numMinibatches })) checkCount(`${options.id} ${name}`, count)
-    const { takesAdvantages = false, needsTable = false, staleness } = model
+    const { takesAdvantages = false, needsTable = false, keepsRows = false, staleness } = model
     if (staleness !== undefined && staleness.maxStaleness > 0 && staleness.correction !== 'none' && !takesAdvantages) {
       const got = `${staleness.correction} for maxStaleness ${staleness.maxStaleness}, for a learner that accepts no advantages`
       throw new InputError(`${options.id} correction`, got, 'none, or maxStaleness 0')
     }
-    return { numSteps, numMinibatches, takesAdvantages, needsTable, staleness, gamma, metrics, plan, bind }
+    return { numSteps, numMinibatches, takesAdvantages, needsTable, keepsRows, staleness, gamma, metrics, plan, bind }
   })
   checkMetrics(`${options.id} metrics`, metrics)
   return Object.assign(factory, { metrics })

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import * as built from '../../dist/src/index.js'
 import { bc } from '../../src/algorithms/on-policy/bc.ts'
+import { dqn, qNetwork, replayTable } from '../../src/entries/algorithms.ts'
 import {
   cartPole,
   createTrainer,
@@ -21,6 +22,7 @@ import {
   writeArrow,
 } from '../../src/index.ts'
 import { fromArrow } from '../../src/tables/arrow.ts'
+import type { Field } from '../../src/tables/table.ts'
 import { RecordedRollouts } from '../../src/training/recorded/recorded-rollouts.ts'
 import { gradientOf, networkOf } from '../support/on-policy-twin.ts'
 import { ppoTwin, type TwinSettings } from '../support/ppo-twin.ts'
@@ -58,8 +60,8 @@ function changed(table: Table, name: string, change: object | null): Table {
   return { ...table, fields: fields.toReversed() }
 }
 
-async function collected(settings: object = {}): Promise<Table> {
-  const { trainer } = await trainerOf(settings)
+async function collected(settings: object = {}, seed = 1): Promise<Table> {
+  const { trainer } = await trainerOf(settings, cart(), seed)
   for await (const _ of trainer.updates({ totalSteps: 1 }));
   return copyOf(trainer.rollout.table)
 }
@@ -413,6 +415,63 @@ describe('a trainer that is given a table', () => {
     const cohorts = ['one', 'other'].map((name) => ({ name, environment: cart(), policy: mlp(), numLanes: 2 }))
     const both = createTrainer(await createWorld({ cohorts, seed: 1 }), { one: ppo(), other: ppo() })
     await expect(both.learn(table).next()).rejects.toThrow(/2 cohorts that learn/)
+  })
+})
+
+describe('a replay', () => {
+  const joined = ({ rows, ...one }: Field, other: Field): Field => {
+    const column = Float64Array.of(...one.column, ...other.column)
+    const own = { ...one, column: new (one.column.constructor as Float32ArrayConstructor)(column) }
+    return rows === undefined ? own : { ...own, rows: Uint32Array.of(...rows, ...other.rows!.map((row) => row + ROWS)) }
+  }
+
+  /** The rows of the replay of a table's passes, and its rows whose episode goes on in the next row of their lane. */
+  async function replayed(table: Table, settings: object) {
+    const world = await createWorld({
+      environment: cart(),
+      policy: qNetwork({ hidden: [3] }),
+      numLanes: NUM_LANES,
+      seed: 1,
+    })
+    const trainer = createTrainer(world, dqn({ replayRows: 8 * ROWS, learningStarts: 0, ...settings }))
+    for await (const _ of trainer.learn(table, { epochs: 3 }));
+    const replay = await copyOf(replayTable(world.cohort()))
+    const column = (name: string) => replay.fields.find((field) => field.name === name)!.column
+    const [terminated, truncated] = [column('terminated'), column('truncated')]
+    const rows = Array.from({ length: replay.numRows - NUM_LANES }, (_, row) => row)
+    return { replay, column, goOn: rows.filter((row) => terminated[row] === 0 && truncated[row] === 0) }
+  }
+
+  test('joins no row with one of another pass, or of another rollout that does not follow', async () => {
+    const [first, other] = [await collected(), await collected({}, 2)]
+    const both = {
+      ...first,
+      numRows: 2 * ROWS,
+      fields: first.fields.map((field, i) => joined(field, other.fields[i]!)),
+    }
+    for (const [table, numSteps] of [
+      [first, NUM_STEPS],
+      [first, 4],
+      [both, NUM_STEPS],
+    ] as const) {
+      const { replay, column, goOn } = await replayed(table, { numSteps, nStep: 3 })
+      const [step, episode, observation] = [column('step'), column('episode'), column('observation')]
+      expect(replay.numRows).toBe(3 * table.numRows)
+      const wrong = goOn.filter(
+        (row) => step[row + NUM_LANES] !== step[row]! + 1 || episode[row + NUM_LANES] !== episode[row],
+      )
+      expect(wrong).toEqual([])
+      // Steps in the middle of the rollouts go on all the same.
+      expect(goOn.length).toBeGreaterThan(0.8 * table.numRows * 3 * (1 - 1 / NUM_STEPS - 1 / 13))
+      const { rows, column: final } = replay.fields.find(({ name }) => name === 'finalObservation')!
+      const last = Array.from(rows!.keys()).filter((i) => rows![i]! % ROWS >= ROWS - NUM_LANES)
+      expect(last.length).toBeGreaterThan(0)
+      for (const i of last) {
+        const next = rows![i]! + NUM_LANES
+        const after = observation.slice(4 * next, 4 * next + 4)
+        expect(final.slice(4 * i, 4 * i + 4)).not.toEqual(after)
+      }
+    }
   })
 })
 

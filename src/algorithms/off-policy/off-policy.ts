@@ -121,10 +121,7 @@ export interface ReplayedBlock {
 export interface OffPolicyLoss {
   /** Adds the gradient of a block's loss to `gradient`, and the sum of each metric to `sums` from element `sumsFrom`. */
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void
-  /**
-   * Called by one thread after each update with the completed fraction of the training and the number of gradient steps so far, for
-   * schedules.
-   */
+  /** Called by one thread after each update, for schedules, with the completed fraction of the training and the gradient steps so far. */
   advance?(progress: number, gradientSteps: number): void
 }
 
@@ -201,6 +198,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
         numSteps,
         gamma,
         needsTable: options.needsTable ?? false,
+        keepsRows: true,
         plan(shape: LearnerShape): Plan {
           checkShape(options, shape)
           checkGoals(id, values, shape)

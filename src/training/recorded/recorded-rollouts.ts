@@ -36,9 +36,13 @@ export class RecordedRollouts {
   readonly #finalOf: ReadonlyMap<number, number>
   /** Log-probabilities under the current weights. */
   readonly #logprob: Float32Array
+  readonly #keepsRows: boolean
 
-  /** @throws InputError for another environment, wrong columns, partial rollouts, or impossible rows. */
-  constructor(given: Table, cohort: EpisodeCohort) {
+  /**
+   * `keepsRows`: of the algorithm.
+   * @throws InputError for another environment, wrong columns, partial rollouts, or impossible rows.
+   */
+  constructor(given: Table, cohort: EpisodeCohort, keepsRows = false) {
     const { rollout, numLanes, numSteps, model, present, environmentLanes, name } = cohort
     if (model.memoryWidth) {
       const expected = 'one without: a table does not keep what it remembers'
@@ -67,6 +71,7 @@ export class RecordedRollouts {
     this.#final = { rows: rows?.slice() ?? all, column: column.slice() as Float32Array }
     this.#finalOf = new Map(Array.from(this.#final.rows, (row, i) => [row, i]))
     this.#logprob = new Float32Array(this.#rows)
+    this.#keepsRows = keepsRows
     this.#checkOrder(table.numRows)
     this.#checkNext(table.numRows)
   }
@@ -144,6 +149,34 @@ export class RecordedRollouts {
       seen.set(column.subarray(k * width, (k + 1) * width), count[0]! * width)
       count[0] = count[0]! + 1
     }
+    if (this.#keepsRows) this.#cut(from)
+  }
+
+  /** Truncates, in the place of a collected rollout, the episodes that the next rollout to be loaded does not continue. */
+  #cut(from: number): void {
+    const { rollout, numLanes } = this.#cohort
+    const { terminated, truncated, valid, actionMask } = rollout
+    for (let row = this.#rows - numLanes; row < this.#rows; row++) {
+      if (valid[row] === 0 || terminated[row] !== 0 || truncated[row] !== 0 || this.#goesOn(from + row)) continue
+      if (actionMask.length === 0 && this.#finalOf.has(from + row)) truncated[row] = 1
+      else valid[row] = 0 // Its next state or the legal actions there are unknown, so that it cannot be learned from.
+    }
+  }
+
+  /** Whether the next rollout continues the lane of a row of the last step. */
+  #goesOn(row: number): boolean {
+    const next = row + this.#cohort.numLanes
+    const observation = this.#column('observation')
+    const numRows = this.count * this.#rows
+    if (next >= numRows) return false // The next pass begins with the first rollout.
+    const [step, episode] = (['step', 'episode'] as const).map((name) => this.#fields.get(name)?.column)
+    if (step !== undefined && step[next] !== step[row]! + 1) return false
+    if (episode !== undefined && episode[next] !== episode[row]) return false
+    const place = this.#finalOf.get(row)
+    if (place === undefined) return true
+    const width = observation.length / numRows
+    const last = this.#final.column.subarray(place * width, (place + 1) * width)
+    return last.every((value, k) => value === observation[next * width + k])
   }
 
   /** Values rollout `i` and its next states under current weights. Yields an asynchronous policy's promises. */
@@ -221,7 +254,7 @@ export class RecordedRollouts {
 /** The rollouts of a table for an algorithm. @throws InputError as `refuseUnknownLogprob` and `RecordedRollouts` do. */
 export async function rolloutsFor(
   cohort: EpisodeCohort,
-  algorithm: { readonly id: string; readonly needsTable?: boolean },
+  algorithm: { readonly id: string; readonly needsTable?: boolean; readonly keepsRows?: boolean },
   table: Table | ArrowTable,
   correction: RecordedCorrection['correction'],
 ): Promise<RecordedRollouts> {
@@ -233,7 +266,7 @@ export async function rolloutsFor(
   const { fromArrow } = await import('../../tables/arrow.ts')
   const own = 'fields' in table ? table : fromArrow(table)
   refuseUnknownLogprob(own, algorithm, correction)
-  const rollouts = new RecordedRollouts(own, cohort)
+  const rollouts = new RecordedRollouts(own, cohort, algorithm.keepsRows)
   tellOnce(table, rollouts.notes)
   return rollouts
 }
