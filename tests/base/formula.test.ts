@@ -30,6 +30,10 @@ describe('a formula', () => {
   test('is not true of what is unknown', () => {
     expect(value('evaluation.std > 0 or evaluation.std <= 0')).toBe(0)
     expect(value('evaluation.std')).toBe(Number.NaN)
+    expect(value('evaluation.std or q > 0')).toBe(0)
+    expect(value('evaluation.std and q < 0')).toBe(0)
+    expect(value('if(evaluation.std, 1, 2)')).toBe(2)
+    expect(value('q and loss or 0')).toBe(1)
   })
 
   test.each([

@@ -1,10 +1,12 @@
 /** Events of runs: stop conditions, callbacks of programs, and those of modules on the command line. */
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { defineCallbacks, joinListeners } from '../../src/entries/loggers.ts'
 import { configureRun, resumeRun, startRun } from '../../src/index.ts'
 import { listCheckpoints } from '../../src/training/folder/checkpoint.ts'
+import { whyApart } from '../../src/training/groups/side-by-side.ts'
 import { inProcess, SMALL } from '../support/command.ts'
 import { smallRun, untimedMetrics } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -38,7 +40,24 @@ describe('stop', () => {
     const started = startRun(await smallRun('stop=gradNrm > 3'), folder)
     await expect(started).rejects.toThrow('name in stop: got "gradNrm" (did you mean "gradNorm"?)')
     await expect(startRun(await smallRun('stop=evaluation.mean > 3'), folder)).rejects.toThrow('"evaluation.mean"')
+    const judged = ['evaluateEvery=2', 'evaluateEpisodes=2']
+    await expect(startRun(await smallRun(...judged, 'stop=evaluation.meen > 3'), folder)).rejects.toThrow(
+      'name in stop: got "evaluation.meen" (did you mean "evaluation.mean"?)',
+    )
+    await expect(startRun(await smallRun(...judged, 'stop=evaluation > 3'), folder)).rejects.toThrow('"evaluation"')
+    await expect(startRun(await smallRun('stop=475'), folder)).rejects.toThrow(
+      'stop: got "475", expected a formula with a metric, like episodeReturn >= 475',
+    )
     expect(await listCheckpoints(folder)).toEqual([])
+  })
+
+  test('warns once of a name that is no figure, and ends the runs of a sweep as it does that of one', async () => {
+    const run = await startRun(await smallRun('stop=gradNorm.x > 3 or phaseSeconds.collect < 0'), folder)
+    expect((await run.train()).status).toBe('complete')
+    const log = await readFile(join(folder, 'run.log'), 'utf8')
+    expect(log.match(/stop: .*/g)).toEqual([expect.stringContaining('stop: gradNorm.x is no figure of this update')])
+    const definitions = await Promise.all([smallRun('stop=update >= 2'), smallRun()])
+    expect(definitions.map(whyApart)).toEqual(['it may end before the others (stop)', null])
   })
 })
 
@@ -89,12 +108,48 @@ describe('callbacks', () => {
     expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'interrupted', updates: 4 })
   })
 
+  test('are waited for, see the line of their update, and end the run if they fail', async () => {
+    const events: string[] = []
+    const slow = async (name: string) => {
+      events.push(`${name} begins`)
+      await wait(5)
+      events.push(`${name} ends`)
+    }
+    const run = await startRun(await smallRun('evaluateEvery=1', 'evaluateEpisodes=2', 'checkpointEvery=1'), folder)
+    const failing = run.train(
+      joinListeners([
+        {
+          onUpdate: () => slow('update'),
+          async onEvaluation(judgment, { update }) {
+            const lines = (await readFile(join(folder, 'metrics.jsonl'), 'utf8')).trim().split('\n')
+            events.push(`${lines.length} lines`)
+            Object.assign(judgment, { mean: 1e9 })
+            if (update === 2) throw new Error('the callback fails')
+          },
+          onCheckpoint: () => slow('checkpoint'),
+        },
+      ]),
+    )
+    await expect(failing).rejects.toThrow('the callback fails')
+    const one = ['1 lines', 'checkpoint begins', 'checkpoint ends', 'update begins', 'update ends', '2 lines']
+    expect(events).toEqual(one)
+    const resumed = await resumeRun(folder, { settings: { evaluateEvery: '0' } })
+    expect(resumed.trainer.update).toBe(1)
+    const { evaluation, status } = await resumed.train()
+    expect(status).toBe('complete')
+    expect(evaluation?.best?.mean).toBeLessThan(1000)
+  })
+
   test('are refused in a line', async () => {
     expect(() => defineCallbacks({ id: '', listen: () => ({}) })).toThrow('callbacks id: got "", expected a name')
     const wrong = defineCallbacks({ id: 'wrong', listen: () => ({ onEnd() {} }) as never })
     expect(() => wrong({} as never)).toThrow(
       'wrong listen: got onEnd, expected an object with any of onUpdate, onEvaluation, onCheckpoint, signal',
     )
+    const late = defineCallbacks({ id: 'late', listen: (async () => ({})) as never })
+    expect(() => late({} as never)).toThrow('late listen: got ')
+    const no = defineCallbacks({ id: 'no', listen: () => ({ onUpdate: 5 }) as never })
+    expect(() => no({} as never)).toThrow('no onUpdate: got 5, expected a function')
     const { stop } = (await configureRun('CartPole-v1')).settings
     expect(stop).toBe('')
   })

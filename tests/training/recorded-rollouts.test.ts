@@ -449,6 +449,7 @@ describe('a replay', () => {
       numRows: 2 * ROWS,
       fields: first.fields.map((field, i) => joined(field, other.fields[i]!)),
     }
+    const counts: number[] = []
     for (const [table, numSteps] of [
       [first, NUM_STEPS],
       [first, 4],
@@ -461,8 +462,7 @@ describe('a replay', () => {
         (row) => step[row + NUM_LANES] !== step[row]! + 1 || episode[row + NUM_LANES] !== episode[row],
       )
       expect(wrong).toEqual([])
-      // Steps in the middle of the rollouts go on all the same.
-      expect(goOn.length).toBeGreaterThan(0.8 * table.numRows * 3 * (1 - 1 / NUM_STEPS - 1 / 13))
+      counts.push(goOn.length)
       const { rows, column: final } = replay.fields.find(({ name }) => name === 'finalObservation')!
       const last = Array.from(rows!.keys()).filter((i) => rows![i]! % ROWS >= ROWS - NUM_LANES)
       expect(last.length).toBeGreaterThan(0)
@@ -472,6 +472,7 @@ describe('a replay', () => {
         expect(final.slice(4 * i, 4 * i + 4)).not.toEqual(after)
       }
     }
+    expect(counts[1]).toBe(counts[0]) // Rollouts that follow are joined, however long they are.
   })
 })
 

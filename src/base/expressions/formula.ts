@@ -4,15 +4,22 @@ import { computeStep } from './compute.ts'
 import { columnOf, type Expression, expressionOf, where } from './expression.ts'
 import { programOf } from './expression-program.ts'
 
-/** A formula's value; comparisons give 1 or 0. A number that `known` does not have is NaN, of which no comparison is true. */
-export type Formula = (known: (name: string) => number | undefined) => number
+/** A formula, called for its value; comparisons give 1 or 0. A number that `known` does not have is NaN, of which no comparison is true. */
+export interface Formula {
+  (known: (name: string) => number | undefined): number
+  /** The names in it. */
+  readonly names: readonly string[]
+}
+
+/** 1 for any number but 0, otherwise 0: NaN is not true. */
+const isTrue = (a: Expression) => a.lessThan(0).or(a.greaterThan(0))
 
 const FUNCTIONS: Readonly<Record<string, (...given: [Expression, Expression, Expression]) => Expression>> = {
   abs: (a) => a.abs(),
   cos: (a) => a.cos(),
   exp: (a) => a.exp(),
   floor: (a) => a.floor(),
-  if: (a, b, c) => where(a, b, c),
+  if: (a, b, c) => where(isTrue(a), b, c),
   log: (a) => a.log(),
   max: (a, b) => a.max(b),
   min: (a, b) => a.min(b),
@@ -22,8 +29,8 @@ const NUM_OPERANDS: Readonly<Record<string, number>> = { if: 3, max: 2, min: 2 }
 
 /** Operators between two operands, the loosest first; those of a line bind alike, from left to right. */
 const OPERATORS: readonly Readonly<Record<string, (a: Expression, b: Expression) => Expression>>[] = [
-  { or: (a, b) => a.or(b) },
-  { and: (a, b) => a.and(b) },
+  { or: (a, b) => isTrue(a).or(isTrue(b)) },
+  { and: (a, b) => isTrue(a).and(isTrue(b)) },
   {
     '>=': (a, b) => a.greaterThan(b).or(a.equalTo(b)),
     '<=': (a, b) => a.lessThan(b).or(a.equalTo(b)),
@@ -38,7 +45,7 @@ const TOKEN = /\s*(?:(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)|([A-Za-z_][\w
 
 /**
  * Reads a formula of numbers, names, `+ - * /`, comparisons, `and`, `or`, `min`, `max`, `abs`, `exp`, `log`, `sqrt`, `cos`, `floor` and
- * `if(condition, then, otherwise)`. A name may have parts: `evaluation.mean`. `names` are those of their first parts.
+ * `if(condition, then, otherwise)`. A name may have parts, like `phaseSeconds.collect`: `names` has it whole, or its first part.
  * @throws InputError for a text that is none, with its place, and for an unknown name, with the nearest.
  */
 export function readFormula(subject: string, text: string, names: readonly string[]): Formula {
@@ -105,17 +112,19 @@ function* tokensOf(subject: string, text: string): Generator<string> {
 }
 
 function knownName(subject: string, name: string, names: readonly string[]): string {
-  if (!names.includes(name.split('.')[0]!)) throw unknownWord(`name in ${subject}`, name, names)
+  if (!names.includes(name) && !names.includes(name.split('.')[0]!))
+    throw unknownWord(`name in ${subject}`, name, names)
   return name
 }
 
 function formulaOf(expression: Expression): Formula {
   const { columns, constants, steps, results, numRegisters } = programOf(new Map([['value', expression]]))
   const registers = Array.from({ length: numRegisters }, () => new Float64Array(1))
-  return (known) => {
+  const formula = (known: Parameters<Formula>[0]) => {
     for (const [register, value] of constants) registers[register]![0] = value
     for (const [name, register] of Object.entries(columns)) registers[register]![0] = known(name) ?? Number.NaN
     for (const step of steps) computeStep(step, registers, 1)
     return registers[results.value!]![0]!
   }
+  return Object.assign(formula, { names: Object.keys(columns) })
 }

@@ -37,7 +37,7 @@ export async function follow(
     const summary = await run.train({
       onUpdate(metrics, state) {
         progress.update(done(run), figures(metrics, run), curve(metrics), rate(metrics, run))
-        listeners.onUpdate?.(metrics, state)
+        return listeners.onUpdate?.(metrics, state)
       },
       onEvaluation: listeners.onEvaluation?.bind(listeners),
       onCheckpoint: listeners.onCheckpoint?.bind(listeners),

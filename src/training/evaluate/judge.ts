@@ -70,6 +70,24 @@ export function checkJudging({ evaluateEvery, stopAt, patience }: JudgeSettings)
   if (patience > 0) throw new InputError('patience', show(patience), expected('0'))
 }
 
+/** The names of metrics that a formula may have: of evaluations, their figures. */
+function figuresOf(metrics: readonly string[]): string[] {
+  const parts = ['mean', 'std', 'min', 'max', 'episodes'] satisfies (keyof Judgment)[]
+  return metrics.flatMap((name) => (name === 'evaluation' ? parts.map((part) => `evaluation.${part}`) : [name]))
+}
+
+/** Whether a name is a figure of a line, or of a metric that the line lacks. */
+function mayBeFigure(line: Readonly<Record<string, unknown>>, name: string): boolean {
+  const [first, ...parts] = name.split('.')
+  let value = line[first!] ?? null
+  for (const part of parts) {
+    if (value === null) return true
+    if (typeof value !== 'object' || !Object.hasOwn(value, part)) return false
+    value = (value as Readonly<Record<string, unknown>>)[part] ?? null
+  }
+  return typeof value !== 'object' || value === null
+}
+
 export class Judge {
   readonly #settings: JudgeSettings
   /** The best evaluation, the first of equals; null without any. */
@@ -79,6 +97,7 @@ export class Judge {
   #since = 0
   readonly #stop: Formula | null
   #isStopped = false
+  #isWarned = false
 
   /**
    * `lines`: the run's metrics lines so far; `key`: their field with the checkpoint number; `metrics`: the names of all that lines may have.
@@ -91,7 +110,9 @@ export class Judge {
     metrics: readonly string[],
   ) {
     this.#settings = settings
-    this.#stop = settings.stop === '' ? null : readFormula('stop', settings.stop, metrics)
+    this.#stop = settings.stop === '' ? null : readFormula('stop', settings.stop, figuresOf(metrics))
+    if (this.#stop?.names.length === 0)
+      throw new InputError('stop', show(settings.stop), 'a formula with a metric, like episodeReturn >= 475')
     for (const line of lines) {
       const { evaluation, [key]: number } = line
       if (evaluation !== undefined) this.add(number as number, evaluation as Judgment)
@@ -99,11 +120,18 @@ export class Judge {
     }
   }
 
-  /** Sees the metrics of an update. What one says of the end holds until the next. */
-  see(line: Readonly<Record<string, unknown>>): void {
-    if (this.#stop === null) return
+  /**
+   * Sees the metrics of an update. What one says of the end holds until the next. Returns a warning about the first name of the formula
+   * that is no figure of its metric; null without one.
+   */
+  see(line: Readonly<Record<string, unknown>>): string | null {
+    if (this.#stop === null) return null
     const value = this.#stop((name) => figureIn(line, name.replaceAll('.', '/')))
     this.#isStopped = value !== 0 && !Number.isNaN(value)
+    const wrong = this.#isWarned ? undefined : this.#stop.names.find((name) => !mayBeFigure(line, name))
+    if (wrong === undefined) return null
+    this.#isWarned = true
+    return `stop: ${wrong} is no figure of this update, so that no comparison with it is true; the metrics are in metrics.jsonl`
   }
 
   /** Whether an evaluation is due after an update; always after the last. */

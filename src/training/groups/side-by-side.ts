@@ -35,6 +35,7 @@ export function whyApart(definition: RunDefinition): string | null {
     [settings.opponents > 0, 'it plays against earlier selves (opponents)'],
     [actorsOf(definition) > 0, 'its rollouts are collected ahead (maxStaleness)'],
     [settings.evaluateEvery > 0, 'it is evaluated while it trains (evaluateEvery)'],
+    [settings.stop !== '', 'it may end before the others (stop)'],
     [settings.stopWhenSolved, 'it may end before the others (stopWhenSolved)'],
     [settings.loggers.length > 0, 'it has loggers'],
     [settings.profile, 'its profile measures its own time (profile)'],

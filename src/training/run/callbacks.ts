@@ -15,7 +15,7 @@ const EVENTS = ['onUpdate', 'onEvaluation', 'onCheckpoint', 'signal'] as const
 /**
  * Callbacks that the command line takes from a module (`train … callbacks=./mine.mjs`): `listen` gets the run before it trains and returns
  * what to call at its events. A `signal` in the answer ends the run, with a checkpoint, once it is aborted.
- * @throws InputError for a definition without these fields, and for an answer with other fields.
+ * @throws InputError for a definition without these fields, and for an answer with other fields or values.
  * @example
  * export const early = defineCallbacks({
  *   id: 'early',
@@ -36,25 +36,32 @@ export function defineCallbacks(definition: {
   const callbacks = (run: Run): RunListeners<Cohort> => {
     const listeners = listen(run)
     const other = Object.keys(Object(listeners)).find((key) => !(EVENTS as readonly string[]).includes(key))
-    if (typeof listeners === 'object' && listeners !== null && other === undefined) return listeners
-    throw new InputError(`${id} listen`, other ?? show(listeners), `an object with any of ${EVENTS.join(', ')}`)
+    const isObject = typeof listeners === 'object' && listeners !== null && !(listeners instanceof Promise)
+    if (!isObject || other !== undefined)
+      throw new InputError(`${id} listen`, other ?? show(listeners), `an object with any of ${EVENTS.join(', ')}`)
+    const wrong = EVENTS.find((event) => {
+      const given: unknown = listeners[event]
+      return given !== undefined && !(event === 'signal' ? given instanceof AbortSignal : typeof given === 'function')
+    })
+    if (wrong === undefined) return listeners
+    throw new InputError(`${id} ${wrong}`, show(listeners[wrong]), wrong === 'signal' ? 'an AbortSignal' : 'a function')
   }
   return Object.assign(callbacks, { id })
 }
 
-/** Listeners that call all of these in order, and whose signal is aborted with the first of theirs. */
+/** Listeners that call all of these in order, one after the other, and whose signal is aborted with the first of theirs. */
 export function joinListeners(all: readonly RunListeners<Cohort>[]): RunListeners<Cohort> {
   checkGiven('listeners', all, 'a list')
   const signals = all.flatMap(({ signal }) => (signal === undefined ? [] : [signal]))
   return {
-    onUpdate(metrics, progress) {
-      for (const each of all) each.onUpdate?.(metrics, progress)
+    async onUpdate(metrics, progress) {
+      for (const each of all) await each.onUpdate?.(metrics, progress)
     },
-    onEvaluation(judgment, at) {
-      for (const each of all) each.onEvaluation?.(judgment, at)
+    async onEvaluation(judgment, at) {
+      for (const each of all) await each.onEvaluation?.(judgment, at)
     },
-    onCheckpoint(at) {
-      for (const each of all) each.onCheckpoint?.(at)
+    async onCheckpoint(at) {
+      for (const each of all) await each.onCheckpoint?.(at)
     },
     ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
   }

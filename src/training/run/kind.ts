@@ -143,14 +143,14 @@ export interface RunCurve {
   readonly before: EarlierCurve | null
 }
 
-/** Observers of a run, and the signal that stops it. */
+/** Observers of a run, which waits for the promises that they return, and the signal that stops it. An observer that fails ends the run. */
 export interface RunListeners<C extends Cohort> {
   /** Called after each update, when its line is in `metrics.jsonl`. */
-  onUpdate?(metrics: MetricsOf<C>, progress: ProgressOf<C>): void
-  /** Called after an evaluation (`evaluateEvery`), before `onUpdate` of the same update; `isBest`: of those so far. */
-  onEvaluation?(judgment: Judgment, at: { readonly update: number; readonly isBest: boolean }): void
+  onUpdate?(metrics: MetricsOf<C>, progress: ProgressOf<C>): unknown
+  /** Called after an evaluation (`evaluateEvery`), when its line is in `metrics.jsonl`, before `onUpdate` of the same update; `isBest`: of those so far. */
+  onEvaluation?(judgment: Judgment, at: { readonly update: number; readonly isBest: boolean }): unknown
   /** Called when a checkpoint is on disk. */
-  onCheckpoint?(at: { readonly folder: string; readonly checkpoint: number }): void
+  onCheckpoint?(at: { readonly folder: string; readonly checkpoint: number }): unknown
   /** When aborted, the run ends after the update or tick as `interrupted`, with a checkpoint. */
   signal?: AbortSignal
 }

@@ -216,17 +216,18 @@ export class Run<D extends RunDefinition = RunDefinition> {
       for await (const metrics of this.#kind.updates(this.definition, trainer, either)) {
         const evaluated = await this.#evaluate()
         const line = { ...this.#kind.line(metrics, trainer), ...evaluated.figures }
-        this.#judge.see(line as Readonly<Record<string, unknown>>)
-        const { update } = trainer
-        if (evaluated.judgment !== null) onEvaluation?.(evaluated.judgment, { update, isBest: evaluated.isBest })
+        const warning = this.#judge.see(line as Readonly<Record<string, unknown>>)
+        if (warning !== null) tell(warning)
         this.#files.note(line)
+        const { judgment, isBest } = evaluated
+        if (judgment !== null) await onEvaluation?.({ ...judgment }, { update: trainer.update, isBest })
         loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
         const isLast = this.ended !== null // The end writes it below, before the checkpoint.
-        const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
+        const isKept = isBest || trainer.update % settings.checkpointEvery === 0
         if (isKept && !isLast) await this.#checkpoint(onCheckpoint)
-        onUpdate?.(metrics, trainer.progress())
+        await onUpdate?.(metrics, trainer.progress())
         if (isLast || either.aborted) break
       }
       end = this.ended === null ? 'interrupted' : 'complete'
@@ -286,7 +287,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       await this.#kind.writeBeside(this.folder, this.definition, this.trainer as Trainer<Cohort>)
     }
     await this.#files.checkpoint(save, this.definition.settings.checkpointsKept, this.#judge.best?.checkpoint)
-    onCheckpoint?.({ folder: this.folder, checkpoint: this.trainer.checkpointNumber })
+    await onCheckpoint?.({ folder: this.folder, checkpoint: this.trainer.checkpointNumber })
   }
 
   /** Writes an update's table, if it is kept and cannot be written later. */
