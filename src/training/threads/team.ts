@@ -11,6 +11,7 @@ import { ownFile } from '../../base/files/own-files.ts'
 import { warn } from '../../base/host.ts'
 import { numCores, startThread, type Thread } from '../../base/threads/thread.ts'
 import type { WasmMemory } from '../../components/arena.ts'
+import type { Sent } from '../../components/places.ts'
 import type { DecodingColumns } from '../../engines/local/local-columns.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 import type { TransformerConfig } from '../../language/transformer/config.ts'
@@ -87,8 +88,8 @@ export interface TextOrder extends ThreadOrder {
   readonly context: number
   readonly sampling: Sampling
   readonly explore: boolean
-  /** Views of columns in `memory` and `apart`: its own, and shared ones. */
-  readonly columns: TextThreadColumns
+  /** Views of columns in `memory`, and places of those in `apart`: its own, and shared ones. */
+  readonly columns: Sent<TextThreadColumns>
   /** As in the world's arena. */
   readonly apart: SharedArrayBuffer | null
 }

@@ -8,6 +8,7 @@ import type { Together, TokenLearnerColumns } from '../../../algorithms/tokens/t
 import type { TokenWork } from '../../../algorithms/tokens/token-thread.ts'
 import { Work } from '../../../base/clock.ts'
 import { sharedBytes } from '../../../base/shared.ts'
+import { sendColumns } from '../../../components/places.ts'
 import type { DecodingWorkers } from '../../../engines/engine.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { World } from '../../../world/world.ts'
@@ -61,7 +62,7 @@ export class TextTeam implements DecodingWorkers {
   /** Sets the workers' work, after they have met. */
   post(work: TokenWork): void {
     this.#command[0] = TextCommand.learn
-    this.#team!.post(work)
+    this.#team!.post(sendColumns(work, this.#world.arena.apart))
   }
 
   /** Runs the steps that all threads do together. */
@@ -118,15 +119,18 @@ export class TextTeam implements DecodingWorkers {
         cacheBits: model.cacheBits,
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore, apart },
-        columns: {
-          ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
-          ...(packed &&
-            gradient &&
-            reference &&
-            passed && { learner: { packed: packed[index]!, gradient, reference, passed } }),
-          weights: quantized ?? weights,
-          adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
-        },
+        columns: sendColumns(
+          {
+            ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
+            ...(packed &&
+              gradient &&
+              reference &&
+              passed && { learner: { packed: packed[index]!, gradient, reference, passed } }),
+            weights: quantized ?? weights,
+            adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
+          },
+          apart,
+        ),
       }
     })
     return Team.start(orders, () => `${count} threads of ${cohort.name}`)

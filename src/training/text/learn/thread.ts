@@ -8,6 +8,7 @@ import { TokenThread, type TokenWork } from '../../../algorithms/tokens/token-th
 import { Clock, Work } from '../../../base/clock.ts'
 import { Random } from '../../../base/random.ts'
 import { viewColumns } from '../../../components/arena.ts'
+import { receiveColumns, type Sent } from '../../../components/places.ts'
 import { type DecodingThread, decodeShare } from '../../../engines/local/decode-share.ts'
 import { createKernels } from '../../../kernels/bind.ts'
 import { TransformerDecoder } from '../../../language/transformer/decoder.ts'
@@ -20,7 +21,12 @@ import { TextCommand } from './team.ts'
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
   const { valueHead, quantizeActivations, checkpointing, cacheBits, apart } = order
-  const { decoding, learner, weights, adapter: adapted } = viewColumns(order.columns, memory, apart)
+  const {
+    decoding,
+    learner,
+    weights,
+    adapter: adapted,
+  } = viewColumns(receiveColumns(order.columns, apart), memory, apart)
   const kernels = createKernels(memory, build, apart === null ? 'lasting' : 'apart')
   const model = transformer(config, { valueHead, quantizeActivations, checkpointing, cacheBits })
   const random = new Random(seed)
@@ -47,7 +53,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
     if (command[0] === TextCommand.decode) {
       decodeShare(decoder!, index, command[1]!)
       clock.charge(Work.infer)
-    } else thread!.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
+    } else thread!.run(receiveColumns(receiveMessageOnPort(parentPort!)!.message as Sent<TokenWork>, apart))
     yield // All are done.
   }
 }
