@@ -206,6 +206,7 @@ function assistantOf(blocks: readonly unknown[], param: string): object {
   }
   const calls = uses.map((use) => {
     const { id, name, input } = use as { id: unknown; name: unknown; input: unknown }
+    if (typeof name !== 'string') throw badField(`${param}, tool_use.name`, name, "a tool's name")
     return { id, type: 'function', function: { name, arguments: JSON.stringify(input) } }
   })
   const said = textOf(texts, param)
@@ -222,12 +223,12 @@ function userOf(blocks: readonly unknown[], role: unknown, param: string): objec
     words = []
   }
   for (const block of blocks) {
-    const { type, tool_use_id: id, content = '' } = (block ?? {}) as Record<string, unknown>
+    const { type, tool_use_id: id, content } = (block ?? {}) as Record<string, unknown>
     if (type !== 'tool_result') {
       words.push(block)
       continue
     }
-    const told = textOf(content, `${param}, tool_result`)
+    const told = textOf(content ?? '', `${param}, tool_result`)
     if (typeof id !== 'string') throw badField(`${param}, tool_result.tool_use_id`, id, "a call's id")
     speak()
     said.push({ role: 'tool', tool_call_id: id, content: told })

@@ -181,14 +181,16 @@ function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: 
 function messagesOf(given: unknown): Message[] {
   if (!Array.isArray(given) || given.length === 0) throw badField('messages', given, 'a list of messages, not empty')
   return given.map((each, i) => {
-    const { role, content, tool_calls: calls, ...rest } = (each ?? {}) as Record<string, unknown>
+    const { role, content, tool_calls, ...rest } = (each ?? {}) as Record<string, unknown>
+    const calls = tool_calls ?? []
+    if (!Array.isArray(calls)) throw badField(`messages[${i}].tool_calls`, calls, 'a list')
     const message = {
       role: role === 'developer' ? 'system' : role, // The name in chat templates.
       ...rest,
       content: textOf(content ?? null, `messages[${i}].content`),
-      ...(Array.isArray(calls)
-        ? { tool_calls: calls.map((call) => withArguments(call, `messages[${i}].tool_calls`)) }
-        : {}),
+      ...(tool_calls == null
+        ? {}
+        : { tool_calls: calls.map((call) => withArguments(call, `messages[${i}].tool_calls`)) }),
     }
     if (isMessage(message)) return message
     throw badField(`messages[${i}]`, each, 'one like { "role": "user", "content": "2+2=" }')

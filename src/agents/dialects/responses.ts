@@ -205,6 +205,7 @@ function messagesOf(input: unknown): object[] {
     const { type = 'message', role, content } = item
     if (type === 'message') messages.push({ role: role === 'developer' ? 'system' : role, content: textOf(content, i) })
     else if (type === 'function_call') {
+      if (typeof item.name !== 'string') throw badField(`input[${i}].name`, item.name, "a tool's name")
       const call = { id: item.call_id, type: 'function', function: { name: item.name, arguments: item.arguments } }
       const last = messages.at(-1)
       if (last?.role === 'assistant') last.tool_calls = [...((last.tool_calls as object[]) ?? []), call]

@@ -119,7 +119,10 @@ export class TinkerService {
         { model_name: this.name, max_context_length: this.#first.context, trainable: true, sampleable: true },
       ],
     }))
-    add('POST client/config', () => ({ fwdbwd_max_chunk_len: MAX_DATUMS, fwdbwd_max_chunk_bytes_count: 5_000_000 }))
+    add('POST client/config', () => ({
+      ...{ fwdbwd_max_chunk_len: MAX_DATUMS, fwdbwd_max_chunk_bytes_count: 5_000_000 },
+      proto_compress_fwdbwd: false, // Node has zstd only since 22.15, so bodies come as they are.
+    }))
     add('POST client/dynamic_config', () => ({ sample_cancel_enabled: true }))
     add('POST telemetry', () => ({ status: 'accepted' }))
     add('POST create_session', () => this.#createSession())

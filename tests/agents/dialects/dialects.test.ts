@@ -165,6 +165,7 @@ describe('Responses', () => {
       'expected parts of type',
     ],
     [{ input: [{ type: 'function_call_output', call_id: 'c', output: 3 }] }, 'input[0]', 'got 3, expected a text'],
+    [{ input: [{ type: 'function_call', call_id: 'c' }] }, 'input[0].name', "got undefined, expected a tool's name"],
     [{ tools: 'all' }, 'tools', 'got "all", expected a list'],
     [{ tools: [null] }, 'tools', 'got null, expected tools of type function'],
     [{ tools: [{ type: 'web_search', name: 'web' }] }, 'tools', 'expected tools of type function'],
@@ -344,7 +345,7 @@ describe('Messages', () => {
       { role: 'assistant', content: [{ type: 'thinking' }, text('h'), text('m'), use('c0'), use('c1')] },
       { role: 'user', content: [result('c0', { content: '3' }), result('c1', { content: [text('4')] }), text('so')] },
       { role: 'assistant', content: [{ type: 'redacted_thinking' }, use('c2')] },
-      { role: 'user', content: [text('wait'), result('c2', {})] },
+      { role: 'user', content: [text('wait'), result('c2', {}), result('c2', { content: null })] },
       { role: 'assistant', content: [text('ok')] },
     ]
     expect(toChat({ messages }).messages).toEqual([
@@ -355,6 +356,7 @@ describe('Messages', () => {
       user('so'),
       { role: 'assistant', content: null, tool_calls: [call('c2')] },
       user('wait'),
+      { role: 'tool', tool_call_id: 'c2', content: '' },
       { role: 'tool', tool_call_id: 'c2', content: '' },
       { role: 'assistant', content: 'ok' },
     ])
@@ -373,6 +375,11 @@ describe('Messages', () => {
     [says([null], 'assistant'), 'messages[0].content', 'expected blocks of type text and tool_use'],
     [says([{ type: 'image' }], 'assistant'), 'messages[0].content', 'expected blocks of type text and tool_use'],
     [says([{ type: 'text', text: 3 }], 'assistant'), 'messages[0].content', 'expected blocks of type text'],
+    [
+      says([{ type: 'tool_use', id: 'c' }], 'assistant'),
+      'messages[0].content, tool_use.name',
+      "expected a tool's name",
+    ],
     [{ messages: [], system: 3 }, 'system', 'got 3, expected a text, or a list of blocks'],
     [{ messages: [], system: [{ type: 'image' }] }, 'system', 'expected blocks of type text'],
     [{ messages: [], tools: 'all' }, 'tools', 'got "all", expected a list'],

@@ -2,6 +2,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { Batcher, type Generation, type GenerationGroup, steps, whole } from '../../../src/agents/serving/batcher.ts'
 import { defineEngine } from '../../../src/engines/define-engine.ts'
+import type { Engine, TurnRequest } from '../../../src/engines/engine.ts'
 import { talkWorld } from '../../support/conversations.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -74,4 +75,52 @@ test('an engine that breaks down as it is asked fails what was asked of it, and 
   expect(told.mock.calls.flat().join()).toContain('out of order')
   expect(() => batcher.submit([request])).toThrow('the server is stopping')
   told.mockRestore()
+})
+
+test('an engine is told how many ids of a prompt its slot has computed, by the same weights, and not what was there before', async () => {
+  const { engine: inner, tokenizer } = (
+    await talkWorld({
+      engine: defineEngine('three', () => ({
+        logprobs: 'none',
+        advance(turns) {
+          for (const turn of turns) turn.add(7, Number.NaN)
+        },
+      })),
+    })
+  ).cohort()
+  const given: number[] = []
+  const engine = Object.create(inner, {
+    version: { value: 0, writable: true },
+    submit: {
+      value(turn: TurnRequest) {
+        given.push(turn.unchanged)
+        inner.submit({ ...turn, unchanged: 0 })
+      },
+    },
+    advance: { value: () => inner.advance() },
+    poll: { value: () => inner.poll() },
+    arrival: { get: () => inner.arrival },
+  }) as Engine & { version: number }
+  expect(tokenizer.endIds).not.toContain(7)
+  const batcher = new Batcher(engine, 1, 8)
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+  const told: number[] = []
+  const ask = async (...prompt: number[]) => {
+    const ids = Int32Array.from(prompt)
+    const drawn = { maxTokens: 3, sampling, explore: true, stopStrings: [], key: [0, 0, 0] as const, numTop: 0 }
+    const group = batcher.submit([{ ids, ...drawn }])
+    await whole(group, new AbortController().signal)
+    expect(group.turns[0]!.tokens.map(({ id }) => id)).toEqual([7, 7, 7])
+    told.push(group.turns[0]!.numCached)
+  }
+  await ask(1, 2, 3) // The slot has 1 2 3 7 7: the last token's keys are not computed.
+  await ask(1, 2, 3, 7, 7, 7, 4)
+  await ask(1, 5) // Now it has 1 5 7 7.
+  await ask(1, 5, 7, 7, 7, 7, 4)
+  await ask(1)
+  await ask(1, 7, 7, 7, 7, 7, 4)
+  engine.version = 1
+  await ask(1, 7, 7)
+  expect(given).toEqual([0, 5, 1, 4, 1, 3, 0])
+  expect(told).toEqual(given)
 })

@@ -35,13 +35,14 @@ const messages: Fields[] = [
   { messages: [{ role: '', content: 'hi' }] },
 ]
 /** Calls of tools that say not which. */
-const calls: Fields[] = [5, [5], [{}], [{ function: {} }], [{ type: 'function', function: { name: 5 } }]].map(
-  (tool_calls) => ({
-    messages: [
-      { role: 'user', content: 'hi' },
-      { role: 'assistant', content: null, tool_calls },
-    ],
-  }),
+const calls: Fields[] = [5, {}, [5], [{}], [{ function: {} }], [{ type: 'function', function: { name: 5 } }]].flatMap(
+  (tool_calls) =>
+    [null, 'hm'].map((content) => ({
+      messages: [
+        { role: 'user', content: 'hi' },
+        { role: 'assistant', content, tool_calls },
+      ],
+    })),
 )
 const counts = (name: string): Fields[] =>
   [0, -1, 1.5, 'ten', [], {}, true, 2 ** 53, 1e308].map((value) => ({ [name]: value }))
@@ -80,6 +81,9 @@ const dialects: Readonly<Record<string, Dialect>> = {
       ),
       { input: [{ type: 'hologram' }] },
       { input: [{ type: 'function_call_output' }] },
+      ...[undefined, null, 5].map((name) => ({
+        input: [{ type: 'function_call', call_id: 'a', name, arguments: '{}' }],
+      })),
       ...[5, 'x', {}].map((previous_response_id) => ({ previous_response_id })),
       ...[5, [], {}].map((instructions) => ({ instructions })),
       ...[5, { format: 5 }, { format: { type: 'x' } }, { format: { type: 'json_schema' } }].map((text) => ({ text })),

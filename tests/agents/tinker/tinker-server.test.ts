@@ -78,6 +78,14 @@ function expectClose(values: readonly number[], expected: ArrayLike<number>): vo
 }
 
 describe('a training service', () => {
+  test('asks clients to send bodies as they are, since it reads none that is compressed', async () => {
+    const { ask, post, close } = await service()
+    expect(await ask('client/config', { sdk_version: '0.38.0' })).toMatchObject({ proto_compress_fwdbwd: false })
+    const refused = await post('forward_backward', Buffer.from('28b52ffd', 'hex'), { 'content-encoding': 'zstd' })
+    expect([refused.status, refused.json.detail]).toEqual([415, `the body's encoding is "zstd", expected none`])
+    await close()
+  })
+
   test('tells the log-probabilities of the model in its folder, and lowers a loss', async () => {
     const { run, train, model, close } = await service()
     const id = await train()
