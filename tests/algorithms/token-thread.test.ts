@@ -71,7 +71,7 @@ function threads() {
         new Clock(),
       ),
   )
-  return { first: made[0]!, second: made[1]!, gradient }
+  return { first: made[0]!, second: made[1]!, gradient, passed }
 }
 
 const derive: PartLoss = (part, { logprob }, { dLogprob, dEntropy }) => {
@@ -250,6 +250,19 @@ describe('a single gradient slot', () => {
     several!.forEach((slope, i) => {
       expect(Math.abs(slope - sole![i]!)).toBeLessThan(1e-5 * largest)
     })
+  })
+
+  test.each([0, 3])('is left by a thread whose micro-batch %i throws, so that no other waits', (failing) => {
+    slotRoom.elements = 0
+    const { first, passed } = threads()
+    const work = { batch: batch(), temperature: 1, taken: new Int32Array(1) }
+    const throwing: PartLoss = (part, evaluated, derivatives) => {
+      if (part === failing) throw new Error('no loss')
+      derive(part, evaluated, derivatives)
+    }
+    expect(() => first.differentiate(work, throwing, 0)).toThrow('no loss')
+    const numParts = work.batch.parts.length - 1
+    expect([...passed].every((count) => count > numParts)).toBe(true)
   })
 
   test('is waited for by nobody after an error', () => {

@@ -27,9 +27,12 @@ export interface ArrayModel {
   ): void | Promise<void>
 }
 
-/** A backend from such a model. `create` is called once per training cohort. */
+/** A backend from such a model. `create` is called once per training cohort. Errors: InputError for a policy with frozen parameters. */
 export function defineArrayBackend(id: string, create: (context: BackendContext) => ArrayModel): BackendDefinition {
   return defineBackend(id, (context) => {
+    if (context.model.parameters.some(({ isFrozen }) => isFrozen === true)) {
+      throw new InputError('languageModel.trainable', `names, with backend ${id}`, 'none: it trains all its weights')
+    }
     const model = create(context)
     const { length } = model.weights
     const { arena, columns } = takeArena({

@@ -3,7 +3,7 @@ import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../../src/base/errors.ts'
-import { cartPole, createTrainer, createWorld, mlp, ppo, rl, sft } from '../../../src/index.ts'
+import { cartPole, createTrainer, createWorld, languageModel, mlp, ppo, rl, sft } from '../../../src/index.ts'
 import { defineArrayBackend } from '../../../src/training/backends/array-backend.ts'
 import type { BackendDefinition } from '../../../src/training/backends/backend.ts'
 import { localBackend } from '../../../src/training/backends/local-backend.ts'
@@ -42,6 +42,14 @@ describe('a trainer with a backend of one’s own', () => {
     for await (const _ of trainer.updates()) if (--updates === 0) break
     return trainer.world.cohort().weights.slice()
   }
+
+  test('refuses to freeze parameters, which it does not know', async () => {
+    const policy = languageModel({ trainable: ['model.norm.weight'] })
+    const frozen = await createWorld({ environment, policy, numLanes: 4, seed: 1, groupSize: 4 })
+    expect(() => createTrainer(frozen, phases(), { backend: firstLogits })).toThrow(
+      'languageModel.trainable: got names, with backend first-logits, expected none: it trains all its weights',
+    )
+  })
 
   test('gives the weights to the engine of this process, and goes on from checkpoints to the same ones', async () => {
     const trainer = await made()

@@ -166,7 +166,7 @@ describe('same bits for any number of threads in a single gradient slot', () => 
     await expectSame({ ...options, batchSize: 200 }, rowsOf([3, 2, 5]))
   })
 
-  test('an error in one thread is told, and no other waits for it', async () => {
+  test('weights that are not finite end an update with an error, and no thread waits', async () => {
     const trainer = await trainerOf(3, { batchSize: 200 })
     const { learner, model } = trainer.world.cohort()
     const { weights } = trainer.world.cohort()
