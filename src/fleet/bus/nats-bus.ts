@@ -22,6 +22,7 @@ import {
   type ValuesOptions,
   type Watcher,
 } from './bus.ts'
+import { hearServer } from './hear-server.ts'
 
 const PACKAGES = '@nats-io/transport-node @nats-io/jetstream @nats-io/kv'
 /** Milliseconds for a request, and between attempts while the server is unreachable. */
@@ -188,12 +189,15 @@ export async function connectNats(
 async function untilThere(connect: () => Promise<Connection>, address: string, wait?: Wait): Promise<Connection> {
   for (let isTold = false; ; isTold = true) {
     try {
+      await hearServer(address, wait?.signal)
       return await connect()
     } catch (cause) {
       if (cause instanceof InputError) throw cause
       const { message, name } = cause as Error
       if (wait === undefined || wait.signal?.aborted || !UNREACHABLE.includes(name)) {
-        const expected = 'a NATS server that can be reached'
+        const expected = FORBIDDEN.includes(name)
+          ? 'credentials that the server accepts, in COLONNADE_NATS_… variables'
+          : 'a NATS server that can be reached'
         throw new InputError('fleet', `${address} (${message})`, expected, { cause })
       }
       if (!isTold) wait.tell(`waits for the NATS server at ${address} (${message})`)

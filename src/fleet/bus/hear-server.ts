@@ -1,0 +1,24 @@
+/** Waits for the first words of a NATS server, since its client waits without end for one that accepts connections and says nothing. */
+import { connect } from 'node:net'
+
+/** Milliseconds without them after which a server counts as away. */
+const SILENT_MS = 10_000
+const USUAL_PORT = 4222
+
+/**
+ * Resolves once the server of an address like `nats://host:4222` has said something, and for one that cannot be reached, which the client
+ * reports. Rejects with a TimeoutError at the signal, and if the server is silent for 10 s.
+ */
+export function hearServer(address: string, signal?: AbortSignal): Promise<void> {
+  const { hostname, port } = new URL(address)
+  const socket = connect(port === '' ? USUAL_PORT : Number(port), hostname.replace(/^\[|\]$/g, ''))
+  return new Promise<void>((resolve, reject) => {
+    const giveUp = () => reject(Object.assign(new Error('it does not answer'), { name: 'TimeoutError' }))
+    socket.setTimeout(SILENT_MS, giveUp)
+    socket.once('data', () => resolve())
+    socket.once('error', () => resolve())
+    socket.once('close', () => resolve())
+    signal?.addEventListener('abort', giveUp, { once: true })
+    if (signal?.aborted) giveUp()
+  }).finally(() => socket.destroy())
+}
