@@ -251,6 +251,13 @@ describe.each(POSTED)('a body for %s', (name) => {
         'application/json',
         200,
       ],
+      [
+        'with brackets in a text behind a quote',
+        JSON.stringify({ ...JSON.parse(right), user: `"${'['.repeat(10_000)}` }),
+        'application/json',
+        200,
+      ],
+      ['deep behind a backslash', deep('[', ']').replace('{', '{"user":"\\\\",'), 'application/json', 400],
       ['in half a character', Buffer.from(`${right.slice(0, -1)},"user":"\xc3"}`, 'latin1'), 'application/json', 400],
       ['in UTF-16', Buffer.from(right, 'utf16le'), 'application/json', 400],
       ['a list', `[${right}]`, 'application/json', 400],
