@@ -1,5 +1,5 @@
 /** Updates of language models by our own shaders on SwiftShader, beside the learner on the processor. */
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { describeLoss, type LossBatch, prepareLoss } from '../../src/algorithms/losses/losses.ts'
 import { type DeviceLearner, startDeviceLearner } from '../../src/algorithms/tokens/device-learner.ts'
 import { packBatch } from '../../src/algorithms/tokens/token-batch.ts'
@@ -8,12 +8,13 @@ import { Random, Stream } from '../../src/base/random.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { openTrainingBackend } from '../../src/entries/compat.ts'
-import { languageModel, sft } from '../../src/index.ts'
+import { createTrainer, createWorld, languageModel, sft } from '../../src/index.ts'
 import { createKernels, spansOf } from '../../src/kernels/bind.ts'
 import { startGpu } from '../../src/kernels/webgpu/start.ts'
 import { lora } from '../../src/language/transformer/lora.ts'
 import { type TransformerModel, transformer } from '../../src/language/transformer/model.ts'
 import { skipLoudly } from '../support/command.ts'
+import { digits } from '../support/conversations.ts'
 import { webgpuSwiftShader } from '../support/swiftshader.ts'
 import { updateOf } from '../support/updates.ts'
 
@@ -84,7 +85,7 @@ async function learnerOf(model: TransformerModel, rank: number | undefined, isOn
   const own = new TokenLearner(model, columns.weights, columns.learner, kernels, adapter)
   own.trained.start()
   const { optimizer, reference } = columns.learner
-  const options = { model, weights: columns.weights, adapter, rows, context: 64, optimizer, reference, kernels }
+  const options = { model, weights: columns.weights, adapter, context: 64, optimizer, reference, kernels }
   const device: DeviceLearner | null = isOnDevice ? await startDeviceLearner(options, 'adam') : null
   return { own, device, kernels, columns, trained: own.trained.weights }
 }
@@ -196,4 +197,79 @@ test('languageModel.device moves the updates of a backend to the device', { time
   const before = gpu.transfers.submits
   expect(distance(weights, (await learned('webgpu')).weights)).toBeLessThan(1e-3)
   expect(gpu.transfers.submits).toBeGreaterThan(before)
+})
+
+test('a gradient outlives a larger forward pass, and a step takes weights that came after its gradient', {
+  timeout: TIMEOUT,
+}, async (context) => {
+  const found = await webgpuSwiftShader()
+  if ('why' in found) skipLoudly(context, `our own shaders (${found.why})`)
+  await startGpu([`${found.folder}/`])
+  const [few, many] = [packBatch(sequences(1), 64), packBatch(sequences(24), 64)]
+  const { model } = MODELS['a model like Llama']!
+  const settings = { ...sft().settings, weightDecay: 0, epsilon: 1e-3 }
+  const learned = async (isOnDevice: boolean) => {
+    const { own, device, trained } = await learnerOf(model, undefined, isOnDevice)
+    const update = updateOf(many, false)
+    const zeros = () => new Float32Array(update.logprob.length)
+    const derivatives = { dLogprob: zeros().fill(0.01), dEntropy: zeros() }
+    const said = { logprob: zeros(), entropy: zeros(), value: new Float32Array(0) }
+    const gradient = async () => {
+      if (device === null) own.backward(few, derivatives, update, 1, 0)
+      else await device.backward(few, derivatives, 1)
+    }
+    const step = async () =>
+      device === null ? own.trained.descend(settings, 1e-2, 1) : device.descend(settings, 1e-2, 1)
+    await gradient()
+    if (device === null) alone(own.evaluate(many, 1, 'policy', said, update))
+    else await device.evaluate(many, 1, 'policy', said)
+    const norms = [await step()]
+    await device?.home()
+    await gradient()
+    for (let i = 0; i < trained.length; i++) trained[i]! *= 2
+    device?.moved()
+    norms.push(await step())
+    await device?.home()
+    device?.release()
+    return { norms, trained }
+  }
+  const [cpu, gpu] = [await learned(false), await learned(true)]
+  expect(cpu.norms[0]).toBeGreaterThan(1e-3)
+  expect(distance(cpu.norms, gpu.norms)).toBeLessThan(1e-4)
+  expect(distance(cpu.trained, gpu.trained)).toBeLessThan(1e-5)
+})
+
+test('closing a training gives its buffers back, and a lost device says so', { timeout: TIMEOUT }, async (context) => {
+  const found = await webgpuSwiftShader()
+  if ('why' in found) skipLoudly(context, `our own shaders (${found.why})`)
+  const gpu = await startGpu([`${found.folder}/`])
+  const memories: { releases: number }[] = []
+  const memory = gpu.memory.bind(gpu)
+  gpu.memory = () => {
+    const made = memory()
+    const counted = { releases: 0 }
+    const release = made.release.bind(made)
+    made.release = () => {
+      counted.releases++
+      release()
+    }
+    memories.push(counted)
+    return made
+  }
+  const environment = digits({})
+  const policy = languageModel({ width: 8, layers: 1, heads: 2, device: 'webgpu' })
+  const world = await createWorld({ environment, policy, numLanes: 1 })
+  const trainer = createTrainer(world, [sft({ updates: 2, batchSize: 2 })])
+  for await (const _ of trainer.updates());
+  expect(memories.map(({ releases }) => releases)).toEqual([0])
+  trainer.close()
+  await vi.waitFor(() => expect(memories.map(({ releases }) => releases)).toEqual([1]))
+  world.close()
+  const { device } = await learnerOf(MODELS['a model like Llama']!.model, undefined, true)
+  const batch = packBatch(sequences(2), 64)
+  const { logprob, entropy, value } = updateOf(batch, false)
+  const evaluate = () => device!.evaluate(batch, 1, 'policy', { logprob, entropy, value })
+  await evaluate()
+  gpu.destroy() // The last test: a process has one device.
+  await expect(evaluate()).rejects.toThrow(/^device webgpu has failed, and needs a new process: .*destroyed/)
 })

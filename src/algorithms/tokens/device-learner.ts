@@ -9,7 +9,7 @@ import { adamSteps, normColumnLength } from '../../kernels/webgpu/adam.ts'
 import { RowField } from '../../kernels/webgpu/attention.ts'
 import type { DeviceMemory, Gpu, ReadySteps } from '../../kernels/webgpu/gpu.ts'
 import { startGpu } from '../../kernels/webgpu/start.ts'
-import { deviceColumn, Numbers } from '../../kernels/webgpu/step.ts'
+import { deviceColumn, MAX_GROUPS, Numbers } from '../../kernels/webgpu/step.ts'
 import { inverseTemperaturePlace } from '../../kernels/webgpu/tokens.ts'
 import { activationColumns, checkDeviceModel, deviceRowWidth } from '../../language/transformer/device-plan.ts'
 import { transformerSteps } from '../../language/transformer/device-steps.ts'
@@ -32,15 +32,14 @@ import {
   tokensToRows,
 } from './token-thread.ts'
 
-/** Bytes of activations of a block of rows, and its most rows. */
+/** Bytes of activations of a block, and its rows, at most; a block of one sequence, or pair of answers, may have more. */
 const [BLOCK_BYTES, MAX_BLOCK_ROWS] = [2 ** 30, 8192]
 
 export interface DeviceLearnerOptions {
   readonly model: TransformerModel
   readonly weights: BaseWeights
   readonly adapter: LoraAdapter | null
-  /** Rows that a micro-batch has at most, and positions of a sequence. */
-  readonly rows: number
+  /** Maximum tokens of a sequence. */
   readonly context: number
   readonly optimizer: OptimizerColumns
   readonly reference: Float32Array
@@ -51,11 +50,17 @@ export interface DeviceLearnerOptions {
 export async function startDeviceLearner(options: DeviceLearnerOptions, optimizer: string): Promise<DeviceLearner> {
   const { model, weights, adapter } = options
   checkDeviceModel(model, adapter?.lora ?? null)
-  if (optimizer !== 'adam') throw new InputError('optimizer', `${optimizer} with device webgpu`, 'adam')
+  if (optimizer !== 'adam') throw new InputError('optimizer', `${optimizer}, and languageModel.device=webgpu`, 'adam')
   if (!(weights instanceof Float32Array)) {
-    throw new InputError('languageModel.quantize', 'fewer than 32 bits with device webgpu', '32, or device none')
+    throw new InputError('languageModel.quantize', 'fewer bits than 32, and device=webgpu', '32, or device=none')
   }
-  return new DeviceLearner(await startGpu(), options, weights)
+  const gpu = await startGpu()
+  const room = Math.floor(gpu.maxColumnBytes / 4)
+  if (model.numParameters > room) {
+    const got = `webgpu, and a model of ${model.numParameters} parameters`
+    throw new InputError('languageModel.device', got, `at most ${room}, for which a buffer of this device has room`)
+  }
+  return new DeviceLearner(gpu, options, weights)
 }
 
 /** What a block size decides: columns on the device and steps made ready. */
@@ -107,6 +112,8 @@ export class DeviceLearner {
   /** Whether the device has the numbers of the arena's columns, and newer ones. */
   #isSent = false
   #isNewer = false
+  /** Whether a gradient waits for its step. */
+  #hasGradient = false
   readonly #numbers = new Float32Array(Numbers.length)
   readonly #words = new Uint32Array(this.#numbers.buffer)
   #packed = new Int32Array(0)
@@ -132,8 +139,9 @@ export class DeviceLearner {
     whose: 'policy' | 'reference',
     said: TokensSaid,
   ): Promise<void> {
-    const room = await this.#prepare(batch)
-    const blocks = this.#blocksOf(batch, room.blockRows)
+    const units = eachSequence(batch)
+    const room = await this.#prepare(batch, units)
+    const blocks = blocksOf(batch, units, room.blockRows)
     for (let block = 0; block + 1 < blocks.length; block++) {
       const [from, to] = [blocks[block]!, blocks[block + 1]!]
       const count = this.#send(room, batch, from, to, temperature)
@@ -153,8 +161,9 @@ export class DeviceLearner {
     update: TokenUpdateColumns,
     temperature: number,
   ): Promise<TokenLossSums> {
-    const room = await this.#prepare(batch)
-    const whole = { ...batch, parts: this.#blocksOf(batch, room.blockRows) }
+    const units = eachSequence(batch, given.compared?.unit)
+    const room = await this.#prepare(batch, units)
+    const whole = { ...batch, parts: blocksOf(batch, units, room.blockRows) }
     await this.#differentiate(
       room,
       whole,
@@ -171,8 +180,9 @@ export class DeviceLearner {
     { dLogprob, dEntropy }: Parameters<BatchLoss>[1],
     temperature: number,
   ): Promise<void> {
-    const room = await this.#prepare(batch)
-    const parts = this.#blocksOf(batch, room.blockRows)
+    const units = eachSequence(batch)
+    const room = await this.#prepare(batch, units)
+    const parts = blocksOf(batch, units, room.blockRows)
     const lossOf: PartLoss = (part, _, rows) => {
       tokensToRows(rows.dLogprob, dLogprob, batch.spans, parts[part]!, parts[part + 1]!)
       tokensToRows(rows.dEntropy, dEntropy, batch.spans, parts[part]!, parts[part + 1]!)
@@ -185,6 +195,8 @@ export class DeviceLearner {
   async descend(settings: OptimizerSettings, learningRate: number, maxNorm: number): Promise<number> {
     const { memory, columns } = this.#room!
     const { optimizer } = this.#options
+    this.#sendState(this.#room!)
+    this.#hasGradient = false
     const powers: number[] = []
     powersAfter(powers, settings, optimizer)
     const { beta1, beta2, epsilon, weightDecay } = settings
@@ -239,37 +251,65 @@ export class DeviceLearner {
     this.#room?.memory.release()
     this.#room = undefined
     this.#adam = undefined
+    this.#hasGradient = false
     this.moved()
   }
 
-  /** Gives the device room for the batch, and what it lacks. */
-  async #prepare({ spans, parts, candidates }: TokenBatch): Promise<Room> {
-    if (candidates !== null) {
-      const got = 'tokens drawn from some of the vocabulary (topK, topP, minP, a grammar or penalties)'
-      throw new InputError('device webgpu', got, 'tokens drawn from all of it, or device none')
+  /** Gives the device room for the batch, whose blocks can begin at `units`, and what it lacks. */
+  async #prepare(batch: TokenBatch, units: readonly number[]): Promise<Room> {
+    if (batch.candidates !== null) {
+      const got = 'webgpu, and tokens drawn from some of the vocabulary (topK, topP, minP, a grammar or penalties)'
+      throw new InputError('languageModel.device', got, 'tokens drawn from all of it, or none')
     }
-    const { model, rows } = this.#options
-    let numRows = 0
-    for (let i = parts[0]!; i < parts.at(-1)!; i++) numRows += spans.end[i]! - spans.begin[i]! - 1
-    const { all, most } = deviceRowWidth(model)
-    const fitting = Math.floor(Math.min(BLOCK_BYTES / 4 / all, this.#gpu.maxColumnBytes / 4 / most, MAX_BLOCK_ROWS))
-    const blockRows = Math.max(rows, Math.min(fitting, 2 ** Math.ceil(Math.log2(Math.max(64, numRows)))))
+    const rows = units.slice(1).map((to, i) => rowsOf(batch, units[i]!, to))
+    const blockRows = this.#blockRows(
+      rows.reduce((sum, each) => sum + each, 0),
+      rows.reduce((most, each) => Math.max(most, each), 0),
+    )
     if (this.#room === undefined || this.#room.blockRows < blockRows) {
       await this.home()
+      const gradient = await this.#waitingGradient()
       this.release()
       this.#room = await this.#makeRoom(blockRows)
+      if (gradient !== null) {
+        this.#room.memory.send(this.#room.columns.gradient, gradient)
+        this.#hasGradient = true
+      }
     }
-    const { memory, columns } = this.#room
-    if (!this.#isSent) {
-      const { optimizer, adapter, reference } = this.#options
-      memory.send(columns.weights, this.#base)
-      if (adapter !== null) memory.send(columns.adapter!, adapter.weights)
-      if (columns.reference !== null) memory.send(columns.reference, reference)
-      memory.send(columns.moment, optimizer.moment)
-      memory.send(columns.squareMoment, optimizer.squareMoment)
-      this.#isSent = true
-    }
+    this.#sendState(this.#room)
     return this.#room
+  }
+
+  /** Rows of a block, for so many rows in all of which `largest` cannot be divided. @throws InputError if the device has no room. */
+  #blockRows(sum: number, largest: number): number {
+    const { all, most } = deviceRowWidth(this.#options.model)
+    const room = Math.min(Math.floor(this.#gpu.maxColumnBytes / 4 / most), MAX_GROUPS)
+    if (largest > room) {
+      const got = `webgpu, and ${largest} tokens to predict in a sequence or a pair`
+      throw new InputError('languageModel.device', got, `at most ${room}, for which a buffer of this device has room`)
+    }
+    const fitting = Math.min(Math.max(1, Math.floor(BLOCK_BYTES / 4 / all)), room, MAX_BLOCK_ROWS)
+    const rounded = (rows: number) => 2 ** Math.ceil(Math.log2(Math.max(64, rows)))
+    return Math.max(Math.min(fitting, rounded(sum)), Math.min(room, largest > fitting ? rounded(largest) : 1))
+  }
+
+  async #waitingGradient(): Promise<Float32Array | null> {
+    if (!this.#hasGradient || this.#room === undefined) return null
+    const gradient = new Float32Array(this.#trained.length)
+    await this.#room.memory.read([{ column: this.#room.columns.gradient, into: gradient }])
+    return gradient
+  }
+
+  /** Sends what the arena's columns have and the device lacks. */
+  #sendState({ memory, columns }: Room): void {
+    if (this.#isSent) return
+    const { optimizer, adapter, reference } = this.#options
+    memory.send(columns.weights, this.#base)
+    if (adapter !== null) memory.send(columns.adapter!, adapter.weights)
+    if (columns.reference !== null) memory.send(columns.reference, reference)
+    memory.send(columns.moment, optimizer.moment)
+    memory.send(columns.squareMoment, optimizer.squareMoment)
+    this.#isSent = true
   }
 
   async #makeRoom(blockRows: number): Promise<Room> {
@@ -277,7 +317,7 @@ export class DeviceLearner {
     const columns = columnsOf(this.#options, blockRows)
     const memory = this.#gpu.memory()
     const lora = adapter?.lora ?? null
-    const activations = activationColumns(model, lora?.settings.rank ?? 0, blockRows)
+    const activations = activationColumns(model, lora?.settings.rank ?? 0, blockRows, this.#gpu.maxColumnBytes / 4)
     const passes = async (own: Partial<typeof columns>): Promise<ReadyPasses> => {
       const steps = transformerSteps(model, lora, { ...columns, ...own }, activations, blockRows)
       for (const { column, values } of steps.constants) memory.send(column, values)
@@ -299,23 +339,6 @@ export class DeviceLearner {
     this.#said = { logprob: each(), entropy: each(), value: each() }
     this.#derived = { dLogprob: each(), dEntropy: each(), dValue: each() }
     return { blockRows, memory, columns, policy, reference: other }
-  }
-
-  /** Neighboring micro-batches together, as many as a block takes. */
-  #blocksOf({ parts, spans }: TokenBatch, blockRows: number): number[] {
-    const blocks = [parts[0]!]
-    let count = 0
-    for (let part = 0; part + 1 < parts.length; part++) {
-      let rows = 0
-      for (let i = parts[part]!; i < parts[part + 1]!; i++) rows += spans.end[i]! - spans.begin[i]! - 1
-      if (count > 0 && count + rows > blockRows) {
-        blocks.push(parts[part]!)
-        count = 0
-      }
-      count += rows
-    }
-    if (parts.length > 1) blocks.push(parts.at(-1)!)
-    return blocks
   }
 
   /** Sends sequences `from` to `to` as a block, and returns its number of rows. @throws InputError for a token outside the vocabulary. */
@@ -385,7 +408,40 @@ export class DeviceLearner {
       memory.send(columns.derivatives, derivatives.subarray(0, count * 3))
       memory.run(policy.backward)
     }
+    this.#hasGradient = true
   }
+}
+
+/** Where sequences begin in the batch, and its end; those with the same number in `together` are one. */
+function eachSequence({ parts }: TokenBatch, together?: ArrayLike<number>): number[] {
+  const [first, end] = [parts[0]!, parts.at(-1)!]
+  const begins: number[] = []
+  for (let i = first; i < end; i++) {
+    if (i === first || together === undefined || together[i] !== together[i - 1]) begins.push(i)
+  }
+  return [...begins, end]
+}
+
+function rowsOf({ spans }: TokenBatch, from: number, to: number): number {
+  let rows = 0
+  for (let i = from; i < to; i++) rows += spans.end[i]! - spans.begin[i]! - 1
+  return rows
+}
+
+/** Blocks of neighboring sequences, as many as fit into the rows of a block. */
+function blocksOf(batch: TokenBatch, units: readonly number[], blockRows: number): number[] {
+  const blocks = [units[0]!]
+  let count = 0
+  for (let unit = 0; unit + 1 < units.length; unit++) {
+    const rows = rowsOf(batch, units[unit]!, units[unit + 1]!)
+    if (count > 0 && count + rows > blockRows) {
+      blocks.push(units[unit]!)
+      count = 0
+    }
+    count += rows
+  }
+  if (units.length > 1) blocks.push(units.at(-1)!)
+  return blocks
 }
 
 /** Shaders may assume that no number is infinite. */

@@ -91,6 +91,14 @@ export class Gpu {
       throw new Error(`device webgpu has failed, and needs a new process: ${this.#failure}`)
   }
 
+  /** Takes a refused read as the device's failure, if there is none yet: a lost device refuses reads before it says why. */
+  async failed(cause: unknown): Promise<never> {
+    await new Promise((resolve) => setTimeout(resolve, 0))
+    this.#failure ??= cause instanceof Error ? cause.message : String(cause)
+    this.check()
+    throw cause
+  }
+
   /** Releases the device; pending work is lost. */
   destroy(): void {
     this.#device.destroy()
@@ -179,7 +187,11 @@ export class DeviceMemory {
       at += into.byteLength
     }
     this.flush()
-    await staging.mapAsync(MAP_FOR_READING, 0, bytes)
+    try {
+      await staging.mapAsync(MAP_FOR_READING, 0, bytes)
+    } catch (cause) {
+      await this.gpu.failed(cause)
+    }
     this.gpu.check()
     const mapped = staging.getMappedRange(0, bytes)
     at = 0

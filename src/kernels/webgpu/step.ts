@@ -24,7 +24,7 @@ export interface Step {
 }
 
 /** The largest number of workgroups in one dimension that every device accepts. */
-const MAX_GROUPS = 65_535
+export const MAX_GROUPS = 65_535
 
 export function deviceColumn(name: string, length: number, type: DeviceColumn['type'] = 'f32'): DeviceColumn {
   return { name, type, length: Math.max(1, length) }

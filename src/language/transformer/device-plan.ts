@@ -6,45 +6,41 @@ import { deviceColumn } from '../../kernels/webgpu/step.ts'
 import type { LoraModel } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 
-/** The largest column of logits, in elements. */
-const LOGITS = 2 ** 26
+/** Elements of the column of logits at most, and the fewest of the vocabulary's tokens that it has a row's logits of. */
+const [LOGITS, MIN_CHUNK] = [2 ** 26, 64]
 
-/** @throws InputError for a part of the model that has no shader, by its name in the shape. */
+/** @throws InputError for a part of the model that has no shader, by its name. */
 export function checkDeviceModel(model: TransformerModel, lora: LoraModel | null): void {
   const { shape, quantizesActivations, cacheBits, parameters } = model
-  const parts: readonly (readonly [string, unknown, unknown])[] = [
-    ['experts', shape.experts === null, true],
-    ['norm', shape.norm, 'rms'],
-    ['normsBefore', shape.normsBefore, true],
-    ['normsAfter', shape.normsAfter, false],
-    ['parallel', shape.parallel, false],
-    ['gated', shape.gated, true],
-    ['activation', shape.activation, 'silu'],
-    ['queryKeyNorm whole', shape.queryKeyNorm === 'whole', false],
-    ['queryScale', shape.queryScale, 1],
-    ['attentionCap', shape.attentionCap, 0],
-    ['logitCap', shape.logitCap, 0],
-    ['embeddingScale', shape.embeddingScale, 1],
-    ['residualScale', shape.residualScale, 1],
-    ['logitScale', shape.logitScale, 1],
-    ['headBias', shape.headBias, false],
-    ['outputBias', shape.outputBias, false],
-    ['feedForwardBias', shape.feedForwardBias, false],
-    ['learned positions', shape.rotaryWidth > 0, true],
-    ['another rotation in windows', shape.windowRope === null, true],
-    ['quantizeActivations', quantizesActivations, false],
-    ['cacheBits', cacheBits, 32],
-    ['frozen parameters', parameters.some((each) => each.isFrozen === true), false],
-    ['loraDropout', lora?.settings.dropout ?? 0, 0],
+  const parts: readonly (readonly [string, boolean])[] = [
+    ['experts', shape.experts !== null],
+    ['LayerNorm', shape.norm !== 'rms'],
+    ['no norms before its layers', !shape.normsBefore],
+    ['norms after its layers', shape.normsAfter],
+    ['attention beside the feed-forward layer', shape.parallel],
+    ['a feed-forward layer without a gate', !shape.gated],
+    [`the activation ${shape.activation}`, shape.activation !== 'silu'],
+    ['queries and keys that are normed whole', shape.queryKeyNorm === 'whole'],
+    ['scaled queries', shape.queryScale !== 1],
+    ['capped scores', shape.attentionCap !== 0],
+    ['capped logits', shape.logitCap !== 0],
+    ['scaled embeddings', shape.embeddingScale !== 1],
+    ['scaled outputs of layers', shape.residualScale !== 1],
+    ['scaled logits', shape.logitScale !== 1],
+    ['a bias of the head', shape.headBias],
+    ['a bias after attention', shape.outputBias],
+    ['biases of feed-forward layers', shape.feedForwardBias],
+    ['learned positions', shape.rotaryWidth === 0],
+    ['another rotation in windows', shape.windowRope !== null],
+    ['quantizeActivations', quantizesActivations],
+    [`cacheBits=${cacheBits}`, cacheBits !== 32],
+    ['frozen parameters (trainable=)', parameters.some((each) => each.isFrozen === true)],
+    ['loraDropout', (lora?.settings.dropout ?? 0) !== 0],
   ]
-  const missing = parts.find(([, has, expected]) => has !== expected)
-  if (missing === undefined) return
-  const got = `a model whose ${missing[0]} has no shader (${String(missing[1])})`
-  throw new InputError(
-    'device webgpu',
-    got,
-    'one like Llama, Qwen2, Qwen3 or Mistral with weights in f32, or device none',
-  )
+  const refused = parts.find(([, isThere]) => isThere)
+  if (refused === undefined) return
+  const got = `webgpu, and a model with ${refused[0]}, for which there is no shader`
+  throw new InputError('languageModel.device', got, 'a model like Llama, Qwen2, Qwen3 or Mistral, or none')
 }
 
 /** Numbers per row in the columns of a pass: how wide they are all together, and the widest. */
@@ -58,18 +54,21 @@ export function deviceRowWidth({ shape, hasValueHead }: TransformerModel): {
   const layer = 2 * width + qkv + raw + numHeads * (headWidth + 2) + 2 * feedForwardWidth
   const shared = 5 * width + qkv + numHeads * headWidth + 2 * feedForwardWidth + RowField.length + 12
   const logits = Math.min(shape.vocabularySize, 2 ** 14)
-  const most = Math.max(qkv, 2 * feedForwardWidth, width)
+  const most = Math.max(qkv, 2 * feedForwardWidth, width, MIN_CHUNK)
   return { all: numLayers * layer + shared + logits + (hasValueHead ? 1 : 0), most }
 }
 
-/** Columns of the activations, which several pairs of weights can use in turn. */
-export function activationColumns(model: TransformerModel, rank: number, blockRows: number) {
+/** Columns of the activations, of at most `maxLength` elements; several pairs of weights can use them in turn. */
+export function activationColumns(model: TransformerModel, rank: number, blockRows: number, maxLength: number) {
   const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, numLayers, queryKeyNorm, vocabularySize } =
     model.shape
   const each = (name: string, elements: number) => deviceColumn(name, blockRows * elements)
   const qkv = (numHeads + 2 * numKeyHeads) * headWidth
   const raw = queryKeyNorm === null ? 0 : (numHeads + numKeyHeads) * headWidth
-  const chunk = Math.min(vocabularySize, Math.max(64, Math.floor(LOGITS / blockRows / 64) * 64))
+  const chunk = Math.min(
+    vocabularySize,
+    Math.max(MIN_CHUNK, Math.floor(Math.min(LOGITS, maxLength) / blockRows / 64) * 64),
+  )
   return {
     layers: Array.from({ length: numLayers }, () => ({
       x: each('x', width),

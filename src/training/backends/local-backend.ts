@@ -58,16 +58,7 @@ function devicePlan({
 }
 
 /** The device starts with the first call. */
-function onDevice({
-  model,
-  weights,
-  columns,
-  kernels,
-  adapter,
-  rows,
-  context,
-  optimizer,
-}: BackendContext): BackendWork {
+function onDevice({ model, weights, columns, kernels, adapter, context, optimizer }: BackendContext): BackendWork {
   const own = columns as unknown as Omit<TokenLearnerColumns, 'packed'>
   const parameters = (adapter?.lora ?? model).parameters
   const work = arrayWork('local', new TrainedArray(trainedOf(weights, adapter), own, kernels, parameters))
@@ -75,7 +66,6 @@ function onDevice({
     model,
     weights,
     adapter,
-    rows,
     context,
     kernels,
     optimizer: own.optimizer,

@@ -85,6 +85,13 @@ export function textLearnerPlan(
     const got = 'a model without a value head'
     throw new InputError(`sft, loss ${sft.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
   }
+  if (model.device === 'webgpu' && rl !== undefined) {
+    const { topK, topP, minP } = rl.settings
+    if (topK !== 0 || topP !== 1 || minP !== 0) {
+      const got = 'webgpu, and sampling by topK, topP or minP'
+      throw new InputError('languageModel.device', got, 'tokens drawn from the whole vocabulary, or none')
+    }
+  }
   const lessons = sft === undefined ? 0 : sft.settings.batchSize * ROWS_OF_EXAMPLE[sft.loss.level]
   const examples = { rows: lessons, tokens: lessons * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }
