@@ -186,6 +186,11 @@ describe('Calls as templates teach them', () => {
     ['JSON that is an answer', '{"sum": 3}', []],
     ['a call that is cut off', '<tool_call>{"name": "add", "argu', [{ malformed: 'a call without </tool_call>' }]],
     ['JSON that is none', '<tool_call>{"name": add}</tool_call>', [{ malformed: 'a call that is no JSON object' }]],
+    [
+      'JSON deeper than recursion goes',
+      `<tool_call>{"name": "add", "arguments": ${'{"a": '.repeat(50_000)}1${'}'.repeat(50_001)}</tool_call>`,
+      [{ malformed: 'a call that is no JSON object' }],
+    ],
     ['no name', '<tool_call>{"arguments": {}}</tool_call>', [{ malformed: 'a call without a name' }]],
     [
       'a list of arguments',

@@ -1,5 +1,5 @@
 /** Constraints on answers in the fields of vLLM, SGLang and llama.cpp. */
-import { parseObject } from '../../base/files/files.ts'
+import { jsonOrText } from '../../base/files/files.ts'
 import type { Body } from '../../base/http/server.ts'
 import type { Constraint } from '../../environments/text.ts'
 import { either, literal } from '../../language/grammars/rules.ts'
@@ -10,7 +10,7 @@ import { GUIDED } from './known-fields.ts'
 type Read = (value: unknown, param: string) => Constraint
 
 const schema: Read = (value, param) => {
-  const read = typeof value === 'string' ? parseObject(value) : value
+  const read = typeof value === 'string' ? jsonOrText(value) : value
   if (typeof read === 'object' && read !== null && !Array.isArray(read)) return { schema: read }
   throw badField(param, value, 'a JSON schema, as an object or a text')
 }

@@ -101,16 +101,22 @@ export function parseJsonObject(subject: string, bytes: Uint8Array): Record<stri
   return value as Record<string, unknown>
 }
 
-/** Maximum nesting of our files; recursive functions overflow the stack far above it. */
+/** Maximum nesting of JSON; recursive functions overflow the stack far above it. */
 const DEPTH = 200
 
 /** @throws InputError for a parsed value that is nested too deeply. */
 export function refuseDeep(subject: string, value: unknown): void {
+  if (isDeep(value)) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'less nesting')
+}
+
+/** Whether a parsed value is nested too deeply for recursive functions. */
+function isDeep(value: unknown): boolean {
   let level = [value]
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > DEPTH) throw new InputError(subject, `JSON nested deeper than ${DEPTH}`, 'less nesting')
+    if (depth > DEPTH) return true
     level = level.flatMap((each) => (typeof each === 'object' && each !== null ? Object.values(each) : []))
   }
+  return false
 }
 
 /** Whether a path exists. @throws InputError if that cannot be determined. */
@@ -269,10 +275,11 @@ export function parseObject(text: string): Record<string, unknown> | null {
   }
 }
 
-/** Parses JSON (`false`, `3`, `"3"`); any other text stays as it is. */
+/** Parses JSON (`false`, `3`, `"3"`); any other text stays as it is, and so does one that is nested too deeply. */
 export function jsonOrText(text: string): unknown {
   try {
-    return JSON.parse(text)
+    const value: unknown = JSON.parse(text)
+    return isDeep(value) ? text : value
   } catch {
     return text
   }

@@ -2,6 +2,7 @@
  * Parses tool calls in a model's output and detects the format by its marks: Hermes and Qwen (`<tool_call>` around JSON, or around
  * `<function=name>` with parameters), Mistral (`[TOOL_CALLS]`) and Llama (the whole turn is JSON with name and parameters).
  */
+import { jsonOrText } from '../../base/files/files.ts'
 
 export type ToolArguments = Readonly<Record<string, unknown>>
 
@@ -54,28 +55,20 @@ function taggedPieces(text: string): readonly TurnPiece[] {
 function mistralPieces(text: string): readonly TurnPiece[] {
   const body = text.slice(MISTRAL.length).trim()
   if (body.startsWith('[')) {
-    const list = parsed(body)
+    const list = jsonOrText(body)
     if (!Array.isArray(list)) return [piece(text, { malformed: 'calls that are no list in JSON' })]
     return list.map((said) => piece(JSON.stringify(said), callFrom(said)))
   }
   return body.split(MISTRAL).map((part) => {
     const [, name, given] = /^\s*([\w.-]+)(?:\[ARGS\])?\s*(\{[\s\S]*)$/.exec(part) ?? []
-    const call = name === undefined ? { malformed: 'a call without name and arguments' } : callOf(name, parsed(given!))
+    const call =
+      name === undefined ? { malformed: 'a call without name and arguments' } : callOf(name, jsonOrText(given!))
     return piece(`${MISTRAL}${part}`, call)
   })
 }
 
-/** Parses JSON; undefined if it is invalid. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 function jsonCall(text: string): ToolCall {
-  return callFrom(parsed(text.trim()))
+  return callFrom(jsonOrText(text.trim()))
 }
 
 /** A call from JSON: name and arguments, or parameters. */
@@ -90,7 +83,7 @@ function callFrom(said: unknown): ToolCall {
 
 /** Some models write the arguments as JSON in a string. */
 function callOf(name: string, given: unknown): ToolCall {
-  const said = typeof given === 'string' ? parsed(given) : given
+  const said = typeof given === 'string' ? jsonOrText(given) : given
   if (typeof said !== 'object' || said === null || Array.isArray(said)) {
     return { malformed: `${name}: arguments that are no JSON object` }
   }
@@ -103,7 +96,7 @@ function functionCall(text: string): ToolCall {
   if (name === undefined) return { malformed: 'a call without </function>' }
   const given: Record<string, unknown> = {}
   for (const [, key, value] of body!.matchAll(/<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g)) {
-    given[key!] = parsed(value!) ?? value
+    given[key!] = jsonOrText(value!) ?? value
   }
   return { name, arguments: given }
 }

@@ -67,6 +67,7 @@ const dialects: Readonly<Record<string, Dialect>> = {
       { tool_choice: 'required' },
       { guided_regex: '(' },
       { guided_regex: 5 },
+      { guided_json: `${'{"not":'.repeat(20_000)}{}${'}'.repeat(20_000)}` },
       { guided_grammar: 'root ::= other' },
       ...calls,
     ],
@@ -262,6 +263,21 @@ describe.each(Object.entries(dialects))('the API %s', (_, { path, right, fields 
     }
     await isRight()
   })
+})
+
+test('arguments of a call, which are a text in the body, are taken however deep their brackets', async () => {
+  const called = { name: 'look', arguments: nested(50_000) }
+  const calls = [{ id: 'a', type: 'function', function: called }]
+  const [hi, hm] = ['hi', 'hm'].map((content) => ({ role: 'user', content }))
+  const asked = [
+    [dialects.chat, { messages: [hi, { role: 'assistant', content: null, tool_calls: calls }, hm] }],
+    [dialects.responses, { input: [hi, { type: 'function_call', call_id: 'a', ...called }, hm] }],
+  ] as const
+  for (const [dialect, fields] of asked) {
+    const { path, right } = dialect!
+    const { status, text } = await post(models + path, JSON.stringify({ ...right, ...fields }))
+    expect([path, status, status === 200 || text]).toEqual([path, 200, true])
+  }
 })
 
 test('a training service refuses ids, fields and bodies that it cannot take, each in one line, and goes on', async () => {
