@@ -61,6 +61,8 @@ class FleetCrew implements Crew {
   readonly #times = new Map<number, { began: Float64Array; took: Float64Array }>()
   #waiting: (() => void)[] = []
   #permitted = 0
+  /** How many have been learned. */
+  #updates = 0
   #version = 0
   #tasks = 0
 
@@ -82,6 +84,7 @@ class FleetCrew implements Crew {
       },
       accept: (item) => this.#accept(item),
       live: () => this.#live(),
+      progress: () => ({ update: this.#updates, steps: this.#stepsOf(this.#updates) }),
       isAwaiting: () => this.#members.some(({ task }) => task !== null),
       failed: this.#wake,
     })
@@ -97,12 +100,13 @@ class FleetCrew implements Crew {
 
   async start(update: number, signal?: AbortSignal): Promise<{ end(): boolean }> {
     this.#permitted = update
-    await this.#learner.start(update, this.#stepsOf(update), signal)
+    this.#updates = update
+    await this.#learner.start(signal)
     return endingOf(this.#learner)
   }
 
   async #begin(): Promise<void> {
-    const update = this.#permitted
+    const update = this.#updates
     const { cohort, numMembers } = this.#parts
     const { store } = this.#learner.opened!
     this.#members.length = 0
@@ -187,7 +191,7 @@ class FleetCrew implements Crew {
         await this.#learner.drop(hash)
       }
       for (let member = 0; member < this.#members.length; member++) await this.#pump(member)
-      await this.#learner.report(version, this.#stepsOf(version))
+      await this.#learner.report()
     })
   }
 
@@ -283,8 +287,9 @@ class FleetCrew implements Crew {
   }
 
   learned(update: number): void {
+    this.#updates = update + 1
     this.#times.delete(update)
-    if (this.#options.acknowledge === 'update') this.#settle(update + 1)
+    if (this.#options.acknowledge === 'update') this.#settle(this.#updates)
   }
 
   kept(updates: number): void {

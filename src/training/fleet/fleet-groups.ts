@@ -80,6 +80,7 @@ class FleetGroups implements MemberRunner {
       },
       accept: (item) => this.#take(this.#hold(item)),
       live: () => [...this.#weights.values(), ...this.#results.map(({ result }) => result.rows)],
+      progress: () => ({ update: this.#updates, steps: this.#conversations }),
       isAwaiting: () => this.#asked.size > 0,
       failed: () => this.#failed(),
     })
@@ -87,7 +88,7 @@ class FleetGroups implements MemberRunner {
 
   async start(signal?: AbortSignal): Promise<void> {
     const { failure, opened } = this.#learner
-    if (opened === null) await this.#learner.start(this.#updates, this.#conversations, signal)
+    if (opened === null) await this.#learner.start(signal)
     else if (failure !== null) throw failure
   }
 
@@ -162,7 +163,7 @@ class FleetGroups implements MemberRunner {
       const task: GroupTask = { id, from, until, version, weights: this.#weights.get(version)! }
       await this.#learner.opened!.tasks.put(id, { ...task })
     }
-    await this.#learner.report(this.#updates, this.#conversations)
+    await this.#learner.report()
   }
 
   #hold(item: Item): Held {
@@ -256,9 +257,10 @@ class FleetGroups implements MemberRunner {
     return needed
   }
 
-  restore(saved: SavedCollector['runner'] = []): void {
+  restore(saved: SavedCollector['runner'], updates: number): void {
+    this.#updates = updates
     this.#weights = new Map(saved)
-    this.#pinned = saved.map(([version]) => version)
+    this.#pinned = [...this.#weights.keys()]
   }
 
   close(): Promise<void> {

@@ -58,6 +58,8 @@ export interface LearnerWork {
   begin(): Promise<void>
   /** Keeps a result that an earlier learner has not acknowledged. */
   hold(item: Item): void
+  /** How far the run is; steps are conversations where it has those. */
+  progress(): { readonly update: number; readonly steps: number }
   /** Describes the run for its actors. */
   describe(common: Pick<Description, 'session' | 'store' | 'seconds'>): Promise<Description>
   /** A result has come. */
@@ -110,7 +112,7 @@ export class FleetLearner {
     return this.#opened
   }
 
-  async start(update: number, steps: number, begin?: AbortSignal): Promise<void> {
+  async start(begin?: AbortSignal): Promise<void> {
     this.#failure = null
     this.#reported = Number.NEGATIVE_INFINITY // An earlier start has reported its end.
     this.#stop = new AbortController()
@@ -122,7 +124,7 @@ export class FleetLearner {
       throw error
     }
     try {
-      await this.#begin(this.#opened, update, steps)
+      await this.#begin(this.#opened)
     } catch (error) {
       await this.close()
       throw error
@@ -158,7 +160,7 @@ export class FleetLearner {
     }
   }
 
-  async #begin({ tasks, results, run, storeAddress }: OpenedLearner, update: number, steps: number): Promise<void> {
+  async #begin({ tasks, results, run, storeAddress }: OpenedLearner): Promise<void> {
     await tasks.empty()
     await results.reclaim()
     await this.#work.begin()
@@ -166,7 +168,7 @@ export class FleetLearner {
     await run.remove('order')
     const common = { session: this.session, store: storeAddress, seconds: this.#options.seconds }
     await run.put('description', { ...(await this.#work.describe(common)) })
-    await this.report(update, steps)
+    await this.report()
   }
 
   /** Takes the results that an earlier learner has not acknowledged, and removes all blobs that nothing names. */
@@ -269,11 +271,15 @@ export class FleetLearner {
     })
   }
 
-  /** Tells how far the run is, at most once a second. */
-  async report(update: number, steps: number): Promise<void> {
+  /** Tells how far the run is, at most once a second, and at the end. */
+  async report(): Promise<void> {
     if (performance.now() - this.#reported < REPORT_MS) return
     this.#reported = performance.now()
-    await this.#opened!.run.put('learner', { state: 'running', session: this.session, update, steps, at: Date.now() })
+    await this.#putState(this.#opened!.run, 'running')
+  }
+
+  async #putState(run: Values, state: 'running' | 'ended'): Promise<void> {
+    await run.put('learner', { state, session: this.session, ...this.#work.progress(), at: Date.now() })
   }
 
   fail(reason: Error): void {
@@ -294,7 +300,7 @@ export class FleetLearner {
     try {
       // Another learner may hold the lease.
       const current = await run.get('learner')
-      if (current?.value.session === this.session) await run.put('learner', { ...current.value, state: 'ended' })
+      if (current?.value.session === this.session) await this.#putState(run, 'ended')
       await lease.end()
       if (this.#readState !== null) await this.#tellState()
     } catch (error) {

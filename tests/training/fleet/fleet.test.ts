@@ -157,6 +157,7 @@ describe('a fleet in one process', () => {
     await expect.poll(() => states.at(-1)?.learner.state).toBe('ended')
     expect(states[0]).toMatchObject({ environment: 'CartPole-v1', policy: 'mlp', helpers: [] })
     expect(states[0]!.learner).toEqual({ state: 'running', update: 0, steps: 0 })
+    expect(states.at(-1)!.learner).toEqual({ state: 'ended', update: 4, steps: 4 * 16 * 7 })
     expect(states.at(-1)!.queue.tasks).toBe(0)
     expect(told).toEqual(['the state of the fleet cannot be shown: a full disk'])
   })

@@ -186,6 +186,27 @@ describe('groups of conversations by a fleet in one process', () => {
     await actor
   })
 
+  test('a learner that goes on from a checkpoint tells its updates, though it ends before the next one', async () => {
+    const { bus, folder, collector } = await place()
+    const first = await trainerOf({}, { collector: collector(1) })
+    const actor = runActor(bus)
+    await first.updates().next()
+    await first.save(join(folder, 'saved'))
+    first.close()
+    await actor
+    const second = await trainerOf({}, { collector: collector(1) })
+    await second.restore(join(folder, 'saved'))
+    const stop = new AbortController()
+    const cut = second.updates({ signal: stop.signal }).next()
+    const run = await bus.values('run', { isOwner: false })
+    const told = async () => (await run.get('learner'))!.value
+    await expect.poll(told).toMatchObject({ state: 'running' })
+    stop.abort()
+    await cut
+    second.close()
+    await expect.poll(told).toMatchObject({ state: 'ended', update: 1 })
+  })
+
   test('another model, other examples, and rows that are not whole groups by the right weights are refused', async () => {
     const { bus, collector } = await place()
     const trainer = await trainerOf({ updates: 1 }, { collector: collector(1) })
