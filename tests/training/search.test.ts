@@ -242,6 +242,18 @@ describe('a sweep that searches', () => {
     }
   })
 
+  test('goes on past a rung that some seeds did not reach, since stop ended them', async () => {
+    const texts = { ...small, stop: 'episodeReturn >= 17', 'ppo.learningRate': '1e-3,1e-2' }
+    const out = join(await temporaryFolder(), 'sweep')
+    const { status, settings } = await trainSweep('CartPole-v1', texts, [1, 2], { out, halving: 2, rungs: 2 })
+    expect(status).toBe('complete')
+    expect(settings.map(({ part }) => part).toSorted()).toEqual([0.5, 1])
+    const { folder } = settings.find(({ part }) => part === 0.5)!
+    const statusOf = async (seed: number) =>
+      JSON.parse(await readFile(join(folder, `seed-${seed}/summary.json`), 'utf8')).status
+    expect([await statusOf(1), await statusOf(2)]).toEqual(['stopped', 'interrupted'])
+  })
+
   thorough('proposes the same settings after it was interrupted', async () => {
     const [whole, folder] = [join(await temporaryFolder(), 'whole'), join(await temporaryFolder(), 'sweep')]
     const options = { search: 'tpe', samples: 12, batch: 2, halving: 2 } as const

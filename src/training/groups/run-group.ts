@@ -250,10 +250,9 @@ function figuresOf(summary: RunSummary): Record<string, number | null> {
   const judged = { evaluation: evaluation?.last.mean ?? null, bestEvaluation: evaluation?.best?.mean ?? null }
   if ('episodeReturnLast100' in summary) {
     const { episodeReturnLast100, solvedAtStep, stepsPerSecond, from } = summary
-    // A run from recorded rows has no episodes and no steps.
-    const own = from === null ? episodeReturnLast100.mean : Number.NaN
-    const episodeReturn = Number.isFinite(own) ? own : null
-    const speed = from === null ? stepsPerSecond : null
+    // A run from recorded rows has no episodes and no steps; one that was stopped early may have none yet.
+    const known = (value: number) => (from === null && Number.isFinite(value) ? value : null)
+    const [episodeReturn, speed] = [known(episodeReturnLast100.mean), known(stepsPerSecond)]
     return { episodeReturn, ...judged, solvedAtStep, stepsPerSecond: speed, seconds }
   }
   const { reward, heldOut } = summary
@@ -269,7 +268,9 @@ async function summarize(
   const runs = summaries.map((summary) => {
     return { seed: summary.seed, folder: summary.folder, status: summary.status, figures: figuresOf(summary) }
   })
-  const isThere = (summary: RunSummary, i: number) => partOf(definitions[i]!, summary) >= part
+  // One that has ended, by `stop` or as solved, is done with every part.
+  const isThere = (summary: RunSummary, i: number) =>
+    summary.status !== 'interrupted' || partOf(definitions[i]!, summary) >= part
   const isWhole = runs.length === definitions.length && runs.every(({ status }) => status !== 'interrupted')
   const isPaused = runs.length === definitions.length && part < 1 && summaries.every(isThere)
   const { environment, algorithm } = summaries[0]!
