@@ -61,6 +61,27 @@ describe('stop', () => {
   })
 })
 
+/** Two updates by reinforcement learning, after two supervised steps. */
+const text = (given: Record<string, string> = {}) =>
+  configureRun('text/reverse', {
+    ...{ 'environment.maxLength': '3', 'languageModel.width': '8', 'languageModel.layers': '1' },
+    ...{ 'sft.updates': '2', 'sft.batchSize': '4', 'rl.groupSize': '2', 'rl.groupsPerUpdate': '2', 'rl.updates': '2' },
+    ...{ numLanes: '4', threads: '1', ...given },
+  })
+
+test('stop and callbacks act on a run of a language model', async () => {
+  await expect(startRun(await text({ stop: 'rewrd > 0' }), folder)).rejects.toThrow('(did you mean "reward"?)')
+  const heard: string[] = []
+  const run = await startRun(await text({ stop: 'reward >= 0 and rolloutSeconds > 0', checkpointEvery: '2' }), folder)
+  const summary = await run.train({
+    onUpdate: ({ phase }) => heard.push(phase),
+    onCheckpoint: ({ checkpoint }) => heard.push(`checkpoint ${checkpoint}`),
+  })
+  expect(summary).toMatchObject({ status: 'stopped', sftSteps: 2, updates: 1 })
+  const [, last] = await listCheckpoints(folder)
+  expect(heard).toEqual(['sft', 'checkpoint 2', 'sft', 'rl', `checkpoint ${last}`])
+})
+
 describe('callbacks', () => {
   test('hear of updates, evaluations and checkpoints in order, and change no bits', async () => {
     const words = ['evaluateEvery=2', 'evaluateEpisodes=2', 'environment.maxEpisodeSteps=40', 'checkpointEvery=3']
@@ -108,6 +129,16 @@ describe('callbacks', () => {
     expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'interrupted', updates: 4 })
   })
 
+  test('may end a run before its first update, which then has no speed', async () => {
+    const module = `export const over = Object.assign(() => ({ signal: AbortSignal.abort() }), { id: 'over' })`
+    await writeFile(join(here, 'over.mjs'), module)
+    const words = ['train', 'CartPole-v1', ...SMALL, 'callbacks=./over.mjs', '--quiet']
+    const { stdout } = await inProcess([...words, 'out=run'], here)
+    expect(stdout).toMatch(/^interrupted: 0 steps and 0 episodes in 0\.0 s$/m)
+    const seeds = await inProcess([...words, 'seeds=1..2', 'out=seeds'], here)
+    expect(seeds.stdout).toMatch(/^seed +status +seconds *$/m)
+  })
+
   test('are waited for, see the line of their update, and end the run if they fail', async () => {
     const events: string[] = []
     const slow = async (name: string) => {
@@ -138,6 +169,22 @@ describe('callbacks', () => {
     const { evaluation, status } = await resumed.train()
     expect(status).toBe('complete')
     expect(evaluation?.best?.mean).toBeLessThan(1000)
+  })
+
+  test('are waited for without joinListeners, and change no evaluation of the run', async () => {
+    const words = ['evaluateEvery=2', 'evaluateEpisodes=2', 'environment.maxEpisodeSteps=40']
+    const silent = await (await startRun(await smallRun(...words), join(here, 'silent'))).train()
+    const run = await startRun(await smallRun(...words), folder)
+    const heard: (readonly [told: number, reached: number])[] = []
+    const { evaluation, updates } = await run.train({
+      async onUpdate({ update }) {
+        await wait(30) // An update takes less.
+        heard.push([update, run.trainer.update])
+      },
+      onEvaluation: (judgment) => Object.assign(judgment, { mean: 1e9 }),
+    })
+    expect(heard).toEqual(Array.from({ length: updates }, (_, i) => [i + 1, i + 1]))
+    expect(evaluation).toEqual(silent.evaluation)
   })
 
   test('are refused in a line', async () => {

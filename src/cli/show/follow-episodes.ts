@@ -65,7 +65,7 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
     const { mean, std } = episodeReturnLast100
     const format = returnFormat(mean, std)
     const did = `${group(totalSteps)} steps and ${group(episodes)} episodes`
-    const lines = [` (${group(Math.round(stepsPerSecond))} steps/s)`]
+    const lines = [Number.isFinite(stepsPerSecond) ? ` (${group(Math.round(stepsPerSecond))} steps/s)` : '']
     if (episodes === 0) return { did, lines: [...lines, 'no finished episode'] }
     lines.push(`return of the last 100 episodes: ${format(mean)} ± ${format(std)}`)
     const { returnThreshold: threshold } = environment

@@ -60,6 +60,7 @@ export interface EpisodeRunSummary extends SharedSummary {
   readonly from: string | null
   readonly totalSteps: number
   readonly episodes: number
+  /** NaN before the first update. */
   readonly stepsPerSecond: number
   readonly solvedAtStep: number | null
   readonly solvedAtSeconds: number | null
