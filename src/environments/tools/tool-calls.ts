@@ -4,6 +4,7 @@
  */
 import { jsonOrText } from '../../base/files/files.ts'
 
+/** Arguments of a tool call by name, as the model wrote them in JSON. */
 export type ToolArguments = Readonly<Record<string, unknown>>
 
 /** A tool call of the model, or why it is malformed. */
