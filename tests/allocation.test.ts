@@ -20,7 +20,7 @@ test('a tick allocates nothing: the heap grows by less than a small object a tic
 test('an update allocates its metrics and little else: 124 more minibatches cost less than 64 bytes each', () => {
   const { few, many } = measured.updateBytes
   console.log(`an update of 4 minibatches: ${few} bytes; of 128: ${many} bytes`)
-  expect(few).toBeLessThan(16_384)
+  expect(few).toBeLessThan(8192)
   expect(many - few).toBeLessThan(64 * 124)
 })
 
