@@ -1,10 +1,10 @@
 /** Packed policies, and `colonnade play`, which shows one. */
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { packPolicy } from '../../src/entries/data.ts'
 import { evaluate, loadPolicy, resumeRun } from '../../src/index.ts'
-import { inProcess, SMALL } from '../support/command.ts'
+import { inProcess, MAIN, SMALL, start } from '../support/command.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
 
 let here: string
@@ -45,11 +45,25 @@ describe('colonnade play', () => {
   })
 
   test('trains for seconds where none is packed, and leaves no run', async () => {
+    const temporary = await temporaryFolder()
+    vi.stubEnv('TMPDIR', temporary)
     const words = ['play', 'Reacher-v5', 'out=reacher.gif', 'seconds=0.1', '--json']
     const { code, stdout, stderr } = await inProcess(words, here)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(JSON.parse(stdout)).toMatchObject({ environment: 'Reacher-v5', run: null, steps: 50 })
+    vi.unstubAllEnvs()
+    expect(await readdir(temporary)).toEqual([])
     expect(Object.keys(await contents(here)).filter((name) => name.startsWith('runs'))).toEqual([])
+  })
+
+  test('leaves no run at a signal', async () => {
+    const temporary = await temporaryFolder()
+    const options = { cwd: here, env: { ...process.env, TMPDIR: temporary } }
+    const { process: child, ended } = start(process.execPath, [MAIN, 'play', 'Reacher-v5', 'seconds=600'], options)
+    await expect.poll(() => contents(temporary).then(Object.keys), { timeout: 20_000 }).not.toEqual([])
+    child.kill('SIGINT')
+    expect(await ended).toMatchObject({ code: 130 })
+    expect(await readdir(temporary)).toEqual([])
   })
 
   test('refuses a language model and unknown environments in one line', async () => {

@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { InputError } from '../../base/errors.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { integer, number } from '../../entries/settings.ts'
 import { configureRun, startRun } from '../../index.ts'
+import { inTemporaryFolder } from '../show/signals.ts'
 import { replayKeys, showEpisode } from './replay.ts'
 
 export const playKeys = {
@@ -30,14 +29,11 @@ export const playCommand: Command = async ({ words, json, quiet }) => {
     throw new InputError('environment', `${subject}, of a language model`, 'one of episodes, which has pictures')
   }
   if (!json && !quiet) console.error(`no policy of ${subject} is packed: training for ${seconds} s`)
-  const folder = await mkdtemp(join(tmpdir(), 'colonnade-play-'))
-  try {
+  return inTemporaryFolder('play', async (folder) => {
     const run = await startRun(definition, join(folder, 'run'))
     const summary = await run.train({ signal: AbortSignal.timeout(1000 * seconds) })
     return { ...(await show(run.folder)), environment: subject, run: null, trained: summary.seconds }
-  } finally {
-    await rm(folder, { recursive: true })
-  }
+  })
 }
 
 /** The folder of the policy that comes with the package; null where none does. */

@@ -1,5 +1,4 @@
-import { copyFile, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { copyFile, readdir, writeFile } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { InputError } from '../../base/errors.ts'
 import { isThere, makeFolder, readJsonObject, within } from '../../base/files/files.ts'
@@ -12,6 +11,7 @@ import { encodeGif, isGrid } from '../../entries/environments.ts'
 import { boolean, integer, type ModuleTrust, text } from '../../entries/settings.ts'
 import { checkUpload, exportTrainedModel, uploadModel } from '../../entries/text.ts'
 import { evaluate, kindOfRun, loadPolicy, openRun, saveWeights } from '../../index.ts'
+import { inTemporaryFolder } from '../show/signals.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 import { pictureEpisode } from './replay.ts'
 
@@ -46,8 +46,7 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
     throw new InputError('second word', second ?? 'nothing', 'a repository of the hub, owner/name')
   if (!isDry) checkUpload(second!, keys.revision)
   if (isDry) await takeEmpty(keys.out)
-  const folder = isDry ? keys.out : await mkdtemp(join(tmpdir(), 'colonnade-push-'))
-  try {
+  const pushFrom = async (folder: string) => {
     const name = isNamed ? second : basename(subject)
     const write = isOfText ? writeLanguageModel : writePolicy
     const update = await writeFiles(subject, folder, name, keys, write, { allowModule: askForModule(keys.trust) })
@@ -67,9 +66,8 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
     })
     if (!json) console.log(`${paths.join(', ')} → ${said.url}`)
     return { run: subject, repository: second, ...said, files: paths }
-  } finally {
-    if (!isDry) await rm(folder, { recursive: true, force: true })
   }
+  return isDry ? pushFrom(keys.out) : inTemporaryFolder('push', pushFrom)
 }
 
 async function takeEmpty(folder: string): Promise<void> {

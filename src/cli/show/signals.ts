@@ -1,5 +1,8 @@
 /** Ends commands on signals, with exit code 128 plus the signal's number. */
-import { constants } from 'node:os'
+import { rmSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { constants, tmpdir } from 'node:os'
+import { join } from 'node:path'
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
@@ -25,5 +28,19 @@ export function stopped(stop: () => Promise<void>): Promise<void> {
     const forget = onEndSignal(() => {
       stop().finally(forget).then(resolve, reject)
     })
+  })
+}
+
+/** Gives `use` a new folder, which is removed when it has settled, and before an end signal ends the process. */
+export async function inTemporaryFolder<T>(name: string, use: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), `colonnade-${name}-`))
+  const remove = () => rmSync(folder, { recursive: true, force: true })
+  const forget = onEndSignal(() => {
+    remove()
+    process.exit()
+  })
+  return use(folder).finally(() => {
+    forget()
+    remove()
   })
 }
