@@ -51,6 +51,14 @@ describe('a trainer with a backend of one’s own', () => {
     )
   })
 
+  test('refuses a device, which only the local backend uses', async () => {
+    const policy = languageModel({ device: 'webgpu' })
+    const onDevice = await createWorld({ environment, policy, numLanes: 4, seed: 1, groupSize: 4 })
+    expect(() => createTrainer(onDevice, phases(), { backend: firstLogits })).toThrow(
+      'languageModel.device: got webgpu, with backend first-logits, expected none, or backend local',
+    )
+  })
+
   test('gives the weights to the engine of this process, and goes on from checkpoints to the same ones', async () => {
     const trainer = await made()
     const first = trainer.world.cohort().weights.slice()

@@ -85,6 +85,9 @@ export function textLearnerPlan(
     const got = 'a model without a value head'
     throw new InputError(`sft, loss ${sft.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
   }
+  if (model.device === 'webgpu' && backend.id !== localBackend.id) {
+    throw new InputError('languageModel.device', `webgpu, with backend ${backend.id}`, 'none, or backend local')
+  }
   if (model.device === 'webgpu' && rl !== undefined) {
     const { topK, topP, minP } = rl.settings
     if (topK !== 0 || topP !== 1 || minP !== 0) {
