@@ -252,6 +252,9 @@ function argumentsOf({ templateArguments }: SettingValues<typeof settings>): Tem
   return given
 }
 
+/** Settings that only a new model has. */
+const ofNewModels = ['width', 'layers', 'heads', 'feedForwardWidth', 'anyText'] as const
+
 async function openFolder(parameters: SettingValues<typeof settings>): Promise<Bare> {
   const { folder: folderOrId, context, critic, initialize } = parameters
   const templateArguments = argumentsOf(parameters)
@@ -261,6 +264,17 @@ async function openFolder(parameters: SettingValues<typeof settings>): Promise<B
     const expected = `at most ${contextLength}, as ${folderOrId} was made for`
     throw new InputError('languageModel.context', String(context), expected)
   }
-  const random = { isNew: true, openWeights: async () => ({ fill: null, notes: [] }) }
-  return { ...opened, context: context || contextLength, ...(initialize && random) }
+  const unused = ofNewModels.filter((name) => parameters[name] !== settings[name].default)
+  const told = unused.map(
+    (name) => `languageModel.${name} has no effect: ${folderOrId} has its own sizes and tokenizer`,
+  )
+  return {
+    ...opened,
+    context: context || contextLength,
+    ...(initialize && { isNew: true }),
+    async openWeights() {
+      const begins = initialize ? { fill: null, notes: [] } : await opened.openWeights()
+      return { ...begins, notes: [...told, ...begins.notes] }
+    },
+  }
 }

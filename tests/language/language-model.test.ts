@@ -94,6 +94,20 @@ describe("a language model from Hugging Face's files", () => {
     await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
   })
 
+  test.each(['width', 'layers', 'heads', 'feedForwardWidth'])('says that %s has no effect on it', async (name) => {
+    await writeQwen2(folder)
+    const policy = languageModel({ folder, [name]: 6 })
+    const { notes, model } = (await createWorld({ environment, numLanes: 2, seed: 1, policy })).cohort()
+    const others = (
+      await createWorld({ environment, numLanes: 2, seed: 1, policy: languageModel({ folder }) })
+    ).cohort()
+    expect(notes).toEqual([
+      `languageModel.${name} has no effect: ${folder} has its own sizes and tokenizer`,
+      ...others.notes,
+    ])
+    expect(model.shape).toEqual(others.model.shape)
+  })
+
   test('begins at random with initialize, from a folder without weights, at the learning rate of a new model', async () => {
     await writeQwen2(folder)
     const { weights: stored } = await loadLanguageModel(folder)
