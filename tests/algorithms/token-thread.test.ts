@@ -141,7 +141,14 @@ describe('a learner and another thread', () => {
     const told: TokenWork[] = []
     const post = (work: TokenWork): void => void told.push(work)
     return {
-      learner: new TokenLearner(model, columns.weights, columns.learner, kernels, null, isAlone ? null : post),
+      learner: new TokenLearner(
+        model,
+        columns.weights,
+        columns.learner,
+        kernels,
+        null,
+        isAlone ? null : { post, check() {} },
+      ),
       other: new TokenThread(
         model,
         columns.weights,
@@ -265,9 +272,18 @@ describe('a single gradient slot', () => {
     expect([...passed].every((count) => count > numParts)).toBe(true)
   })
 
+  test('is not waited for where a thread has ended without an error', () => {
+    const passed = new Int32Array(new SharedArrayBuffer(4))
+    const turns = new ThreadTurns(passed, null, new Clock(), () => {
+      throw new Error('a thread has ended')
+    })
+    turns.part = 1
+    expect(() => turns.begin(0)).toThrow('a thread has ended') // It would sleep for ever.
+  })
+
   test('is waited for by nobody after an error', () => {
     const passed = new Int32Array(new SharedArrayBuffer(4 * 3))
-    const [failing, other] = [0, 1].map(() => new ThreadTurns(passed, null, new Clock()))
+    const [failing, other] = [0, 1].map(() => new ThreadTurns(passed, null, new Clock(), () => {}))
     failing!.begin(0)
     failing!.end(0)
     expect([...passed]).toEqual([1, 0, 0])

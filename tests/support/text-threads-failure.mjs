@@ -3,6 +3,7 @@
  * itself. Prints what it saw, a JSON object a line.
  */
 import { createHash } from 'node:crypto'
+import { slotRoom } from '../../dist/src/algorithms/tokens/token-learner.js'
 import { createTrainer, createWorld, defineTextEnvironment, languageModel, rl } from '../../dist/src/index.js'
 
 const { spoil, terminate, leave, threads = 2 } = JSON.parse(process.argv[2])
@@ -26,6 +27,20 @@ function kill() {
 function close() {
   failing()
   trainer.close()
+}
+
+/** Ends the worker once it has a micro-batch, for whose turn in the only gradient slot this thread then waits. */
+if (terminate === 'in turn') {
+  slotRoom.elements = 0
+  const { add } = Atomics
+  Atomics.add = (column, ...given) => {
+    if (column.length === 1 && new Error().stack.includes('differentiate')) {
+      Atomics.add = add
+      while (Atomics.load(column, 0) === 0);
+      kill()
+    }
+    return add(column, ...given)
+  }
 }
 
 let replies = 0
@@ -83,6 +98,6 @@ async function train() {
 
 if (terminate === 'close early') setTimeout(close, 1)
 await train()
-if (!leave) await train()
+if (!leave && terminate !== 'in turn') await train()
 process.on('exit', () => print({ exiting: true, started: workers.length, ended }))
 print({ done: true })

@@ -6,6 +6,9 @@
 import { type Clock, Work } from '../../base/clock.ts'
 import type { GradientTurns } from '../../language/transformer/stages.ts'
 
+/** How long to wait for a thread before asking whether one has ended, in ms. */
+const PATIENCE = 1000
+
 /** What a stage holds after a failure, so that nobody waits for it. */
 const FAILED = 0x7fffffff
 
@@ -16,11 +19,14 @@ export class ThreadTurns implements GradientTurns {
   /** For each stage the number of micro-batches that have added to it. Shared. */
   readonly #passed: Int32Array
   readonly #clock: Clock
+  readonly #check: () => void
 
-  constructor(passed: Int32Array, embedding: Float32Array | null, clock: Clock) {
+  /** `check` throws if another thread has ended, which a waiting thread cannot hear of. */
+  constructor(passed: Int32Array, embedding: Float32Array | null, clock: Clock, check: () => void) {
     this.#passed = passed
     this.embedding = embedding
     this.#clock = clock
+    this.#check = check
   }
 
   begin(stage: number): void {
@@ -28,7 +34,7 @@ export class ThreadTurns implements GradientTurns {
     if (passed >= this.part) return
     this.#clock.charge(Work.backward)
     while (passed < this.part) {
-      Atomics.wait(this.#passed, stage, passed)
+      if (Atomics.wait(this.#passed, stage, passed, PATIENCE) === 'timed-out') this.#check()
       passed = Atomics.load(this.#passed, stage)
     }
     this.#clock.charge(Work.waiting)

@@ -111,6 +111,14 @@ export function alone<T>(steps: Together<T>): T {
   }
 }
 
+/** The other threads of a learner. */
+export interface OtherThreads {
+  /** Sets their work, after they have met. */
+  post(work: TokenWork): void
+  /** Throws if one has ended, since the caller would wait for it for ever. */
+  check(): void
+}
+
 /** The learner over tokens in thread 0, which assigns work to the others. */
 export class TokenLearner {
   readonly columns: TokenLearnerColumns
@@ -118,24 +126,25 @@ export class TokenLearner {
   readonly trained: TrainedArray
   readonly #kernels: Kernels
   readonly #thread: TokenThread
-  readonly #post: ((work: TokenWork) => void) | null
+  readonly #others: OtherThreads | null
 
-  /** `post` sends work to the other threads, if there are any. `clock` measures this thread. */
+  /** `clock` measures this thread. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
     columns: TokenLearnerColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null = null,
-    post: ((work: TokenWork) => void) | null = null,
+    others: OtherThreads | null = null,
     clock = new Clock(),
   ) {
     this.columns = columns
     const { parameters } = adapter?.lora ?? model
     this.trained = new TrainedArray(trainedOf(weights, adapter), columns, kernels, parameters)
     this.#kernels = kernels
-    this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter, clock)
-    this.#post = post
+    const own = { ...columns, packed: columns.packed[0]! }
+    this.#thread = new TokenThread(model, weights, own, kernels, adapter, clock, () => others?.check())
+    this.#others = others
   }
 
   /**
@@ -174,10 +183,10 @@ export class TokenLearner {
 
   /** Runs the work with the other threads, if there are any and the batch has work for them. */
   *#share(work: TokenWork): Together<void> {
-    const isShared = this.#post !== null && work.batch.parts.length > 2
+    const isShared = this.#others !== null && work.batch.parts.length > 2
     this.#begin(work)
     if (isShared) {
-      this.#post!(work)
+      this.#others!.post(work)
       yield // The other threads have the work.
     }
     this.#thread.run(work)

@@ -133,6 +133,7 @@ export interface TokenThreadColumns {
   readonly passed: Int32Array
 }
 
+/** `check`, where it is given, is called while other threads are waited for; it throws if one has ended. */
 export class TokenThread {
   readonly #kernels: Kernels
   readonly #clock: Clock
@@ -159,6 +160,7 @@ export class TokenThread {
     kernels: Kernels,
     adapter: LoraAdapter | null,
     clock: Clock,
+    check: () => void = () => {},
   ) {
     this.#kernels = kernels
     this.#clock = clock
@@ -172,7 +174,7 @@ export class TokenThread {
       return { column, views: this.#policy.view(column) }
     })
     const embedding = gradient.length > numParameters ? gradient.subarray(numParameters) : null
-    this.#turns = this.#slots.length === 1 ? new ThreadTurns(passed, embedding, clock) : null
+    this.#turns = this.#slots.length === 1 ? new ThreadTurns(passed, embedding, clock, check) : null
   }
 
   /** Number of gradient slots that a batch uses. */

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
 
 /** Another thread, with the methods that a team uses. */
-export type Thread = Pick<Worker, 'on' | 'postMessage' | 'ref' | 'unref' | 'terminate'>
+export type Thread = Pick<Worker, 'on' | 'postMessage' | 'ref' | 'unref' | 'terminate' | 'performance'>
 
 /** How many threads can run at once. */
 export function numCores(): number {

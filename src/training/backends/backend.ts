@@ -14,13 +14,8 @@
 import { differentiateLoss, type LossDescriptor, type LossTotals, readsScores } from '../../algorithms/losses/losses.ts'
 import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
-import type { BatchLoss, Together, TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
-import type {
-  TokenLossColumns,
-  TokensSaid,
-  TokenUpdateColumns,
-  TokenWork,
-} from '../../algorithms/tokens/token-thread.ts'
+import type { BatchLoss, OtherThreads, Together, TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
+import type { TokenLossColumns, TokensSaid, TokenUpdateColumns } from '../../algorithms/tokens/token-thread.ts'
 import type { Clock } from '../../base/clock.ts'
 import { InputError } from '../../base/errors.ts'
 import type { Columns, Plan } from '../../components/column.ts'
@@ -102,9 +97,7 @@ export interface TrainingBackend {
 }
 
 /** Lets a trainer's threads help a backend that computes in this process. */
-export interface BackendTeam {
-  /** Sets the other threads' work, after they have met. */
-  post(work: TokenWork): void
+export interface BackendTeam extends OtherThreads {
   /** Runs the steps that all threads do together. */
   run<T>(steps: Together<T>): Promise<T>
 }

@@ -26,8 +26,7 @@ export const localBackend: BackendDefinition = {
 }
 
 function onThreads({ model, weights, columns, kernels, adapter, team, clock }: BackendContext): BackendWork {
-  const post = team && ((work: Parameters<typeof team.post>[0]) => team.post(work))
-  const learner = new TokenLearner(model, weights, columns as TokenLearnerColumns, kernels, adapter, post, clock)
+  const learner = new TokenLearner(model, weights, columns as TokenLearnerColumns, kernels, adapter, team, clock)
   const run: NonNullable<typeof team>['run'] = async (steps) => (team === null ? alone(steps) : team.run(steps))
   /** The number of micro-batches that threads have taken. */
   const counts = { taken: new Int32Array(sharedBytes(4)) }

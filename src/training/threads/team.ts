@@ -234,6 +234,9 @@ export function endWhenDropped(trainer: object, threads: { end(): boolean }): vo
   unclosed.register(trainer, threads)
 }
 
+/** What Node.js says of the idle time of a worker that has ended. */
+const ENDED = -1
+
 export class Team {
   readonly #workers: readonly Thread[]
   readonly #barrier: Barrier
@@ -282,6 +285,7 @@ export class Team {
     const team = new Team(workers, indices, new Barrier(control, count, numCores()), describe)
     try {
       await team.meet()
+      team.check() // Node.js tells of a worker's end only if it was asked before.
     } catch {
       throw team.failure
     }
@@ -291,6 +295,17 @@ export class Team {
   /** Meets the workers; undefined if all have arrived already. Throws Aborted if one will not; see `failure`. */
   meet(): Promise<void> | undefined {
     return this.#barrier.meet()
+  }
+
+  /** Throws Aborted if a worker has ended, though this thread has not heard of it yet. Does nothing in a runtime that cannot tell. */
+  check(): void {
+    const isEnded = ({ performance }: Thread) => performance?.eventLoopUtilization?.().idle === ENDED
+    if (this.#workers.some(isEnded)) throw new Aborted('another thread ended')
+  }
+
+  /** Resolves once this thread has heard why meetings are canceled. */
+  async told(): Promise<void> {
+    while (!this.#isOver) await new Promise((resolve) => setTimeout(resolve, 1))
   }
 
   /** Sends each worker a message to read after the next meeting; shared memory is not copied. */

@@ -308,6 +308,11 @@ describe('a training of a language model in which something goes wrong', () => {
     expect(exit.started).toBe(2)
   })
 
+  test('because a worker is killed while its turn is waited for says so', async () => {
+    const { errors } = await run({ terminate: 'in turn' })
+    expect(errors.map(({ message }) => message)).toEqual(['worker 1 of 2 threads of speakers ended with code 1'])
+  })
+
   // In the fast tier tests/training/threads.test.ts closes a training of lanes.
   thorough.each([
     ['at work', 'close'],

@@ -65,13 +65,22 @@ export class TextTeam implements DecodingWorkers {
     this.#team!.post(sendColumns(work, this.#world.arena.apart))
   }
 
+  check(): void {
+    this.#team!.check()
+  }
+
   /** Runs the steps that all threads do together. */
   async run<T>(steps: Together<T>): Promise<T> {
-    for (;;) {
-      const { done, value } = steps.next()
-      if (done) return value
-      await this.#team!.meet()
-      this.#world.clock.charge(Work.waiting)
+    try {
+      for (;;) {
+        const { done, value } = steps.next()
+        if (done) return value
+        await this.#team!.meet()
+        this.#world.clock.charge(Work.waiting)
+      }
+    } catch (error) {
+      if (error instanceof Aborted) await this.#team!.told()
+      throw error
     }
   }
 
