@@ -1,5 +1,5 @@
 /** A server that accepts connections and says nothing, for which a learner must not wait beyond a signal. */
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { hearServer } from '../../src/fleet/bus/hear-server.ts'
@@ -26,8 +26,10 @@ test('a silent server is left at the signal, and its connection is closed', asyn
 
 test('a server that speaks is heard, and one that is not there is left to the client', async () => {
   const { address, server } = await serve((socket) => void socket.on('error', () => {}).write('INFO {}\r\n'))
-  await hearServer(address)
+  const { signal } = new AbortController()
+  await hearServer(address, signal)
   server.close()
   await once(server, 'close')
-  await hearServer(address)
+  await hearServer(address, signal)
+  expect(getEventListeners(signal, 'abort')).toEqual([])
 })

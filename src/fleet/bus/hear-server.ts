@@ -12,13 +12,17 @@ const USUAL_PORT = 4222
 export function hearServer(address: string, signal?: AbortSignal): Promise<void> {
   const { hostname, port } = new URL(address)
   const socket = connect(port === '' ? USUAL_PORT : Number(port), hostname.replace(/^\[|\]$/g, ''))
+  const over = new AbortController()
   return new Promise<void>((resolve, reject) => {
     const giveUp = () => reject(Object.assign(new Error('it does not answer'), { name: 'TimeoutError' }))
     socket.setTimeout(SILENT_MS, giveUp)
     socket.once('data', () => resolve())
     socket.once('error', () => resolve())
     socket.once('close', () => resolve())
-    signal?.addEventListener('abort', giveUp, { once: true })
+    signal?.addEventListener('abort', giveUp, { signal: over.signal })
     if (signal?.aborted) giveUp()
-  }).finally(() => socket.destroy())
+  }).finally(() => {
+    over.abort() // Attempts are many where a server is away for long.
+    socket.destroy()
+  })
 }
