@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, expect, test } from 'vitest'
+import { requestHttp } from '../src/base/http/http-request.ts'
 import { JsonClient } from '../src/base/http/json-client.ts'
 import { TinkerClient } from '../src/engines/tinker/tinker-client.ts'
 import { createRemoteRewardProcessor } from '../src/language/rewards/remote.ts'
@@ -88,4 +89,29 @@ test('a key is sent to the service alone, wherever it sends on who asks for a fi
   await expect(tinker.download('loop/archive')).rejects.toThrow('status 302')
   expect(keys.length).toBe(6)
   delete process.env.COLONNADE_TEST_KEY
+})
+
+test('bodies of all lengths come whole, whether their length is told or not', async () => {
+  const bodies = [0, 1, 2 ** 16, 2 ** 16 + 1, 2 ** 20, 2 ** 23, 2 ** 23 + 1].map((length) =>
+    Buffer.alloc(
+      length,
+      Uint8Array.from({ length: 251 }, (_, i) => i),
+    ),
+  )
+  const url = await listening((request, response) => {
+    const [, kind, i] = request.url!.split('/')
+    const body = bodies[Number(i)]!
+    response.writeHead(200, kind === 'told' ? { 'content-length': body.length } : {})
+    for (let at = 0; at < body.length; at += 50_000) response.write(body.subarray(at, at + 50_000))
+    response.end()
+  })
+  const { signal } = new AbortController()
+  const ask = (url: string, maxBytes: number) => requestHttp(url, { method: 'GET', headers: {}, signal, maxBytes })
+  for (const kind of ['told', 'untold']) {
+    for (const [i, body] of bodies.entries()) {
+      const answer = await ask(`${url}/${kind}/${i}`, 2 ** 24)
+      expect([kind, i, answer.body.length, answer.body.equals(body)]).toEqual([kind, i, body.length, true])
+    }
+    await expect(ask(`${url}/${kind}/4`, 2 ** 20 - 1)).rejects.toThrow('more than 1048575 bytes')
+  }
 })

@@ -260,7 +260,7 @@ test('a call goes on from the longest conversation that it begins with, behind l
 
 test('conversations are told apart by where messages end, and down to halves of surrogate pairs', () => {
   const tree = new CallTree(tokenizers.get('plain')!)
-  const conversations = [['a', 'b'], ['ab'], ['a1:b'], ['', 'ab'], ['ab', ''], ['a', '', 'b']]
+  const conversations = [['a', 'b'], ['ab'], ['a1:b'], ['a::user:b'], ['', 'ab'], ['ab', ''], ['a', '', 'b']]
   const halves = ['\u{d800}', '\u{d801}', '\u{fffd}', '"\\ud800"'].map((each) => [each])
   for (const texts of [...conversations, ...halves]) {
     const shared = tree.shared(texts.map((content) => ({ role: 'user', content })))()
