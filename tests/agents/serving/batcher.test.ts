@@ -124,3 +124,23 @@ test('an engine is told how many ids of a prompt its slot has computed, by the s
   expect(given).toEqual([0, 5, 1, 4, 1, 3, 0])
   expect(told).toEqual(given)
 })
+
+test('an answer of at least three tokens ends at the third, where each is an end token', async () => {
+  const { engine, tokenizer } = (
+    await talkWorld({
+      engine: defineEngine('ends', ({ tokenizer }) => ({
+        logprobs: 'none',
+        advance(turns) {
+          for (const turn of turns) turn.add(tokenizer.endIds[0]!, Number.NaN)
+        },
+      })),
+    })
+  ).cohort()
+  const batcher = new Batcher(engine, 1, 8)
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+  const drawn = { maxTokens: 5, sampling, explore: true, stopStrings: [], key: [0, 0, 0] as const, numTop: 0 }
+  const group = batcher.submit([{ ids: Int32Array.of(1, 2), ...drawn, changes: { minTokens: 3 } }])
+  await whole(group, new AbortController().signal)
+  const [end] = tokenizer.endIds
+  expect(group.turns[0]).toMatchObject({ end: 'stop', tokens: [{ id: end }, { id: end }, { id: end }] })
+})
