@@ -50,6 +50,12 @@ export class InProcessTeam {
     if (this.isOver) throw new Aborted('another thread failed')
   }
 
+  /** No worker can end by itself. */
+  check(): void {}
+
+  /** This thread knows at once why meetings are canceled. */
+  async told(): Promise<void> {}
+
   post(message: object): void {
     for (const _ of this.orders) port1.postMessage(message)
   }
