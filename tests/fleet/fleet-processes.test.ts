@@ -157,7 +157,8 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
       code = await Promise.race([learner.ended, sleep(1000 + 1500 * draw()).then(() => undefined)])
       if (code === 0) break
       expect(code, learner.text()).toBeUndefined()
-      shown.push(...(JSON.parse((await run('fleet', address, '--json')).text || '{}').helpers ?? []))
+      const state = await run('fleet', address, '--json')
+      if (state.code === 0) shown.push(...JSON.parse(state.text).helpers) // Before the learner has begun there is none.
       if (draw() < 0.7 && kills.helpers < 6) {
         const i = Math.floor(draw() * helpers.length)
         helpers[i]!.child.kill('SIGKILL')

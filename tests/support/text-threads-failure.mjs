@@ -98,6 +98,6 @@ async function train() {
 
 if (terminate === 'close early') setTimeout(close, 1)
 await train()
-if (!leave && terminate !== 'in turn') await train()
+if (!leave) await train()
 process.on('exit', () => print({ exiting: true, started: workers.length, ended }))
 print({ done: true })

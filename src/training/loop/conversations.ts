@@ -271,7 +271,9 @@ export class ConversationTraining implements Training<TextMetrics> {
     await writeTrajectories(path, trajectories, origin, isLearned ? this.#collector.rows() : trajectories.order())
   }
 
+  /** @throws InputError after a failed update. */
   saved(): SavedTraining {
+    this.#rl?.check('state of the trainer')
     const { sft, rl } = this.phases
     const { name, environment, policyDefinition, numLanes, rewardReduction } = this.cohort
     const { conversation, histories, drawings, replies, trajectories, version, source } = this.cohort
@@ -344,7 +346,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     takeUp(this.cohort)
     restoreSpeakers(this.cohort, record.leaving ?? [])
     if (this.#sft !== null) this.#sft.done = record.sftSteps
-    if (this.#rl !== null) this.#rl.done = record.rlUpdates
+    this.#rl?.restore(record.rlUpdates)
     if (this.#collector !== null && record.admission !== null)
       this.#collector.restore({ ...record, admission: record.admission })
     this.seconds = record.seconds

@@ -308,9 +308,15 @@ describe('a training of a language model in which something goes wrong', () => {
     expect(exit.started).toBe(2)
   })
 
-  test('because a worker is killed while its turn is waited for says so', async () => {
+  test('because a worker is killed while its turn is waited for says so, and does not go on', async () => {
     const { errors } = await run({ terminate: 'in turn' })
-    expect(errors.map(({ message }) => message)).toEqual(['worker 1 of 2 threads of speakers ended with code 1'])
+    const said = 'worker 1 of 2 threads of speakers ended with code 1'
+    expect(errors.map(({ message }) => message)).toEqual([
+      said,
+      expect.stringMatching(
+        /^trainer\.updates\(\): got a call after update 1 failed \(.+\), expected trainer\.restore\(\) before it, or a new trainer$/,
+      ),
+    ])
   })
 
   // In the fast tier tests/training/threads.test.ts closes a training of lanes.

@@ -415,6 +415,29 @@ describe('learning from conversations', () => {
     await expect(lost.updates().next()).rejects.toThrow(/never/)
   })
 
+  test('an update that failed is not followed by another before a checkpoint is restored, which goes on to the same bits', async () => {
+    let isMute = false
+    const env = digits({ respond: ({ completion }) => (isMute ? {} : { reward: completion.length }) as Reply })
+    const begin = () => trainerOf({ groupsPerUpdate: 2, groupSize: 2 }, { env, steps: 0 })
+    const folder = await temporaryFolder()
+    const whole = await outcome(await begin(), folder)
+    const trainer = await begin()
+    await trainer.updates().next()
+    await trainer.save(join(folder, 'saved'))
+    isMute = true
+    const failed = /update 2: got no reward of 4 conversations known/
+    await expect(trainer.updates().next()).rejects.toThrow(failed)
+    isMute = false
+    const refused =
+      /: got a call after update 2 failed \(.*no reward.*\), expected trainer\.restore\(\) before it, or a new/
+    await expect(trainer.updates().next()).rejects.toThrow(refused)
+    await expect(trainer.save(join(folder, 'unsaved'))).rejects.toThrow(refused)
+    await trainer.restore(join(folder, 'saved'))
+    const rest = await outcome(trainer, folder)
+    expect(rest.tables).toEqual(whole.tables.slice(1))
+    expect(rest.weights).toEqual(whole.weights)
+  })
+
   test('the first reason is told where none is known, and not of one that gives none', async () => {
     const env = digits({
       respond: ({ exampleIndex }) => {

@@ -7,7 +7,7 @@ import { minibatchOf, packBatch, type TokenBatch } from '../../../algorithms/tok
 import type { TokenLossSums } from '../../../algorithms/tokens/token-learner.ts'
 import type { TokenUpdateColumns } from '../../../algorithms/tokens/token-thread.ts'
 import { Work } from '../../../base/clock.ts'
-import { InputError } from '../../../base/errors.ts'
+import { InputError, show } from '../../../base/errors.ts'
 import type { Metrics } from '../../../base/metrics.ts'
 import { Stream } from '../../../base/random.ts'
 import { whileHeld } from '../../../engines/engine.ts'
@@ -32,6 +32,8 @@ export class RlPhase implements Phase {
   /** Steps of earlier phases, which key an adapter's dropout together with its own. */
   readonly #stepsBefore: () => number
   #isLearning = false
+  /** Why an update failed whose groups are taken, and some of whose steps may have been made. */
+  #failure: { readonly update: number; readonly cause: unknown } | null = null
   /** Null before it is opened, and without one. */
   #teacher: Teacher | null = null
 
@@ -54,7 +56,21 @@ export class RlPhase implements Phase {
     return this.#isLearning || this.#collector.isMidway
   }
 
+  /** @throws InputError after an update that failed: nobody knows what of it is in the weights. */
+  check(action: string): void {
+    if (this.#failure === null) return
+    const { update, cause } = this.#failure
+    const got = `a call after update ${update} failed (${cause instanceof Error ? cause.message : show(cause)})`
+    throw new InputError(action, got, 'trainer.restore() before it, or a new trainer', { cause })
+  }
+
+  restore(done: number): void {
+    this.done = done
+    this.#failure = null
+  }
+
   async advance(signal: AbortSignal | undefined): Promise<PhaseMetrics | undefined> {
+    this.check('trainer.updates()')
     const started = performance.now()
     // The current model becomes the reference.
     if (this.done === 0 && this.#collector.isBetweenUpdates) await this.#parts.backend.start()
@@ -62,6 +78,7 @@ export class RlPhase implements Phase {
     if (teacher !== '') this.#teacher ??= await openTeacher('rl.teacher', teacher, this.#parts.cohort)
     if (!(await this.#collector.collect(signal))) return undefined
     this.#isLearning = true
+    const update = this.done + 1
     try {
       const rolloutSeconds = (performance.now() - started) / 1000
       const metrics = await whileHeld(this.#parts.cohort.engine, async () => {
@@ -72,6 +89,9 @@ export class RlPhase implements Phase {
       this.#collector.learned()
       if (this.done === this.total) this.#collector.close()
       return metrics
+    } catch (cause) {
+      this.#failure = { update, cause }
+      throw cause
     } finally {
       this.#isLearning = false
     }
