@@ -45,7 +45,16 @@ describe('a formula', () => {
     ['max(loss)', 'stop: got "max(loss)", ) as word 4, expected ,'],
     ['sine(loss)', 'function of stop: got "sine"'],
     ['', 'expected a number or a name'],
+    ['3 > 2 > 1', 'stop: got "3 > 2 > 1", > as word 4, expected and, or or the end: comparisons do not chain'],
   ])('refuses %s', (text, message) => {
     expect(() => value(text)).toThrow(message)
+  })
+
+  test('has at most 500 words, nested or in a row', () => {
+    expect(value(`${'('.repeat(249)}p${')'.repeat(249)}`)).toBe(p)
+    expect(value(`p${' + p'.repeat(249)}`)).toBe(p * 250)
+    expect(value(`${'-'.repeat(498)}p`)).toBe(p)
+    for (const text of [`${'('.repeat(20_000)}p${')'.repeat(20_000)}`, `p${' + p'.repeat(20_000)}`])
+      expect(() => value(text)).toThrow(/^stop: got a formula of 4000\d words, expected at most 500$/)
   })
 })

@@ -129,6 +129,17 @@ describe('callbacks', () => {
     expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'interrupted', updates: 4 })
   })
 
+  test('from a module are checked, whatever made them', async () => {
+    await writeFile(
+      join(here, 'typo.mjs'),
+      `export const typo = Object.assign(() => ({ onUpdat() {} }), { id: 'typo' })`,
+    )
+    const words = ['train', 'CartPole-v1', ...SMALL, 'callbacks=./typo.mjs', '--quiet', 'out=run']
+    const { code, stderr } = await inProcess(words, here)
+    expect(code).toBe(1)
+    expect(stderr).toContain('typo listen: got onUpdat, expected an object with any of onUpdate,')
+  })
+
   test('may end a run before its first update, which then has no speed', async () => {
     const module = `export const over = Object.assign(() => ({ signal: AbortSignal.abort() }), { id: 'over' })`
     await writeFile(join(here, 'over.mjs'), module)

@@ -11,6 +11,9 @@ export interface Formula {
   readonly names: readonly string[]
 }
 
+/** The reader and the program recurse: longer formulas could overflow the stack. */
+const MAX_WORDS = 500
+
 /** 1 for any number but 0, otherwise 0: NaN is not true. */
 const isTrue = (a: Expression) => a.lessThan(0).or(a.greaterThan(0))
 
@@ -27,7 +30,8 @@ const FUNCTIONS: Readonly<Record<string, (...given: [Expression, Expression, Exp
 }
 const NUM_OPERANDS: Readonly<Record<string, number>> = { if: 3, max: 2, min: 2 }
 
-/** Operators between two operands, the loosest first; those of a line bind alike, from left to right. */
+const COMPARISONS = 2
+/** Operators between two operands, the loosest first; those of a line bind alike, from left to right, and comparisons do not chain. */
 const OPERATORS: readonly Readonly<Record<string, (a: Expression, b: Expression) => Expression>>[] = [
   { or: (a, b) => isTrue(a).or(isTrue(b)) },
   { and: (a, b) => isTrue(a).and(isTrue(b)) },
@@ -50,6 +54,8 @@ const TOKEN = /\s*(?:(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)|([A-Za-z_][\w
  */
 export function readFormula(subject: string, text: string, names: readonly string[]): Formula {
   const tokens = [...tokensOf(subject, text)]
+  if (tokens.length > MAX_WORDS)
+    throw new InputError(subject, `a formula of ${tokens.length} words`, `at most ${MAX_WORDS}`)
   let at = 0
   const fail = (expected: string): never => {
     throw new InputError(subject, `${show(text)}, ${tokens[at] ?? 'its end'} as word ${at + 1}`, expected)
@@ -91,8 +97,11 @@ export function readFormula(subject: string, text: string, names: readonly strin
     const operators = OPERATORS[depth]
     if (operators === undefined) return atom()
     let left = level(depth + 1)
-    while (at < tokens.length && Object.hasOwn(operators, tokens[at]!))
+    const from = at
+    while (at < tokens.length && Object.hasOwn(operators, tokens[at]!)) {
+      if (depth === COMPARISONS && at > from) fail('and, or or the end: comparisons do not chain')
       left = operators[tokens[at++]!]!(left, level(depth + 1))
+    }
     return left
   }
   const whole = level(0)

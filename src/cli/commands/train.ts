@@ -4,7 +4,7 @@ import { findPart } from '../../base/definition.ts'
 import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { shellWord } from '../../base/shell.ts'
 import { type IfExists, ifExistsSetting, parseSeeds, type RunGroupSummary, trainSeeds } from '../../entries/data.ts'
-import { type Callbacks, type Dashboard, joinListeners, openDashboard } from '../../entries/loggers.ts'
+import { type Callbacks, type Dashboard, defineCallbacks, joinListeners, openDashboard } from '../../entries/loggers.ts'
 import { boolean, strings, text } from '../../entries/settings.ts'
 import { configureRun, type Run, startRun } from '../../index.ts'
 import { follow, labeled, nextOfRuns, picturesFirst, tellLine, tellPlan, tellWarnings } from '../show/follow.ts'
@@ -55,10 +55,10 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   }
 }
 
-/** The callbacks that modules export; the caller names them, so they are trusted. */
+/** The callbacks that modules export, whose answers are checked; the caller names the modules, so they are trusted. */
 export async function findCallbacks(paths: readonly string[]): Promise<Callbacks[]> {
   const found = await Promise.all(paths.map((path) => findPart('callbacks', pathToFileURL(path).href, 'caller')))
-  return found as unknown as Callbacks[]
+  return found.map((part) => defineCallbacks({ id: part.id, listen: part as unknown as Callbacks }))
 }
 
 /** The results of several seeds: a row each, their mean and spread, and the files. */
