@@ -209,7 +209,9 @@ describe('a world', () => {
     expect(() => world.reserve(world.draft(), reservation)).toThrow('cohort mlp: got a second recorder')
     tick(world)
     expect(() => world.split(1)).toThrow('threads: got a world whose memory is already allocated')
-    expect(() => world.reserve(world.draft(), reservation)).toThrow('world: got one whose memory is already allocated')
+    expect(() => world.reserve(world.draft(), reservation)).toThrow(
+      'world: got a world whose memory is already allocated',
+    )
   })
 
   test('is not split where a policy stays in its thread, or a definition has no module', async () => {

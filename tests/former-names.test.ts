@@ -54,7 +54,9 @@ test('a program passes them, and a command and a sweep take them', async () => {
   const given = { steps: 7, schedule: 'linear' } as never
   expect(sft(given).settings).toMatchObject({ updates: 7, learningRateSchedule: 'linear' })
   expect(told).toEqual(NOTICES.slice(0, 2))
-  expect(() => sft({ steps: 7, updates: 8 } as never)).toThrow('sft.steps: got a value, and updates, expected one')
+  expect(() => sft({ steps: 7, updates: 8 } as never)).toThrow(
+    'sft.steps: got a value, and updates, expected only one of the two names',
+  )
   const { resolveSweepKeys } = await import('../src/training/groups/sweep.ts')
   expect((await resolveSweepKeys('text/reverse', { 'sft.steps': '3,4' })).get('sft.updates')).toEqual([3, 4])
   const { readKeys } = await import('../src/base/invocation.ts')

@@ -214,7 +214,7 @@ describe('a system of one’s own', () => {
   test('that is none is refused', async () => {
     const define = (model: object) => () => defineSystem({ id: 'wrong', settings: {}, make: () => model })()
     const run = () => {}
-    expect(define({})).toThrow('system wrong: got neither run nor afterRollout, expected one of them or both')
+    expect(define({})).toThrow('system wrong: got neither run nor afterRollout, expected run, afterRollout or both')
     expect(define({ run })).toThrow('system wrong place: got none, expected either before or after')
     expect(define({ run, before: 'step', after: 'step' })).toThrow('got before step, after step')
     expect(define({ run, before: 'steps' })).toThrow('system wrong place: got "steps"')

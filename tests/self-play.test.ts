@@ -166,7 +166,7 @@ describe('bad input', () => {
   test('so are other sets of weights beside it, and lanes that play alone', async () => {
     const selfPlay = { opponents: 2 }
     await expect(createWorld({ ...options, selfPlay, weightSets: 3 })).rejects.toThrow(
-      'weightSets: got 3 beside selfPlay',
+      'weightSets: got 3, together with selfPlay',
     )
     await expect(createWorld({ ...options, selfPlay, learningSets: 1 })).rejects.toThrow('learningSets: got 1 beside')
     await expect(createWorld({ ...options, environment: cartPole(), selfPlay })).rejects.toThrow(

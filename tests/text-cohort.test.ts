@@ -98,7 +98,7 @@ describe('an adapter that is loaded into a policy at work', () => {
     )
     await expect(loadAdapter(cohort, join(folder, 'nowhere'))).rejects.toThrow('nowhere')
     await expect(loadAdapter(world as never, folder)).rejects.toThrow(
-      'got no cohort, expected one, like world.cohort()',
+      'got no cohort, expected a cohort, like world.cohort()',
     )
     localEngineOf(cohort).workers = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
     await expect(loadAdapter(cohort, folder)).rejects.toThrow(/a call during a step of several threads/)

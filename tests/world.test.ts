@@ -117,7 +117,9 @@ describe('createWorld', () => {
     expect(talking.cohort('languageModel')).toBe(talking.cohort())
     expect(() => createTrainer(talking, ppo())).toThrow(/^algorithm of languageModel: got .+, expected sft\(\), rl\(\)/)
     const acting = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 1 })
-    expect(() => createTrainer(acting, rl())).toThrow(/^algorithm of mlp: got .+, expected one of episodes, like ppo/)
+    expect(() => createTrainer(acting, rl())).toThrow(
+      /^algorithm of mlp: got .+, expected an algorithm for episodes, like ppo/,
+    )
     expect(() => new RolloutCoordinator(acting, { episodes: 1 })).toThrow(
       /got cohort mlp of episodes, expected a cohort of/,
     )

@@ -27,7 +27,7 @@ export function descentSettings(
   maxGradNorm: number,
   optimizer: ReturnType<typeof optimizerSettings>,
 ) {
-  const schedule = 'how learningRate falls to 0 over totalSteps; constant: it stays'
+  const schedule = 'how learningRate falls to 0 over totalSteps; constant: it does not change'
   return {
     learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
     learningRateSchedule: choice(learningRateSchedule, schedules, schedule),

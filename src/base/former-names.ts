@@ -30,7 +30,7 @@ export function withTodaysNames<T extends object>(owner: string, given: T): T {
   for (const [name, value] of entries) {
     const now = renamed(owner, name) ?? name
     if (now !== name && Object.hasOwn(given, now))
-      throw new InputError(`${owner}.${name}`, `a value, and ${now}`, 'one')
+      throw new InputError(`${owner}.${name}`, `a value, and ${now}`, 'only one of the two names')
     today[now] = value
   }
   return today as T
@@ -41,7 +41,8 @@ export function keysOfToday(keys: { has(key: string): boolean }, texts: Readonly
   const today: Record<string, string> = {}
   for (const [key, text] of Object.entries(texts)) {
     const now = keys.has(key) ? key : (todaysKey(keys, key) ?? key)
-    if (now !== key && Object.hasOwn(texts, now)) throw new InputError(key, `a value, and ${now}`, 'one of them')
+    if (now !== key && Object.hasOwn(texts, now))
+      throw new InputError(key, `a value, and ${now}`, 'only one of the two names')
     today[now] = text
   }
   return today

@@ -107,7 +107,7 @@ export function text(initial: string, description: string): Setting<string> {
 
 /** The id of a part, like a reward; `noun` names its kind. A run's key also takes a module's path. */
 export function part(noun: string, initial: string, description: string): Setting<string> {
-  const expected = `the id of a ${noun}, or the path of a module that exports one`
+  const expected = `the id of ${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}, or the path of a module that exports one`
   return {
     default: initial,
     description,

@@ -45,7 +45,7 @@ export async function admitModule(noun: string, module: string, { folder, allowM
   throw new InputError(
     subject,
     `${path}, which lies ${place}`,
-    `one that you trust, since it is a program: name it (trust=${path}), or keep it as trusted (colonnade trust ${path})`,
+    `a trusted module, since importing it runs its code: pass trust=${path}, or run colonnade trust ${path}`,
   )
 }
 
@@ -125,7 +125,7 @@ export async function checksumOfModule(path: string): Promise<string> {
     for (const [, name] of Buffer.from(bytes)
       .toString('latin1')
       .matchAll(/['"`](\.{1,2}\/[^'"`\n]+)['"`]/g)) {
-      if (namesLeft-- === 0) throw new InputError(`module ${path}`, 'more names of files', MODULE_EXPECTED)
+      if (namesLeft-- === 0) throw new InputError(`module ${path}`, 'too many imported files', MODULE_EXPECTED)
       for (const ending of ['', '.js', '.cjs', '.json', '.node', '/index.js']) {
         const named = resolve(dirname(file), Buffer.from(`${name}${ending}`, 'latin1').toString())
         if (!files.includes(named) && (await isFile(named))) files.push(named)

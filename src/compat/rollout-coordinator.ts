@@ -94,7 +94,8 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
     const given = options ?? ({} as CoordinatorOptions)
     checkOptions('RolloutCoordinator', given, OPTIONS)
     for (const [name, value] of Object.entries({ envFn: from, policyFn: second })) {
-      if (typeof value !== 'function') throw new InputError(name, show(value), 'a function that makes one for a worker')
+      if (typeof value !== 'function')
+        throw new InputError(name, show(value), 'a factory, which is called once per worker')
     }
     const { numWorkers = 0, groupSize = 1, maxSteps = 1000, maxEpisodes = 100 } = given
     checkCount('numWorkers', numWorkers, 0)
@@ -110,8 +111,8 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
    * @throws InputError for a second call before the first has settled, and errors of an environment or policy.
    */
   async collect(): Promise<CollectedFrom<E>> {
-    if (this.#isClosed) throw new InputError('collect', 'a coordinator that is closed', 'one that is open')
-    if (this.#isCollecting) throw new InputError('collect', 'a second call', 'one after another')
+    if (this.#isClosed) throw new InputError('collect', 'a closed coordinator', 'an open coordinator')
+    if (this.#isCollecting) throw new InputError('collect', 'a second call at the same time', 'one call at a time')
     this.#isCollecting = true
     try {
       return (await (await this.#opened()).collect()) as CollectedFrom<E>

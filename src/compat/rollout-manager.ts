@@ -172,11 +172,12 @@ export class AsyncRolloutManager<P> {
     return new Promise((resolve, reject) => {
       checkOptions('generateBatch', options, ['rewardFn'])
       checkFunction('rewardFn', options.rewardFn)
-      if (this.#isClosed) throw new InputError('generateBatch', 'a manager that is closed', 'one that is open')
+      if (this.#isClosed) throw new InputError('generateBatch', 'a closed manager', 'an open manager')
       if (this.#running !== null && this.#abort.signal.aborted) {
         return resolve(this.#ended.then(() => this.generateBatch(options)))
       }
-      if (this.#request !== null) throw new InputError('generateBatch', 'a second call', 'one after another')
+      if (this.#request !== null)
+        throw new InputError('generateBatch', 'a second call at the same time', 'one call at a time')
       this.#rewardFn = options.rewardFn ?? this.#config.rewardFn
       this.#request = { resolve, reject }
       if (this.#running === null) this.#ended = this.#start()
@@ -209,7 +210,8 @@ export class AsyncRolloutManager<P> {
 
   /** Restores a manager's state. @throws InputError for other prompts, and while a batch is awaited. */
   async loadStateDict({ buffer, loop, prompts }: SavedRolloutManager): Promise<void> {
-    if (this.#request !== null) throw new InputError('loadStateDict', 'a batch that is awaited', 'a manager at rest')
+    if (this.#request !== null)
+      throw new InputError('loadStateDict', 'a call while a batch is generated', 'a call between batches')
     await this.buffer.loadState(buffer)
     if (this.#running !== null) {
       this.requestAbort()

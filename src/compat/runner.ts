@@ -124,8 +124,8 @@ export class RolloutRunner {
   }
 
   async #run(goesOn: (steps: number, episodes: number) => boolean): Promise<void> {
-    if (this.#isCollecting) throw new InputError('collect', 'a second call', 'one after another')
-    if (this.#isClosed) throw new InputError('collect', 'a runner that is closed', 'one that is open')
+    if (this.#isCollecting) throw new InputError('collect', 'a second call at the same time', 'one call at a time')
+    if (this.#isClosed) throw new InputError('collect', 'a closed runner', 'an open runner')
     this.#isCollecting = true
     const before = this.#counts.episodes
     try {
@@ -201,7 +201,8 @@ export class RolloutWorker {
     index = 0,
   ) {
     for (const [name, given] of Object.entries({ envFn, policyFn })) {
-      if (typeof given !== 'function') throw new InputError(name, show(given), 'a function that makes one for a worker')
+      if (typeof given !== 'function')
+        throw new InputError(name, show(given), 'a factory, which is called once per worker')
     }
     const seeded = options.seed === undefined ? options : { ...options, seed: options.seed + index }
     this.#make = () => new RolloutRunner(envFn(index), policyFn(index), strategy, seeded)

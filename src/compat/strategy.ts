@@ -118,6 +118,7 @@ export function createStrategy(name: string): RolloutStrategy {
 
 function checkNeeds(subject: string, needs: readonly string[], given: object): void {
   for (const key of needs) {
-    if ((given as Record<string, unknown>)[key] === undefined) throw new InputError(`${subject}, ${key}`, 'none', 'one')
+    if ((given as Record<string, unknown>)[key] === undefined)
+      throw new InputError(`${subject}, ${key}`, 'none', 'a value')
   }
 }

@@ -136,7 +136,11 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
   })
   const { model, adapter: lora, weightBits, context } = world.draft().opened
   if (lossFn.settings.advantage === 'critic' && !model.hasValueHead) {
-    throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
+    throw new InputError(
+      'lossFn',
+      'a loss with a critic, and a model without a value head',
+      'a model with a value head',
+    )
   }
   const hasReference = lossFn.columns.includes('referenceLogprob')
   const sizes = { weightBits, context, rows: microBatchRows(context), optimizer: settings.optimizer, hasReference }
@@ -255,7 +259,7 @@ class ModelBackend implements OpenBackend {
   async #byHeart({ tokens, lossMasks }: Extract<TrainingBatch, { tokens: unknown }>) {
     if (tokens?.length === undefined || tokens.length === 0 || tokens.length !== lossMasks?.length) {
       const got = `${tokens?.length ?? 'no'} sequences and ${lossMasks?.length ?? 'no'} masks`
-      throw new InputError('batch, tokens and lossMasks', got, 'equally many of both, and at least one')
+      throw new InputError('batch, tokens and lossMasks', got, 'lists of equal length, not empty')
     }
     for (const [i, ids] of tokens.entries()) {
       if (ids.length === lossMasks[i]!.length) continue
@@ -295,7 +299,8 @@ class ModelBackend implements OpenBackend {
   saveCheckpoint(step: number): TrainFuture<string> {
     return this.#inTurn('saveCheckpoint', async () => {
       const { checkpointDir } = this.#learning
-      if (checkpointDir === null) throw new InputError('checkpointDir', 'none', 'one, of openTrainingBackend')
+      if (checkpointDir === null)
+        throw new InputError('checkpointDir', 'none', 'the option checkpointDir of openTrainingBackend')
       return this.#backend.saveCheckpoint(join(checkpointDir, `step_${step}.safetensors`))
     })
   }

@@ -185,7 +185,8 @@ export async function runRlTraining<P>(
   const { numSteps, syncEvery = 10, baseline, onEmptyBatch = 'skip', logEvery = 10, checkpointEvery = 100 } = config
   checkCount('syncEvery', syncEvery)
   if (!['skip', 'stop'].includes(onEmptyBatch)) throw unknownWord('onEmptyBatch', onEmptyBatch, ['skip', 'stop'])
-  if (manager?.buffer !== buffer) throw new InputError('buffer', "one that is not the manager's", "the manager's own")
+  if (manager?.buffer !== buffer)
+    throw new InputError('buffer', 'another buffer than the manager’s', 'the buffer of the manager')
   let version = 0
   await giveWeights(backend, engines, version)
   return loop(backend, { ...config, logEvery, checkpointEvery }, logger, async (rateFactor, done) => {

@@ -78,7 +78,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
       const parts = create(context)
       const { logprobs, constrains = false, changes = [], advance } = parts
       if (advance === undefined && parts.begin === undefined) {
-        throw new InputError(`engine ${id}`, 'neither advance nor begin', 'one of them')
+        throw new InputError(`engine ${id}`, 'neither advance nor begin', 'advance or begin')
       }
       const turns = new Map<number, Turn>()
       const polled = new PolledColumns(logprobs === 'candidates')

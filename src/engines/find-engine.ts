@@ -51,7 +51,7 @@ export async function findEngine(
   checkGiven('texts of findEngine', texts, 'a list')
   if (words.length === 0) throw new InputError('engine', 'none', `at least one, like ${LOCAL}`)
   if (words.includes(LOCAL)) {
-    if (words.length > 1) throw new InputError('engine', words.join(','), `${LOCAL} alone, or others`)
+    if (words.length > 1) throw new InputError('engine', words.join(','), `${LOCAL} alone, or only other engines`)
     if (texts.length > 0) throw new InputError('engineSettings', show(texts), `no settings: engine ${LOCAL} has none`)
     return null
   }
@@ -66,7 +66,7 @@ export async function engineOf(
 ): Promise<EngineDefinition | null> {
   const engine = await findEngine(words, engineSettings, origin)
   if (engine === null) return null
-  if (mode === 'sft') throw new InputError('engine', words.join(','), 'no engine: mode sft samples nothing')
+  if (mode === 'sft') throw new InputError('engine', words.join(','), 'no engine: mode sft samples no tokens')
   if (engine.noTraining !== undefined)
     throw new InputError('engine', engine.noTraining, 'an engine that accepts weights')
   return engine

@@ -237,7 +237,7 @@ class Pool implements Engine {
   #checkUsed(subject: string): void {
     if (this.#members.some(({ excluded }) => excluded === null)) return
     const reasons = this.#members.map(({ name, excluded }) => `${name}: ${excluded}`).join('; ')
-    throw new InputError(subject, `no member in use (${reasons})`, 'at least one')
+    throw new InputError(subject, `no member in use (${reasons})`, 'at least one engine in use')
   }
 
   #conclude(end: TurnEnd): void {

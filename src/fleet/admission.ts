@@ -247,8 +247,7 @@ export class Admission {
    */
   judge(number: number, decision: { readonly keep: boolean; readonly reason?: string }): void {
     const group = this.#groups.get(number)
-    if (group?.state !== 'whole')
-      throw new InputError('group', `${number}, which is not complete`, 'a group to be judged')
+    if (group?.state !== 'whole') throw new InputError('group', `${number}, which is not complete`, 'a complete group')
     if (decision.keep) {
       group.state = 'admitted'
       group.arrival = this.#arrivals++

@@ -84,7 +84,7 @@ export class VirtualTime implements Time {
       await allWait()
       if (isDone) return result
       const next = this.#next()
-      if (next === undefined) throw new Error(`all code waits at ${this.#now} s, but none of it for time`)
+      if (next === undefined) throw new Error(`all tasks wait at ${this.#now} s, but none waits for a time`)
       this.#now = next.at
       next.wake()
     }

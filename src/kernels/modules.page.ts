@@ -27,8 +27,7 @@ export const loadModule: typeof node.loadModule = async (build) => {
 
 export const readModule: typeof node.readModule = (build, isShared) => {
   const bytes = loaded.get(build)
-  if (bytes === undefined)
-    throw new InputError('kernels', `${build}, which is not loaded`, 'await loadKernels() before')
+  if (bytes === undefined) throw new InputError('kernels', `${build}, which is not loaded`, 'await loadKernels() first')
   return isShared ? bytes : unshared(bytes)
 }
 

@@ -67,7 +67,11 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
   if (typeof plain !== 'object' || plain === null)
     throw new InputError('defineKernels, plain', show(plain), 'an object')
   if ((compiled === undefined) !== (twins === undefined)) {
-    throw new InputError('defineKernels', compiled === undefined ? 'twins alone' : 'compiled alone', 'both or none')
+    throw new InputError(
+      'defineKernels',
+      compiled === undefined ? 'twins alone' : 'compiled alone',
+      'twins and compiled together, or neither of them',
+    )
   }
   const bound = new WeakMap<Kernels, K>()
   let module: WebAssembly.Module | undefined

@@ -235,7 +235,8 @@ export function usableExamples(
   if (numTooLong > 0 && tooLong === 'error') {
     throw new InputError(`${environment.id}, tooLong`, got, `${what} the context of ${context}, or tooLong skip or cut`)
   }
-  if (numbers.length === 0) throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'at least one usable')
+  if (numbers.length === 0)
+    throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'at least one usable example')
   const counted = { numSkipped, numCut: numTooLong - numSkipped }
   if (heldOut === null) return { numbers: Uint32Array.from(numbers), ...counted, numQuestions: null }
   const isOut = isHeldOut(environment.id, hashes, heldOut.fraction)

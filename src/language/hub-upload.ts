@@ -159,7 +159,11 @@ async function uploadModes(hub: Target, locals: readonly Local[]): Promise<Map<s
   const modes = new Map<string, string>()
   for (const each of Array.isArray(told) ? told : []) {
     if (each?.shouldIgnore === true) {
-      throw new InputError(`the hub, ${each.path}`, 'a file that its .gitignore leaves out', 'one that it takes')
+      throw new InputError(
+        `the hub, ${each.path}`,
+        'a file that its .gitignore leaves out',
+        'a file that the repository accepts',
+      )
     }
     modes.set(each?.path, each?.uploadMode)
   }

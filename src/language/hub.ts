@@ -324,7 +324,7 @@ async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): 
     if (after > before) attempt = 0
     else if (attempt >= ATTEMPTS) {
       const got = `${after} of ${file.size} bytes (${failure})`
-      throw new InputError(url, got, 'the rest; the downloaded part is kept, and the next call continues it')
+      throw new InputError(url, got, 'the whole file; the downloaded part is kept, and the next call continues it')
     } else await pause(100 * 4 ** attempt, undefined, hub.signal ? { signal: hub.signal } : {})
   }
   const checksum = await checksumOf(to, file)
@@ -402,7 +402,7 @@ async function bodyOf(url: string, response: Response, most: number): Promise<Ui
     }
   } catch (cause) {
     if (cause instanceof InputError) throw cause
-    throw new InputError(url, `an answer that ends early (${reasonOf(cause)})`, 'a whole one', { cause })
+    throw new InputError(url, `an answer that ends early (${reasonOf(cause)})`, 'a complete answer', { cause })
   }
   return Buffer.concat(pieces)
 }

@@ -60,11 +60,11 @@ const settings = {
   ),
   initialize: boolean(
     false,
-    "begin with random weights, by the seed: the folder needs only its config.json and tokenizer, and learning rates are a new model's",
+    'start from random weights, drawn with the seed: the folder needs only config.json and a tokenizer, and learning rates default to those of a new model',
   ),
   context: integer(
     0,
-    "maximum of tokens of a conversation; 0: 64 for a new model, the model's own maximum for another",
+    "maximum of tokens of a conversation; 0: 64 for a new model, the model's own maximum for a loaded one",
     {
       min: 0,
     },
@@ -75,8 +75,11 @@ const settings = {
   feedForwardWidth: integer(0, 'width of the feed-forward layers; 0: four times the width', { min: 0 }),
   critic: boolean(false, 'add a value head, which algorithms with a critic need'),
   loraRank: integer(0, 'rank of adapters; only they are trained; 0: no adapters', { min: 0 }),
-  loraAlpha: number(0, 'alpha of the adapters, which are scaled by alpha / rank; 0: twice the rank', { min: 0 }),
-  loraDropout: number(0, "dropout: fraction of the adapters' inputs that are 0 in training", { min: 0, max: 0.99 }),
+  loraAlpha: number(0, 'alpha of the adapters, whose scale is alpha / rank; 0: twice the rank', { min: 0 }),
+  loraDropout: number(0, "dropout: fraction of the adapters' inputs that are set to 0 in training", {
+    min: 0,
+    max: 0.99,
+  }),
   loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
   loraLayers: integer(0, 'layers with adapters, counted from the last one; 0: all', { min: 0 }),
   loraStabilized: boolean(false, 'scale the adapters by alpha / √rank (rsLoRA), for high ranks'),
@@ -88,11 +91,11 @@ const settings = {
   quantize: choice(
     32,
     [32, 8, 4],
-    'bits of each frozen weight: 8 take a quarter of the memory, 4 about a seventh; training needs an adapter on them',
+    'bits of each frozen weight: 8 bits take a quarter of the memory, 4 bits about a seventh; training then needs an adapter',
   ),
   quantizeActivations: boolean(
     false,
-    'also round the inputs of those weights to 8 bits: faster with native kernels, but other results',
+    'also round the inputs of quantized weights to 8 bits: faster with native kernels, but the results change',
   ),
   checkpointing: boolean(
     false,
@@ -101,7 +104,7 @@ const settings = {
   cacheBits: choice(
     32,
     [32, 16],
-    'bits of keys and values; 16: rounded to bf16 wherever they are attended to, which halves the cache',
+    'bits of the cached keys and values; 16: bf16, which halves the cache; training rounds them too',
   ),
   device: learnsOn,
   templateArguments: strings(
@@ -246,7 +249,8 @@ function argumentsOf({ templateArguments }: SettingValues<typeof settings>): Tem
   for (const word of templateArguments) {
     const [, name, value] = /^([A-Za-z_]\w*)=(.*)$/s.exec(word) ?? []
     if (name === undefined) throw new InputError('languageModel.templateArguments', show(word), 'name=value')
-    if (Object.hasOwn(given, name)) throw new InputError('languageModel.templateArguments', `${name} twice`, 'it once')
+    if (Object.hasOwn(given, name))
+      throw new InputError('languageModel.templateArguments', `${name} twice`, 'each name once')
     given[name] = jsonOrText(value!)
   }
   return given

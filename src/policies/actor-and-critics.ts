@@ -23,7 +23,7 @@ import { ParameterList } from './stack/parameters.ts'
 import { Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 export const actorAndCriticsSettings = {
-  hidden: sizes([256, 256], 'units of each hidden layer, of the actor and of both critics'),
+  hidden: sizes([256, 256], 'units of each hidden layer, in the actor and in both critics'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
   normalizeObservations,
 }

@@ -127,7 +127,7 @@ export function defineSystem<
     const { before, after, run, afterRollout } = options.make(parameters)
     const subject = `system ${options.id}`
     if (run === undefined && afterRollout === undefined) {
-      throw new InputError(subject, 'neither run nor afterRollout', 'one of them or both')
+      throw new InputError(subject, 'neither run nor afterRollout', 'run, afterRollout or both')
     }
     for (const [key, f] of Object.entries({ run, afterRollout })) {
       if (f !== undefined && typeof f !== 'function') throw new InputError(`${subject} ${key}`, show(f), 'a function')

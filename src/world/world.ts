@@ -178,7 +178,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   reserve<D extends CohortDraft>(draft: D, reservation: NonNullable<D['reservation']>): void {
     if (this.#cohorts !== undefined) {
       const expected = 'createTrainer before the first tick and before `cohorts` is read'
-      throw new InputError('world', 'one whose memory is already allocated', expected)
+      throw new InputError('world', 'a world whose memory is already allocated', expected)
     }
     if (draft.reservation !== undefined) {
       throw new InputError(`cohort ${draft.name}`, 'a second recorder', 'one recorder per cohort')

@@ -69,7 +69,7 @@ describe('colonnade play', () => {
   test('refuses a language model and unknown environments in one line', async () => {
     const said = async (...words: string[]) => (await inProcess(['play', ...words], here)).stderr
     expect(await said('text/reverse')).toBe(
-      'colonnade: environment: got text/reverse, of a language model, expected one of episodes, which has pictures\n',
+      'colonnade: environment: got text/reverse, of a language model, expected an environment whose lanes step\n',
     )
     expect(await said('CartPol-v1')).toMatch(
       /^colonnade: environment: got "CartPol-v1" \(did you mean "CartPole-v1"\?\), expected one of/,

@@ -28,7 +28,7 @@ describe('colonnade serve tinker=true', () => {
 
   test.each([
     [['tinker=true', 'faults=all'], 'faults: got tinker=true, expected only tinker, folder, port'],
-    [['folder=kept'], 'folder: got kept, expected tinker=true beside it'],
+    [['folder=kept'], 'folder: got kept, expected no folder, or tinker=true'],
   ])('refuses %j', async (words, message) => {
     const model = await temporaryFolder()
     await writeQwen3(model)

@@ -39,7 +39,7 @@ describe('colonnade simulate', () => {
   test.each([
     [['engines='], 'engines: got none, expected at least one number'],
     [['maxStaleness=-1'], 'maxStaleness: got "-1", expected a list of whole numbers ≥ 0'],
-    [['probe=local'], 'probe: got local, expected from=<run> beside it'],
+    [['probe=local'], 'probe: got local, expected from=<run> too'],
     [['out=a.png'], 'out: got a.png, expected a file whose name ends in .svg'],
     [['slot=3'], 'key: got "slot" (did you mean "slots"?), expected one of'],
     [['3'], 'argument: got "3", expected key=value'],

@@ -169,7 +169,7 @@ describe('training from generated samples', () => {
     await expect(trained({ checkpointEvery: 1 })).rejects.toThrow(/checkpointDir: got none/)
     const buffer = new DataBuffer(['1'], 5)
     const other = runRlTraining(await open(), buffer, managerOf(new DataBuffer(['1'], 5)), [], { numSteps: 1 })
-    await expect(other).rejects.toThrow(/buffer: got one that is not the manager's/)
+    await expect(other).rejects.toThrow(/buffer: got another buffer than the manager’s/)
     await expect(runRlTraining({} as never, buffer, managerOf(buffer), [], { numSteps: 1 })).rejects.toThrow(
       /backend, forwardBackward: got undefined/,
     )

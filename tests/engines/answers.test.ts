@@ -115,7 +115,7 @@ describe('a client of JSON', () => {
 
   test('needs an address of http or https, and numbers in their range', () => {
     for (const url of ['', 'localhost:80', 'ftp://x', 'xhttp://x', 'https+x://x', 3 as never])
-      expect(() => new JsonClient(url, options)).toThrow('expected one like http://127.0.0.1:8000')
+      expect(() => new JsonClient(url, options)).toThrow('expected a URL like http://127.0.0.1:8000')
     expect(new JsonClient('https://x/a//', options).url).toBe('https://x/a')
     for (const deadline of [0, Number.NaN, 2 ** 31 / 1000])
       expect(() => new JsonClient('http://x', { ...options, deadline })).toThrow('expected seconds above 0')

@@ -60,7 +60,7 @@ describe('Tools of an MCP server', () => {
     expect(http).toEqual(stdio)
     for (const [name, message] of refused) {
       expect(name).toBe('InputError')
-      expect(message).toMatch(/^MCP server .*expected a server of tools that answers$/s)
+      expect(message).toMatch(/^MCP server .*expected an MCP server that answers$/s)
     }
   })
 

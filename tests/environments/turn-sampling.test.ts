@@ -176,7 +176,7 @@ describe('a training', () => {
 
   test('of which no token is to be learned is an error', async () => {
     await expect(train(agent({ temperature: 2 }, { temperature: 2 }))).rejects.toThrow(
-      /text\/agent, update 1: got \d+ tokens, all of turns sampled from another distribution than the trained one, expected some from the trained one/,
+      /text\/agent, update 1: got \d+ tokens, all of turns sampled from another distribution than the trained one, expected some tokens from the trained distribution/,
     )
   })
 

@@ -20,7 +20,7 @@ test('a silent server is left at the signal, and its connection is closed', asyn
   })
   await expect(hearServer(address, begun.signal)).rejects.toMatchObject({ name: 'TimeoutError' })
   await closed
-  await expect(hearServer(address, AbortSignal.abort())).rejects.toThrow('it does not answer')
+  await expect(hearServer(address, AbortSignal.abort())).rejects.toThrow('the server does not answer')
   server.close()
 })
 

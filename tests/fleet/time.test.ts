@@ -59,7 +59,7 @@ describe('Virtual time', () => {
       await time.sleep(7)
       await new Promise(() => {})
     })
-    await expect(stuck).rejects.toThrow('all code waits at 7 s, but none of it for time')
+    await expect(stuck).rejects.toThrow('all tasks wait at 7 s, but none waits for a time')
     const failed = new VirtualTime().run(async () => {
       throw new Error('no engine')
     })

@@ -385,7 +385,7 @@ describe('trainingRows', () => {
 
   test('nothing to learn, and a tokenizer without an end, are refused', () => {
     const tokenizer = byteTokenizer()
-    expect(() => rowOf(tokenizer, [user('Hi')])).toThrow(/some words of the assistant/)
+    expect(() => rowOf(tokenizer, [user('Hi')])).toThrow(/text by the assistant/)
     expect(() => rowOf({ ...tokenizer, endIds: [] }, { prompt: 'a', answer: 'b' })).toThrow(/no end id/)
   })
 })

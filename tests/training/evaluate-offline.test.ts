@@ -281,7 +281,7 @@ describe('refuses', () => {
       () => ({
         policy: { ...policy, build: (...spaces: [Space, Space]) => ({ ...policy.build(...spaces), memoryWidth: 2 }) },
       }),
-      'one with a memory',
+      'a policy with a memory',
     ],
   ])('%s', async (_, change, message) => {
     await expect(

@@ -57,7 +57,7 @@ describe('a group of runs', () => {
     }
     const { 'environment.maxEpisodeSteps': _, ...asked } = given
     expect((await trainSeeds(module, asked, [3], { out: folder, train: stopping })).status).toBe('interrupted')
-    await expect(resumeRun(join(folder, 'seed-3'))).rejects.toThrow('one that you trust')
+    await expect(resumeRun(join(folder, 'seed-3'))).rejects.toThrow('a trusted module')
     expect((await trainSeeds(module, asked, [3], { out: folder })).status).toBe('complete')
   })
 

@@ -283,6 +283,8 @@ describe('runs side by side', () => {
     await expect((await open([3, 5])).restore(path)).rejects.toThrow('seed of cohort cohort1: got 4, expected 5')
     expect((await (await open([3, 4])).restore(path)).warnings).toEqual([])
     const uneven = await open([3, 4], [16, 8])
-    expect(() => uneven.splitState()).toThrow('cohorts of 64 and 32 steps an update, expected equal ones')
+    expect(() => uneven.splitState()).toThrow(
+      'cohorts of 64 and 32 steps an update, expected cohorts with equal steps per update',
+    )
   })
 })

@@ -104,9 +104,9 @@ export class AgentRunner {
     const { gateway, tasks, environment, run, command, reward, deadline = 600 } = options
     if (typeof gateway?.openSession !== 'function') throw new InputError('gateway', show(gateway), 'an open gateway')
     const isGiven = tasks === undefined ? environment !== undefined : Array.isArray(tasks) && tasks.length > 0
-    if (!isGiven) throw new InputError('tasks', show(tasks), 'at least one')
+    if (!isGiven) throw new InputError('tasks', show(tasks), 'at least one task')
     if ((run === undefined) === (command === undefined)) {
-      throw new InputError('runAgents', run === undefined ? 'neither run nor command' : 'both', 'run, or command')
+      throw new InputError('runAgents', run === undefined ? 'neither run nor command' : 'both', 'either run or command')
     }
     if (run !== undefined && typeof run !== 'function') throw new InputError('run', show(run), 'a function')
     const isCommand = Array.isArray(command) && command.length > 0 && command.every((word) => typeof word === 'string')
@@ -270,7 +270,7 @@ function messageOf(error: unknown): string {
 /** The promise's value. Rejects when the signal is aborted. */
 function orOver<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const abort = () => reject(new Error('nobody waits any longer'))
+    const abort = () => reject(new Error('the call was cancelled'))
     if (signal.aborted) abort()
     signal.addEventListener('abort', abort)
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))

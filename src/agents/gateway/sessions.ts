@@ -191,7 +191,7 @@ export class Session implements ClientTurns {
 
 function spent(what: string): RequestError {
   // Not 429: clients would retry.
-  return new RequestError(403, `the session has had its ${what}`, { code: 'session_limit' })
+  return new RequestError(403, `the session has reached its limit: ${what}`, { code: 'session_limit' })
 }
 
 export class Sessions {

@@ -39,13 +39,17 @@ export async function sourceFrom(
 ): Promise<{ sourceOf: () => Source; notes: readonly string[] }> {
   const { world, policy, engine, name = 'model', sampling, queue = 256 } = options
   if ((world === undefined) === (policy === undefined)) {
-    throw new InputError('openGateway', world === undefined ? 'neither world nor policy' : 'both', 'world, or policy')
+    throw new InputError(
+      'openGateway',
+      world === undefined ? 'neither world nor policy' : 'both',
+      'either world or policy',
+    )
   }
   if (world !== undefined) {
     const others = ['engine', 'sampling', 'weights', 'adapter', 'environment', 'seed', 'slots', 'context'] as const
     const other = others.find((option) => options[option] !== undefined)
     if (other !== undefined)
-      throw new InputError(`openGateway, ${other}`, 'not together with world', 'none: the world has its own')
+      throw new InputError(`openGateway, ${other}`, 'a value together with world', 'no value: the world has its own')
     let source: Source | null = null
     return { sourceOf: () => (source ??= sourceOfWorld(world, name, queue)), notes: [] }
   }

@@ -147,7 +147,7 @@ function keysOf({
     throw new InputError('host', `${host} without apiKey`, expected)
   }
   if (control && clients !== null && controllers === null) {
-    throw new InputError('control', 'true with apiKey alone', 'controlKey too: clients may not change what is served')
+    throw new InputError('control', 'true, without controlKey', 'controlKey, so that clients cannot change the model')
   }
   const admit = (secrets: readonly (Secret | null)[], expected: string) => {
     const known = secrets.filter((secret) => secret !== null)

@@ -270,7 +270,7 @@ export class TinkerService {
 
   #addModel(model: Pick<TrainedModel, 'id' | 'sessionId' | 'host' | 'shape' | 'state'>): void {
     this.#session({ session_id: model.sessionId }) // It may have ended while the model was opened.
-    if (this.#models.has(model.id)) throw new RequestError(409, `${model.id} is there already`)
+    if (this.#models.has(model.id)) throw new RequestError(409, `${model.id} exists already`)
     const order = { next: 1, early: new Map(), known: new Map(), last: Promise.resolve() }
     this.#models.set(model.id, { ...model, ...order })
   }
@@ -278,7 +278,7 @@ export class TinkerService {
   #modelOf({ model_id: id }: Body): TrainedModel {
     const model = typeof id === 'string' ? this.#models.get(id) : undefined
     if (model !== undefined) return model
-    throw new RequestError(404, `model_id: got ${show(id)}, expected a model of a session that goes on`)
+    throw new RequestError(404, `model_id: got ${show(id)}, expected a model of an open session`)
   }
 
   #info({ id, shape }: TrainedModel): object {
@@ -377,7 +377,7 @@ export class TinkerService {
   async #save({ id, host, state }: TrainedModel, body: Body): Promise<FutureAnswer> {
     const kept = this.#checkpoints.place(id, 'weights', body.path ?? randomUUID())
     if (!booleanField(body, 'overwrite', false) && (await this.#checkpoints.has(kept))) {
-      throw new RequestError(409, `path: got ${show(body.path)}, which is there, expected another name or overwrite`)
+      throw new RequestError(409, `path: got ${show(body.path)}, which exists, expected another name or overwrite`)
     }
     await host.save(kept.folder, state, true, this.name)
     return { path: kept.path, type: 'save_weights' }

@@ -62,7 +62,7 @@ export function defineTokenLoss<S extends TokenLossSettings & Settings>(options:
     const reads = (column: string) => Object.hasOwn(program.columns, column)
     if (reads('advantage') !== (own.advantage !== 'none')) {
       const got = `${own.advantage}, and a loss that ${reads('advantage') ? 'reads' : 'does not read'} advantages`
-      throw new InputError(`${id}.advantage`, got, reads('advantage') ? 'another one' : 'none')
+      throw new InputError(`${id}.advantage`, got, reads('advantage') ? 'another advantage' : 'none')
     }
     if (own.correction !== 'none' && !reads('weight')) {
       throw new InputError(`${id}.correction`, `${own.correction}, and a loss that does not read weight`, 'none')

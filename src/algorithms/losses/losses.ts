@@ -99,7 +99,7 @@ export function checkSettings(id: string, settings: LossSettings): void {
   const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = settings
   if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
     const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`
-    throw new InputError(`${id}.maxLength`, 'null', `the tokens of the longest possible answer, for ${why}`)
+    throw new InputError(`${id}.maxLength`, 'null', `the maximum of tokens of an answer, for ${why}`)
   }
   if (maxLength !== null && overlongCache !== null && overlongCache > maxLength) {
     throw new InputError(`${id}.overlongCache`, show(overlongCache), `at most maxLength, ${maxLength}`)

@@ -14,13 +14,20 @@ const settings = {
   ...offPolicySettings(),
   double: boolean(
     true,
-    'double DQN: the weights choose the next action and the target values it; otherwise the target does both',
+    'double DQN: the online network chooses the next action and the target network values it; otherwise the target network does both',
   ),
-  huberDelta: optionalNumber(1, 'Huber loss: error above which the loss is linear; null: half the square everywhere', {
-    above: 0,
-  }),
-  explorationFinal: fraction(0.05, 'final probability of a random action; it begins at 1'),
-  explorationFraction: fraction(0.5, 'fraction of totalSteps over which that probability falls linearly'),
+  huberDelta: optionalNumber(
+    1,
+    'Huber loss: error above which the loss is linear; null: half the squared error everywhere',
+    {
+      above: 0,
+    },
+  ),
+  explorationFinal: fraction(0.05, 'final probability of a random action; its initial value is 1'),
+  explorationFraction: fraction(
+    0.5,
+    'fraction of totalSteps over which the probability of a random action falls linearly',
+  ),
 }
 
 /** In the order of `TdSum`. */

@@ -60,15 +60,19 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
     nStep: integer(1, 'n of n-step returns: rewards to add up before bootstrapping', { min: 1 }),
     relabelFraction: fraction(
       RELABEL_FRACTION,
-      'share of drawn rows that get a goal which their episode reached later (HER), where the environment has goals',
+      'hindsight experience replay (HER), for environments with goals: fraction of drawn rows whose goal is replaced by one that their episode reached later',
     ),
     priorityExponent: number(0, 'exponent α of prioritized replay; 0: uniform', { min: 0 }),
     priorityCorrection: fraction(
       0.4,
       'initial exponent β of the importance weights of prioritized replay; it rises to 1 over totalSteps',
     ),
-    targetRate: number(targetRate, 'fraction of the weights that the target takes over (τ)', { above: 0, max: 1 }),
-    targetInterval: integer(targetInterval, 'gradient steps between two updates of the target', { min: 1 }),
+    targetRate: number(
+      targetRate,
+      'τ: how far each update moves the target network towards the weights, as a fraction',
+      { above: 0, max: 1 },
+    ),
+    targetInterval: integer(targetInterval, 'gradient steps between updates of the target network', { min: 1 }),
     gamma: fraction(0.99, 'discount factor'),
     ...descentSettings(learningRate, learningRateSchedule, maxGradNorm, optimizerSettings(1e-8)),
   }

@@ -21,7 +21,7 @@ export const td3Settings = {
     above: 0,
   }),
   targetNoise: number(0.2, "standard deviation of the noise on the target's actions", { min: 0 }),
-  targetNoiseClip: number(0.5, 'maximum size of that noise', { min: 0 }),
+  targetNoiseClip: number(0.5, 'bound of the absolute noise on the target’s actions', { min: 0 }),
 }
 
 const settings = { ...offPolicySettings(DEFAULTS), ...td3Settings }

@@ -10,7 +10,7 @@ const settings = {
   }),
   ...losses,
   gradientSteps: integer(1000, 'optimizer steps of the critics after each rollout of the table', { min: 1 }),
-  alpha: number(2.5, 'α: weight of the values beside the distance to recorded actions', { min: 0 }),
+  alpha: number(2.5, 'α: weight of the critics’ values relative to the distance to recorded actions', { min: 0 }),
 }
 
 /**

@@ -10,7 +10,7 @@ const settings = {
   beta: number(0, 'β of the weights e^(β · advantage) of actions; 0: equal weights', {
     min: 0,
   }),
-  weightMax: number(20, 'bound of those weights', { above: 0 }),
+  weightMax: number(20, 'upper bound of the weights of actions', { above: 0 }),
 }
 
 const metrics = {

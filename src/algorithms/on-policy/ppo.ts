@@ -10,8 +10,12 @@ const settings = {
   ...onPolicySettings(),
   updateEpochs: integer(4, 'passes over each rollout', { min: 1 }),
   numMinibatches: integer(4, 'minibatches per pass', { min: 1 }),
-  clipCoef: number(0.2, 'how far the ratio of probabilities may move from 1', { above: 0 }),
-  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it stays'),
+  clipCoef: number(0.2, 'ε: how far the ratio of probabilities may move from 1', { above: 0 }),
+  clipCoefSchedule: choice(
+    'constant',
+    schedules,
+    'how clipCoef falls to 0 over totalSteps; constant: it does not change',
+  ),
   clipValue: optionalNumber(null, 'how far a value may move from the old one; null: no bound', { above: 0 }),
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,

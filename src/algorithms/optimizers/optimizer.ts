@@ -22,7 +22,7 @@ const BETA_2 = 0.999
 /** Optimizers by id: built-in ones and parts given to algorithms. */
 const known = new Map<string, Optimizer>([adam, sgd, rmsprop].map((part) => [part.id, part()]))
 const builtIn = [...known.keys()]
-const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay: AdamW`
+const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay is AdamW`
 
 /** `ofTensors`: whether it may be one that knows parameters. */
 export function optimizerOf(id: string, subject?: string, ofTensors?: false): ElementOptimizer

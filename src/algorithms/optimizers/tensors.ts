@@ -14,11 +14,11 @@ export function tokenOptimizerSettings(epsilon: number) {
   const settings = optimizerSettings(epsilon)
   const { optimizer, momentum } = settings
   const words = [...optimizer.words, ...builtIn.map(({ id }) => id)]
-  const of = 'muon: of the matrices in layers, and adam of the rest; adam8: adam with moments in 8 bits'
+  const of = 'muon updates the matrices in layers, and adam all other parameters; adam8 is adam with moments in 8 bits'
   return {
     ...settings,
     optimizer: { ...optimizer, words, description: `${optimizer.description}; ${of}` },
-    momentum: { ...momentum, description: `${momentum.description}; of muon, which has 0.95 for 0` },
+    momentum: { ...momentum, description: `${momentum.description}, and of muon, for which 0 means 0.95` },
   }
 }
 

@@ -259,7 +259,7 @@ export class DeviceLearner {
   async #prepare(batch: TokenBatch, units: readonly number[]): Promise<Room> {
     if (batch.candidates !== null) {
       const got = 'webgpu, and tokens drawn from some of the vocabulary (topK, topP, minP, a grammar or penalties)'
-      throw new InputError('languageModel.device', got, 'tokens drawn from all of it, or none')
+      throw new InputError('languageModel.device', got, 'tokens drawn from the whole vocabulary, or none')
     }
     const rows = units.slice(1).map((to, i) => rowsOf(batch, units[i]!, to))
     const blockRows = this.#blockRows(

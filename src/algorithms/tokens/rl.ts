@@ -36,11 +36,11 @@ export const rlSettings = {
   preset: choice(
     'paper',
     Object.keys(projectSettings) as Preset[],
-    "preset of the loss's settings; a custom loss has the settings of its module",
+    "which system's defaults the loss takes; a custom loss takes those of its module",
   ),
   teacher: text(
     '',
-    "a model whose log-probabilities replace the reference's, as for loss distill: its folder or hub id, or a server like vllm:http://… or sglang:http://…; empty: the model at the start",
+    'the model that gives the reference log-probabilities, such as the teacher of loss distill: a folder, a hub id, or a server like vllm:http://… or sglang:http://…; empty: the initial model',
   ),
   updates: integer(100, 'updates', { min: 0 }),
   groupsPerUpdate: integer(16, 'groups per update', { min: 1 }),
@@ -60,22 +60,24 @@ export const rlSettings = {
     'η: maximum of updates between the weights that chose a token and those that learn from it; 0: no sampling during an update',
     { min: 0 },
   ),
-  overSampling: number(1, 'groups to begin per needed group: more than 1 makes up for dropped groups', { min: 1 }),
+  overSampling: number(1, 'groups to start per group that an update needs; more than 1 makes up for dropped groups', {
+    min: 1,
+  }),
   order: choice('number', ['number', 'arrival'], 'learn from groups in the order in which they began or finished'),
   failure: choice(
     'keep',
     ['keep', 'drop', 'throw'],
-    'if the engine fails to generate a conversation of a group: keep the group without that reward, drop the group, or end the training',
+    'what happens to a group after the engine fails in one of its conversations: keep the group without that reward, drop the group, or end the training',
   ),
   weightSwap: choice(
     'in-place',
     ['in-place', 'interrupt'],
-    'how running turns get new weights: from their next token on, or after an abort, after which they continue from their tokens',
+    'how running turns get new weights: in-place: from their next token on; interrupt: the turn is aborted, and continues from its tokens',
   ),
   staleLoss: choice(
     'bounded',
     ['bounded', 'any'],
-    'with maxStaleness above 0: require a loss that clips or corrects its ratio, or allow any',
+    'with maxStaleness above 0: require a loss that clips or corrects the ratio (bounded), or allow any loss',
   ),
   updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
   numMinibatches: integer(

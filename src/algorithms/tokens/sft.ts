@@ -38,11 +38,11 @@ export const sftSettings = {
   loss: part(
     'loss',
     'sft',
-    `the loss: sft, of answers to learn; or of preferences (${preferenceLossIds.join(', ')}, or the path of a module that exports one)`,
+    `the loss: sft for answers to imitate; or one for preferences (${preferenceLossIds.join(', ')}, or the path of a module that exports one)`,
   ),
   lossSettings: strings(
     [],
-    'settings of a loss of preferences, like beta=0.2; each also has its own key (sft.loss.beta=0.2)',
+    'settings of a loss for preferences, like beta=0.2; each also has its own key (sft.loss.beta=0.2)',
   ),
   updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
   batchSize: integer(64, 'examples per step', { min: 1 }),
@@ -56,7 +56,7 @@ export const sftSettings = {
 function withPreferences(setting: ReturnType<typeof learningRateSetting>) {
   return {
     ...setting,
-    description: `${setting.description}; of preferences: ${listed(preferenceRates)}; of a reward model: ${listed(scoreRates)}`,
+    description: `${setting.description}; for preferences: ${listed(preferenceRates)}; for a reward model: ${listed(scoreRates)}`,
   }
 }
 

@@ -122,7 +122,7 @@ export const disk: typeof node.disk = {
 /** The bytes of all files below a folder, by path from it. They are never changed: a write replaces them. */
 export function snapshot(folder: string): Map<string, Uint8Array> {
   const place = resolve(folder)
-  if (!folders.has(place)) throw new InputError(folder, 'no such folder', 'one that this page has written')
+  if (!folders.has(place)) throw new InputError(folder, 'no such folder', 'a folder that this page has written')
   const start = place === '/' ? place : `${place}/`
   return new Map(
     [...files].flatMap(([path, bytes]) => (path.startsWith(start) ? [[path.slice(start.length), bytes]] : [])),

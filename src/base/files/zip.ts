@@ -74,9 +74,14 @@ async function entriesOf(folder: string, bytes: Uint8Array): Promise<Map<string,
     }
     return new Map(names.filter(isFile).map((name) => [name, files[name]!]))
   } catch (cause) {
-    throw new InputError(`zip for ${folder}`, `what cannot be unpacked (${(cause as Error).message})`, 'a zip file', {
-      cause,
-    })
+    throw new InputError(
+      `zip for ${folder}`,
+      `a file that cannot be unpacked (${(cause as Error).message})`,
+      'a zip file',
+      {
+        cause,
+      },
+    )
   }
 }
 

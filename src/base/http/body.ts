@@ -137,7 +137,7 @@ function readOther(bytes: Buffer, type: string, read: BodyTypes[string]): Body {
   try {
     return read(bytes)
   } catch (error) {
-    throw new RequestError(400, `the body is no ${type}: ${(error as Error).message}`, { code: 'bad_body' })
+    throw new RequestError(400, `the body is not valid ${type}: ${(error as Error).message}`, { code: 'bad_body' })
   }
 }
 

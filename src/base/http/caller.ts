@@ -35,10 +35,16 @@ export function callerCheck(address: string): (request: IncomingMessage, isPage:
     const host = checkHost(request)
     const { origin, 'sec-fetch-site': site = 'none' } = request.headers
     if (origin !== undefined && origin.toLowerCase().replace(/^https?:\/\//, '') !== host) {
-      throw new RequestError(403, `Origin: got ${show(origin)}, expected none: pages of other sites may not ask`)
+      throw new RequestError(
+        403,
+        `Origin: got ${show(origin)}, expected none: pages of other sites may not send requests`,
+      )
     }
     // Other sites may link to a page.
     if (isPage || site === 'none' || site === 'same-origin') return
-    throw new RequestError(403, `Sec-Fetch-Site: got ${show(site)}, expected none: pages of other sites may not ask`)
+    throw new RequestError(
+      403,
+      `Sec-Fetch-Site: got ${show(site)}, expected none: pages of other sites may not send requests`,
+    )
   }
 }

@@ -7,5 +7,5 @@ export class LongAnswerError extends Error {}
 export const isOk: typeof node.isOk = ({ status }) => status >= 200 && status < 300
 
 export const requestHttp: typeof node.requestHttp = async (url) => {
-  throw new InputError(url, 'a page', 'Node, which asks servers')
+  throw new InputError(url, 'a page', 'Node: a page cannot send this request')
 }

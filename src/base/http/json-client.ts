@@ -51,7 +51,7 @@ export class JsonClient {
   /** @throws InputError for an address that is not http or https, and numbers out of range. */
   constructor(url: string, options: JsonClientOptions) {
     if (typeof url !== 'string' || !URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-      throw new InputError('url', show(url), 'one like http://127.0.0.1:8000')
+      throw new InputError('url', show(url), 'a URL like http://127.0.0.1:8000')
     }
     const { deadline, retries } = options
     if (!(deadline > 0 && deadline < 2 ** 31 / 1000))

@@ -3,5 +3,5 @@ import { InputError } from '../errors.ts'
 import type * as node from './guarded.ts'
 
 export const readGuarded: typeof node.readGuarded = async (_entry, path) => {
-  throw new InputError(path, 'a file in a page', 'a table that the page has in memory')
+  throw new InputError(path, 'a file in a page', 'a table in memory')
 }

@@ -12,6 +12,10 @@ export class WorkerPool {
   }
 
   async run(): Promise<never> {
-    throw new InputError('reward', `a judge with a thread of its own (${this.#entry.pathname}) in a page`, 'another')
+    throw new InputError(
+      'reward',
+      `a judge with a thread of its own (${this.#entry.pathname}) in a page`,
+      'a reward without a thread',
+    )
   }
 }

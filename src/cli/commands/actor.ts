@@ -11,7 +11,7 @@ export const actorKeys = {
     ['collect', 'learn'],
     'collect rollouts, or compute shares of gradients (learners=2 or more)',
   ),
-  stay: boolean(false, 'wait for the next learner of this name when a run ends, until order=drain'),
+  stay: boolean(false, 'when a run ends, wait for the next learner at this address, until order=drain'),
 }
 
 /** colonnade actor nats://host:4222/name */

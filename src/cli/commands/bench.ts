@@ -6,7 +6,7 @@ import { readEnvironment } from '../words/environment-keys.ts'
 export const benchKeys = {
   numLanes: sizes([16, 64, 256, 1024, 4096], 'numbers of lanes, each in its own world'),
   threads: sizes([1], 'numbers of threads, each with every number of lanes'),
-  seconds: number(0.5, 'least seconds of each measurement', { min: 0.01 }),
+  seconds: number(0.5, 'minimum duration of each measurement in seconds', { min: 0.01 }),
 }
 
 /** colonnade bench <environment>: how fast it steps, is played and trains here, and the recommended number of lanes. */

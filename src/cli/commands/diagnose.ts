@@ -6,7 +6,7 @@ import { type Diagnosis, diagnose, type RunCheck } from '../../entries/loggers.t
 import { strings } from '../../entries/settings.ts'
 
 export const diagnoseKeys = {
-  checks: strings([], 'paths of modules that export a check of yours (defineRunCheck), besides the built-in ones'),
+  checks: strings([], 'paths of modules that export custom checks (defineRunCheck), in addition to the built-in ones'),
 }
 
 /** colonnade diagnose <run>: why it does not learn. Exits with 1 if there is a finding, or no check could be made. */

@@ -19,7 +19,7 @@ export const evaluateKeys = {
   questions: choice(
     'auto',
     ['auto', 'all', 'training', 'held-out'],
-    'questions for a language model: auto: those that the run held out, or all if there are none',
+    'questions for a language model; auto: the held-out ones, or all if the run held out none',
   ),
   data: text(
     '',
@@ -35,7 +35,7 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const { trust, questions, from, data, gamma, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
   if (data === '') refuseKeys(texts, ['gamma'], 'data= too')
-  else refuseKeys(texts, ['episodes', 'explore', 'questions'], 'no such key: with data= nothing is played')
+  else refuseKeys(texts, ['episodes', 'explore', 'questions'], 'no such key: with data= no episodes are played')
   if (data !== '') return judgeOffline(subject, { data, gamma, seed: keys.seed }, modules, json)
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run of an environment')

@@ -32,7 +32,7 @@ export const exportKeys = {
     'rows as an Arrow IPC file or stream, Parquet, or a Minari or LeRobot dataset (of fresh episodes); or the policy as an ONNX model, a LayersModel of tfjs, an ES module, or weights. ' +
       'By default the extension of the file decides',
   ),
-  fps: integer(30, 'with format=lerobot: steps per second of its timestamps', { min: 1 }),
+  fps: integer(30, 'with format=lerobot: steps per second, for the timestamps', { min: 1 }),
   ...trustKeys,
 }
 
@@ -44,7 +44,7 @@ export const textExportKeys = {
       "or as text only, as JSON Lines or Parquet: prompt, answer, completion and reward, or TRL's forms. " +
       'By default the extension of the file decides',
   ),
-  type: choice('F32', ['F32', 'F16', 'Q8_0'], 'with a name that ends in .gguf: type of its matrices'),
+  type: choice('F32', ['F32', 'F16', 'Q8_0'], 'for a GGUF file: type of the matrices'),
   ...trustKeys,
 }
 
@@ -90,12 +90,13 @@ export const exportCommand: Command = async ({ words, json }) => {
   if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
   const { episodes, seed, explore, format, fps, trust } = readKeys(exportKeys, withFormat(out, rest, EPISODE_FORMATS))
   if (rest.format === undefined && extname(out) === '') {
-    throw new InputError('out', out, 'a name whose ending says the format, like episodes.arrow, or format=…')
+    throw new InputError('out', out, 'a name whose extension sets the format, like episodes.arrow, or format=…')
   }
   const isDataset = format === 'minari' || format === 'lerobot'
   if (isDataset && episodes === 0)
     throw new InputError('episodes', '0', `a number above 0 with format=${format}: rollouts have parts of episodes`)
-  if (format !== 'lerobot') refuseKeys(rest, ['fps'], `no such key with format=${format}: LeRobot's frames have times`)
+  if (format !== 'lerobot')
+    refuseKeys(rest, ['fps'], `no such key with format=${format}: only LeRobot's frames have times`)
   checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
   if (!isDataset && format !== 'file' && format !== 'stream' && format !== 'parquet') {

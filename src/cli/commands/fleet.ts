@@ -16,7 +16,7 @@ export const fleetKeys = {
     ['none', ...fleetOrders],
     'drain: actors end after their rollouts; stop: the learner ends with a checkpoint, and then the actors',
   ),
-  permissions: boolean(false, "print the users of this run for the server's configuration, and ask nobody"),
+  permissions: boolean(false, "print the users of this run for the NATS server's configuration, without connecting"),
 }
 
 /** colonnade fleet nats://host:4222/name [order=drain|stop] */

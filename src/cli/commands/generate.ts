@@ -19,7 +19,7 @@ export const generateKeys = {
   topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
   explore: boolean(true, 'sample tokens instead of taking the most probable'),
   seed: integer(0, 'seed of the sampled tokens', { min: 0 }),
-  quantize: choice(32, [32, 8, 4], "bits of each weight of a model's folder, as languageModel.quantize"),
+  quantize: choice(32, [32, 8, 4], 'bits of each weight, for the folder of a model, as in languageModel.quantize'),
   ...trustKeys,
 }
 

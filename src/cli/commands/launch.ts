@@ -6,21 +6,24 @@ import { boolean, integer, strings, text } from '../../entries/settings.ts'
 import { configureRun } from '../../index.ts'
 
 export const launchKeys = {
-  submit: boolean(false, 'start it at once, by sbatch, kubectl or ssh; otherwise print the file'),
+  submit: boolean(false, 'start the processes with sbatch, kubectl or ssh; otherwise print the file'),
   processes: integer(0, 'actor processes; 0: as many as actors', { min: 0, max: 10_000 }),
-  helpers: integer(-1, 'processes that compute gradients too; -1: learners - 1', { min: -1, max: 15 }),
+  helpers: integer(-1, 'number of processes that compute shares of gradients; -1: learners - 1', { min: -1, max: 15 }),
   modules: strings([], 'paths of modules that the actors may import'),
-  folder: text('', "folder in which all processes run; empty: the scheduler's"),
-  program: text('colonnade', 'command that is Colonnade on those machines, also in node_modules/.bin of folder'),
+  folder: text('', "working directory of all processes; empty: the scheduler's default"),
+  program: text(
+    'colonnade',
+    'command that runs Colonnade on those machines; it is also looked up in node_modules/.bin of folder',
+  ),
   cpus: integer(1, 'processors of one process', { min: 1 }),
   memory: integer(2000, 'memory of one process, in MB', { min: 1 }),
-  partition: text('', "Slurm: partition; empty: the cluster's"),
-  time: text('', "Slurm: limit of time, like 12:00:00; empty: the partition's"),
+  partition: text('', "Slurm: partition; empty: the cluster's default"),
+  time: text('', "Slurm: time limit, like 12:00:00; empty: the partition's default"),
   image: text('', 'Kubernetes: image with Colonnade'),
-  claim: text('', 'Kubernetes: claim of the volume that is folder'),
-  secret: text('', "Kubernetes: secret whose keys are the processes' variables"),
+  claim: text('', 'Kubernetes: claim of the volume that is mounted at folder'),
+  secret: text('', 'Kubernetes: secret whose keys become environment variables of the processes'),
   nodes: text('', "Kubernetes: label of the actors' nodes, like cloud.google.com/gke-spot=true"),
-  hosts: strings([], 'ssh: machines, of which the first has the learner'),
+  hosts: strings([], 'ssh: the machines; the first runs the learner'),
 }
 
 /** colonnade launch slurm|kubernetes|ssh <environment> fleet=… store=… [key=value …] */
@@ -39,8 +42,7 @@ export const launchCommand: Command = async ({ words, json }) => {
   const processes = keys.processes || (definition.settings as { actors?: number }).actors || 1
   const { learners = '1' } = definition.settings as { learners?: string }
   const helpers = keys.helpers === -1 ? Number(learners) - 1 : keys.helpers
-  if (helpers > 0 && learners === '1')
-    throw new InputError('helpers', `${helpers}`, '0, or learners of 2 and more that they help')
+  if (helpers > 0 && learners === '1') throw new InputError('helpers', `${helpers}`, '0, or learners=2 or more')
   const file = await launchFile(scheduler, { ...keys, train, out, fleet, name, processes, helpers })
   if (!submit) {
     if (!json) process.stdout.write(file)

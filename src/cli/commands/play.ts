@@ -26,7 +26,7 @@ export const playCommand: Command = async ({ words, json, quiet }) => {
   if (packed !== null) return { ...(await show(packed)), environment: subject, trained: 0 }
   const definition = await configureRun(subject)
   if (definition.kind !== 'episodes') {
-    throw new InputError('environment', `${subject}, of a language model`, 'one of episodes, which has pictures')
+    throw new InputError('environment', `${subject}, of a language model`, 'an environment whose lanes step')
   }
   if (!json && !quiet) console.error(`no policy of ${subject} is packed: training for ${seconds} s`)
   return inTemporaryFolder('play', async (folder) => {

@@ -20,7 +20,7 @@ export const pushKeys = {
   revision: text('main', 'the branch'),
   message: text('', 'commit message; empty: the update and the environment'),
   episodes: integer(20, 'fresh episodes to evaluate a policy for the model card; 0: none', { min: 0 }),
-  seed: integer(10_000, 'seed of these episodes and of the drawn one', { min: 0 }),
+  seed: integer(10_000, 'seed of these episodes and of the recorded one', { min: 0 }),
   out: text('', 'write the files into this folder instead of pushing them'),
   ...trustKeys,
 }

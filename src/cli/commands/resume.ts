@@ -23,8 +23,8 @@ async function folderOf(name: string): Promise<string> {
   if (await isThere(folder)) {
     throw new InputError(
       name,
-      `${folder} beside it`,
-      `none before it is unpacked: \`colonnade resume ${folder}\` goes on`,
+      `${folder}, which exists already`,
+      `a zip file that was not unpacked yet: \`colonnade resume ${folder}\` continues the run`,
     )
   }
   await unzipFolder(await readWhole(name, 'the zip of a run'), folder)

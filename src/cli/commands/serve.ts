@@ -20,12 +20,15 @@ export const serveKeys = {
   context: integer(0, "maximum of tokens of prompt and answer together; 0: the model's own maximum", {
     min: 0,
   }),
-  tinker: boolean(false, "serve a training service of Tinker's protocol: clients train adapters of their own"),
+  tinker: boolean(false, "run a training service with Tinker's protocol: each client trains its own adapters"),
   folder: text('tinker', 'with tinker=true: folder for the weights that clients save'),
-  control: boolean(false, 'also answer control routes: pause, resume, abort, and weights and adapters from folders'),
+  control: boolean(
+    false,
+    'also serve the control routes, which pause, resume and abort, and load weights and adapters from folders',
+  ),
   ...endpointKeys,
-  loraRank: integer(0, "rank of loadable adapters; 0: the run's own, or none", { min: 0 }),
-  loraAlpha: number(0, 'alpha of the adapters, which are scaled by alpha / rank; 0: twice the rank', { min: 0 }),
+  loraRank: integer(0, "rank of the adapters that can be loaded; 0: the run's rank, or no adapters", { min: 0 }),
+  loraAlpha: number(0, 'alpha of the adapters, whose scale is alpha / rank; 0: twice the rank', { min: 0 }),
   loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
   faults: strings([], 'faults to inject, for tests of clients: all, or kinds by name'),
   faultFraction: fraction(0.2, 'fraction of requests that get a fault'),
@@ -52,7 +55,7 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultFraction, faultSeed, ...rest } =
     readKeys(serveKeys, texts)
   const { tlsCert, tlsKey, tinker: _, folder, ...options } = rest
-  if (folder !== serveKeys.folder.default) throw new InputError('folder', folder, 'tinker=true beside it')
+  if (folder !== serveKeys.folder.default) throw new InputError('folder', folder, 'no folder, or tinker=true')
   const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
@@ -83,7 +86,7 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
 
 async function serveTraining(subject: string, texts: Record<string, string>, isQuiet: boolean) {
   const wrong = Object.keys(texts).find((key) => !TINKER_KEYS.includes(key))
-  if (wrong !== undefined) throw new InputError(wrong, 'tinker=true', `only ${TINKER_KEYS.join(', ')} beside it`)
+  if (wrong !== undefined) throw new InputError(wrong, 'tinker=true', `only ${TINKER_KEYS.join(', ')} with it`)
   const { folder, port, host, name, slots, context, tlsCert, tlsKey } = readKeys(serveKeys, texts)
   const model = (await kindOfRun(subject)) === null ? subject : join(subject, 'model')
   if (model !== subject && !(await isThere(model))) {

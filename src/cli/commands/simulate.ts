@@ -23,10 +23,10 @@ export const simulateKeys = {
   ),
   probe: text(
     '',
-    'engine to measure with 1, 2, 4 … answers at the same time of the run in from, like local or vllm:http://127.0.0.1:8000; empty: the mean speed in the run',
+    'engine whose speed is measured while it generates 1, 2, 4 … answers of the run in from at the same time, like local or vllm:http://127.0.0.1:8000; empty: take the mean speed in the run',
   ),
-  engines: integers([1, 2, 4, 8], `${engines.description}: each of these numbers`, 1),
-  maxStaleness: integers([0, 1, 2, 4], `${maxStaleness.description}: each of these numbers`, 0),
+  engines: integers([1, 2, 4, 8], 'numbers of engines to simulate', 1),
+  maxStaleness: integers([0, 1, 2, 4], `values to simulate: ${maxStaleness.description}`, 0),
   ...shared,
   ...trustKeys,
   out: text('', 'file for an SVG plot of trained tokens per second over engines; empty: no plot'),
@@ -42,7 +42,7 @@ export const simulateCommand: Command = async ({ words, json, quiet }) => {
   if (out !== '' && !out.endsWith('.svg')) throw new InputError('out', out, 'a file whose name ends in .svg')
   const measured = from === '' ? null : await (await import('../../entries/text.ts')).measureRun(from)
   if (probe !== '' && from === '')
-    throw new InputError('probe', probe, 'from=<run> beside it, whose prompts and model are used')
+    throw new InputError('probe', probe, 'from=<run> too: the probe uses its prompts and model')
   const speeds = probe === '' || measured === null ? null : await speedsOf(from, probe, measured, trust)
   const settings = measured === null ? keys : { ...basisOf(measured, speeds), ...givenOf(keys, texts) }
   const progress = progressLine(engines.length * maxStaleness.length, 'simulations', quiet || json)

@@ -19,13 +19,20 @@ export const sweepKeys = {
   ifExists: ifExistsSetting,
   seeds: text('1..3', 'seeds, like 1..5 or 3,7: one run per setting and seed'),
   samples: integer(0, 'settings to draw from values and ranges, like 1e-4..1e-2; 0: every combination', { min: 0 }),
-  search: choice('quasi', searches, 'how they are drawn: evenly, at random, or near the best so far (tpe)'),
+  search: choice('quasi', searches, 'how samples are drawn: evenly (quasi), at random, or near the best so far (tpe)'),
   batch: integer(4, 'settings that tpe proposes at once', { min: 1 }),
-  searchSeed: integer(0, 'seed of what is drawn', { min: 0 }),
-  halving: integer(0, 'only one of this many settings goes on at each rung; 0: all train to their end', { min: 0 }),
-  rungs: integer(3, 'rungs, the last at the end; each is halving times as long as the one before', { min: 2 }),
-  objective: text('', 'the metric to raise, or to lower, like -loss; empty: the return or reward'),
-  constraints: strings([], 'bounds of metrics at the end, like approxKl<0.05; settings outside rank last'),
+  searchSeed: integer(0, 'seed of the drawn settings', { min: 0 }),
+  halving: integer(0, 'at each rung one in this many settings continues; 0: all settings train to the end', { min: 0 }),
+  rungs: integer(
+    3,
+    'number of rungs; the last is the end of the training, and each is `halving` times as long as the one before',
+    { min: 2 },
+  ),
+  objective: text(
+    '',
+    'the metric to maximize, or with a minus sign to minimize, like -loss; empty: the return or reward',
+  ),
+  constraints: strings([], 'bounds of metrics at the end, like approxKl<0.05; settings that violate them rank last'),
 }
 
 /** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */

@@ -40,7 +40,7 @@ const KEYS: Readonly<Record<CommandName, CommandDeclaration['keys']>> = {
   play: [['Keys of play', { ...playKeys, ...out('a file that ends in .gif or .html') }]],
   dashboard: [['Keys of dashboard', dashboardKeys]],
   export: [
-    ['Keys of export', { ...exportKeys, ...out('the file or folder; its ending says the format') }],
+    ['Keys of export', { ...exportKeys, ...out('the file or folder; its extension sets the format') }],
     ['Keys of export, for a run of a language model', textExportKeys],
   ],
   push: [['Keys of push', pushKeys]],

@@ -4,7 +4,7 @@ import { boolean, text } from '../../entries/settings.ts'
 import { InputError } from '../../index.ts'
 
 export const endpointKeys = {
-  strict: boolean(false, 'refuse unknown fields of requests; otherwise they count as hints'),
+  strict: boolean(false, 'refuse requests with unknown fields; otherwise ignore and count those fields'),
   tlsCert: text('', 'PEM file with a certificate, for TLS; empty: plain HTTP'),
   tlsKey: text('', 'PEM file with its private key'),
 }

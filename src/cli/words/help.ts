@@ -64,7 +64,7 @@ async function trainHelp([environment = 'CartPole-v1', ...words]: readonly strin
 
 ${tables.join('\n\n')}
 
-Metrics that an update of it writes to metrics.jsonl:
+Metrics that each update writes to metrics.jsonl:
 ${metricTable(metrics)}`
 }
 

@@ -6,7 +6,7 @@ import { type ForeignModule, strings, trustList, trustModule } from '../../entri
 
 /** Keys of all commands that open a run. */
 export const trustKeys = {
-  trust: strings([], 'modules outside the working directory that the run may import; modules are programs'),
+  trust: strings([], 'paths of modules outside the working directory that the run may import and so execute'),
 }
 
 /** Allows the modules named on the command line; asks about others on a terminal, and refuses them elsewhere. */

@@ -16,17 +16,17 @@ const USAGES = {
   train: {
     takes: '<environment>',
     does: 'train in a new run folder',
-    more: 'The folder is runs/<environment>-<n>, unless out=DIR names it. --print-config prints all keys with their values, in the form of config=FILE.',
+    more: 'The folder is runs/<environment>-<n>, unless out=DIR names it. --print-config prints all keys with their values, as a file for config=FILE.',
   },
   sweep: {
     takes: '<environment>',
     does: 'train several settings and seeds, and compare them',
-    more: 'Settings are key=a,b,c, lists between bars: mlp.hidden=64,64|128. Runs train side by side in one world if they can.',
+    more: 'Write the values of a setting as key=a,b,c; separate lists by bars: mlp.hidden=64,64|128. Where possible, runs train side by side in one world.',
   },
   resume: {
     takes: '<run>',
     does: "continue from a run's newest checkpoint",
-    more: 'A larger totalSteps=… or rl.updates=… trains longer than planned. The zip of a run, as a page hands it out, is unpacked beside it.',
+    more: 'A larger totalSteps=… or rl.updates=… trains longer than planned. A zip file of a run, saved from a web page, is unpacked beside the file.',
   },
   evaluate: {
     takes: '<run>',
@@ -35,7 +35,7 @@ const USAGES = {
   diagnose: {
     takes: '<run>',
     does: 'find out why a run does not learn',
-    more: 'Each finding names its evidence and settings to change. The exit code is 1 with a finding, and where no check could be made.',
+    more: 'Each finding names its evidence and settings to change. The exit code is 1 if there is a finding, or if no check was possible.',
   },
   replay: {
     takes: '<run>',
@@ -44,7 +44,7 @@ const USAGES = {
   play: {
     takes: '<environment>',
     does: 'show a trained policy at once',
-    more: 'It is one of the policies that come with the package, or, where none does, one that is trained for `seconds`.',
+    more: 'It takes a policy that comes with the package; without one, it trains a policy for `seconds`.',
   },
   dashboard: {
     takes: '[runs]',
@@ -69,7 +69,7 @@ const USAGES = {
   },
   gateway: {
     takes: '<run|model>',
-    does: 'serve agents over HTTP, and keep trajectories',
+    does: 'serve a model to agents over HTTP, and record them',
   },
   environments: {
     takes: '',
@@ -96,7 +96,7 @@ const USAGES = {
   actor: {
     takes: '<fleet>',
     does: "collect rollouts for another machine's training (train … fleet=ADDRESS)",
-    more: 'The address is like nats://host:4222/name; settings come from the learner, code does not.',
+    more: 'ADDRESS is like nats://host:4222/name. The learner sends settings, but no code.',
     isRare: true,
   },
   fleet: {
@@ -107,7 +107,7 @@ const USAGES = {
   launch: {
     takes: 'slurm|kubernetes|ssh <environment>',
     does: 'start a learner and actors on several machines',
-    more: 'Other keys are those of train; fleet and store are needed.',
+    more: 'It also takes the keys of train, of which fleet and store are required.',
     isRare: true,
   },
   simulate: {
@@ -134,7 +134,7 @@ const USAGES = {
   },
   trust: {
     takes: '<module> …',
-    does: 'let runs import a module elsewhere, in its current version',
+    does: 'let runs import the current version of a module outside their folder',
     isRare: true,
   },
 } as const satisfies Readonly<Record<string, CommandUsage>>
@@ -153,8 +153,8 @@ export function help(): string {
 usage: colonnade <command|own.mjs> [--key value | key=value] [--json] [--quiet]
 ${lines.join('\n')}
   also: ${rare!.map(([name]) => name).join(' ')}
-<command> --help: its keys; train <environment> --help: those of a training
-help environment: environment variables that are read; --version: the version
+<command> --help: its keys; train <environment> --help: keys of that training
+help environment: the environment variables; --version: the version
 guides: ${docs('guides/first-hour.md')}`
 }
 

@@ -112,7 +112,8 @@ export class LocalEngine implements Engine, EngineThreads {
 
   prepare(constraint: Constraint): void {
     const mask = this.#grammars.matcherOf(constraint).next()
-    if (mask?.every((word) => word === 0)) throw new InputError('constraint', STUCK, 'one that some answer meets')
+    if (mask?.every((word) => word === 0))
+      throw new InputError('constraint', STUCK, 'a constraint that some answer meets')
   }
 
   submit(turn: TurnRequest): void {
@@ -201,8 +202,8 @@ export class LocalEngine implements Engine, EngineThreads {
       this.#release(slot)
       throw new InputError(
         'turn of engine local, constraint',
-        'an answer that no token can continue',
-        'one that some can',
+        'an answer that no token of the vocabulary can continue',
+        'a constraint that the vocabulary can follow',
       )
     }
   }

@@ -61,7 +61,7 @@ export async function fromMujoco<const I extends string>(
     throw new InputError(
       `${subject} observationWidth`,
       show(given.observationWidth),
-      'a number beside observe, or neither',
+      'a number together with observe, or neither of the two',
     )
   }
   const physics = await compileModel(subject, model)

@@ -105,7 +105,7 @@ async function connect(server: Exclude<McpServer, { client: McpClient }>): Promi
     }
   } catch (cause) {
     await client.close()
-    throw new InputError(subject, (cause as Error).message, 'a server of tools that answers', { cause })
+    throw new InputError(subject, (cause as Error).message, 'an MCP server that answers', { cause })
   }
   return client
 }

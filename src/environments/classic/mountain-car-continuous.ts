@@ -30,7 +30,7 @@ export const mountainCarContinuous = defineEnvironment({
   module: import.meta.url,
   settings: {
     maxEpisodeSteps: integer(999, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-    goalVelocity: number(0, 'least velocity at the goal in m per step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
+    goalVelocity: number(0, 'minimum velocity at the goal in m per step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
   },
   presets: [
     {

@@ -61,7 +61,7 @@ export const mountainCar = defineEnvironment({
   module: import.meta.url,
   settings: {
     maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-    goalVelocity: number(0, 'least velocity at the goal in m per step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
+    goalVelocity: number(0, 'minimum velocity at the goal in m per step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
   },
   presets: [
     {

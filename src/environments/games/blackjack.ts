@@ -31,8 +31,8 @@ export const blackjack = defineEnvironment({
   id: 'Blackjack-v1',
   module: import.meta.url,
   settings: {
-    sab: boolean(true, 'rules of Sutton and Barto: an ace and a ten win against everything but an ace and a ten'),
-    natural: boolean(false, 'whether an ace and a ten win 1.5; only without sab'),
+    sab: boolean(true, 'rules of Sutton and Barto: a natural (an ace and a ten) wins against every other hand'),
+    natural: boolean(false, 'whether a natural pays 1.5; only without sab'),
   },
   presets: [
     {

@@ -23,7 +23,7 @@ export const connectFour = defineEnvironment({
   module: import.meta.url,
   settings: {
     ...lineSettings(RULES),
-    showLines: boolean(false, 'eight more channels: where lines of either side lack one or two marks'),
+    showLines: boolean(false, 'eight more channels, which show where a line of either side lacks one or two marks'),
   },
   presets: [
     {

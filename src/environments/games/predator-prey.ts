@@ -33,7 +33,7 @@ export const predatorPrey = defineEnvironment({
   settings: {
     predators: integer(2, 'predators of a game', { min: 1, max: 8 }),
     prey: integer(2, 'prey of a game', { min: 1, max: 8 }),
-    side: integer(8, 'fields per row, and rows', { min: 5, max: 32 }),
+    side: integer(8, 'side of the square field, in cells', { min: 5, max: 32 }),
     maxEpisodeSteps: integer(100, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
   },
   presets: [

@@ -15,7 +15,7 @@ const settings = {
 const steps = (initial: number) =>
   integer(initial, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX })
 const map = (initial: string) =>
-  text(initial, 'rows from the top, with / between them, of S (start), F (frozen), H (hole) and G (goal)')
+  text(initial, 'rows of cells from the top, separated by /; a cell is S (start), F (frozen), H (hole) or G (goal)')
 
 /**
  * FrozenLake-v1 with Gymnasium's transition table: cross a frozen lake of 4 × 4 fields, or a custom map, without falling into a hole.

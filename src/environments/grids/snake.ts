@@ -56,9 +56,9 @@ export const snake = defineEnvironment({
   id: 'Snake-v0',
   module: import.meta.url,
   settings: {
-    snakes: integer(4, 'snakes in one field, each a lane; they are neighbors', { min: 1, max: 16 }),
-    side: integer(12, 'fields per row, and rows', { min: 6, max: 15 }),
-    endPenalty: number(1, 'penalty of an end at a wall or a snake', { min: 0 }),
+    snakes: integer(4, 'snakes in one field; each is a lane, and these lanes are neighbors', { min: 1, max: 16 }),
+    side: integer(12, 'side of the square field, in cells', { min: 6, max: 15 }),
+    endPenalty: number(1, 'penalty for dying at a wall or a snake', { min: 0 }),
     maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
   },
   presets: [

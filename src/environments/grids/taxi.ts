@@ -36,7 +36,7 @@ export const taxi = defineEnvironment({
   module: import.meta.url,
   settings: {
     maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-    actionMask: boolean(true, 'whether actions that change nothing are illegal'),
+    actionMask: boolean(true, 'whether actions without an effect are illegal'),
   },
   presets: [
     {

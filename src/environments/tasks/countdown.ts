@@ -7,7 +7,7 @@ import { defineTextEnvironment } from '../text.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {
-  numbers: integer(3, 'how many numbers', { min: 2, max: 4 }),
+  numbers: integer(3, 'how many numbers a task has', { min: 2, max: 4 }),
   largest: integer(9, 'the largest number', { min: 1, max: 99 }),
   numExamples: integer(20_000, 'number of examples', { min: 1 }),
   seed: integer(0, 'seed of the examples', { min: 0 }),

@@ -11,11 +11,8 @@ import { useTools } from '../tools/use-tools.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {
-  shownFraction: fraction(
-    0.1,
-    'fraction of the products whose demonstration calls the tool; the others only give the answer',
-  ),
-  callCost: fraction(0.1, 'penalty of a call'),
+  shownFraction: fraction(0.1, 'fraction of the demonstrations that call the tool; the others only give the answer'),
+  callCost: fraction(0.1, 'penalty for each call of the tool'),
   numExamples: integer(20_000, 'number of examples', { min: 1 }),
   seed: integer(0, 'seed of the examples', { min: 0 }),
 } satisfies Settings

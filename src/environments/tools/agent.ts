@@ -133,7 +133,7 @@ async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: Abo
     if (said !== undefined) numMessages += 1 + said.length
     else if (again !== true) {
       const got = `an agent that ended after turn ${number} when it was begun again`
-      throw new InputError(`agent ${id}`, got, 'an agent that acts the same again in a resumed run')
+      throw new InputError(`agent ${id}`, got, 'the same calls as before the run was resumed')
     }
   }
   return agent

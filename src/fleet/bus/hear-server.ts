@@ -14,7 +14,7 @@ export function hearServer(address: string, signal?: AbortSignal): Promise<void>
   const socket = connect(port === '' ? USUAL_PORT : Number(port), hostname.replace(/^\[|\]$/g, ''))
   const over = new AbortController()
   return new Promise<void>((resolve, reject) => {
-    const giveUp = () => reject(Object.assign(new Error('it does not answer'), { name: 'TimeoutError' }))
+    const giveUp = () => reject(Object.assign(new Error('the server does not answer'), { name: 'TimeoutError' }))
     socket.setTimeout(SILENT_MS, giveUp)
     socket.once('data', () => resolve())
     socket.once('error', () => resolve())

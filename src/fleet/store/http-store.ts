@@ -54,7 +54,7 @@ function rangeOf(header: string | undefined): BlobRange | undefined {
   if (header === undefined) return undefined
   const [, from, to] = /^bytes=(\d{1,15})-(\d{1,15})$/.exec(header) ?? []
   if (from === undefined || to === undefined || Number(to) < Number(from)) {
-    throw new RequestError(416, 'the range is none like bytes=0-99')
+    throw new RequestError(416, 'the range is not of the form bytes=0-99')
   }
   return { from: Number(from), to: Number(to) + 1 }
 }

@@ -118,11 +118,15 @@ export class DataBuffer<P> {
     const { seed, epochId, sampleOffset, numPrompts, prompts } = saved
     const state = { seed, epochId, sampleOffset }
     if (numPrompts !== this.prompts.length) {
-      throw new InputError('buffer state', `one of ${show(numPrompts)} prompts`, `one of these ${this.prompts.length}`)
+      throw new InputError(
+        'buffer state',
+        `a state of ${show(numPrompts)} prompts`,
+        `a state of these ${this.prompts.length} prompts`,
+      )
     }
     checkState(state, numPrompts)
     if (prompts !== (await this.#promptsChecksum())) {
-      throw new InputError('buffer state', 'one of other prompts, or of another order', 'one of these')
+      throw new InputError('buffer state', 'a state of other prompts, or of another order', 'a state of these prompts')
     }
     this.#state = state
   }

@@ -219,7 +219,7 @@ export async function loadExamples(path: string, options: DatasetOptions<Example
 export function conversationOf(value: unknown, place: string): readonly Message[] {
   const messages = messagesOf(value, place)
   if (messages.some(({ role }) => role === 'assistant')) return messages
-  throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'some words of the assistant')
+  throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'text by the assistant')
 }
 
 function completionOf(value: unknown, prompt: string | readonly Message[], place: string): string {

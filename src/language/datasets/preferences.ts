@@ -68,7 +68,8 @@ function asMessages(prompt: unknown, at: Places): readonly Message[] {
 /** The prompt and both answers, from answers of messages that may contain the prompt. */
 function conversationsOf(chosen: readonly Message[], rejected: readonly Message[], prompt: unknown, at: Places) {
   const isWhole = chosen[0]!.role !== 'assistant'
-  if (!isWhole && prompt === undefined) throw new InputError(at('prompt'), 'none', 'one, or answers that begin with it')
+  if (!isWhole && prompt === undefined)
+    throw new InputError(at('prompt'), 'none', 'a prompt, or answers that begin with it')
   if (!isWhole) return { prompt: asMessages(prompt, at), demonstration: chosen, rejected }
   const length = Math.min(
     chosen.findIndex((message, i) => JSON.stringify(message) !== JSON.stringify(rejected[i])) >>> 0,

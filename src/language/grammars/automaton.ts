@@ -196,7 +196,8 @@ export class Automaton {
       const number = stack?.number ?? -1
       if (stacks.has(number)) continue
       stacks.add(number)
-      if (++count > ITEMS_MAX) throw new InputError('grammar', `more than ${ITEMS_MAX} readings of one text`, 'fewer')
+      if (++count > ITEMS_MAX)
+        throw new InputError('grammar', `more than ${ITEMS_MAX} readings of one text`, 'a less ambiguous grammar')
       const node = this.#nodes[at]!
       if (node.bytes.length > 0) kept.push([at, stack])
       for (const to of node.next) waiting.push([to, stack])

@@ -79,7 +79,7 @@ export class Grammars {
   #read(): Vocabulary {
     const { endIds, id } = this.#tokenizer
     if (endIds.length > 0) return new Vocabulary(tokenBytes(this.#tokenizer), endIds, this.numWords)
-    throw new InputError(`tokenizer ${id}`, 'no end token', 'one, for constrained answers')
+    throw new InputError(`tokenizer ${id}`, 'no end token', 'an end token, for constrained answers')
   }
 }
 
@@ -101,7 +101,7 @@ function automatonOf(constraint: Constraint): Automaton {
     return new Automaton(readGrammar(grammarOf(constraint)))
   } catch (error) {
     if (!(error instanceof RangeError)) throw error // Its recursion ends the stack.
-    throw new InputError('constraint', 'parts too deep in one another', 'fewer levels', { cause: error })
+    throw new InputError('constraint', 'too many levels of nesting', 'fewer levels', { cause: error })
   }
 }
 

@@ -242,7 +242,8 @@ class Writer {
         alternatives.push(literal(short === undefined ? `\\u${code.toString(16).padStart(4, '0')}` : `\\${short}`))
       }
     }
-    if (alternatives.length === 0) throw new InputError(`${path}.pattern`, 'a class without characters', 'some')
+    if (alternatives.length === 0)
+      throw new InputError(`${path}.pattern`, 'a class without characters', 'a class with characters')
     return this.rules.add(either(alternatives))
   }
 
@@ -378,7 +379,7 @@ class Writer {
     this.#compared += 1 + (own?.length ?? 0) + (others?.length ?? 0)
     if (this.#compared > COMPARED_MAX) {
       const got = `more than ${COMPARED_MAX} pairs of alternatives to compare`
-      throw new InputError(`${path}.oneOf`, got, 'fewer, or anyOf')
+      throw new InputError(`${path}.oneOf`, got, 'fewer alternatives, or anyOf')
     }
     const [left, right] = [kindsOf(a), kindsOf(b)]
     if (left === null || right === null) return false

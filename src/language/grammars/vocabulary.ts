@@ -66,7 +66,11 @@ export class Vocabulary {
         at.walk = walk
         visited += at.cost
         if (visited > VISITED_MAX) {
-          throw new InputError('grammar', `more than ${VISITED_MAX} readings of the next token`, 'fewer')
+          throw new InputError(
+            'grammar',
+            `more than ${VISITED_MAX} readings of the next token`,
+            'a less ambiguous grammar',
+          )
         }
       }
       alive = depth

@@ -6,7 +6,8 @@ import * as turns from '../tokenizers/turn-ids.ts'
 
 /** The ids of an example's prompt. @throws InputError for an empty prompt, or one that the tokenizer refuses. */
 export function promptIds(tokenizer: Tokenizer, example: Example, subject: string): number[] {
-  if (typeof example !== 'object' || example === null) throw new InputError(subject, show(example), 'one with a prompt')
+  if (typeof example !== 'object' || example === null)
+    throw new InputError(subject, show(example), 'an example with a prompt')
   const { prompt } = example
   if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
     throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
@@ -82,7 +83,7 @@ export function trainingRows(tokenizer: Tokenizer, example: Example, subject: st
   if (demonstration !== undefined) checkDemonstration(demonstration, subject)
   if (prompt !== '' || answer === undefined) promptIds(tokenizer, example, subject) // A text that is learned whole has no prompt.
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
-  if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
+  if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'an answer to learn from')
   const lesson =
     answer === undefined ? (prompt as readonly Message[]) : { prompt, answer: demonstration ?? (answer as string) }
   return named(subject, () => turns.trainingRows(tokenizer, lesson, toolsOf(example, subject)))
@@ -108,7 +109,11 @@ export function answerRow(
   const lesson = { prompt, answer: given, answerOnly: true }
   const rows = named(subject, () => turns.trainingRows(tokenizer, lesson, toolsOf(example, subject)))
   if (rows.length === 1) return rows[0]!
-  throw new InputError(subject, `an answer of ${rows.length} rows`, 'one whose earlier turns the chat template keeps')
+  throw new InputError(
+    subject,
+    `an answer of ${rows.length} rows`,
+    'a conversation whose earlier turns the chat template keeps',
+  )
 }
 
 function checkDemonstration(demonstration: unknown, subject: string, field = 'demonstration'): void {

@@ -174,7 +174,7 @@ export function trainingRows(
   const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
   if (typeof prompt !== 'string') return rowsOf([...prompt, ...said], answerOnly ? prompt.length : 0)
   const [end] = tokenizer.endIds
-  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer')
+  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'an end id, to end an answer')
   const ids = promptIds(tokenizer, prompt)
   const lossMask = ids.map(() => 0)
   for (const { role, content } of said) {
@@ -223,7 +223,7 @@ function conversationRows(
     add(rendering.encode(whole.slice(prompt.length, end.from), true), 1)
     add([end.id], 1)
   }
-  if (end === null) throw new InputError('messages', roles(messages), 'some words of the assistant')
+  if (end === null) throw new InputError('messages', roles(messages), 'text by the assistant')
   const text = rendering.text(messages)
   add(rendering.encodeBehind(end, isKept(text) ? text : said), 0)
   return rows
@@ -247,7 +247,7 @@ class Rendering {
 
   constructor(tokenizer: Tokenizer, tools: Tools | undefined, variables: TemplateArguments = {}) {
     if (tokenizer.chatTemplate === null) {
-      throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'one, for messages')
+      throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'a chat template, for messages')
     }
     this.#tokenizer = tokenizer
     this.#template = tokenizer.chatTemplate
@@ -263,7 +263,7 @@ class Rendering {
   text(messages: readonly Message[], options?: RenderOptions): string {
     for (const message of messages) {
       if (isMessage(message)) continue
-      throw new InputError('message', show(message), 'one like { role: "user", content: "2+2=" }')
+      throw new InputError('message', show(message), 'a message like { role: "user", content: "2+2=" }')
     }
     const marked = messages.map(({ role, ...message }) => ({
       role,

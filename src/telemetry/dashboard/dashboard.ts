@@ -177,7 +177,7 @@ async function diagnosisOfRun(runs: Runs, query: URLSearchParams): Promise<objec
   const folder = folderOf(runs, query)
   return refusing(async () => {
     const config = parseObject(await readText(join(folder, 'config.json'), RECORD_BYTES))
-    if (config === null) throw new InputError('config.json', 'no JSON object', 'that of a run')
+    if (config === null) throw new InputError('config.json', 'no JSON object', 'the config.json of a run')
     return diagnosisOf(config, await readMetrics(folder))
   })
 }
@@ -219,7 +219,7 @@ async function rowsOf(runs: Runs, pages: ArrowPages, { query, signal }: RouteReq
   if (sql !== null) return refusing(() => pages.sql(path, from, count, sql, signal))
   const filters = query.getAll('where').map((text) => {
     const filter = parseFilter(text)
-    if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected one like reward > 0.5`)
+    if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected a filter like reward > 0.5`)
     return filter
   })
   return refusing(() => pages.page(path, from, count, filters))

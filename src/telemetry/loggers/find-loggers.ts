@@ -31,7 +31,7 @@ export function portableLoggers(words: readonly string[]): string[] {
 export async function findLoggers(words: readonly string[], origin: ModuleOrigin): Promise<LoggerDefinition[]> {
   const found = await Promise.all(words.map((word) => makeLogger(word, origin)))
   const twice = found.find(({ id }, i) => found.findIndex((other) => other.id === id) < i)
-  if (twice !== undefined) throw new InputError('loggers', `${twice.id} twice`, 'each once')
+  if (twice !== undefined) throw new InputError('loggers', `${twice.id} twice`, 'each logger once')
   return found
 }
 

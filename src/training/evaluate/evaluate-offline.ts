@@ -140,13 +140,18 @@ async function rowsUnder(
       throw new InputError('weights', `${weights.length} numbers`, expected)
     }
     if (model.memoryWidth)
-      throw new InputError(`policy ${policy.id}`, 'one with a memory', 'one without: a table does not keep it')
+      throw new InputError(
+        `policy ${policy.id}`,
+        'a policy with a memory',
+        'a policy without memory, whose state a table does not record',
+      )
     if (model.actionValues !== undefined) {
       throw new InputError(`policy ${policy.id}`, 'a policy of action values', 'a policy of probabilities, like mlp')
     }
     world.reserve(draft, { numSteps: 1, learner: {} })
     const cohort = world.cohort()
-    if (cohort.kind !== 'episodes') throw new InputError('environment', environment.id, 'one whose lanes step')
+    if (cohort.kind !== 'episodes')
+      throw new InputError('environment', environment.id, 'an environment whose lanes step')
     refuseOtherEnvironment(table, cohort)
     cohort.weights.set(weights)
     cohort.policy.refresh?.()

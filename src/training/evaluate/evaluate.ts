@@ -105,7 +105,7 @@ export function digestOf({ buffer, byteOffset, byteLength }: Float32Array): stri
 /** Steps after which every episode has ended. @throws InputError without a time limit. */
 export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition): number {
   if (maxEpisodeSteps !== null) return maxEpisodeSteps
-  throw new InputError(`environment ${id}`, 'no time limit', 'one, so that every episode ends')
+  throw new InputError(`environment ${id}`, 'no time limit', 'a time limit, so that every episode ends')
 }
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {

@@ -19,13 +19,13 @@ export const judgeSettings = {
   evaluateEpisodes: integer(20, 'episodes or conversations per evaluation', { min: 1 }),
   stopAt: optionalNumber(
     null,
-    "mean of an evaluation at which the training stops, such as the environment's threshold; null: none",
+    "mean return or reward of an evaluation that ends the training, such as the environment's threshold; null: none",
   ),
   stop: text(
     '',
-    'formula of the metrics of an update, at which the training stops once it is true, like `episodeReturn >= 475 and approxKl < 0.05`; parts of a metric follow a dot: evaluation.mean; empty: none',
+    'condition on the metrics of an update that ends the training, like `episodeReturn >= 475 and approxKl < 0.05`; write a dot before a field of a metric: evaluation.mean; empty: none',
   ),
-  patience: integer(0, 'number of evaluations in a row without a new best after which the training stops; 0: never', {
+  patience: integer(0, 'number of evaluations in a row without a new best that end the training; 0: never', {
     min: 0,
   }),
 } satisfies Settings

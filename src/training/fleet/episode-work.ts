@@ -80,7 +80,7 @@ export class EpisodeWork implements ActorWork {
     const options = { cohorts: [episodeOptions(this.#joined)], seed, kernels: this.#joined.kernels }
     const world = await openWorld(options, { index: 1 })
     const draft = world.draft()
-    if (draft.kind !== 'episodes') throw new InputError('environment', draft.kind, 'one of episodes')
+    if (draft.kind !== 'episodes') throw new InputError('environment', draft.kind, 'an environment whose lanes step')
     world.reserve(draft, { numSteps: given.numSteps, learner: {}, numBuffers: 1 })
     world.split(1 + numMembers, numMembers)
     const cohort = world.cohort() as EpisodeCohort

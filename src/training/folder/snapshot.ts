@@ -73,7 +73,11 @@ export function splitState({ tensors, manifest }: SavedState, world: World): Map
   }
   const different = new Set(records.map(([name]) => stepsOf(name)))
   if (different.size > 1) {
-    throw new InputError('splitState', `cohorts of ${[...different].join(' and ')} steps an update`, 'equal ones')
+    throw new InputError(
+      'splitState',
+      `cohorts of ${[...different].join(' and ')} steps an update`,
+      'cohorts with equal steps per update',
+    )
   }
   const share = <N extends number | null>(value: N) => (value === null ? value : value / records.length) as N
   return new Map(

@@ -104,7 +104,11 @@ export function agentsPlan(world: World, draft: EpisodeDraft, algorithm: Algorit
 export function draftOf(world: World, name: string): EpisodeDraft {
   const draft = world.draft(name)
   if (draft.kind === 'episodes') return draft
-  throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+  throw new InputError(
+    `algorithm of ${name}`,
+    'an algorithm for episodes, and a cohort of conversations',
+    'a cohort of episodes',
+  )
 }
 
 function shapeOf(world: World, { options, model }: EpisodeDraft) {

@@ -78,7 +78,7 @@ export type CollectorDefinition = (world: World, cohort: ConversationCohort, rl:
 export function checkCollector(collector: CollectorDefinition | undefined, numConversations: number): void {
   if (collector === undefined) return
   if (typeof collector !== 'function') {
-    throw new InputError('createTrainer, collector', show(collector), 'one like runAgents(…).collector')
+    throw new InputError('createTrainer, collector', show(collector), 'a collector like runAgents(…).collector')
   }
   if (numConversations === 1) return
   throw new InputError('createTrainer, collector', `one for ${numConversations} cohorts of conversations`, 'one cohort')

@@ -81,12 +81,12 @@ export function reserveConversations(
   const draft = world.draft(name)
   if (draft.kind !== 'conversations') {
     const got = 'one of conversations, and a cohort of episodes'
-    throw new InputError(`algorithm of ${name}`, got, 'one of episodes, like ppo()')
+    throw new InputError(`algorithm of ${name}`, got, 'an algorithm for episodes, like ppo()')
   }
   if (rl !== undefined) {
     checkSampled(rl, draft)
     const { noTraining } = draft.options.engine ?? {}
-    if (noTraining !== undefined) throw new InputError(`engine of ${name}`, noTraining, 'one that takes weights')
+    if (noTraining !== undefined) throw new InputError(`engine of ${name}`, noTraining, 'an engine that takes weights')
   }
   const sampledWhileLearning = draft.options.engine?.samplesByServicePath === true && rl !== undefined && runsAhead(rl)
   world.reserve(draft, {
@@ -200,7 +200,7 @@ export class ConversationTraining implements Training<TextMetrics> {
 
   /** Does a supervised step, or an update with its conversations in `trajectories`. */
   async advance({ phase: only, signal }: Goal): Promise<TextMetrics | undefined> {
-    if (this.#advancing !== null) throw new InputError('trainer', 'a call during another', 'a call after it')
+    if (this.#advancing !== null) throw new InputError('trainer', 'a call during another call', 'one call at a time')
     const { engine, version } = this.cohort
     const phase = this.#next(only)!
     this.#advancing = phase
@@ -250,7 +250,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   checkBetween(action: string): void {
     const isLearningElsewhere = this.#advancing !== null && this.#parts.backend.takeUpColumns === undefined
     if (this.#advancing?.isMidway !== true && !isLearningElsewhere) return
-    throw new InputError(action, 'a call during a tick or an update', 'a call between two')
+    throw new InputError(action, 'a call during a tick or an update', 'a call between two updates')
   }
 
   /** Writes the newest update's conversations (while collecting: the finished ones) as Arrow, by group and member. */

@@ -258,7 +258,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (others.length === 0) return agent!
     const count = this.#learning.length
     const got = count > 1 ? `${count} cohorts that learn` : `${this.#agents.length} sets of weights that learn`
-    throw new InputError(action, got, 'a trainer with one')
+    throw new InputError(action, got, 'a trainer with one learner')
   }
 
   async #runUpdate(numUpdates: number, signal?: AbortSignal): Promise<UpdateMetrics | undefined> {

@@ -7,10 +7,10 @@ import { checkMetrics, type Metrics, type MetricValues } from '../../base/metric
 export const updateMetrics = {
   update: { unit: null, description: 'updates done, this one included', reduction: 'last' },
   steps: { unit: null, description: 'environment steps done, of all recorded lanes', reduction: 'last' },
-  seconds: { unit: 's', description: 'of training so far', reduction: 'last' },
+  seconds: { unit: 's', description: 'time of training so far', reduction: 'last' },
   stepsPerSecond: {
     unit: '1/s',
-    description: 'of this update: its steps over the seconds since the update before, or since the training began',
+    description: 'environment steps per second since the previous update, or since the start of the training',
     reduction: 'last',
   },
 } as const satisfies Metrics
@@ -19,18 +19,22 @@ export const episodeMetrics = {
   episodes: { unit: null, description: 'episodes finished so far', reduction: 'last' },
   episodeReturn: {
     unit: null,
-    description: 'mean return of the last 100 finished episodes (of all, while they are fewer); NaN before the first',
+    description: 'mean return of the last 100 finished episodes, or of all if there are fewer; NaN if there are none',
     reduction: 'last',
   },
-  episodeLength: { unit: 'steps', description: 'their mean length; NaN before the first', reduction: 'last' },
+  episodeLength: {
+    unit: 'steps',
+    description: 'mean length of the same episodes; NaN if there are none',
+    reduction: 'last',
+  },
 } as const satisfies Metrics
 
 export const timeMetrics = {
-  rolloutSeconds: { unit: 's', description: "of this update's rollout", reduction: 'last' },
-  updateSeconds: { unit: 's', description: "of this update's learning", reduction: 'last' },
+  rolloutSeconds: { unit: 's', description: 'time of collecting the rollout', reduction: 'last' },
+  updateSeconds: { unit: 's', description: 'time of learning from the rollout', reduction: 'last' },
   phaseSeconds: {
     unit: 's',
-    description: "that the caller's thread spent on each kind of work, by its name; they add up to the whole update",
+    description: "time of the caller's thread per kind of work, by name; the times add up to the whole update",
     reduction: 'last',
   },
 } as const satisfies Metrics
@@ -39,44 +43,57 @@ export const timeMetrics = {
 export const stalenessMetrics = {
   staleness: {
     unit: 'updates',
-    description: 'between the weights that chose a row and the update that learns from it: mean over rows',
+    description: 'updates between the weights that chose a row and the update that learns from it: mean over rows',
     reduction: 'last',
   },
-  stalenessMax: { unit: 'updates', description: 'of the row that is most stale', reduction: 'last' },
+  stalenessMax: { unit: 'updates', description: 'maximum of the staleness over rows', reduction: 'last' },
   importanceWeight: {
     unit: null,
     description:
-      'how likely the weights before the update would have chosen the same: mean ratio; NaN without correction',
+      'probability of a row’s action under the weights before the update over its recorded probability: mean over rows; NaN without correction',
     reduction: 'last',
   },
-  importanceWeightMax: { unit: null, description: 'the largest of these ratios', reduction: 'last' },
-  importanceWeightTruncated: { unit: null, description: 'mean of the ratios, each at most rhoMax', reduction: 'last' },
+  importanceWeightMax: { unit: null, description: 'maximum of importanceWeight over rows', reduction: 'last' },
+  importanceWeightTruncated: {
+    unit: null,
+    description: 'mean of importanceWeight over rows, each truncated to rhoMax',
+    reduction: 'last',
+  },
   rolloutAge: {
     unit: 's',
-    description: 'between the beginning of a rollout and the update that learns from it: mean over actors',
+    description: 'time between the start of a rollout and the update that learns from it: mean over actors',
     reduction: 'last',
   },
-  rolloutAgeMax: { unit: 's', description: 'of the actor that began first', reduction: 'last' },
+  rolloutAgeMax: { unit: 's', description: 'maximum of rolloutAge over actors', reduction: 'last' },
   actorWaitSeconds: {
     unit: 's',
-    description: 'that actors waited until they might begin a rollout, since the update before: mean over actors',
+    description:
+      'time that actors waited for permission to start a rollout, since the previous update: mean over actors',
     reduction: 'last',
   },
-  learnerWaitSeconds: { unit: 's', description: 'that those who learn waited for the rollout', reduction: 'last' },
+  learnerWaitSeconds: { unit: 's', description: 'time that the learner waited for the rollout', reduction: 'last' },
 } as const satisfies Metrics
 
 /** Additional metrics of a cohort with self-play. */
 export const selfPlayMetrics = {
   eloRating: {
     unit: null,
-    description: 'of the policy, by its games against earlier selves; the first policy had 1000',
+    description: 'Elo rating of the policy, from its games against its earlier versions; the initial policy has 1000',
     reduction: 'last',
   },
-  eloRatingOpponents: { unit: null, description: 'mean of the earlier selves, as they were frozen', reduction: 'last' },
-  opponentGames: { unit: null, description: 'against earlier selves that ended in the rollout', reduction: 'last' },
+  eloRatingOpponents: {
+    unit: null,
+    description: 'mean Elo rating of the earlier versions, each fixed when it was stored',
+    reduction: 'last',
+  },
+  opponentGames: {
+    unit: null,
+    description: 'games against earlier versions that ended in the rollout',
+    reduction: 'last',
+  },
   opponentScore: {
     unit: null,
-    description: 'mean score of these games: 1 for one that the policy won, ½ for a draw; NaN of none',
+    description: 'mean score of the policy in these games: 1 for a win, ½ for a draw; NaN if there are none',
     reduction: 'last',
   },
 } as const satisfies Metrics
@@ -87,7 +104,7 @@ export function staleRowMetrics(maxStaleness: number): Metrics {
   return Object.fromEntries(
     ages.map((age) => [
       staleRowsName(age),
-      { unit: null, description: `rows learned from that are ${age} updates stale`, reduction: 'last' as const },
+      { unit: null, description: `number of trained rows that are ${age} updates stale`, reduction: 'last' as const },
     ]),
   )
 }

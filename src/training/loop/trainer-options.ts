@@ -61,7 +61,7 @@ export function checkTrainerOptions(options: TrainerOptions) {
   } = options
   checkIfExists(ifExists)
   if (crew !== undefined && typeof crew !== 'function') {
-    throw new InputError('createTrainer, crew', show(crew), 'one like joinFleet(…)')
+    throw new InputError('createTrainer, crew', show(crew), 'a crew like joinFleet(…)')
   }
   if (!(Number.isFinite(stallSeconds) && stallSeconds >= 0)) {
     throw new InputError('stallSeconds', show(stallSeconds), 'a number ≥ 0')
@@ -74,7 +74,11 @@ export function checkTrainerOptions(options: TrainerOptions) {
 export function checkBackend(backend: BackendDefinition | undefined, numConversations: number): void {
   if (backend === undefined) return
   if (typeof backend?.id !== 'string' || typeof backend.create !== 'function') {
-    throw new InputError('createTrainer, backend', show(backend), 'one like defineBackend(…), with an id and create()')
+    throw new InputError(
+      'createTrainer, backend',
+      show(backend),
+      'a backend like defineBackend(…), with an id and create()',
+    )
   }
   if (numConversations > 0) return
   const expected = 'at least one of conversations: cohorts of episodes train in this process'

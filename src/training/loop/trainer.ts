@@ -133,7 +133,7 @@ export class Trainer<C extends Cohort = Cohort> {
       if (!world.names.includes(name)) throw unknownWord('cohort', name, world.names)
       if (world.draft(name).kind === 'conversations') conversations[name] = phasesOf(name, algorithm)
       else if (isAlgorithm(algorithm)) episodes[name] = checkThreads(name, algorithm, threads)
-      else throw new InputError(`algorithm of ${name}`, show(algorithm), 'one of episodes, like ppo()')
+      else throw new InputError(`algorithm of ${name}`, show(algorithm), 'an algorithm for episodes, like ppo()')
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
     const learning = { ...episodes, ...conversations }
@@ -294,11 +294,19 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     const episodes = this.#episodes
     if (episodes === undefined || this.#trainings.length > 1) {
-      throw new InputError('trainer.learn(table)', `cohorts ${this.#names.join(', ')}`, 'one of episodes that learns')
+      throw new InputError(
+        'trainer.learn(table)',
+        `cohorts ${this.#names.join(', ')}`,
+        'a cohort of episodes that learns',
+      )
     }
     const { cohort, algorithm } = episodes.sole('trainer.learn(table)')
     if (cohort.ahead !== null) {
-      throw new InputError('trainer.learn(table)', 'a trainer with actors, which collect ahead', 'one without')
+      throw new InputError(
+        'trainer.learn(table)',
+        'a trainer with actors, which collect ahead',
+        'a trainer without actors',
+      )
     }
     if (correction.correction !== 'none' && algorithm.takesAdvantages !== true) {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
@@ -355,7 +363,8 @@ export class Trainer<C extends Cohort = Cohort> {
    * @throws InputError if the trainer was not made with `profile: true`.
    */
   trace(): string {
-    if (this.#trace === undefined) throw new InputError('trainer.trace()', 'a trainer that keeps none', 'profile: true')
+    if (this.#trace === undefined)
+      throw new InputError('trainer.trace()', 'a trainer without a profile', 'the option profile: true')
     const traces = [this.#trace, ...this.#trainings.flatMap(({ traces }) => traces)]
     return chromeTrace(traces, [...this.#memory, sampleMemory()])
   }

@@ -4,7 +4,7 @@ import { choice, integer, resolveSettings, type SettingValues } from '../../base
 import { checkSignal } from '../loop/training.ts'
 
 export const learnSettings = {
-  epochs: integer(1, 'passes over the rollouts of a table, or of the file of from=', { min: 1 }),
+  epochs: integer(1, 'passes over the rollouts of a table, such as the file of from=', { min: 1 }),
   done: integer(0, 'updates of these passes that are already done', { min: 0 }),
   correction: choice('none', corrections, 'correction of rows that another policy chose'),
   ...vtraceSettings,

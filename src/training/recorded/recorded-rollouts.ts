@@ -280,7 +280,7 @@ export function refuseUnknownLogprob(
   if (metadata.logprob !== UNKNOWN_LOGPROB.logprob || (needsTable && correction === 'none')) return
   const what = needsTable ? `the correction ${correction}` : `the algorithm ${id}`
   const got = `episodes whose actions have no log-probabilities, for ${what}`
-  throw new InputError('table', got, needsTable ? 'the correction none' : 'an algorithm that imitates, like bc')
+  throw new InputError('table', got, needsTable ? 'correction: none' : 'an algorithm that imitates, like bc')
 }
 
 /** @throws InputError if the table's metadata name another environment or other spaces. */
@@ -302,7 +302,7 @@ export function refuseOtherEnvironment({ metadata }: Table, { environment, name 
 export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
   const find = (name: string) => {
     const [first, second] = table.fields.filter((field) => field.name === name)
-    if (second !== undefined) throw new InputError(`column ${name} of the table`, 'two of that name', 'one')
+    if (second !== undefined) throw new InputError(`column ${name} of the table`, 'two of that name', 'one column')
     return first
   }
   const fields = new Map<Name, Field>()

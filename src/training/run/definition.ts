@@ -41,28 +41,34 @@ export const episodeRunSettings = {
   epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: integer(16, 'lanes: environments that run side by side', { min: 1 }),
-  opponents: integer(0, 'earlier versions that the policy plays against, in a game of several players; 0: none', {
-    min: 0,
-    max: 255,
+  opponents: integer(
+    0,
+    'number of earlier versions of the policy that it plays against, in a game of several players; 0: none',
+    {
+      min: 0,
+      max: 255,
+    },
+  ),
+  opponentsEvery: integer(20, 'updates between replacements of the oldest of these versions by the current weights', {
+    min: 1,
   }),
-  opponentsEvery: integer(20, 'updates after which the current weights replace the oldest of them', { min: 1 }),
-  opponentsFraction: number(0.5, 'fraction of the games against them', { above: 0, max: 1 }),
+  opponentsFraction: number(0.5, 'fraction of the games that are against earlier versions', { above: 0, max: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts to keep as Arrow files'),
-  threads: integer(0, "threads; 0: as many as have enough work, up to the machine's", {
+  threads: integer(0, "number of threads; 0: as many as have enough work, up to the machine's cores", {
     min: 0,
     max: 64,
   }),
   actors: integer(
     1,
-    'how many of the threads collect while the others learn, if maxStaleness is above 0; with a fleet: parts of a rollout that are collected at once',
+    'threads that collect while the others learn, if maxStaleness is above 0; with a fleet: number of parts into which a rollout is divided among actors',
     { min: 1, max: 63 },
   ),
   ...fleetRunSettings,
   learners: choice(
     '1',
     shareCounts.map(String),
-    'shares of each gradient, computed by this process and helpers in the fleet (colonnade actor … role=learn)',
+    'number of shares of each gradient; this process and helpers in the fleet (colonnade actor … role=learn) compute them',
   ),
 } satisfies Settings
 
@@ -88,35 +94,35 @@ export const conversationRunSettings = {
   mode: choice(
     'sft+rl',
     ['sft', 'rl', 'sft+rl'],
-    'training on given answers (supervised fine-tuning, or preferences by sft.loss), reinforcement learning, or one after the other',
+    'sft: training on given answers (supervised fine-tuning, or preferences, see sft.loss); rl: reinforcement learning; sft+rl: first sft, then rl',
   ),
   numLanes: integer(0, 'lanes: conversations that run side by side; 0: 64, or as many as fit in memory', { min: 0 }),
   tooLong: choice(
     'error',
     tooLongs,
-    'treatment of an example longer than the context: an error before the run begins, skip it, or cut it',
+    'what to do with an example longer than the context: end with an error before the training, skip it, or cut it',
   ),
   heldOutFraction: number(
     0,
-    'fraction of the distinct prompts to leave out of the training and to evaluate the model with at its end',
+    'fraction of the distinct prompts that are held out of the training and used to evaluate the model at its end',
     { min: 0, below: 1 },
   ),
   heldOutSeed: integer(0, 'seed of the choice of held-out questions', { min: 0 }),
-  heldOutEpisodes: integer(200, 'conversations about held-out questions at the end of the training', { min: 1 }),
+  heldOutEpisodes: integer(200, 'conversations with held-out questions at the end of the training', { min: 1 }),
   cutTurn: choice(
     'end',
     cutTurns,
-    'when the token budget or the context cuts off a turn and the environment has more turns: end the conversation, or continue',
+    'what follows a turn that the token budget or the context cuts off, if the environment has more turns: the conversation ends or continues',
   ),
   segmentation: choice(
     'interleaved',
     segmentations,
-    'rows of a conversation: one row as long as each prompt extends the last one, or one row per turn',
+    'rows of a conversation: interleaved: one row as long as each prompt extends the last one; branching: one row per turn',
   ),
   rewardReduction: choice(
     'last',
     rewardReductions,
-    "how the turns' rewards make a conversation's reward: the last, their sum or their mean",
+    'reward of a conversation from the rewards of its turns: the last, the sum or the mean',
   ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories to keep as Arrow files'),
   threads: integer(0, 'threads; 0: one per core, up to 16', { min: 0, max: 64 }),
@@ -126,17 +132,21 @@ export const conversationRunSettings = {
   ...backendRunSettings,
   agent: text(
     '',
-    "program that asks the model in place of the lanes, once for each conversation: a command, like 'python3 agent.py', or a module for Node, like agent.mjs; empty: none",
+    "program that conducts each conversation with the model: a command, like 'python3 agent.py', or a module for Node, like agent.mjs; empty: the environment conducts them",
   ),
-  agentSeconds: number(600, 'seconds after which an agent is ended and its reward counts as unknown', {
+  agentSeconds: number(600, 'seconds after which an agent is stopped and its reward counts as unknown', {
     above: 0,
     max: 1_000_000,
   }),
-  maxAgents: integer(32, 'agents that run at the same time', { min: 1 }),
-  replySeconds: number(60, "seconds after which an environment's reply counts as failed and its reward as unknown", {
-    above: 0,
-  }),
-  turnSeconds: number(300, 'seconds after which a turn to which the engine adds no token counts as failed', {
+  maxAgents: integer(32, 'maximum of agents that run at the same time', { min: 1 }),
+  replySeconds: number(
+    60,
+    'seconds without a reply after which an environment counts as failed and its reward as unknown',
+    {
+      above: 0,
+    },
+  ),
+  turnSeconds: number(300, 'seconds without a new token after which a turn counts as failed', {
     above: 0,
   }),
 } satisfies Settings

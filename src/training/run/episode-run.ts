@@ -201,7 +201,7 @@ export async function loadPolicy(
   const sharedOf = ({ id, columns }: SystemDefinition) =>
     Object.keys(columns.shared).map((name) => {
       const tensor = tensors.get(`${policy.id}.systems.${id}.shared.${name}`)
-      if (tensor === undefined) throw new InputError(subject, `no column ${name} of system ${id}`, 'it')
+      if (tensor === undefined) throw new InputError(subject, `no column ${name} of system ${id}`, 'that column')
       return [name, tensorValues(tensor)]
     })
   const shared = Object.fromEntries(systems.map((system) => [system.id, Object.fromEntries(sharedOf(system))]))

@@ -29,7 +29,7 @@ const [POLICY, ALGORITHM, SYSTEMS, WRAPPERS] = ['policy', 'algorithm', 'systems'
 
 const systemsSetting = strings(
   [],
-  `further systems besides the four, in this order:  ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+  `systems to run in addition to the four, in this order:  ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
 )
 
 const wrappersSetting = strings(

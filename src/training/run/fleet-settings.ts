@@ -10,18 +10,22 @@ import type { JoinFleetOptions, joinFleet } from '../fleet/join-fleet.ts'
 export const fleetRunSettings = {
   fleet: text(
     '',
-    'address of a fleet, like nats://host:4222/name, whose actors (colonnade actor) collect; empty: this machine collects',
+    'address of a fleet, like nats://host:4222/name; its actors (colonnade actor) collect; empty: this machine collects',
   ),
   store: text(
     '',
-    'where the fleet keeps rollouts and weights: a folder that all machines mount, s3://bucket/prefix, or http://host:port, where this process serves them',
+    'where the fleet stores rollouts and weights: a folder that all machines mount, s3://bucket/prefix, or http://host:port, at which this process then serves them',
   ),
   acknowledge: choice(
     'checkpoint',
     acknowledgements,
-    'when a rollout of the fleet is removed; checkpoint: when one contains what was learned from it; update: after its update',
+    'when a rollout is removed from the fleet; checkpoint: after a checkpoint contains its update; update: after its update',
   ),
-  actorSeconds: integer(20, 'seconds without news of a part after which it goes to another actor', { min: 2 }),
+  actorSeconds: integer(
+    20,
+    'seconds without a message from an actor after which its part of the rollout goes to another actor',
+    { min: 2 },
+  ),
 } satisfies Settings
 
 /** Those that may change on resuming. */

@@ -32,7 +32,7 @@ export async function packPolicy(
 ): Promise<PackedPolicy> {
   const definition = await openRun(run, trust)
   if (definition.kind !== 'episodes')
-    throw new InputError('run', `${run}, of a language model`, 'one of an environment')
+    throw new InputError('run', `${run}, of a language model`, 'a run of an environment')
   if ((await isThere(out)) && (await listFolder(out)).length > 0)
     throw new InputError('out', `${out}, with files`, 'a new folder')
   const { tensors, manifest } = await readCheckpoint(run, from)

@@ -294,7 +294,7 @@ export async function refreshWeights(cohort: ConversationCohort, version: number
 export async function loadAdapter(cohort: ConversationCohort, folder: string): Promise<number> {
   const { adapter, name } = cohort ?? {}
   if (adapter === undefined)
-    throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.cohort()')
+    throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'a cohort, like world.cohort()')
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has no adapter`, 'a cohort with an adapter')
   const weights = await loadLoraWeights(folder, adapter.lora)

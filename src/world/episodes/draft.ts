@@ -99,7 +99,7 @@ function setsOf(
   const selfPlay = asked === undefined ? null : checkSelfPlay(asked, environment)
   for (const [name, given] of Object.entries({ weightSets, learningSets })) {
     if (selfPlay === null || given === undefined) continue
-    throw new InputError(name, `${show(given)} beside selfPlay`, 'one of them: earlier selves are sets of weights')
+    throw new InputError(name, `${show(given)}, together with selfPlay`, 'only one of the two: selfPlay sets both')
   }
   const sets = {
     all: selfPlay === null ? (weightSets ?? 1) : 1 + selfPlay.opponents,

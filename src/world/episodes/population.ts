@@ -98,7 +98,7 @@ function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows
   const { numAgents = 1 } = environment
   if (ahead !== null) {
     const got = `${rows.length} of its ${before} lanes while actors collect its rollouts ahead`
-    throw new InputError(`cohort ${name}`, got, 'all of them')
+    throw new InputError(`cohort ${name}`, got, 'all lanes of the cohort')
   }
   for (let i = 0; i < rows.length; i += numAgents) {
     const isGame = rows[i]! % numAgents === 0 && rows[i + numAgents - 1] === rows[i]! + numAgents - 1

@@ -573,10 +573,10 @@ test('a gateway refuses what does not fit', async () => {
     make: () => ({ numExamples: 1, example: () => ({ prompt: 'x' }), respond: () => ({ reward: null }) }),
   })
   const world = await createWorld({ environment: environment(), policy, numLanes: 1 })
-  await expect(openGateway({ world, policy })).rejects.toThrow('openGateway: got both, expected world, or policy')
+  await expect(openGateway({ world, policy })).rejects.toThrow('openGateway: got both, expected either world or policy')
   for (const [option, value] of Object.entries({ sampling: {}, seed: 1, slots: 1, context: 8, weights: 'x' })) {
     await expect(openGateway({ world, [option]: value })).rejects.toThrow(
-      `openGateway, ${option}: got not together with world, expected none: the world has its own`,
+      `openGateway, ${option}: got a value together with world, expected no value: the world has its own`,
     )
   }
   await expect(openGateway({ policy, operatorKey: 'short' })).rejects.toThrow('operatorKey: got 5 characters')

@@ -210,7 +210,7 @@ describe('examples for whatever training', () => {
       { prompt: '', answer: 'abc' },
       { prompt: '', answer: 'd' },
     ])
-    await expect(loadExamples(await lines({ messages: [thanks] }))).rejects.toThrow(/some words of the assistant/)
+    await expect(loadExamples(await lines({ messages: [thanks] }))).rejects.toThrow(/text by the assistant/)
   })
 
   test('are all of the kind of the first; a row of another kind, or of none, is an error with its place', async () => {

@@ -91,7 +91,7 @@ describe('pairs of answers', () => {
       'got another first message than chosen, expected conversations that begin alike',
     )
     expect(await failing({ chosen: [assistant('b')], rejected: [assistant('c')] })).toMatch(
-      'prompt: got none, expected one',
+      'prompt: got none, expected a prompt, or answers',
     )
   })
 })

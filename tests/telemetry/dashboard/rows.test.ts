@@ -200,7 +200,7 @@ describe('the server', () => {
     [
       'api/rows?run=one&file=rollouts/2.arrow&where=reward',
       400,
-      /filter: got "reward", expected one like reward > 0\.5/,
+      /filter: got "reward", expected a filter like reward > 0\.5/,
     ],
     ['api/rows?run=one&file=rollouts/2.arrow&where=x%3D1', 400, /filter: got column x/],
   ])('answers %s with %i', async (path, status, message) => {

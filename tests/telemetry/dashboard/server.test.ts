@@ -79,7 +79,11 @@ describe('the page', () => {
       400,
       'from: got "-1", expected a whole number ≥ 0',
     ],
-    ['/api/rows?run=first&file=trajectories/1.arrow&where=a', 400, 'filter: got "a", expected one like reward > 0.5'],
+    [
+      '/api/rows?run=first&file=trajectories/1.arrow&where=a',
+      400,
+      'filter: got "a", expected a filter like reward > 0.5',
+    ],
     ['/api/replay?run=../first', 404, 'run: got "../first", expected a run of this page'],
     [
       `/api/replay?run=${encodeURIComponent(HOSTILE)}`,

@@ -45,7 +45,7 @@ test('a run writes the same numbers for TensorBoard and as a table; one that fai
   expect(settings.loggers).toEqual(['tensorboard', 'csv', `${module}|after=1`])
 
   const others = { from: 2, settings: { loggers: 'tensorboard,csv' } }
-  await expect(resumeRun(path, others)).rejects.toThrow(/^logger module of .*expected one that you trust/)
+  await expect(resumeRun(path, others)).rejects.toThrow(/^logger module of .*expected a trusted module/)
   const resumed = await resumeRun(path, { ...others, allowModule: () => true })
   await resumed.train()
   const lines = (await readFile(join(path, 'metrics.jsonl'), 'utf8'))

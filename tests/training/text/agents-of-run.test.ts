@@ -95,8 +95,8 @@ test('agents are trained by the environment’s reward of their last answer, and
 test('agents that cannot run end a training with the reason', async () => {
   const { out, folder, configure } = await place()
   const run = await startRun(await configure({ agent: 'exit 3' }), out)
-  await expect(run.train()).rejects.toThrow('the first 32 without an answer of the model: /bin/sh ended with code 3')
-  await expect(startRun(await configure({ agent: join(folder, 'none.mjs') }))).rejects.toThrow('a file that is there')
+  await expect(run.train()).rejects.toThrow('no request to the model by the first 32: /bin/sh ended with code 3')
+  await expect(startRun(await configure({ agent: join(folder, 'none.mjs') }))).rejects.toThrow('an existing file')
   await expect(configure({ mode: 'sft', maxAgents: '2', agent: 'x' })).rejects.toThrow('expected rl or sft+rl')
   await expect(runTrainer(await configure({ agent: 'x' }))).rejects.toThrow('startRun, which also ends the gateway')
 })

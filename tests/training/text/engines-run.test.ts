@@ -61,7 +61,10 @@ describe('a run on servers', () => {
       'url: got "localhost:8000", expected one like http://',
     )
     await refused({ engine: `llama-cpp:${url}` }, `engine: got engine llama-cpp at ${url} accepts no weights over HTTP`)
-    await refused({ engine: `local,vllm:${url}` }, `engine: got local,vllm:${url}, expected local alone, or others`)
+    await refused(
+      { engine: `local,vllm:${url}` },
+      `engine: got local,vllm:${url}, expected local alone, or only other engines`,
+    )
     await refused({ engine: '' }, 'engine: got none, expected at least one, like local')
     await refused(
       { 'engine.weights': 'w' },
@@ -73,7 +76,7 @@ describe('a run on servers', () => {
     )
     const { 'rl.groupSize': _, 'rl.groupsPerUpdate': __, ...sft } = SMALL
     const nothing = { ...sft, mode: 'sft', engine: `vllm:${url}`, 'engine.weights': 'w' }
-    await expect(configureRun('text/reverse', nothing)).rejects.toThrow('no engine: mode sft samples nothing')
+    await expect(configureRun('text/reverse', nothing)).rejects.toThrow('no engine: mode sft samples no tokens')
   })
 
   test('whose server is not there ends before it samples, and says why', async () => {

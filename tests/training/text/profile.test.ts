@@ -107,7 +107,9 @@ test('a trainer keeps a trace only where it is asked for one', async () => {
   })
   const trainer = createTrainer(world, sft({ updates: 1, batchSize: 2 }))
   for await (const { phaseSeconds } of trainer.updates()) expect(phaseSeconds.forward).toBeGreaterThan(0)
-  expect(() => trainer.trace()).toThrow(/trainer\.trace\(\): got a trainer that keeps none, expected profile: true/)
+  expect(() => trainer.trace()).toThrow(
+    /trainer\.trace\(\): got a trainer without a profile, expected the option profile: true/,
+  )
 })
 
 test('a run writes the trace where it is told to, and its metrics say what each kind of work took', async () => {

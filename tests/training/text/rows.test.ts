@@ -112,7 +112,9 @@ describe('a row that is longer than the context', () => {
     const trainer = await trainOnExamples({ policy, examples, tooLong: 'cut', settings })
     expect(trainer.progress().tooLong).toEqual({ skipped: 1, cut: 0 })
     const none = trainOnExamples({ policy, examples: examples.slice(0, 1), tooLong: 'skip', settings })
-    await expect(none).rejects.toThrow(/tooLong skip: got 1 of 1 examples too long.*expected at least one usable/)
+    await expect(none).rejects.toThrow(
+      /tooLong skip: got 1 of 1 examples too long.*expected at least one usable example/,
+    )
   })
 })
 

@@ -43,5 +43,5 @@ async function commandOf(agent: string): Promise<readonly string[]> {
   if (!/^\S+\.m?[jt]s$/.test(agent)) return ['/bin/sh', '-c', agent]
   const path = resolve(agent)
   if (await isThere(path)) return [process.execPath, path]
-  throw new InputError('agent', path, 'a file that is there')
+  throw new InputError('agent', path, 'an existing file')
 }

@@ -39,8 +39,8 @@ export function runAgents(options: RunAgentsOptions): Agents {
       // A program that cannot run.
       throw new InputError(
         'agents',
-        `the first ${silent} without an answer of the model: ${failure}`,
-        'agents that ask it',
+        `no request to the model by the first ${silent}: ${failure}`,
+        'agents that send requests to the model',
       )
     },
   }

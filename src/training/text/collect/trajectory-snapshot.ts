@@ -43,7 +43,7 @@ export function unpackTrajectories(
   const values = Object.fromEntries(
     Object.keys(TOKEN_COLUMNS).map((column) => {
       const tensor = tensors.get(`${name}.${column}`)
-      if (tensor === undefined) throw new InputError('checkpoint', `no tensor ${name}.${column}`, 'one')
+      if (tensor === undefined) throw new InputError('checkpoint', `no tensor ${name}.${column}`, 'that tensor')
       return [column, tensorValues(tensor)]
     }),
   )

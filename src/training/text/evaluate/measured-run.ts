@@ -81,7 +81,7 @@ export async function measureRun(folder: string): Promise<MeasuredRun> {
   const tokensPerSecond = sampled / busySeconds
   if (!(tokensPerSecond > 0 && Number.isFinite(tokensPerSecond))) {
     const got = `${sampled} tokens in ${busySeconds} seconds in which lanes had a turn`
-    throw new InputError(`metrics.jsonl of ${folder}`, got, 'some of both')
+    throw new InputError(`metrics.jsonl of ${folder}`, got, 'sampled tokens, and time in which lanes had a turn')
   }
   return {
     settings: {

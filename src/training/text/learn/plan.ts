@@ -79,11 +79,11 @@ export function textLearnerPlan(
   const { sft, rl } = phases
   if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
     const got = 'a model without a value head'
-    throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
+    throw new InputError(`rl, loss ${rl.loss.id}`, got, 'a model with a critic, like languageModel({ critic: true })')
   }
   if (sft !== undefined && readsScores(sft.loss) && !model.hasValueHead) {
     const got = 'a model without a value head'
-    throw new InputError(`sft, loss ${sft.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
+    throw new InputError(`sft, loss ${sft.loss.id}`, got, 'a model with a critic, like languageModel({ critic: true })')
   }
   if (model.device === 'webgpu' && backend.id !== localBackend.id) {
     throw new InputError('languageModel.device', `webgpu, with backend ${backend.id}`, 'none, or backend local')

@@ -117,7 +117,7 @@ export class RlPhase implements Phase {
     if (!columns.known.includes(1) && loss.settings.rewardCoef > 0) {
       const first = columns.error.find((text) => text !== null) ?? 'no reason given'
       const got = `no reward of ${rows.length} conversations known (${first})`
-      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'at least one')
+      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'at least one known reward')
     }
     const batch = packBatch(
       { ...columns, ...tokenForms(columns, cohort) },
@@ -133,7 +133,11 @@ export class RlPhase implements Phase {
     const { sampled, untrained, tokens } = countTokens(columns)
     if (untrained > 0 && untrained === sampled) {
       const got = `${untrained} tokens, all of turns sampled from another distribution than the trained one`
-      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'some from the trained one')
+      throw new InputError(
+        `${cohort.environment.id}, update ${this.done + 1}`,
+        got,
+        'some tokens from the trained distribution',
+      )
     }
     clock.charge(Work.advantage)
     const { spans } = batch

@@ -181,12 +181,16 @@ export class Trainer {
     this.#cohort = model instanceof World ? asConversations('model', model.cohort()) : null
     this.#target = model instanceof World ? targetOf(this.#cohort!) : filled(model)
     if (this.#loss?.settings.advantage === 'critic' && !this.#target.model.hasValueHead) {
-      throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
+      throw new InputError(
+        'lossFn',
+        'a loss with a critic, and a model without a value head',
+        'a model with a value head',
+      )
     }
 
     const { model: network, weights, adapter, context } = this.#target
     if (options.autoSaveLora !== undefined && adapter === null) {
-      throw new InputError('autoSaveLora', 'a model without an adapter', 'one with an adapter, or no folder')
+      throw new InputError('autoSaveLora', 'a model without an adapter', 'a model with an adapter, or no folder')
     }
     const lora = adapter?.lora ?? null
     const weightBits = bitsOf(weights)
@@ -249,7 +253,7 @@ export class Trainer {
     const { adapter } = this.#target
     if (this.#cohort !== null) await loadAdapter(this.#cohort, folder)
     else if (adapter !== null) adapter.weights.set(await loadLoraWeights(folder, adapter.lora))
-    else throw new InputError(`adapter ${folder}`, 'a model without an adapter', 'one with an adapter')
+    else throw new InputError(`adapter ${folder}`, 'a model without an adapter', 'a model with an adapter')
   }
 
   /** Repeats `count` times: collects, and makes a step of it. */
@@ -300,7 +304,7 @@ export class Trainer {
 
   #take(rolloutData: TrajectoryBuffer | TrajectoryColumns | undefined): TrajectoryColumns {
     if (rolloutData === undefined && this.#buffer === null) {
-      throw new InputError('train()', 'neither trajectories nor a linked buffer', 'one of them')
+      throw new InputError('train()', 'neither trajectories nor a linked buffer', 'trajectories or a linked buffer')
     }
     const data = rolloutData ?? this.#select(this.#buffer!)
     const isBuffer = data instanceof Trajectories || data instanceof EpisodeBuffer
