@@ -668,7 +668,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     [
       'a name that says no format',
       ['export', 'RUN', 'out=a'],
-      /out: got a, expected a name whose ending says the format/,
+      /out: got a, expected a name whose extension sets the format/,
     ],
     [
       'episodes of a policy',

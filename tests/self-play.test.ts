@@ -168,7 +168,9 @@ describe('bad input', () => {
     await expect(createWorld({ ...options, selfPlay, weightSets: 3 })).rejects.toThrow(
       'weightSets: got 3, together with selfPlay',
     )
-    await expect(createWorld({ ...options, selfPlay, learningSets: 1 })).rejects.toThrow('learningSets: got 1 beside')
+    await expect(createWorld({ ...options, selfPlay, learningSets: 1 })).rejects.toThrow(
+      'learningSets: got 1, together',
+    )
     await expect(createWorld({ ...options, environment: cartPole(), selfPlay })).rejects.toThrow(
       'selfPlay: got CartPole-v1, whose games have 1 player, expected a game of several players',
     )

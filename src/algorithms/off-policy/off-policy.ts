@@ -67,11 +67,7 @@ export function offPolicySettings(given: OffPolicyDefaults = {}) {
       0.4,
       'initial exponent β of the importance weights of prioritized replay; it rises to 1 over totalSteps',
     ),
-    targetRate: number(
-      targetRate,
-      'τ: how far each update moves the target network towards the weights, as a fraction',
-      { above: 0, max: 1 },
-    ),
+    targetRate: number(targetRate, 'τ: fraction of the way that the target moves to the weights', { above: 0, max: 1 }),
     targetInterval: integer(targetInterval, 'gradient steps between updates of the target network', { min: 1 }),
     gamma: fraction(0.99, 'discount factor'),
     ...descentSettings(learningRate, learningRateSchedule, maxGradNorm, optimizerSettings(1e-8)),

@@ -294,19 +294,12 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     const episodes = this.#episodes
     if (episodes === undefined || this.#trainings.length > 1) {
-      throw new InputError(
-        'trainer.learn(table)',
-        `cohorts ${this.#names.join(', ')}`,
-        'a cohort of episodes that learns',
-      )
+      const got = `cohorts ${this.#names.join(', ')}`
+      throw new InputError('trainer.learn(table)', got, 'a cohort of episodes that learns')
     }
     const { cohort, algorithm } = episodes.sole('trainer.learn(table)')
     if (cohort.ahead !== null) {
-      throw new InputError(
-        'trainer.learn(table)',
-        'a trainer with actors, which collect ahead',
-        'a trainer without actors',
-      )
+      throw new InputError('trainer.learn(table)', 'a trainer with actors', 'a trainer without actors')
     }
     if (correction.correction !== 'none' && algorithm.takesAdvantages !== true) {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`

@@ -224,7 +224,7 @@ describe('a constraint that is made to take long', () => {
   })
   test.each<[string, Constraint]>([
     [
-      'parts too deep',
+      'too many levels',
       {
         schema: { $defs: { ...endless('a'), ...endless('b') }, oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b' }] },
       },

@@ -58,7 +58,7 @@ describe('a run on servers', () => {
     await refused({ engine: `vllm:${url}` }, `engine: got engine vllm at ${url} has no folder for weights`)
     await refused(
       { engine: 'vllm:localhost:8000', 'engine.weights': 'w' },
-      'url: got "localhost:8000", expected one like http://',
+      'url: got "localhost:8000", expected a URL like http://',
     )
     await refused({ engine: `llama-cpp:${url}` }, `engine: got engine llama-cpp at ${url} accepts no weights over HTTP`)
     await refused(
