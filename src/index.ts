@@ -1,5 +1,5 @@
 /**
- * The public names of `colonnade`, and nothing else: what the first hour of a user takes. `src/entries/` has the rest.
+ * The public names of `colonnade`: those that a user needs in the first hour. `src/entries/` has all other public names.
  *
  * @module colonnade
  */

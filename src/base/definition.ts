@@ -1,6 +1,6 @@
 /**
- * Definitions can be sent to other threads and files; functions cannot. Another thread, or a resumed run, makes a thing
- * again from `{ id, parameters, module }`: the module at that URL has an export with that `id`, which is called with
+ * Definitions can be sent to other threads and files; functions cannot. Another thread, or a resumed run, makes an
+ * environment, policy or algorithm again from `{ id, parameters, module }`: the module at that URL has an export with that `id`, which is called with
  * the parameters.
  *
  * A module named by a run folder is a program of the folder's author: `trust.ts` decides before it is imported, which

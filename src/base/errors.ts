@@ -1,4 +1,4 @@
-/** An error of the caller: names the thing, the received value and the expected one. A failed `assert` is a bug. */
+/** An error of the caller: it names the subject, the received value and the expected one. A failed `assert` is a bug. */
 export class InputError extends Error {
   override readonly name = 'InputError'
   /** The wrong thing, in the caller's terms: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */

@@ -1,5 +1,5 @@
 /**
- * Work in numbered parts that threads share. Thread 0 runs it; other threads help with parts that nobody has begun. A part's result does not
+ * Work in numbered parts that threads share. Thread 0 runs the work; other threads help with parts that no thread has begun. A part's result does not
  * depend on the thread that does it, so the number of threads can change at any time.
  */
 

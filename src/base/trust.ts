@@ -1,5 +1,5 @@
 /**
- * Decides whose modules run. A run folder names the modules of its environment and policy, and may come from anybody.
+ * Decides whose modules run. A run folder names the modules of its environment and policy, and may come from a stranger.
  * So a folder's module is imported only if it is in the user's workplace (under the working directory and outside the
  * run folder), if it is unchanged in the user's list of trusted modules, or if the caller allows it. `docs/security.md`
  * describes the limits of this.

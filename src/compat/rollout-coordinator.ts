@@ -1,7 +1,7 @@
 /**
- * Collects for a trainer. A world collects with one lane per worker; environments and policies that are plain functions
- * are run by workers side by side, and their episodes are combined. Each collection returns what is new since the last,
- * in an order that does not depend on which finished first.
+ * Collects rollouts for a trainer. A world collects with one lane per worker; plain functions as environments and
+ * policies run in workers side by side, and their episodes are combined. Each collection returns the episodes since the
+ * last one, in an order that does not depend on which finished first.
  */
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'

@@ -1,4 +1,4 @@
-/** Strategies: what an algorithm needs of each transition, which is checked and becomes a turn of an episode buffer. */
+/** Strategies: the fields of a transition that an algorithm needs. A strategy checks each transition and makes it a turn of an episode buffer. */
 import { algorithmPresets } from '../algorithms/losses/loss-presets.ts'
 import { InputError, show, unknownWord } from '../base/errors.ts'
 import type { EpisodeBuffer } from '../tables/episodes/episode-buffer.ts'

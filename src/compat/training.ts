@@ -1,4 +1,4 @@
-/** The two training loops of other systems, over a backend: supervised, and from a manager's generated samples. */
+/** The two training loops of other systems, over a backend: supervised, and on the generated samples of a manager. */
 import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
 import { checkCount, checkGiven, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { appendText } from '../base/files/files.ts'

@@ -1,5 +1,5 @@
 /**
- * `colonnade/compat`: names and interfaces of other systems; `docs/names.md` lists them.
+ * `colonnade/compat`: a migration layer with names and interfaces of other systems; `docs/names.md` lists them. New programs do not need it.
  *
  * @module colonnade/compat
  */

@@ -1,9 +1,8 @@
 /**
- * Kernels are bound once: one object a thread, whose members take columns. The plain bodies (`plain.ts`) are the oracle, the
- * fallback and the documentation; compiled builds of the same names are bound here and nowhere else.
- *
- * Nobody else imports a body, but its test. Kernels over tokens, sequences, groups, candidate sets and adapters have no
- * compiled twin, for they are small beside the transformer; nor have those that the plain body does as fast.
+ * Binds the kernels: one object per thread, whose members take columns. The plain bodies (`plain.ts`) are the oracle,
+ * the fallback and the documentation; only this file binds compiled builds of the same names. Apart from tests, no
+ * other file imports a body. Some kernels have no compiled twin: those over tokens, sequences, groups, candidate sets
+ * and adapters, whose time is small beside the transformer's, and those whose plain body is as fast.
  *
  * @module colonnade/kernels
  */
@@ -48,9 +47,9 @@ export type { TurnChanges } from './transformer/changes.ts'
 export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
 
 /**
- * Binds the kernels of one build to the memory in which the columns lie: one object a thread. Once a memory that is not shared has
- * grown, they have to be bound again. `columns`: `lasting`, where each lies is remembered; `passing`, they are views made for one
- * call, and it is looked up each time; `apart`, some of them lie in another shared buffer (`Arena.columns`).
+ * Binds the kernels of one build to the memory of the columns: one object per thread. If an unshared memory grows, bind
+ * them again. `columns`: `lasting`: the place of each column is remembered; `passing`: columns are views made for one
+ * call, and their places are looked up each time; `apart`: some columns are in another shared buffer (`Arena.columns`).
  * @throws InputError for a build that cannot be run here.
  */
 export function createKernels(
@@ -82,13 +81,13 @@ export function kernelBuilds(): readonly KernelBuild[] {
   return ['plain', 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
 }
 
-/** At which level of the processor native kernels run here and where they come from, or why they do not run. */
+/** The processor level and the origin of the native kernels here, or why they do not run. */
 export function examineNative(): NativeReport {
   if (bestWebAssemblyBuild() !== 'relaxed') return { level: null, from: null, why: 'they stand on the relaxed build' }
   return reportNative()
 }
 
-/** Of native kernels their level and where they come from, as runs record it; null of other builds. */
+/** Level and origin of native kernels, as runs record them; null for other builds. */
 export function describeNative(build: KernelBuild): string | null {
   const { level, from } = examineNative()
   return build === 'native' ? `${level}, from ${from}` : null
@@ -108,7 +107,7 @@ export function kernelBuildOf(name: KernelBuild | 'best' = 'best'): KernelBuild 
   throw new InputError('kernels', show(name), `best, or one of ${builds.join(', ')} in this runtime${why}`)
 }
 
-/** Whether two builds, by the names that checkpoints have, leave the same bits. */
+/** Whether two builds, by their names in checkpoints, give the same bits. */
 export function haveSameBits(build: string, other: string): boolean {
   const ofBits = (name: string) => (name === 'native' ? 'relaxed' : name)
   return ofBits(build) === ofBits(other)

@@ -1,8 +1,8 @@
 /**
  * A program of expressions as one loop over rows of columns, in f32: each row's numbers are loaded, computed and stored in one
- * pass. Where the kernels are compiled, the loop is a WebAssembly module made of the program, four rows at a time; else, and for
- * the last rows, each operation is a loop over a register of some rows. Both leave the same bits: each operation rounds
- * once to f32, and none is fused with another. A call allocates nothing.
+ * pass. With compiled kernels, the program becomes a WebAssembly module that computes four rows at a time. With plain
+ * kernels, and for the last rows, each operation is a loop over a register of some rows. Both give the same bits: each
+ * operation rounds once to f32, and no operations are fused. A call allocates nothing.
  */
 import { checkGiven } from '../base/errors.ts'
 import { computeStep } from '../base/expressions/compute.ts'
@@ -44,7 +44,7 @@ export function bindColumnLoop(kernels: Kernels, loop: ColumnLoop): BoundLoop {
   }
 }
 
-/** Rows that each operation takes at once: their registers stay in the cache. */
+/** Rows per operation, few enough for their registers to stay in the cache. */
 const ROWS = 256
 
 function plainLoop({ program, loads, stores }: ColumnLoop): BoundLoop {

@@ -1,7 +1,7 @@
 /**
- * The WebAssembly module of a loop over columns (`column-loop.ts`). It exports `run(columns…, from, to, one)`: the columns as
- * offsets in bytes, rows `from` to `to`, whose number is a multiple of 4 and not 0, and 1, which the compiler must not know: V8 would build
- * every constant anew at each use.
+ * The WebAssembly module of a loop over columns (`column-loop.ts`). It exports `run(columns…, from, to, one)`: the
+ * columns as offsets in bytes, rows `from` to `to` (a positive multiple of 4 rows), and the number 1. V8 must not know
+ * that number at compile time, because it would then build every constant anew at each use.
  */
 import { assert } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
@@ -245,7 +245,7 @@ function simd(instruction: number): number[] {
   return [0xfd, ...unsigned(instruction)]
 }
 
-/** The alignment that may be counted on, none, and an offset in bytes. */
+/** The guaranteed alignment (none), and an offset in bytes. */
 function memoryPlace(offset: number): number[] {
   return [0, ...unsigned(offset)]
 }

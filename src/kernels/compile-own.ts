@@ -1,18 +1,17 @@
-/** Compiles kernels of one's own (`own.ts`) with AssemblyScript, which is an optional peer. */
+/** Compiles users' own kernels (`own.ts`) with AssemblyScript, an optional peer. */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { checkKernels } from './own.ts'
 
-/** How such a module has to be made: for a shared memory that it imports, and without data. */
+/** Options of the compiler: the module imports a shared memory, and has no data. */
 const OPTIONS = [
   ...['-O3', '--noAssert', '--runtime', 'stub', '--importMemory', '--noExportMemory', '--enable', 'simd'],
   ...['--enable', 'threads', '--sharedMemory', '--initialMemory', '1', '--maximumMemory', '65536', '--noColors'],
 ]
 
 /**
- * Compiles a file of AssemblyScript into a module for `defineKernels`, and writes it when it has been checked. Returns the names
- * of the functions that it exports.
- * @throws InputError where AssemblyScript is not installed or finds faults in the file, and where the module would have data or
- * import anything but its memory.
+ * Compiles a file of AssemblyScript into a module for `defineKernels`, checks it and writes it. Returns the names of
+ * its exported functions. @throws InputError if AssemblyScript is not installed or reports errors, and if the module
+ * has data or imports anything but its memory.
  */
 export async function compileKernels(source: string, out: string): Promise<readonly string[]> {
   checkGiven('source of compileKernels', source, 'a text')

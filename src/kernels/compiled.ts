@@ -1,9 +1,8 @@
 /**
- * The SIMD bodies, bound: each member has the signature of its plain twin and hands the compiled body byte offsets
- * (`twins.ts`, which the build makes). There is a module (`modules.ts`) for each of {simd, relaxed} × {shared, unshared
- * memory}. It is compiled once a process; every thread makes its own instance. A call allocates nothing.
- *
- * `relaxed` is offered only where a multiply-add rounds once; where it rounds twice, as in Bun, the fastest build is
+ * Binds the SIMD bodies: each member has the signature of its plain twin and passes byte offsets to the compiled body
+ * (`twins.ts`, which the build writes). There is a module (`modules.ts`) for each of {simd, relaxed} × {shared,
+ * unshared memory}. A process compiles it once, and every thread makes its own instance. A call allocates nothing.
+ * `relaxed` is available only if a multiply-add rounds once; if it rounds twice, as in Bun, the fastest build is
  * `simd`.
  */
 import { assert } from '../base/errors.ts'
@@ -14,9 +13,9 @@ import { bindNative } from './native.ts'
 import { type Bodies, bindTwins, type Twins } from './twins.ts'
 
 /**
- * Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, which then serve calls of
- * any size; else they are those of the best level, and serve calls that are worth the way to them. `columns`: whether they stay,
- * and where.
+ * Binds a build to `memory`; `plain` has the kernels without compiled bodies. With `level`, native bodies of that level
+ * take calls of any size; otherwise those of the best level take calls with enough work. `columns`: as in
+ * `createKernels`.
  */
 export function bindCompiled(
   memory: { readonly buffer: ArrayBufferLike },
@@ -38,7 +37,7 @@ function instantiate(memory: { readonly buffer: ArrayBufferLike }, build: WebAss
   return exports as unknown as Bodies
 }
 
-/** Says where columns begin in a memory, and throws for one that lies elsewhere. */
+/** Returns the byte offset of a column in a memory; throws for a column elsewhere. */
 export function placesIn(buffer: ArrayBufferLike): At {
   /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
   const places = new WeakMap<ArrayBufferView, number>()
@@ -52,7 +51,7 @@ export function placesIn(buffer: ArrayBufferLike): At {
   return (column) => places.get(column) ?? look(column)
 }
 
-/** The same for views that are made for one call: to remember them takes longer than to look. */
+/** The same for views made for one call: remembering their places takes longer than looking them up. */
 function placesNow(buffer: ArrayBufferLike): At {
   return (column) => {
     assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
@@ -87,8 +86,8 @@ function findBest(): WebAssemblyBuild | undefined {
 }
 
 /**
- * Whether a relaxed multiply-add rounds once. A runtime may round the product too, as Bun does, and processors without the
- * instruction make it; then the bits would be those of the other build under this one's name.
+ * Whether a relaxed multiply-add rounds once. A runtime may round the product too, as Bun does, and as a processor
+ * without the instruction requires; then this build would give the bits of the other build.
  */
 function fuses(): boolean {
   const instance = new WebAssembly.Instance(new WebAssembly.Module(RELAXED_MADD))

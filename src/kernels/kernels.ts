@@ -2,14 +2,15 @@
 import type * as plain from './plain.ts'
 
 /**
- * Every kernel, by name. Those without SIMD bodies (over tokens, sequences, groups, candidate sets and adapters: little
- * beside the transformer that evaluates the tokens) are plain in every build, and take arrays in any memory.
+ * Every kernel, by name. Kernels without SIMD bodies (over tokens, sequences, groups, candidate sets and adapters,
+ * whose time is small beside the transformer's) are plain in every build, and take arrays in any memory.
  */
 export type Kernels = typeof plain
 
 /**
- * Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, that with fused multiply-add, or that with native bodies for
- * some kernels. Each has bits of its own, but `native`, which has those of `relaxed`.
+ * The bodies of a build: `plain` TypeScript, `simd` (WebAssembly with 128-bit SIMD), `relaxed` (with fused
+ * multiply-add), or `native` (with native bodies for some kernels). The builds give different bits, except that
+ * `native` gives those of `relaxed`.
  */
 export type KernelBuild = 'plain' | CompiledBuild
 
@@ -23,7 +24,8 @@ export type CompiledBuild = WebAssemblyBuild | 'native'
 export type At = (column: ArrayBufferView) => number
 
 /**
- * Whether columns stay, and where they lie is remembered; or each is a view made for one call, as those of a device's tensors are;
- * or they stay, and some lie apart, in another shared buffer than the memory, where only native and plain bodies reach them.
+ * `lasting`: columns stay, and their places are remembered. `passing`: each is a view made for one call, such as a
+ * device's tensor. `apart`: columns stay, and some are in a second shared buffer that only native and plain bodies
+ * reach.
  */
 export type ColumnLife = 'lasting' | 'passing' | 'apart'

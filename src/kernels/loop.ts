@@ -2,8 +2,8 @@
 import type { ExpressionProgram } from '../base/expressions/expression-program.ts'
 
 /**
- * How a number is kept in a column: as it is, as a whole number (rounded toward 0, and held within the type's bounds; NaN is 0),
- * or as a flag, 1 for every number but 0.
+ * How a column stores a number: unchanged, as a whole number (rounded toward 0, and clipped to the type's bounds; NaN
+ * becomes 0), or as a flag (0 for 0, otherwise 1).
  */
 export type LoopType = 'f32' | 'i32' | 'u8' | 'flag'
 
@@ -19,7 +19,7 @@ export interface LoopElement {
   readonly register: number
 }
 
-/** A program, the elements that fill its columns before it runs, and those that take its results. */
+/** A program, the elements that it reads, and the elements to which it writes its results. */
 export interface ColumnLoop {
   readonly program: ExpressionProgram
   readonly loads: readonly LoopElement[]

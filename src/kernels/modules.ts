@@ -1,4 +1,4 @@
-/** The compiled modules of the kernels, files beside this one once built. A page has another body (`modules.page.ts`). */
+/** The compiled modules of the kernels: after the build, files beside this one. A page has another body (`modules.page.ts`). */
 import { InputError } from '../base/errors.ts'
 import { ownFile } from '../base/files/own-files.ts'
 import type { WebAssemblyBuild } from './kernels.ts'

@@ -1,7 +1,8 @@
 /**
- * The native bodies: an addon of Node-API with C bodies for some kernels, which take the same offsets and numbers as the
- * compiled ones, over the same memory. It has them at several levels of the processor, all of which leave the bits of the relaxed
- * build; the best that the machine has is taken. What has no native body, or too little work for one, is the relaxed build's.
+ * Binds the native bodies: an addon of Node-API with C bodies for some kernels, which take the same offsets and numbers
+ * as the compiled ones, over the same memory. The addon has these bodies for several levels of the processor, and takes
+ * the best level of this machine; all levels give the bits of the relaxed build. Kernels without a native body, and
+ * calls with too little work for one, use the relaxed build.
  */
 import { assert, InputError } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
@@ -18,7 +19,7 @@ interface Addon {
   address(column: ArrayBufferView): number
 }
 
-/** Which native bodies there are: the best level and where the addon comes from, or why there are none. */
+/** The available native bodies: the best level and the origin of the addon, or why there are none. */
 export interface NativeReport {
   readonly level: string | null
   /** `build`: the repository's own; else the package of this platform, with its version. Null where there are none. */
@@ -36,7 +37,7 @@ const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/native/' : 
 
 let loaded: Loaded | string | undefined
 
-/** The addon that the repository's build made, else that of this platform's package, else why there is none. */
+/** The addon of the repository's build, else that of this platform's package, else the reason why there is none. */
 function load(): Loaded | string {
   const runtime = globalThis.process as NodeJS.Process | undefined
   const [fs, module] = [runtime?.getBuiltinModule?.('node:fs'), runtime?.getBuiltinModule?.('node:module')]
@@ -53,7 +54,7 @@ function load(): Loaded | string {
   return typeof packaged === 'string' ? `they are not built (${reason}), and ${packaged}` : packaged
 }
 
-/** The addon of the platform's package (scripts/native-platforms.mjs), for either C library; else why there is none. */
+/** The addon of the platform's package (scripts/native-platforms.mjs), for either C library; else the reason why there is none. */
 function openPackage(require: NodeJS.Require, platform: string): Loaded | string {
   let reason = `the package ${platform} is not installed`
   for (const name of [platform, `${platform}-musl`]) {
@@ -76,7 +77,7 @@ function versionOf(require: NodeJS.Require, name: string): string | undefined {
   }
 }
 
-/** An addon by its path or its package, where this machine can run it; else why it cannot. */
+/** An addon by its path or its package; the reason if this machine cannot run it. */
 function open(require: NodeJS.Require, path: string, from: string): Loaded | string {
   try {
     const addon = require(path) as Addon
@@ -88,13 +89,13 @@ function open(require: NodeJS.Require, path: string, from: string): Loaded | str
   }
 }
 
-/** Levels at which this machine runs the native bodies, the best last; none where there are no such bodies. */
+/** Levels at which this machine runs the native bodies, the best last; empty without native bodies. */
 export function nativeLevels(): readonly string[] {
   loaded ??= load()
   return typeof loaded === 'string' ? [] : loaded.addon.levels
 }
 
-/** Which native bodies there are, whatever WebAssembly the runtime has. */
+/** The available native bodies, for any support of WebAssembly in the runtime. */
 export function reportNative(): NativeReport {
   const level = nativeLevels().at(-1) ?? null
   if (typeof loaded === 'object') return { level, from: loaded.from, why: null }
@@ -102,8 +103,8 @@ export function reportNative(): NativeReport {
 }
 
 /**
- * The native bodies over a memory as it is now, at a level or at the best; one that is not shared may move when it grows.
- * @throws InputError where there are none.
+ * The native bodies over a memory at its current place, at a level or at the best. An unshared memory may move when it
+ * grows. @throws InputError if there are none.
  */
 export function nativeBodies(buffer: ArrayBufferLike, level = nativeLevels().at(-1)): Partial<Bodies> {
   loaded ??= load()
@@ -113,12 +114,12 @@ export function nativeBodies(buffer: ArrayBufferLike, level = nativeLevels().at(
   return loaded.addon.bind(new Uint8Array(buffer), level)
 }
 
-/** Kernels of language models without native bodies, whose plain bodies leave the same bits and take columns anywhere. */
+/** Kernels of language models without native bodies; their plain bodies give the same bits and take columns in any memory. */
 const SAME_BITS = ['addToSegments', 'clear', 'drawUniform', 'gatherRows', 'placeRows'] as const
 
 /**
- * Binds native bodies over the relaxed ones of the same memory, which `at` says the places of. They serve calls that are worth the way to
- * them; those of a given level, and those of columns that lie apart, serve all.
+ * Binds native bodies in place of the relaxed ones of the same memory; `at` returns the places of columns. Native
+ * bodies take calls with enough work; those of a given level, and those of columns that lie apart, take all calls.
  */
 export function bindNative(
   memory: { readonly buffer: ArrayBufferLike },
@@ -141,7 +142,7 @@ export function bindNative(
   return bindTwins(level === undefined ? body : native, current, plain, native)
 }
 
-/** A memory that is not shared may move when it grows, and native bodies know where it was: refuses calls after that. */
+/** An unshared memory may move when it grows, and native bodies have its former place: refuses calls after that. */
 function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): At {
   const { buffer } = memory
   return (column) => {
@@ -150,7 +151,7 @@ function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): 
   }
 }
 
-/** Says where columns of any shared memory begin for the native bodies over `buffer`, in bytes from its first. */
+/** Returns where a column of any shared memory begins for the native bodies over `buffer`, in bytes from its first. */
 function placesApart(buffer: ArrayBufferLike): At {
   const { address } = (loaded as Loaded).addon
   const first = address(new Uint8Array(buffer))

@@ -1,10 +1,9 @@
 /**
- * Kernels of one's own: a plain body each, and for some a compiled twin, in a WebAssembly module that takes the columns'
- * memory. They are bound to the memory of a thread's kernels (`createKernels`), once, so that a definition finds them wherever
- * it has those: an environment in `lanes.kernels`, a loss or an algorithm in its context.
- *
- * The module imports its memory as `env.memory`, shared and of at most 4 GiB, and nothing else; it holds no data, since its
- * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
+ * Users' own kernels. Each has a plain body, and some have a compiled twin in a WebAssembly module that uses the
+ * columns' memory. They are bound once to the memory of a thread's kernels (`createKernels`), so a definition can use
+ * them wherever it has those: an environment in `lanes.kernels`, a loss or an algorithm in its context. The module
+ * imports only its memory, as `env.memory` (shared, at most 4 GiB), and has no data segments, because its memory is
+ * full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
@@ -15,7 +14,7 @@ import { readBytes } from './modules.ts'
 /** Kernels by name: columns first, numbers last. */
 export type OwnKernels = Readonly<Record<string, (...values: never[]) => unknown>>
 
-/** What the compiled module exports, by name: columns are handed to it as offsets in bytes (`at(column)`). */
+/** The exports of the compiled module, by name. Pass columns as offsets in bytes (`at(column)`). */
 export type OwnBodies = Readonly<Record<string, (...numbers: (number | boolean)[]) => number>>
 
 /** Kernels of one's own, with what of them is compiled. */
@@ -24,7 +23,7 @@ export interface OwnKernelsOptions<K extends OwnKernels> {
   readonly plain: K
   /** URL of the compiled module, a file: `new URL('./walk.wasm', import.meta.url)`. */
   readonly compiled?: URL
-  /** Members with the signatures of the plain ones, that hand the compiled bodies their arguments. */
+  /** Members with the signatures of the plain ones, which pass the arguments to the compiled bodies. */
   twins?(body: OwnBodies, at: At): Partial<K>
 }
 
@@ -41,7 +40,7 @@ export function remember(kernels: Kernels, memory: Binding['memory'], build: Ker
   return kernels
 }
 
-/** What a thread's kernels are bound to. @throws InputError for an object that is none. */
+/** The memory and build of a thread's kernels. @throws InputError for another object. */
 export function bindingOf(kernels: Kernels): Binding {
   const binding = bindings.get(kernels)
   if (binding !== undefined) return binding
@@ -49,10 +48,9 @@ export function bindingOf(kernels: Kernels): Binding {
 }
 
 /**
- * Kernels of one's own. What it returns gives them, bound as the kernels of the thread are: plain where those are, and where
- * the columns lie in a memory that is not shared.
- * @throws InputError where a twin has no plain body or is no function, or the module cannot be read, imports anything but
- * its memory, or writes to it.
+ * Defines your own kernels. The result is a function from a thread's kernels to yours, bound to the same memory: plain
+ * if the thread's kernels are plain or the memory is not shared. @throws InputError if a twin has no plain body or is
+ * not a function, or if the module cannot be read, imports anything but its memory, or writes to it when it is loaded.
  * @example
  * const own = defineKernels({
  *   plain: { walk(position: Float32Array, from: number, to: number) { for (let n = from; n < to; n++) position[n]! += 1 } },
@@ -101,7 +99,7 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
   }
 }
 
-/** The module of a file, if it does nothing to a memory but what it is called for. */
+/** The module of a file. It must not change a memory until it is called. */
 function moduleOf(url: URL): WebAssembly.Module {
   const subject = `compiled kernels ${url.pathname}`
   try {
@@ -113,15 +111,15 @@ function moduleOf(url: URL): WebAssembly.Module {
 }
 
 /**
- * The names of the functions that a module of these bytes exports.
- * @throws InputError if it would do anything to a memory but what it is called for.
+ * The names of the functions that a module of these bytes exports. @throws InputError if the module would change a
+ * memory before it is called.
  */
 export function checkKernels(subject: string, bytes: Uint8Array<ArrayBuffer>): readonly string[] {
   const exported = WebAssembly.Module.exports(checkedModule(subject, bytes))
   return exported.flatMap(({ name, kind }) => (kind === 'function' ? [name] : []))
 }
 
-/** The module of these bytes. @throws InputError if it would do anything to a memory but what it is called for. */
+/** The module of these bytes. @throws InputError if the module would change a memory before it is called. */
 function checkedModule(subject: string, bytes: Uint8Array<ArrayBuffer>): WebAssembly.Module {
   let module: WebAssembly.Module
   try {

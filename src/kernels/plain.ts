@@ -1,11 +1,10 @@
 /**
- * Every kernel, by name: the plain bodies, which are the oracle, the fallback and the documentation. A kernel has its line
- * here; its compiled twin, where it has one, is in `dense.native.c` beside `dense.ts`, under its name.
- *
- * A row's result is a function of the row, whatever rows are beside it, so `infer` equals `evaluate` bit for bit, and a
- * lane alone equals the lane among a thousand. Plain bodies call `Math.exp`, `log`, `tanh`, `sin`, `cos` and `sqrt`,
- * whose results were found equal on Node 20, 22 and 24, and never `Math.pow`. Other runtimes give other last bits of f64
- * there: the same weights are promised within Node alone (`npm run runtimes` compares).
+ * Every kernel, by name: the plain bodies, which are the oracle, the fallback and the documentation. Each kernel has a
+ * line here; its compiled twin, if any, has the same name in a C file beside the plain body (`dense.native.c` beside
+ * `dense.ts`). A row's result does not depend on the other rows, so `infer` equals `evaluate` bit for bit, and a lane
+ * alone equals the lane among a thousand. Plain bodies call `Math.exp`, `log`, `tanh`, `sin`, `cos` and `sqrt`, which
+ * gave equal results on Node 20, 22 and 24, and never `Math.pow`. Other runtimes give other last bits of f64 there, so
+ * only Node guarantees the same weights (`npm run runtimes` compares).
  */
 export { gae } from './advantage/gae.ts'
 export { groupAdvantage, spreadAdvantage } from './advantage/group.ts'

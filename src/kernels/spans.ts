@@ -1,8 +1,8 @@
 import { checkGiven } from '../base/errors.ts'
 
 /**
- * Where sequences lie in columns of tokens: those of sequence i are begin[i] … end[i] − 1. Sequences may lie anywhere and in
- * any order, so a batch is a list of places and its tokens stay where they are.
+ * The places of sequences in columns of tokens: sequence i has the tokens begin[i] … end[i] − 1. Sequences may lie
+ * anywhere and in any order, so a batch is a list of places and no tokens are moved.
  */
 export interface TokenSpans {
   readonly begin: Int32Array

@@ -1,4 +1,4 @@
-/** What networks over our own kernels have in common before they have memory. */
+/** The common part of networks over our own kernels, before they have memory. */
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import { type Space, spaceWidth } from '../base/space.ts'

@@ -417,7 +417,9 @@ describe('a server', () => {
   })
 
   test('has an address, and numbers in their range', () => {
-    expect(() => vllmEngine({ url: 'localhost:8000' })).toThrow('url: got "localhost:8000", expected one like http://')
+    expect(() => vllmEngine({ url: 'localhost:8000' })).toThrow(
+      'url: got "localhost:8000", expected a URL like http://',
+    )
     expect(() => vllmEngine({ url: 'http://x', deadline: 0 })).toThrow('vllm.deadline: got 0, expected a number > 0')
     expect(() => vllmEngine({ url: 'http://x', retries: -1 })).toThrow('vllm.retries: got -1')
     expect(() => vllmEngine({ url: 'http://x', apiKeyVariable: 'NO_SUCH_KEY' })).toThrow(

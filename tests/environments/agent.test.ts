@@ -111,7 +111,7 @@ describe('An agent', () => {
       'agent text/agent: got turn 2 without the earlier turns, expected a turn with past',
     )
     await expect(other.respond(last, signal())).rejects.toThrow(
-      'agent text/agent: got an agent that ended after turn 0 when it was begun again, expected an agent that acts the same again',
+      'agent text/agent: got an agent that ended after turn 0 when it was begun again, expected the same calls as before',
     )
   })
 

@@ -110,7 +110,7 @@ describe('A file for', () => {
     expect(file).toMatch(/name: cart-helpers[\s\S]*parallelism: 3/)
     const alone = words.with(6, 'learners=1')
     expect((await inProcess([...alone, 'helpers=2'], folder)).stderr).toContain(
-      'helpers: got 2, expected 0, or learners of 2',
+      'helpers: got 2, expected 0, or learners=2',
     )
   })
 

@@ -1,6 +1,6 @@
 /**
- * The request fields of all dialects, in one table. A field is taken; or is a hint, which is counted and changes no
- * answer; or asks for something that no engine here does and is refused, unless its value asks for nothing. Unknown
+ * The request fields of all dialects, in one table. There are three kinds of known fields. Taken ones act. Hints change
+ * no answer and are counted. Fields that no engine here supports are refused, unless their value changes nothing. Unknown
  * fields are hints, or refused if the server is strict. Null counts as absent.
  */
 import { show, similar } from '../../base/errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Values by the messages that a conversation begins with, which are kept as a hash. Agents send a whole conversation at each call, so to
- * find where the last call ended reads each message once, at the speed of one native hash, and keeps none of them.
+ * Values by the messages that a conversation begins with, which are kept as a hash. Agents send a whole conversation at each call, so
+ * finding where the last call ended reads each message once, at the speed of one native hash, and stores none of them.
  */
 import { createHash, type Hash } from 'node:crypto'
 

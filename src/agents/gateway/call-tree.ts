@@ -1,11 +1,11 @@
 /**
  * A session's requests and answers as ids. Each answer is a call. If a request's messages begin with those of an
- * earlier call and its answer, their ids are reused, and only new messages are tokenized: what the model said is never
+ * earlier call and its answer, their ids are reused, and only new messages are tokenized: the model's answers are never
  * tokenized again. A call's parent is the one whose ids its prompt begins with. An agent that continues makes a chain;
  * one that summarizes, calls subagents or retries makes a tree.
  *
- * Each id is stored once, so a session's memory grows with its content, not with how often it is sent. Clients send messages again, so of
- * earlier messages only the hash is stored, and answers that clients received in another form. A client of Responses does not send messages
+ * Each id is stored once, so a session's memory grows with its content, not with how often it is sent. Clients send
+ * messages again, so only hashes of earlier messages are stored, and the answers that clients received in another form. A client of Responses does not send messages
  * again, so each of its messages is stored once.
  *
  * A table row is a path from a root to a leaf, as the model last saw it. A shared prefix is learned only in the first

@@ -1,4 +1,4 @@
-/** The minibatches of an on-policy algorithm where the policy updates on a device: what is sent to it and read back, and when. */
+/** The minibatches of an on-policy algorithm whose policy updates on a device: the transfers to the device and back, and their times. */
 import { InputError } from '../../base/errors.ts'
 import type { DeviceLoss } from '../../kernels/webgpu/rows.ts'
 import type { DeviceUpdate, MinibatchNumbers } from '../../policies/webgpu/contract.ts'

@@ -1,7 +1,8 @@
 /**
- * Adam with moments in 8 bits (after Dettmers et al. 2022): 256 neighbors share a scale, the largest of them, and a moment is a small
- * float beside it, with 3 bits of mantissa: a sign and 4 bits of exponent of the mean, 5 bits of that of the squares. They are rounded up
- * or down at random, so that small changes are not lost; the numbers depend on the step, the place and the block's scales alone. Parameters
+ * Adam with moments in 8 bits (after Dettmers et al. 2022): 256 neighbors share a scale, which is their largest
+ * magnitude. A moment is a small float relative to it with 3 bits of mantissa: a mean has a sign and 4 bits of
+ * exponent, a square 5 bits of exponent. Moments are rounded up or down at random, so that small changes add up; the
+ * random numbers depend only on the step, the place and the block's scales. Parameters
  * of fewer than 4,096 elements have moments in f32.
  */
 import { sizeOf } from '../../language/transformer/parameters.ts'

@@ -1,7 +1,7 @@
 /**
  * Muon (Jordan 2024): the momentum of a matrix, made nearly orthogonal by five steps of Newton and Schulz's iteration. As in Liu et al.
- * (2025, "Muon is scalable for LLM training") and PyTorch's `match_rms_adamw`, a step is scaled so that it is as long as one of Adam,
- * whose learning rates and weight decay hold, too. Embeddings, the head, norms and biases are trained by Adam.
+ * (2025, "Muon is scalable for LLM training") and PyTorch's `match_rms_adamw`, a step is scaled to the length of an
+ * Adam step, so the learning rates and weight decay of Adam apply. Embeddings, the head, norms and biases are trained by Adam.
  */
 import { MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import { sizeOf } from '../../language/transformer/parameters.ts'

@@ -1,4 +1,4 @@
-/** The settings, state columns and step that optimizers have in common. */
+/** The common settings, state columns and step of optimizers. */
 import type { Part, Parts } from '../../base/definition.ts'
 import { InputError, unknownWord } from '../../base/errors.ts'
 import { fraction, number, optionalNumber, part, type SettingValues } from '../../base/settings.ts'

@@ -1,4 +1,4 @@
-/** The settings, state columns and step of language models' optimizers, which may be ones that know parameters by name and shape. */
+/** The settings, state columns and step of optimizers for language models, including optimizers that take each parameter with its name and shape. */
 import { column, type Plan, saved } from '../../components/column.ts'
 import { sizeOf } from '../../language/transformer/parameters.ts'
 import type { Parameter } from '../../policies/policy.ts'

@@ -1,7 +1,8 @@
 /**
- * The learner over tokens on a device (kernels/webgpu). Weights, moments and gradient lie there between updates; a block of packed
- * sequences is sent, its log-probabilities and entropies are read, the loss is differentiated in this thread as `TokenLearner` does it,
- * and its derivatives are sent back. `home` reads weights and moments, so that the arena's columns have everything after each update.
+ * The learner over tokens on a device (kernels/webgpu). Weights, moments and gradient stay on the device between
+ * updates. The learner sends a block of packed sequences, reads its log-probabilities and entropies, differentiates the
+ * loss in this thread as `TokenLearner` does, and sends the derivatives back. `home` reads weights and moments, so that
+ * the arena's columns are complete after each update.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Kernels } from '../../kernels/kernels.ts'

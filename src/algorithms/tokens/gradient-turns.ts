@@ -1,7 +1,8 @@
 /**
- * One gradient to which several threads add. A large model has room for one alone, so each thread adds what its micro-batch contributes to a
- * stage of the backward pass (the head, a layer, the embedding) once all earlier micro-batches have added theirs. The order of
- * sums, and so their bits, is that of one thread; meanwhile threads work in different stages.
+ * One gradient to which several threads add. A large model has room for one gradient only. So each thread adds the
+ * contribution of its micro-batch to a stage of the backward pass (the head, a layer, the embedding) after all earlier
+ * micro-batches have added theirs. The order of sums, and so their bits, is that of one thread, while threads work in
+ * different stages.
  */
 import { type Clock, Work } from '../../base/clock.ts'
 import type { GradientTurns } from '../../language/transformer/stages.ts'

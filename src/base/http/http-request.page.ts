@@ -1,4 +1,4 @@
-/** The body of `http-request.ts` in a page, which asks no servers. */
+/** The body of `http-request.ts` in a page, which sends no requests. */
 import { InputError } from '../errors.ts'
 import type * as node from './http-request.ts'
 

@@ -1,4 +1,4 @@
-/** The body of `workers.ts` in a page, which has no threads of Node for what could take forever. */
+/** The body of `workers.ts` in a page, which has no threads that could stop endless work. */
 import { InputError } from '../errors.ts'
 import type * as node from './workers.ts'
 

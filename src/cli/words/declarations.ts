@@ -1,4 +1,4 @@
-/** The words and keys of each command, for help, completions and `--switch`. */
+/** The words and keys of each command, for help, completions and switches like `--json`. */
 import { runKeys, type Setting, type Settings, text } from '../../entries/settings.ts'
 import { algorithms, environments, policies, textEnvironments } from '../../index.ts'
 import { actorKeys } from '../commands/actor.ts'

@@ -1,4 +1,4 @@
-/** Reports errors in a user's timers, and in promises that nobody awaits. */
+/** Reports errors in a user's timers, and in promises that are not awaited. */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { thrownText } from '../../base/errors.ts'

@@ -1,4 +1,4 @@
-/** What each command does, and the help of all: without their keys, whose modules take time to load. */
+/** The description of each command, and the help that lists all commands. The keys are elsewhere, because their modules take time to load. */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 

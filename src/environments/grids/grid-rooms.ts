@@ -1,6 +1,6 @@
 /**
- * The common part of rooms on a grid, of which a lane sees the part ahead: empty room, four rooms, door and key, and maze. Each draws its
- * own walls; turning, walking, picking up and opening are the same, as in MiniGrid (Chevalier-Boisvert and others, "Minigrid & Miniworld:
+ * The common part of rooms on a grid, in which a lane sees the cells ahead: empty room, four rooms, door and key, and maze. Each
+ * room draws its own walls; turning, walking, picking up and opening are the same, as in MiniGrid (Chevalier-Boisvert and others, "Minigrid & Miniworld:
  * Modular & Customizable Reinforcement Learning Environments for Goal-Oriented Tasks", 2023). The code is new.
  */
 import { type Random, Stream } from '../../base/random.ts'

@@ -1,4 +1,4 @@
-/** Waits for the first words of a NATS server, since its client waits without end for one that accepts connections and says nothing. */
+/** Waits for the first words of a NATS server, because the client waits forever for a server that accepts connections but does not answer. */
 import { connect } from 'node:net'
 
 /** Milliseconds without them after which a server counts as away. */

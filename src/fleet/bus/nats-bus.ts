@@ -1,7 +1,7 @@
 /**
  * A bus on NATS with JetStream (`nats-server -js`): its queues are work-queue streams and its values key-value buckets,
  * on the server's disk. The client's packages are optional peers. It reconnects for as long as the server is away, and
- * repeats what was not confirmed; the server knows a message by its id.
+ * repeats unconfirmed messages; the server recognizes a message by its id.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { environmentVariable } from '../../base/environment-variables.ts'

@@ -1,7 +1,7 @@
 /**
- * What a scheduler starts for a training on several machines: a learner that continues where it was killed, and actors that may come and
- * go. A process that ends with 0 is done; with another code it starts again, but after the scheduler's own signal that is the scheduler's
- * business.
+ * The processes that a scheduler starts for a training on several machines: a learner that continues after a kill, and
+ * actors that may come and go. A process that ends with code 0 is done; with another code it starts again, except after
+ * the scheduler's own signal, when the scheduler decides.
  */
 import { shellWord } from '../../base/shell.ts'
 

@@ -1,4 +1,4 @@
-/** Files by which schedulers start a training on several machines: what they run is in `job.ts`. */
+/** Files by which schedulers start a training on several machines; `job.ts` has the processes. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { LaunchOptions } from './job.ts'
 import { kubernetesFile } from './kubernetes.ts'

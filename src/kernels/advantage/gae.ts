@@ -1,6 +1,6 @@
 import type { ReturnsColumns } from './returns.ts'
 
-/** As those of `discountedReturns`, with advantages, which are written, and values. */
+/** The columns of `discountedReturns`, and values (read) and advantages (written). */
 export interface GaeColumns extends ReturnsColumns {
   readonly advantage: Float32Array
   readonly value: Float32Array
@@ -13,8 +13,8 @@ export interface GaeColumns extends ReturnsColumns {
  *     A[t] = δ[t] + γ λ A[t+1]                                the sum stops where an episode ended, for either reason
  *     return[t] = A[t] + value[t]
  *
- * A truncated row keeps its bootstrap (nextValue of the state in which it was cut) and stops the sum. A row that is not
- * valid gets 0 and lets the sum pass through. `carry` (numLanes) is workspace.
+ * A truncated row keeps its bootstrap (nextValue of the state in which it was cut) and stops the sum. An invalid row
+ * gets 0 and passes the sum on. `carry` (numLanes) is workspace.
  */
 export function gae(
   rollout: GaeColumns,

@@ -11,9 +11,9 @@ import type { TokenSpans } from '../spans.ts'
  *                batch           A / (σ of all known rewards + ε)
  *                mean            A / (μ + ε)                                            MaxRL
  *
- * An unknown reward has no advantage and is no part of any mean. Where all rewards are equal but for rounding, advantages
- * are 0 whatever ε is, so that rounding is never divided by a σ of its own size. A group of one has no baseline: it is left
- * out, or learns from its bare reward (`lone`). `standing` tells which of these became of each trajectory.
+ * An unknown reward has no advantage and enters no mean. If all rewards are equal except for rounding, advantages are 0
+ * for any ε, so that rounding errors are never divided by a σ of their own size. A group of one has no baseline: it is
+ * left out, or its reward is its advantage (`lone`). `standing` records the outcome for each trajectory.
  */
 export const Standing = { learns: 0, unknown: 1, alone: 2, equal: 3 } as const
 
@@ -22,10 +22,10 @@ export type GroupScale = 'none' | 'group' | 'batch' | 'mean'
 /** What a trajectory without others in its group gets. */
 export type LoneAdvantage = 'mask' | 'reward'
 
-/** Deviations of less than this part of the largest reward are rounding. */
+/** Deviations below this fraction of the largest reward count as rounding. */
 const EQUAL = 1e-8
 
-/** Columns that `groupAdvantage` writes: a row a trajectory, then a row a group. */
+/** Columns that `groupAdvantage` writes: a row per trajectory, then a row per group. */
 export interface GroupAdvantageOutputs {
   readonly advantage: Float64Array
   readonly standing: Uint8Array

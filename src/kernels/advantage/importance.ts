@@ -1,4 +1,4 @@
-/** What `importanceWeights` adds up: the places of its sums. */
+/** The places of the sums that `importanceWeights` computes. */
 export const ImportanceSum = { ratio: 0, weight: 1, largest: 2, rows: 3 } as const
 
 /**
@@ -7,8 +7,8 @@ export const ImportanceSum = { ratio: 0, weight: 1, largest: 2, rows: 3 } as con
  *     ratio[i] = exp(logprob[i] − oldLogprob[i])
  *     weight[i] = min(weightMax, ratio[i])
  *
- * A row that is not valid has weight 0. Writes to `sums` (4 elements) the sum of the ratios, that of the weights, the largest
- * ratio, and how many rows are valid.
+ * A row that is not valid has weight 0. Writes to `sums` (4 elements) the sum of the ratios, the sum of the weights,
+ * the largest ratio, and the number of valid rows.
  */
 export function importanceWeights(
   weight: Float32Array,

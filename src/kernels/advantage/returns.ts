@@ -1,4 +1,4 @@
-/** Columns of a time-major rollout (numSteps × numLanes rows): return is written, the others are read. */
+/** Columns of a time-major rollout (numSteps × numLanes rows): `return` is written, the other columns are read. */
 export interface ReturnsColumns {
   readonly return: Float32Array
   readonly reward: Float32Array
@@ -15,7 +15,7 @@ export interface ReturnsColumns {
  *     G[t] = reward[t] + γ · nextValue[t]    where it was truncated, and in the last row of the rollout
  *     G[t] = reward[t]                       in a terminal state
  *
- * A row that is not valid gets 0 and is passed over. `carry` (numLanes) is workspace.
+ * An invalid row gets 0 and is skipped. `carry` (numLanes) is workspace.
  */
 export function discountedReturns(
   rollout: ReturnsColumns,

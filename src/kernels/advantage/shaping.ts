@@ -1,4 +1,4 @@
-/** Rewards of whole trajectories, changed in place before advantages are taken of them. Unknown rewards stay as they are. */
+/** Changes rewards of whole trajectories in place, before advantages are computed. Unknown rewards do not change. */
 import type { TokenSpans } from '../spans.ts'
 
 /**

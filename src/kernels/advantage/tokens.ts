@@ -1,6 +1,6 @@
 /**
- * Advantages of single tokens. Tokens outside `counted` (prompts, tool answers, trajectories without a reward) are passed
- * over, as if those on either side followed each other; their results are 0.
+ * Advantages of single tokens. Tokens outside `counted` (prompts, tool answers, trajectories without a reward) are
+ * skipped, as if the tokens before and after them were neighbors; their results are 0.
  */
 import type { TokenSpans } from '../spans.ts'
 

@@ -18,8 +18,8 @@ export interface VtraceColumns extends GaeColumns {
  *     advantage[t] = ρ[t] (reward[t] + γ v[t+1] − value[t])   v[t+1] = nextValue[t] + E[t+1]
  *
  * A truncated row keeps its bootstrap (nextValue of the state in which it was cut) and stops the sum, as the last row
- * of the rollout does: there v[t+1] is nextValue[t]. A row that is not valid gets advantage 0 and its value for return,
- * and lets the sum pass through. A clip may be Infinity. On-policy, with both clips at least 1, the returns are those
+ * of the rollout does: there v[t+1] is nextValue[t]. An invalid row gets advantage 0 and its value as return, and
+ * passes the sum on. A clip may be Infinity. On-policy, with both clips at least 1, the returns are those
  * of GAE(λ). `carry` (numLanes) is workspace.
  */
 export function vtrace(

@@ -1,6 +1,6 @@
 /**
- * Convolutions of images, flattened row by row with channels last: stride 1, zeros around the image so that as many pixels come out
- * ("same" padding, as in TensorFlow: of an even kernelSize the larger half comes last), and relu. Weights are
+ * Convolutions of images, flattened row by row with channels last: stride 1, "same" padding with zeros (as in
+ * TensorFlow: with an even kernelSize the larger half comes last), and relu. Weights are
  * kernelSize × kernelSize × channels × filters. Kernels read patches in place and never unfold them.
  */
 import { checkGiven } from '../../base/errors.ts'
@@ -14,7 +14,7 @@ export interface ImageFilters {
   readonly kernelSize: number
 }
 
-/** Elements of workspace that the kernels need: an image with its border, and the weights once more. */
+/** Elements of workspace for the kernels: an image with its border, and a copy of the weights. */
 export function convolutionScratch(image: ImageFilters): number {
   checkGiven('image of convolutionScratch', image, ['height', 'width', 'channels', 'filters', 'kernelSize'])
   const { height, width, channels, filters, kernelSize } = image
@@ -23,8 +23,8 @@ export function convolutionScratch(image: ImageFilters): number {
 }
 
 /**
- * y (numRows × height × width × filters) = relu(x ⋆ W + b), from row `xFrom` of x. Each output is summed in f64 over its patch in rising
- * order, then rounded once: a row's result depends on that row alone.
+ * y (numRows × height × width × filters) = relu(x ⋆ W + b), from row `xFrom` of x. Each output is summed in f64 over
+ * its patch in ascending order, then rounded once, so a row's result depends only on that row.
  */
 export function convolutionForward(
   y: Float32Array,

@@ -1,7 +1,7 @@
 /**
  * Dense layers, row-major: y = activation(x · W + b), x (numRows × numInputs), W (numInputs × numOutputs), b (numOutputs).
- * `xFrom` and `yFrom` are the first rows read and written, so that a block of a long column needs no view of its own.
- * Each output is summed in f64 over the inputs in rising order, then rounded once: a row's result depends on that row alone.
+ * `xFrom` and `yFrom` are the first rows read and written, so that a block of a long column needs no view. Each output
+ * is summed in f64 over the inputs in ascending order, then rounded once, so a row's result depends only on that row.
  */
 export const Activation = { linear: 0, tanh: 1, relu: 2 } as const
 
@@ -99,9 +99,9 @@ export function denseBackwardWeights(
 }
 
 /**
- * dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. Where x came out of an activation,
- * dx is then multiplied by its derivative at x: the gradient by the sums of the layer below. `workspace`
- * ((numOutputs + 1) × numInputs) is for bodies that want Wᵀ in rows, and a row of zeros.
+ * dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to dx. If x is the output of an activation, dx is
+ * then multiplied by its derivative at x, which gives the gradient by the sums of the layer below. `workspace`
+ * ((numOutputs + 1) × numInputs) is for bodies that need Wᵀ in rows, and a row of zeros.
  */
 export function denseBackwardInput(
   dx: Float32Array,
@@ -145,7 +145,7 @@ export function denseBackwardInput(
   }
 }
 
-/** From the gradient by an activation's output y to the gradient by the sum that went in. */
+/** Turns the gradient by an activation's output y into the gradient by its input. */
 function derive(dy: number, y: number, activation: number): number {
   if (activation === Activation.tanh) return dy * (1 - y * y)
   return activation === Activation.relu && !(y > 0) ? 0 : dy

@@ -10,7 +10,7 @@
 
 /**
  * Masks illegal choices: where a row's mask (numRows × numLogits bytes, from row `from`) is 0 the logit becomes −10⁹, so
- * that its probability is exactly 0 and no gradient passes. Of a row without a legal choice all are equally probable.
+ * that its probability is exactly 0 and no gradient passes. In a row without a legal choice, all choices are equally probable.
  */
 export function maskLogits(
   logits: Float32Array,

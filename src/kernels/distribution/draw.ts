@@ -1,6 +1,6 @@
 /**
- * Random numbers for the sampling of actions, keyed by (seed, lane, episode, step): numRows × width numbers into row 0 on,
- * for the lanes of rows `from` on. Four numbers come from one Philox block; a step owns ceil(width / 4) blocks.
+ * Random numbers for sampling actions, keyed by (seed, lane, episode, step): numRows × width numbers, written from row
+ * 0 on, for the lanes of the rows from `from` on. Four numbers come from one Philox block; a step owns ceil(width / 4) blocks.
  */
 import { boxMuller, philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 

@@ -4,7 +4,7 @@
  *
  *     log p(a) = Σ −½ z² − logStd − ½ log 2π,   z = (a − mean) / exp(logStd)        H = Σ ½ + ½ log 2π + logStd
  *
- * logprob is that of the stored f32 action, so that evaluating it again gives the same bits.
+ * logprob is computed from the stored f32 action, so that evaluating it again gives the same bits.
  */
 const HALF_LOG_TWO_PI = 0.5 * Math.log(2 * Math.PI)
 

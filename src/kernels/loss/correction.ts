@@ -1,13 +1,13 @@
 /**
- * Weights that correct for tokens having been drawn from another distribution than the one the loss starts from: another
- * engine's arithmetic, or older weights. With behavior logprobs ℓ_β (recorded as sampled) and proximal ones ℓ_old
+ * Weights that correct for tokens that were drawn from another distribution than the loss assumes, because of another
+ * engine's arithmetic or older weights. With behavior logprobs ℓ_β (recorded as sampled) and proximal ones ℓ_old
  * (recomputed by the trainer), the weight is w = exp(ℓ_old − ℓ_β) of a token, or exp(Σ (ℓ_old − ℓ_β)) of its sequence:
  *
  *     truncate   min(max(w, low), high)             TIS (low = 0, high = C)
  *     mask       w if low ≤ w ≤ high, else 0        IcePop (token), MIS (sequence)
  *
- * With these weights a clipped loss on ℓ_old is the decoupled PPO of AReaL (arXiv 2505.24298). The weight is a number
- * to the loss: no gradient flows through it.
+ * With these weights a clipped loss on ℓ_old is the decoupled PPO of AReaL (arXiv 2505.24298). No gradient flows
+ * through the weight.
  */
 import type { TokenSpans } from '../spans.ts'
 

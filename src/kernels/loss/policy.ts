@@ -1,6 +1,6 @@
 /**
  * Policy-gradient losses over the tokens of whole sequences, with their derivatives. The tokens of sequence i are
- * begin[i] … end[i] − 1; those with counted = 0 (prompts, tool answers) are passed over. With d = ℓ − ℓ_old, and mean
+ * begin[i] … end[i] − 1; those with counted = 0 (prompts, tool answers) are skipped. With d = ℓ − ℓ_old, and mean
  * and Σ over the counted tokens of the sequence, the ratio ρ = exp(z) is taken
  *
  *     token            z = d[t]
@@ -54,11 +54,11 @@ export interface PolicyLossInputs {
   referenceLogprob: Float32Array | null
   counted: Uint8Array
   spans: TokenSpans
-  /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
+  /** A row per sequence: the counted tokens of its conversation; null if every sequence is a whole conversation. */
   wholeTokens: Int32Array | null
 }
 
-/** Numbers and words of the formulas above; a bound that is null is none. */
+/** Numbers and words of the formulas above; a null bound means no bound. */
 export interface PolicyLossSettings {
   surrogate: Surrogate
   ratio: Ratio
@@ -73,20 +73,20 @@ export interface PolicyLossSettings {
   /** τ of positive and of other advantages. */
   tauPositive: number
   tauNegative: number
-  /** How far z and k may go from 0, beyond which they are constant. */
+  /** Bound of |z| and |k|, beyond which they are constant. */
   logRatioMax: number | null
   kl: KlEstimator
   klCoef: number
   klCorrected: boolean
-  /** How far the KL of a token may go from 0, beyond which it is constant. */
+  /** Bound of a token's |KL|, beyond which it is constant. */
   klMax: number | null
   entropyCoef: number
 }
 
 /**
  * `loss` is the loss. The others are sums over the `tokens` counted: the surrogate, the penalty, the entropy; ρ; k1, k2 and
- * k3 of KL(old ‖ new) (k1 = ℓ_old − ℓ) and of KL(new ‖ reference) (k1 = ℓ − ℓ_ref); how many are flat because the ratio is
- * beyond ε_low or ε_high (for cispo: have their ratio clipped), or beyond c or δ.
+ * k3 of KL(old ‖ new) (k1 = ℓ_old − ℓ) and of KL(new ‖ reference) (k1 = ℓ − ℓ_ref); the numbers of tokens without a
+ * gradient because the ratio is beyond ε_low or ε_high (for cispo: with a clipped ratio), or beyond c or δ.
  */
 export const PolicySum = {
   loss: 0,

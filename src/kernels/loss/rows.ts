@@ -1,6 +1,6 @@
-/** The columns over which actor and critic have their loss. */
+/** The columns of the losses of actor and critic. */
 
-/** What the policy says of the block's rows now; its gradients have the same rows. */
+/** The policy's current outputs for the block's rows; their gradients have the same rows. */
 export interface EvaluatedRows {
   readonly logprob: Float32Array
   readonly entropy: Float32Array
@@ -14,7 +14,7 @@ export interface RowDerivatives {
   readonly dValue: Float32Array
 }
 
-/** Columns of the minibatch: what was recorded (logprob and value: the old ones), and what is learned. */
+/** Columns of the minibatch: the recorded ones (old logprob and value), and the targets. */
 export interface RecordedRows {
   readonly logprob: Float32Array
   readonly value: Float32Array

@@ -1,9 +1,10 @@
-/** What a temporal-difference loss adds up, from element `sumsFrom` of `sums` on. */
+/** The sums of a temporal-difference loss, from element `sumsFrom` of `sums` on. */
 export const TdSum = { tdLoss: 0, tdError: 1, actionValue: 2 } as const
 
 /**
- * The loss of values by their targets y = return + discount · nextValue: of an error δ = y − value, ½ δ², or beyond `huberDelta`
- * huberDelta · (|δ| − ½ huberDelta) (Huber 1964), times the row's weight and `scale`. Writes its derivatives by the values, and |δ|.
+ * The loss of values by their targets y = return + discount · nextValue: for an error δ = y − value it is ½ δ², or
+ * beyond `huberDelta` huberDelta · (|δ| − ½ huberDelta) (Huber 1964), times the row's weight and `scale`. Writes the
+ * derivatives by the values, and |δ|.
  */
 export function tdLoss(
   dValue: Float32Array,

@@ -1,7 +1,7 @@
 import type { TokenSpans } from '../spans.ts'
 
 /**
- * Losses of tokens beside those of the policy gradient. Sequences (`from` … `to` − 1), `counted`, `wholeTokens` and D are those of
+ * Losses of tokens other than those of the policy gradient. Sequences (`from` … `to` − 1), `counted`, `wholeTokens` and D are those of
  * `policyLoss`; `sums` gets the loss and the number of tokens added, in the order of `TokenSum`.
  */
 export const TokenSum = { loss: 0, tokens: 1, length: 2 } as const
@@ -32,13 +32,13 @@ export function crossEntropyLoss(
   }
 }
 
-/** A row a token: what the critic is to say, and which tokens count. */
+/** Columns with a row per token: the critic's targets, and which tokens count. */
 export interface ValueTargets {
   readonly returns: Float32Array
   readonly counted: Uint8Array
 }
 
-/** Numbers of the formula below; clipValue null: a value may move as far as it likes. */
+/** Numbers of the formula below; with clipValue null, values are not clipped. */
 export interface ValueLossSettings {
   readonly clipValue: number | null
   readonly valueCoef: number

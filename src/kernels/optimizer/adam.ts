@@ -13,7 +13,7 @@ export interface AdamSettings {
  *     m = β₁ m + (1 − β₁) g        v = β₂ v + (1 − β₂) g²
  *     w = w − learningRate · (m / correction₁ / (√(v / correction₂) + ε) + weightDecay · w)
  *
- * correction_i = 1 − β_i^step is the caller's, who keeps the powers as running products. All columns are `length` long.
+ * correction_i = 1 − β_i^step comes from the caller, who keeps the powers as running products. All columns are `length` long.
  */
 export function adamStep(
   weight: Float32Array,

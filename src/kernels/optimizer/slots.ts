@@ -1,10 +1,11 @@
 /**
- * Sixteen gradient slots exist whatever the number of threads; block b of a minibatch adds to slot b mod 16. Slots are
- * summed pairwise (0+1, 2+3, …, then 0+2, …), so the result depends on the number of slots in use, which the data fix.
+ * There are sixteen gradient slots for any number of threads; block b of a minibatch adds to slot b mod 16. Slots are
+ * summed pairwise (0+1, 2+3, …, then 0+2, …), so the result depends only on the number of slots in use, which the data
+ * determine.
  */
 export const NUM_SLOTS = 16
 
-/** Sets the first `length` elements to 0. A typed array's own `fill` takes several times as long over a memory that is shared. */
+/** Sets the first `length` elements to 0. A typed array's own `fill` takes several times as long over shared memory. */
 export function clear(x: Float32Array, length: number): void {
   x.fill(0, 0, length)
 }

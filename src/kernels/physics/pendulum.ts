@@ -1,7 +1,7 @@
 /**
  * One semi-implicit Euler step of a pendulum driven at its joint, with the constants of Gymnasium's Pendulum-v1, for rows
- * `from` to `to`. State columns are updated in place; the angle is kept in [−π, π), which changes nothing that can be
- * observed and keeps its precision in f32. Observation rows are (cos angle, sin angle, angular velocity).
+ * `from` to `to`. State columns are updated in place; the angle is kept in [−π, π), which does not change observations
+ * and keeps the precision in f32. Observation rows are (cos angle, sin angle, angular velocity).
  */
 const MASS = 1.0 // kg
 const LENGTH = 1.0 // m

@@ -12,8 +12,9 @@ export function gruScratch(numLanes: number, length: number, units: number): num
  *     r = σ(x_r + h U_r + c_r)        z = σ(x_z + h U_z + c_z)
  *     m = h U_n + c_n        n = tanh(x_n + r m)        h' = (1 − z) n + z h
  *
- * `after` (units a row) is h', and h what `starts` says. x (3 · units a row, in the order r, z, n) is what the input gives
- * the gates, U (units × 3 · units) and c stand side by side in the same order. `gates` (4 · units a row) keeps r, z, n, m.
+ * `after` (units per row) is h', and `starts` gives h. x (3 · units per row, in the order r, z, n) is the input's
+ * contribution to the gates; U (units × 3 · units) and c have the same order. `gates` (4 · units per row) keeps r, z,
+ * n, m.
  */
 export function gruForward(
   after: Float32Array,
@@ -46,8 +47,8 @@ export function gruForward(
 }
 
 /**
- * The gradient of `gruForward`, from dAfter and what it left: writes dX, and adds to dWeight and dBias. None goes to `recorded` and
- * `carried`, which come from a rollout or a burn-in.
+ * The gradient of `gruForward`, from dAfter and its outputs: writes dX, and adds to dWeight and dBias. `recorded` and
+ * `carried` get no gradient, because they come from a rollout or a burn-in.
  */
 export function gruBackward(
   dX: Float32Array,

@@ -12,8 +12,8 @@ export function lstmScratch(numLanes: number, length: number, units: number): nu
  *     i, f, o = σ(x + h U + c)   each with its own        g = tanh(x_g + h U_g + c_g)
  *     s' = f s + i g        h' = o tanh(s')
  *
- * As `gruForward`, with states of 2 · units: h, then s. `after` is h' and s'; x, U and c stand in the order i, f, g, o;
- * `gates` (5 · units a row) keeps i, f, g, o and tanh s'.
+ * As `gruForward`, with states of 2 · units: h, then s. `after` is h' and s'; x, U and c have the order i, f, g, o;
+ * `gates` (5 · units per row) keeps i, f, g, o and tanh s'.
  */
 export function lstmForward(
   after: Float32Array,

@@ -1,9 +1,9 @@
-/** What the plain bodies of the recurrent cells share. */
+/** The common part of the plain bodies of recurrent cells. */
 
 /**
- * What the steps begin with: the state of the step before where the row's `continues` is not 0 (`carried`, a state a lane,
- * before the first step), else the row of `recorded`. `continues` or `carried` may be of no elements: then no row continues,
- * or none at its lane's first step.
+ * The initial state of each step: the state of the previous step if the row's `continues` is not 0 (before the first
+ * step: `carried`, one state per lane), otherwise the row of `recorded`. If `continues` is empty, no row continues; if
+ * `carried` is empty, no first step of a lane continues.
  */
 export interface StepStarts {
   readonly recorded: Float32Array
@@ -11,7 +11,7 @@ export interface StepStarts {
   readonly carried: Float32Array
 }
 
-/** The state that row n · length + t begins with: `width` elements. */
+/** The initial state of row n · length + t: `width` elements. */
 export function stateBefore(
   after: Float32Array,
   { recorded, continues, carried }: StepStarts,

@@ -1,11 +1,11 @@
-/** Goals that stand in observations, and hindsight: rows that are learned from as if another goal had been wanted. */
+/** Goals in observations, and hindsight: relabels rows as if the episode had pursued another goal. */
 import { InputError, show } from '../../base/errors.ts'
 import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 import type { ReplayedRows } from './returns.ts'
 
 /**
- * Where an observation has what is achieved and what is desired, `width` elements each. A step earns 0 where the two are at most
- * `tolerance` apart (Euclidean) in the next observation, and −1 elsewhere.
+ * The places of the achieved and the desired goal in an observation, `width` elements each. A step earns 0 if both are
+ * at most `tolerance` apart (Euclidean) in the next observation, and −1 otherwise.
  */
 export interface GoalPlace {
   /** First element of what is achieved. */
@@ -23,7 +23,7 @@ export function isGoalReached(observation: Float32Array, from: number, goal: Goa
   return squareOf(observation, from, goal) <= goal.tolerance * goal.tolerance
 }
 
-/** The square of the distance between what is achieved and the goal. */
+/** The squared distance between the achieved and the desired goal. */
 function squareOf(observation: Float32Array, from: number, goal: GoalPlace): number {
   if (!(observation instanceof Float32Array)) throw new InputError('observation', show(observation), 'a Float32Array')
   const { achieved, desired, width } = goal
@@ -32,11 +32,11 @@ function squareOf(observation: Float32Array, from: number, goal: GoalPlace): num
   return square
 }
 
-/** By so much more or less than the squared tolerance, an environment that computes in f64 may still be right. */
+/** Relative margin around the squared tolerance, within which an environment that computes in f64 may still be right. */
 const ROUNDING = 0.01
 
 /**
- * What is wrong with a step's reward by the goal of the next observation, or with an episode that goes on after it; null if nothing is.
+ * The error in a step's reward, given the goal in the next observation, or in an episode that continues after its goal; null if there is none.
  * @throws InputError for another column.
  */
 export function refusedReward(
@@ -60,12 +60,13 @@ export function refusedReward(
   }
 }
 
-/** Part of the counter of these draws, so that no other draw of a replay has it. */
+/** A part of the counter that distinguishes these draws from other draws of a replay. */
 const USE = 0x484552
 
 /**
- * Hindsight experience replay (Andrychowicz et al. 2017, § 4.5, strategy "future"): gives `fraction` of the rows of a minibatch a goal
- * that their own episode achieved in the same step or later, and the reward that they had earned with it. Each row and its successor have
+ * Hindsight experience replay (Andrychowicz et al. 2017, § 4.5, strategy "future"): replaces the goal of a `fraction`
+ * of a minibatch's rows by one that their own episode achieved in the same step or later, and the reward by the one for
+ * that goal. Each row and its successor have
  * `block.observation` and `nextObservation`; rows[first … first + count) are their places in the replay, a ring of steps of `numLanes` rows.
  * Draws are keyed by (step, place in the minibatch). A row whose episode terminated there keeps its goal: the observation after it is not
  * stored. `words` (4) is workspace.
@@ -117,7 +118,7 @@ export function relabelGoals(
   }
 }
 
-/** How many steps of the row's episode, from its own on, are in the replay with the observation after them. */
+/** The number of steps of the row's episode, from this row on, that the replay has with their next observations. */
 function futureLength(
   { terminated, truncated, valid, lane, episode, step }: Parameters<typeof relabelGoals>[1],
   row: number,

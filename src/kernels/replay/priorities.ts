@@ -18,7 +18,7 @@ export function prioritiesOfErrors(error: Float32Array, exponent: number, highes
   return found
 }
 
-/** Gives rows[i] the priority priority[i], for i < count. Returns by how many the rows of a priority above 0 have become more. */
+/** Gives rows[i] the priority priority[i], for i < count. Returns the change in the number of rows with a priority above 0. */
 export function setPriorities(tree: Float64Array, rows: Uint32Array, priority: Float32Array, count: number): number {
   const leaves = tree.length / 2
   let added = 0
@@ -57,7 +57,7 @@ export function drawByPriority(
     let node = 1
     while (node < leaves) {
       node *= 2
-      // Where rounding has left too much, it still ends at a row of a priority above 0.
+      // Even with rounding errors the walk ends at a row with a priority above 0.
       if ((left < tree[node]! && tree[node]! > 0) || tree[node + 1] === 0) continue
       left -= tree[node]!
       node++

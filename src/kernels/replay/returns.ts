@@ -1,6 +1,6 @@
 /**
- * Returns of several steps from a replay: a ring of numRows rows, numLanes to a step, so that what a lane did next is numLanes
- * rows on.
+ * Returns of several steps from a replay: a ring of numRows rows with numLanes rows per step, so the next row of a lane
+ * is numLanes rows later.
  */
 
 /** The columns of a replay that say what came of a row. */
@@ -17,16 +17,16 @@ export interface ReplayedRows {
 export interface ReplayedReturns {
   /** Σ γ^k r_k over at most `nStep` steps, until the episode is over. */
   readonly return: Float32Array
-  /** What the value of the next observation counts: γ^k after k steps, 0 after a terminal state. */
+  /** The weight of the value of the next observation: γ^k after k steps, 0 after a terminal state. */
   readonly discount: Float32Array
-  /** The row that has the next observation: its own one, or its final one where the episode was truncated there. */
+  /** The row with the next observation: its own, or its final one if the episode was truncated there. */
   readonly next: Uint32Array
   readonly isFinal: Uint8Array
 }
 
 /**
- * Lists those of the rows from … from + numLanes of which the replay has `nStep` steps, or all until the episode's end. Returns
- * how many they are.
+ * Lists the rows of from … from + numLanes for which the replay has `nStep` steps, or all steps until the episode's
+ * end. Returns their number.
  */
 export function listReplayable(
   rows: Uint32Array,
@@ -41,7 +41,7 @@ export function listReplayable(
   for (let first = from; first < from + numLanes; first++) {
     let row = first
     let k = 0
-    // A lane that has another row now, or acts no more, is nobody's next step.
+    // If a lane has another row now, or no longer acts, no row has it as its next step.
     while (k < nStep && valid[row] !== 0 && lane[row] === lane[first]) {
       if (terminated[row] !== 0 || truncated[row] !== 0) break
       row = (row + numLanes) % numRows
@@ -92,7 +92,7 @@ export function multiStepReturns(
   }
 }
 
-/** gathered[i] = of row next[i] what was seen there, or at last, for i < count, `width` elements each. The three columns have one type. */
+/** gathered[i] = the observation of row next[i], or its final one, for i < count, `width` elements each. The three columns have one type. */
 export function gatherNext(
   gathered: Float32Array | Uint8Array,
   seen: Float32Array | Uint8Array,

@@ -12,7 +12,7 @@ export function listPhase(rows: Uint32Array, phase: Uint8Array, lowest: number, 
   return count
 }
 
-/** The next episode, with nothing done or earned in it yet and phase `ready`, for each of the lanes rows[0 … count). */
+/** Starts the next episode, with 0 steps, return 0 and phase `ready`, for each of the lanes rows[0 … count). */
 export function beginEpisodes(
   episode: Uint32Array,
   step: Int32Array,
@@ -31,7 +31,7 @@ export function beginEpisodes(
   }
 }
 
-/** Neither flag is set, for lanes `from` to `to`: as an environment finds them when it steps. */
+/** Clears both flags of lanes `from` to `to`, before an environment steps. */
 export function clearFlags(terminated: Uint8Array, truncated: Uint8Array, from: number, to: number): void {
   for (let n = from; n < to; n++) {
     terminated[n] = 0

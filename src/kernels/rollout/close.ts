@@ -4,8 +4,8 @@
  */
 
 /**
- * valid = 1 where the lane is in the `ready` phase. A lane that is not gets reward 0 and no flags: it did not act.
- * Returns how many lanes did not.
+ * Sets valid = 1 if the lane is in the `ready` phase. Other lanes did not act and get reward 0 and no flags. Returns
+ * the number of those lanes.
  */
 export function settleDead(
   valid: Uint8Array,
@@ -34,7 +34,7 @@ export function limitSteps(truncated: Uint8Array, step: Int32Array, stepsMax: nu
   for (let n = from; n < to; n++) if (step[n]! + 1 >= stepsMax) truncated[n] = 1
 }
 
-/** A row block of the rollout: reward and flags are read, the others written. */
+/** A row block of the rollout: reward and flags are read, the other columns written. */
 export interface ClosedRow {
   readonly lane: Uint32Array
   readonly episode: Uint32Array
@@ -48,7 +48,7 @@ export interface ClosedRow {
   readonly valid: Uint8Array
 }
 
-/** Where each lane stands: lane and episode are read, the others moved on. */
+/** The progress of each lane: lane and episode are read, the other columns updated. */
 export interface LaneEpisodes {
   readonly lane: Uint32Array
   readonly episode: Uint32Array
@@ -58,8 +58,8 @@ export interface LaneEpisodes {
 }
 
 /**
- * Writes lane, episode, step, return so far and version of each row, and moves the lane's episode on: its step, its
- * return, and phase `endedPhase` where the row ended it. nextValue is 0 until infer completes it. A dead row has step −1.
+ * Writes lane, episode, step, return so far and version of each row, and updates the lane's step, its return, and its
+ * phase (`endedPhase` if the row ended the episode). nextValue is 0 until infer completes it. A dead row has step −1.
  */
 export function closeRow(
   row: ClosedRow,
@@ -89,12 +89,12 @@ export function closeRow(
   }
 }
 
-/** Which valid rows are listed: those whose episode goes on, was cut and is not terminal, or is over; or all of them. */
+/** The valid rows to list: those whose episode continues, was truncated without terminating, or is over; or all. */
 export const Listed = { goesOn: 0, truncated: 1, ended: 2, any: 3 } as const
 
 /**
- * Appends the `wanted` rows (a value of `Listed`) among the valid ones to a list: their place in the rollout (`firstRow` + n)
- * and what came after them (`width` elements of `observation`). Returns the list's new length.
+ * Appends the `wanted` rows (a value of `Listed`) among the valid ones to a list: their place in the rollout
+ * (`firstRow` + n) and the next observation (`width` elements of `observation`). Returns the list's new length.
  */
 export function listRows(
   listRow: Uint32Array,
@@ -126,7 +126,7 @@ function isWanted(wanted: number, isTerminal: boolean, isTruncated: boolean): bo
   return !isTerminal && isTruncated === (wanted === Listed.truncated)
 }
 
-/** Completes nextValue of the row before with this row's value, where the lane went on. */
+/** Completes nextValue of the previous row with this row's value, if the lane's episode continued. */
 export function completeNextValue(
   previousNextValue: Float32Array,
   value: Float32Array,

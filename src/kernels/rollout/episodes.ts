@@ -1,10 +1,10 @@
 /**
- * Accounts for the episodes that ended in a rollout, in the order of its rows (time, then lane).
+ * Counts the episodes that ended in a rollout, in the order of its rows (time, then lane).
  *
  * `recent` (a ring of `recent.length` returns) and `recentSteps` (their lengths in steps) take each finished episode;
  * `finished` counts all episodes so far and is the ring's position. `totals` gets, for this rollout: number of episodes,
- * sum of returns, sum of lengths. Returns the first row after whose episode the ring was full and its mean return was at
- * least `threshold`, or −1.
+ * sum of returns, sum of lengths. Returns the first row at whose episode end the ring was full and its mean return was
+ * at least `threshold`, or −1.
  */
 export function accountEpisodes(
   totals: Float64Array,

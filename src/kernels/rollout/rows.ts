@@ -70,7 +70,7 @@ export function findNonFinite(x: Float32Array, from: number, to: number): number
   return -1
 }
 
-/** The first element of lanes `from` to `to` that is not within its dimension's bounds (low[k] ≤ x ≤ high[k]), NaN among them, or −1. */
+/** The first element of lanes `from` to `to` that is NaN or outside its dimension's bounds (low[k] ≤ x ≤ high[k]), or −1. */
 export function findBeyond(
   x: Float32Array,
   low: Float32Array,
@@ -88,7 +88,7 @@ export function findBeyond(
   return -1
 }
 
-/** The first of lanes `from` to `to` whose reward is NaN or beyond ±rewardMax, or of whose flags one is neither 0 nor 1; or −1. */
+/** The first of lanes `from` to `to` whose reward is NaN or beyond ±rewardMax, or with a flag that is neither 0 nor 1; or −1. */
 export function findMiswritten(
   reward: Float32Array,
   terminated: Uint8Array,

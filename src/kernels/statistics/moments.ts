@@ -1,4 +1,4 @@
-/** Sums and moments of columns, in f64, over rows in rising order. */
+/** Sums and moments of columns, in f64, over rows in ascending order. */
 
 /** moments[0] = mean, moments[1] = standard deviation with n − 1 in the denominator (0 for a single row). */
 export function meanAndDeviation(moments: Float64Array, x: Float32Array, numRows: number): void {
@@ -12,8 +12,8 @@ export function meanAndDeviation(moments: Float64Array, x: Float32Array, numRows
 }
 
 /**
- * How much of the variance of the returns the critic explains, over valid rows: 1 − Var(return − value) / Var(return).
- * NaN where the returns do not vary.
+ * The fraction of the variance of the returns that the critic explains, over valid rows: 1 − Var(return − value) /
+ * Var(return). NaN if the returns do not vary.
  */
 export function explainedVariance(
   value: Float32Array,

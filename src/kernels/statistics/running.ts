@@ -1,6 +1,6 @@
 /**
- * Running normalization of rows of `width` dimensions: moments in f64 that grow by whole batches, and rows put at mean
- * 0 and deviation 1 by f32 copies of them, which stay as they are while the moments grow.
+ * Running normalization of rows of `width` dimensions: moments in f64 that take in whole batches, and f32 copies of
+ * them, by which rows are normalized to mean 0 and deviation 1. The copies do not change while the moments do.
  */
 
 /**
@@ -46,7 +46,7 @@ export function updateRunning(
 }
 
 /**
- * What normalizeRows reads, from the moments (width each): center = mean, deviation = √(squares / n + epsilon), in f32.
+ * Computes the inputs of normalizeRows from the moments (width each): center = mean, deviation = √(squares / n + epsilon), in f32.
  * With epsilon > 0 a dimension that never varied has a deviation above 0. Before the first batch, center is 0 and
  * deviation 1.
  */

@@ -1,4 +1,4 @@
-/** Functions of single elements, and of pairs of them in rows that may be stretched. */
+/** Functions of single elements, and of pairs of elements with broadcasting. */
 
 /** What `mapElements` computes. */
 export const ElementMap = { tanh: 0, exp: 1, log: 2, softplus: 3, erf: 4 } as const
@@ -42,7 +42,7 @@ export const Comparison = { equal: 0, notEqual: 1, greater: 2, greaterEqual: 3, 
 
 /**
  * out (numRows × width): the larger or smaller of a[row · aRow + k · aStep] and b[row · bRow + k · bStep], NaN where either
- * is. A step is 1, or 0 for one element along the whole row.
+ * is. A step is 1, or 0 to repeat one element along the whole row.
  */
 export function combineRows(
   out: Float32Array,

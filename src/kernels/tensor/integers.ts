@@ -6,9 +6,9 @@
 /** Inputs that share a scale; a row's last block may be shorter, and is filled with zeros. */
 export const INPUT_BLOCK = 32
 
-/** Added to a number of at most ±127 and taken away again, it leaves the nearest whole number (of two the even one). */
+/** Adding this to a number of at most ±127 and subtracting it again gives the nearest whole number (ties to even). */
 const ROUNDS = 1.5 * 2 ** 23
-/** Blocks whose largest input is smaller are taken for zeros: the reciprocal of their scale may be too large for f32. */
+/** Blocks whose largest input is smaller count as zeros, because the reciprocal of their scale may be too large for f32. */
 const SMALLEST = 2 ** -100
 
 /**

@@ -1,4 +1,4 @@
-/** Kernels that move, gather and sum what lies in tensors. */
+/** Kernels that move, gather and sum the elements of tensors. */
 
 /** out (width × height) = x (height × width), transposed, for each of `count` matrices. */
 export function transposeMatrices(
@@ -48,7 +48,7 @@ export function sumMiddle(out: Float32Array, x: Float32Array, count: number, dep
 
 /**
  * Adds each row of x (numRows × width) to the row of `sums` (numSegments × width) that `segment` names, in rising order.
- * Rows of a negative segment, or of one that does not exist, are left out.
+ * Rows with a negative segment, or one that does not exist, are skipped.
  */
 export function addToSegments(
   sums: Float32Array,
@@ -65,7 +65,7 @@ export function addToSegments(
   }
 }
 
-/** Images of height × width × channels, what comes of them, and how a filter moves over them. In elements. */
+/** Images of height × width × channels, the outputs, and the strides and padding of a filter, in elements. */
 export interface Convolution {
   readonly height: number
   readonly width: number
@@ -107,7 +107,7 @@ export function unfoldPatches(patches: Float32Array, x: Float32Array, geometry: 
   }
 }
 
-/** The way back: adds each element of `patches` to the pixel of x from which `unfoldPatches` would take it. */
+/** The inverse of `unfoldPatches`: adds each element of `patches` to the pixel of x from which it came. */
 export function foldPatches(x: Float32Array, patches: Float32Array, geometry: Convolution, count: number): void {
   const { height, width, channels, outHeight, outWidth, filterHeight, filterWidth, padTop, padLeft } = geometry
   const { strideHeight, strideWidth, dilationHeight, dilationWidth } = geometry
@@ -133,8 +133,8 @@ export function foldPatches(x: Float32Array, patches: Float32Array, geometry: Co
 export const DepthwiseTarget = { output: 0, input: 1, filter: 2 } as const
 
 /**
- * A depthwise convolution of `count` images, and its gradients: wherever a tap of the filter lies on an image, the products of
- * two of (outputs y, pixels x, taps of the filter) are added to the third, `into`. A channel of x has `multiplier` filters,
+ * A depthwise convolution of `count` images, and its gradients: for each tap of the filter on an image, the product of
+ * two of (outputs y, pixels x, taps of the filter) is added to the third, `into`. A channel of x has `multiplier` filters,
  * and as many neighboring channels of y.
  */
 export function addDepthwise(

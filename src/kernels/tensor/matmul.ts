@@ -1,11 +1,11 @@
-/** Elements of workspace that `matmul` needs, whatever the sizes: a part of B, a block of C, and a part of A. */
+/** Elements of workspace that `matmul` needs for any sizes: a part of B, a block of C, and a part of A. */
 export const MATMUL_SCRATCH = 256 * 512 + 64 + 96 * 256
 
 /**
  * C (numRows × numColumns) = A · B, all row-major. A is numRows × depth, or depth × numRows where `aTransposed`; B is
- * depth × numColumns, or numColumns × depth where `bTransposed`. Each row of C begins with `bias` (numColumns elements, or
- * none for zeros), or with what C holds where `accumulate`. `scratch` (MATMUL_SCRATCH) is workspace. Each element is summed
- * in f64 in rising order of the depth, then rounded once: a row's result depends on that row alone.
+ * depth × numColumns, or numColumns × depth where `bTransposed`. Each sum starts from `bias` (numColumns elements, or
+ * none for zeros), or with `accumulate` from the value in C. `scratch` (MATMUL_SCRATCH) is workspace. Each element is
+ * summed in f64 in ascending order of the depth, then rounded once, so a row's result depends only on that row.
  */
 export function matmul(
   c: Float32Array,

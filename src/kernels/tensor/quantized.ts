@@ -9,8 +9,8 @@ import { matmul } from './matmul.ts'
 const SPLIT = 2 ** 36 + 1
 
 /**
- * Rounds each row to the nearest multiples of scale = max |row| / 127, itself rounded to 17 bits: so the multiples are exact in
- * f32, and what the bytes stand for is rounded to the same bytes again. A row of zeros has the scale 0.
+ * Rounds each row to the nearest multiples of scale = max |row| / 127, itself rounded to 17 bits. So the multiples are
+ * exact in f32, and rounding the restored weights gives the same bytes again. A row of zeros has the scale 0.
  */
 export function quantizeRows(
   values: Uint8Array,

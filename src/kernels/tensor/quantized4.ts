@@ -1,8 +1,9 @@
 /**
- * Weights in 4 bits: the numbers of llama.cpp's Q4_0 (Gerganov et al., ggml-quants.c). 32 neighbors of a row share a scale in f16, and
- * each is one of its multiples by −8 … 7. Sixteen rows lie together, so that all builds read a matrix (numRows × width) from its
- * first byte to its last: of each 32 columns 4 words of 4 bytes of each row, then the sixteen scales. Byte i of the 16 of a row
- * holds multiple i, plus 8, in its lower half, and multiple i + 16 in its upper one. Rows and columns that fill up are zeros.
+ * Weights in 4 bits: the numbers of llama.cpp's Q4_0 (Gerganov et al., ggml-quants.c). 32 neighbors of a row share a
+ * scale in f16, and each is −8 … 7 times that scale. Sixteen rows are stored together, so that all builds read a matrix
+ * (numRows × width) from its first byte to its last: for each 32 columns 4 words of 4 bytes per row, then the sixteen
+ * scales. Byte i of a row's 16 bytes has multiple i, plus 8, in its lower half, and multiple i + 16 in its upper one.
+ * Rows and columns of padding are zeros.
  */
 
 import { narrowF16 } from '../../base/half.ts'
@@ -11,9 +12,9 @@ import { matmul } from './matmul.ts'
 
 /** Rows that lie together. */
 const TOGETHER = 16
-/** Bytes of their nibbles in a block of 32 columns, and with the scales behind them. */
+/** Bytes of the nibbles of a block of 32 columns, without and with the scales. */
 const [NIBBLE_BYTES, BLOCK_BYTES] = [TOGETHER * 16, TOGETHER * 18]
-/** The largest weight in size that 4 bits hold: eight times the largest f16. */
+/** The largest magnitude of a weight in 4 bits: eight times the largest f16. */
 export const LARGEST_4_BITS = 8 * 65_504
 
 /** Bytes of a matrix in 4 bits. */
@@ -22,8 +23,8 @@ export function bytesIn4Bits(numRows: number, width: number): number {
 }
 
 /**
- * Rounds each 32 neighbors of a row as Q4_0 does: the largest in size becomes −8 times the scale, and of the others those of the
- * opposite sign are at most 7 times it. The weights that the bytes represent give the same bytes again. No weight may be larger than
+ * Rounds each 32 neighbors of a row as Q4_0 does: the largest magnitude becomes −8 times the scale, and weights of the
+ * opposite sign at most 7 times the scale. The weights that the bytes represent give the same bytes again. No weight may be larger than
  * `LARGEST_4_BITS`.
  */
 export function quantizeRows4(values: Uint8Array, x: Float32Array, numRows: number, width: number): void {
@@ -94,7 +95,7 @@ export function matmulQuantized4(
   matmul(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate)
 }
 
-/** Where the bytes of the rows that lie with `row` begin in a block. */
+/** Where the bytes of the sixteen rows with `row` begin in a block. */
 export function blockOf(row: number, block: number, numBlocks: number): number {
   return (Math.floor(row / TOGETHER) * numBlocks + block) * BLOCK_BYTES
 }

@@ -1,4 +1,4 @@
-/** What adapters of low rank need beside matrix products. Plain bodies serve in every build, on arrays in any memory. */
+/** Operations of low-rank adapters other than matrix products. Every build uses the plain bodies, on arrays in any memory. */
 import { philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 /** x · factor, in place, of `length` elements. */
@@ -8,8 +8,8 @@ export function scaleElements(x: Float32Array, factor: number, length: number): 
 
 /**
  * Dropout (Srivastava et al. 2014): out = x / (1 − rate) where an element is kept, and 0 where it is dropped, with the
- * probability `rate`; or added to out. Which are kept is a function of the key, the row's sequence and position, the place in
- * the network and the element, so that the backward pass finds the same again. x and out are numRows × width.
+ * probability `rate`; or added to out. The choice depends only on the key, the row's sequence and position, the place
+ * in the network and the element, so that the backward pass makes the same choice. x and out are numRows × width.
  */
 export function dropElements(
   out: Float32Array,

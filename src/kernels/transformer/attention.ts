@@ -1,13 +1,13 @@
 /**
- * Causal attention of rows over keys and values that lie elsewhere: one pass over a packed batch, over a cache of keys and
- * values, or over both kinds of rows at once. Row i sees the keys `first[i]` to `first[i] + position[i]`, where `first` is
- * the row of its own sequence's position 0: what else lies beside them it never sees.
+ * Causal attention of rows over keys and values in other columns: one pass over a packed batch, over a cache of keys
+ * and values, or over both kinds of rows at once. Row i sees only the keys `first[i]` to `first[i] + position[i]`,
+ * where `first` is the row of position 0 of its own sequence.
  *
  *     score[j] = q · k[j] / √headWidth        p = softmax(score)        out = Σ p[j] v[j]
  *
  * q and out are numRows × (numHeads · headWidth), k and v have numKeyHeads heads a row, each of which serves
- * numHeads / numKeyHeads heads of q (Ainslie et al. 2023). Sums run in rising order of j in f64 and depend on nothing but
- * the row, its keys and their number: so a prompt in one pass, and token by token over a cache, give the same bits.
+ * numHeads / numKeyHeads heads of q (Ainslie et al. 2023). Sums run in ascending order of j in f64 and depend only on
+ * the row, its keys and their number. So a prompt gives the same bits in one pass and token by token over a cache.
  */
 
 import { widenHalves } from './halves.ts'
@@ -19,7 +19,7 @@ export interface AttentionShape {
   readonly headWidth: number
 }
 
-/** What `attentionForward` was given as q, k and v, and left as `out` and logSum. */
+/** The inputs q, k and v and the outputs `out` and logSum of `attentionForward`. */
 export interface AttentionRows {
   readonly query: Float32Array
   readonly key: Float32Array
@@ -34,7 +34,7 @@ export interface CappedShape extends AttentionShape {
 }
 
 /**
- * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (two times the most keys of a row, each
+ * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (twice the maximum of keys per row,
  * rounded up to a multiple of four) is workspace.
  */
 export function attentionForward(
@@ -95,8 +95,8 @@ export function cappedForward(
 }
 
 /**
- * `attentionForward` over keys and values in bf16, as `placeHalves` leaves them: to the bit what it makes of the same numbers in f32.
- * `work` (two times the most keys of a row, headWidth numbers each) is workspace.
+ * `attentionForward` over keys and values in bf16, as `placeHalves` writes them, with the same bits as for these
+ * numbers in f32. `work` (twice the maximum of keys per row, headWidth numbers each) is workspace.
  */
 export function attentionOfHalves(
   out: Float32Array,

@@ -1,20 +1,20 @@
 /**
- * Candidate sets: the tokens that a row may become. A row's is a run of ids in rising order; outside it probabilities are
- * exactly 0, because there logits become so low that nothing is left of their exponentials in any build, and with that every
- * kernel over the vocabulary has the distribution that is renormalized over the candidate set.
+ * Candidate sets: the tokens that may follow a row, as a run of ids in ascending order. All other logits become so low
+ * that their exponentials are exactly 0 in every build. So every kernel over the vocabulary computes the distribution
+ * that is renormalized over the candidate set.
  */
 
 /** What z becomes outside the candidate set. */
 const EXCLUDED = -1e9
 
 /**
- * What is left by the filters, in this order and each on the distribution that the one before has left: the `topK` most
- * probable tokens (0: all), the shortest run of the most probable that has the probability `topP` together (Holtzman et al.
- * 2020; 1: all), and those of at least `minP` of the highest probability (Nguyen et al. 2024; 0: all). Of equal logits the
+ * Applies the filters in this order, each to the distribution that the previous filter left: the `topK` most probable
+ * tokens (0: all), the fewest most probable tokens whose total probability is `topP` (Holtzman et al. 2020; 1: all),
+ * and tokens with at least `minP` of the highest probability (Nguyen et al. 2024; 0: all). Of equal logits the
  * lower id comes first. `max` and `sum` are those of `sumVocabulary` over the whole rows of logits (numRows × vocabularySize).
  *
- * Row i's ids are candidates[offset[i]] to candidates[offset[i + 1]]; `candidates` has room for numRows × vocabularySize. Each row
- * takes a number of operations that grows with the vocabulary as that itself does, on average.
+ * Row i's ids are candidates[offset[i]] to candidates[offset[i + 1]]; `candidates` has room for numRows × vocabularySize. The
+ * number of operations per row is, on average, proportional to the vocabulary.
  */
 export function selectCandidates(
   candidates: Int32Array,
@@ -42,7 +42,7 @@ export function selectCandidates(
       }
       end = selectFirst(candidates, begin, end, logits, row, vocabularySize, inverseTemperature, max, topK, null, 1)
     } else {
-      // All tokens below this share hold less than 1 − topP together, and cannot be among those that hold topP.
+      // All tokens below this probability have less than 1 − topP together, so none of them is needed for topP.
       const share = Math.log((sum[row]! * (1 - topP)) / vocabularySize)
       const lowest = Math.max(topP < 1 ? share : Number.NEGATIVE_INFINITY, Math.log(minP)) - 0.01
       for (let id = 0; id < vocabularySize; id++) {
@@ -68,7 +68,7 @@ export function selectCandidates(
 
 /**
  * Excludes what is not in the candidate set from a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` +
- * count): row i's ids, in rising order, are candidates[begin[i]] to candidates[end[i]], and none of them says that all are in it.
+ * count): row i's ids, in ascending order, are candidates[begin[i]] to candidates[end[i]]; an empty list means that all tokens are in the set.
  */
 export function restrictVocabulary(
   logits: Float32Array,
@@ -130,9 +130,10 @@ function exponential(logit: number, inverseTemperature: number, max: number): nu
 }
 
 /**
- * Brings the first `topK` ids to the beginning of ids[from, to), and returns their end; or, where that is 0, the shortest run of the
- * first ids that has the part `topP` of the exponentials of all, whose sum is sum[row], or is made here. First is the higher
- * logit, and of equals the lower id. (Hoare's selection, 1961.) Columns come with the row, since a number of it would be boxed.
+ * Brings the first `topK` ids to the beginning of ids[from, to), and returns their end; or, if topK is 0, of the fewest
+ * first ids whose exponentials sum to the fraction `topP` of the whole sum (sum[row], or computed here). Ids are
+ * ordered by descending logit, then by ascending id. (Hoare's selection, 1961.) The function takes columns and the row,
+ * because a number from the column would be boxed.
  */
 function selectFirst(
   ids: Int32Array,
@@ -154,7 +155,7 @@ function selectFirst(
   if (byMass && sum === null) {
     for (let i = from; i < to; i++) total += exponential(logits[at + ids[i]!]!, inverseTemperature, m)
   }
-  // `+` says that it is a number: what may be anything would be boxed at each turn of the loop, since it is no integer.
+  // `+` tells V8 that it is a number: a value of unknown type would be boxed in each iteration.
   let left = byMass ? topP * total : +topK
   while (to - from > 1) {
     // The median of three as pivot, kept at the end meanwhile.
@@ -194,7 +195,7 @@ function comesFirst(logits: Float32Array, at: number, a: number, b: number): boo
   return x > y || (x === y && a < b)
 }
 
-/** Brings ids[from, to) into rising order, in place: without a view, which would be an object a row. (Williams's heapsort, 1964.) */
+/** Sorts ids[from, to) in ascending order, in place, without a view, which would be an object per row. (Williams's heapsort, 1964.) */
 function sortIds(ids: Int32Array, from: number, to: number): void {
   const count = to - from
   for (let root = (count >> 1) - 1; root >= 0; root--) sink(ids, from, root, count)
@@ -206,7 +207,7 @@ function sortIds(ids: Int32Array, from: number, to: number): void {
   }
 }
 
-/** Lets the id at `root` sink in the heap ids[from, from + count), where it may be less than those below it. */
+/** Sifts the id at `root` down in the heap ids[from, from + count). */
 function sink(ids: Int32Array, from: number, root: number, count: number): void {
   const id = ids[from + root]!
   let at = root
@@ -219,7 +220,7 @@ function sink(ids: Int32Array, from: number, root: number, count: number): void 
   ids[from + at] = id
 }
 
-/** The first of ids[from, to), which rise, that is not below `id`; `to` where all are. */
+/** The place of the first of ids[from, to), in ascending order, that is not below `id`; `to` if all are below. */
 function firstNotBelow(ids: Int32Array, from: number, to: number, id: number): number {
   while (from < to) {
     const middle = (from + to) >> 1

@@ -1,5 +1,5 @@
 /**
- * What a turn changes of its logits before a token is drawn. In this order: biases are added; the logits of ids that the sequence has
+ * Changes the logits of a turn before a token is drawn. In this order: biases are added; the logits of ids that the sequence has
  * are divided by `repetition`, or multiplied if they are not above 0 (Keskar et al. 2019); and from those of ids that the answer has n
  * times, `frequency` · n and `presence` are subtracted. Each step is rounded to 32 bits, so whole rows and chunks have equal bits.
  */
@@ -17,7 +17,7 @@ export interface TurnChanges {
   readonly bias: Float32Array
 }
 
-/** Which changes apply to rows of logits, and which ids come before the rows. */
+/** The changes of rows of logits, and the ids before these rows. */
 export interface ChangedRows {
   /** The row of `TurnChanges`; −1: none. */
   readonly change: Int32Array
@@ -25,7 +25,7 @@ export interface ChangedRows {
   readonly first: Int32Array
   readonly answer: Int32Array
   readonly end: Int32Array
-  /** Room for each token of a chunk, all 0; and for as many ids as a chunk and a sequence both have. */
+  /** Workspace: one element per token of a chunk, all 0; and one for each id that both a chunk and a sequence can have. */
   readonly times: Int32Array
   readonly seen: Int32Array
 }

@@ -1,6 +1,6 @@
 /**
- * Mixtures of experts: which experts a row chooses, and what their outputs are added with. A row's result is a function of the row,
- * whatever rows are beside it: its experts are added in the order of their indices.
+ * Mixtures of experts: chooses the experts of a row and the weights of their outputs. A row's result does not depend on
+ * other rows: its experts are added in the order of their indices.
  */
 
 /**
@@ -26,7 +26,7 @@ export function chooseExperts(
     for (let e = 0; e < numExperts; e++) sum += Math.exp(probability[from + e]! - max)
     for (let e = 0; e < numExperts; e++) probability[from + e] = Math.exp(probability[from + e]! - max) / sum
     for (let j = 0; j < numChosen; j++) {
-      // Of rows with NaN, which stay NaN, the first experts are chosen.
+      // Rows with NaN stay NaN, and get the first experts.
       let best = j
       let most = -1
       for (let e = 0; e < numExperts; e++) {
@@ -54,8 +54,8 @@ function isAmong(chosen: Int32Array, from: number, length: number, expert: numbe
 }
 
 /**
- * Lists the places of `chosen` (count × numChosen) by expert, those of an expert in rising order: expert e has `place` and its `row` from
- * begin[e] to begin[e + 1].
+ * Lists the places of `chosen` (count × numChosen) by expert, each expert's in ascending order: expert e has `place`
+ * and `row` from begin[e] to begin[e + 1].
  */
 export function listByExpert(
   place: Uint32Array,

@@ -1,6 +1,6 @@
 /**
- * Numbers in bf16, two in a word: keys and values of a cache in half the bytes. They are rounded where they are made (`roundToHalves`),
- * in evaluation as in decoding, so the cache keeps them exactly.
+ * Numbers in bf16, two in a word: keys and values of a cache in half the bytes. They are rounded when they are computed
+ * (`roundToHalves`), in evaluation and in decoding, so the cache keeps them exactly.
  */
 import { narrowBf16 } from '../../base/half.ts'
 

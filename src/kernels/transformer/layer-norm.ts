@@ -3,7 +3,7 @@
  *
  *     y = (x − mean) · r · weight + bias        r = 1 / √(mean (x − mean)² + epsilon)
  *
- * Sums are in f64, rounded once: a row's result depends on that row alone.
+ * Sums are in f64 and rounded once, so a row's result depends only on that row.
  */
 
 export function layerNormForward(
@@ -24,7 +24,7 @@ export function layerNormForward(
 }
 
 /**
- * dx from dy, added to what dx holds where `accumulate`; dx may be dy. Adds the gradients of weight and bias.
+ * dx from dy, added to dx with `accumulate`; dx may be dy. Adds the gradients of weight and bias.
  *
  *     dx = r (g − mean g − n · mean(g n))        g = dy · weight        n = (x − mean) · r
  */

@@ -3,7 +3,7 @@
  *
  *     y = x · r · weight        r = 1 / √(mean x² + epsilon)
  *
- * Sums are in f64, rounded once: a row's result depends on that row alone.
+ * Sums are in f64 and rounded once, so a row's result depends only on that row.
  */
 
 /** y (numRows × width), and r (numRows) in `inverseRms`. */
@@ -27,7 +27,7 @@ export function rmsNormForward(
 }
 
 /**
- * dx from dy, added to what dx holds where `accumulate`; dx may be dy. Adds the weight's gradient to dWeight.
+ * dx from dy, added to dx with `accumulate`; dx may be dy. Adds the weight's gradient to dWeight.
  *
  *     dx = r (dy · weight − x r² · mean(dy · weight · x))        dWeight += Σ rows dy · x · r
  */

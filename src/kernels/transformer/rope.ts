@@ -4,8 +4,8 @@
  *
  *     x₁' = x₁ cos − x₂ sin        x₂' = x₂ cos + x₁ sin
  *
- * x is numRows × (numHeads · headWidth), cosine and sine are positions × headWidth / 2. `inverse` turns back, which is also
- * what the gradient does.
+ * x is numRows × (numHeads · headWidth), cosine and sine are positions × headWidth / 2. `inverse` rotates back, which
+ * is also the gradient.
  */
 export function rope(
   x: Float32Array,

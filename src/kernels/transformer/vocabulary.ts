@@ -1,21 +1,21 @@
 /**
- * The categorical distribution over a vocabulary, of which never more than a chunk of logits need be in memory. Logits come
- * as numRows × count for the tokens `firstToken` to `firstToken + count`, chunk after chunk in rising order; each chunk but
- * the last is a multiple of VOCABULARY_STEP long, and then the chunks' lengths do not show in the bits.
+ * The categorical distribution over a vocabulary, with only one chunk of logits in memory at a time. Logits come as
+ * numRows × count for the tokens `firstToken` to `firstToken + count`, chunk after chunk in ascending order. The length
+ * of each chunk but the last is a multiple of VOCABULARY_STEP, so that it does not affect the bits.
  *
  *     z = logit · inverseTemperature        m = max z        S = Σ exp(z − m)        W = Σ exp(z − m) (z − m)
  *     log p[t] = z[t] − m − log S        entropy H = log S − W / S        in nats
  *
- * m, S and W (numRows each) run along: where m rises to m', W becomes e^(m − m') (W + (m − m') S), and S e^(m − m') S.
+ * m, S and W (numRows each) are running values: when m rises to m', W becomes e^(m − m') (W + (m − m') S), and S becomes e^(m − m') S.
  */
 
-/** Tokens after which the running sums are brought up to date. */
+/** Number of tokens after which the running sums are updated. */
 export const VOCABULARY_STEP = 64
 
-/** Below every logit, and no infinity: differences of it stay numbers. */
+/** Less than every logit, but not infinite, so that differences stay numbers. */
 const LOWEST = -1e30
 
-/** Takes a chunk into max, sum and weighted, and z of the row's `target` into targetLogit where the chunk has it. */
+/** Updates max, sum and weighted with a chunk, and writes z of the row's `target` into targetLogit if the chunk has it. */
 export function sumVocabulary(
   max: Float32Array,
   sum: Float32Array,
@@ -58,7 +58,7 @@ export function sumVocabulary(
   }
 }
 
-/** logprob of the target, and entropy (numRows each), once every chunk was taken in. */
+/** logprob of the target, and entropy (numRows each), after all chunks. */
 export function evaluateVocabulary(
   logprob: Float32Array,
   entropy: Float32Array,
@@ -76,7 +76,7 @@ export function evaluateVocabulary(
 }
 
 /**
- * A chunk's logits become the gradient by them, in place, from dLogprob and dEntropy (numRows each):
+ * Replaces a chunk's logits by the gradient by them, from dLogprob and dEntropy (numRows each):
  *
  *     ∂ log p[t] / ∂ z[j] = [t = j] − p[j]        ∂ H / ∂ z[j] = −p[j] (log p[j] + H)        ∂ z / ∂ logit = inverseTemperature
  */
@@ -129,7 +129,7 @@ export function sampleVocabulary(
     let chosen = 0
     for (let j = 0; j < vocabularySize; j++) {
       const e = Math.exp(Math.fround(logits[at + j]! * inverseTemperature) - max[row]!)
-      if (e > 0) chosen = j // The last of these stays where rounding keeps the sum below the threshold.
+      if (e > 0) chosen = j // If rounding keeps the sum below the threshold, the last token is chosen.
       cumulative += e
       if (cumulative > threshold) break
     }

@@ -1,9 +1,9 @@
-/** Values of actions: numActions a row, row 0 on. The row of a lane begins at `from` in the columns of its cohort. */
+/** Values of actions: numActions per row, from row 0 on. In the cohort's columns the rows begin at `from`. */
 
 /**
- * Chooses the action of the highest value, the first among equals; or, with probability `exploration`, any legal one. Writes
- * the log-probability of that under both (nats), and the action's value. `draws` are two uniform numbers a row; a value of −10⁹
- * is that of an action that is not legal.
+ * Chooses the action with the highest value (the first of equals) or, with probability `exploration`, a random legal
+ * action. Writes the log-probability of the choice under this mixture (nats), and the action's value. `draws` has two
+ * uniform numbers per row; illegal actions have the value −10⁹.
  */
 export function chooseByValue(
   chosen: Int32Array,
@@ -32,7 +32,7 @@ export function chooseByValue(
 }
 
 /**
- * What `chooseByValue` writes of actions that are chosen already, and the entropy of the choice, in nats; all from row 0 on.
+ * Writes the outputs of `chooseByValue` for given actions, and the entropy of the choice, in nats; all from row 0 on.
  */
 export function evaluateByValue(
   logprob: Float32Array,
@@ -57,7 +57,7 @@ export function evaluateByValue(
   }
 }
 
-/** chosen[from + row] = of `values` that of the action which `judged` values highest; both may be one column. */
+/** chosen[from + row] = the element of `values` at the action with the highest element of `judged`; both may be one column. */
 export function valueOfBest(
   chosen: Float32Array,
   values: Float32Array,
@@ -72,8 +72,8 @@ export function valueOfBest(
 }
 
 /**
- * Values from a dueling network's outputs (Wang, Schaul, Hessel, van Hasselt, Lanctot, de Freitas 2016, equation 9), numActions
- * advantages A and the state's value V a row: Q = V + A − mean(A).
+ * Values from a dueling network's outputs (Wang, Schaul, Hessel, van Hasselt, Lanctot, de Freitas 2016, equation 9):
+ * numActions advantages A and the state's value V per row; Q = V + A − mean(A).
  */
 export function duelingForward(values: Float32Array, outputs: Float32Array, numRows: number, numActions: number): void {
   const width = numActions + 1
@@ -86,8 +86,8 @@ export function duelingForward(values: Float32Array, outputs: Float32Array, numR
 }
 
 /**
- * The gradient by a network's outputs from that by the value of the action that was chosen; with `isDueling` those of
- * `duelingForward`, else the values themselves.
+ * The gradient by a network's outputs from the gradient by the value of the chosen action. With `isDueling` the outputs
+ * are the inputs of `duelingForward`, otherwise the values themselves.
  */
 export function chosenBackward(
   dOutputs: Float32Array,

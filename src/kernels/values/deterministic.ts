@@ -1,4 +1,4 @@
-/** Actions of a deterministic actor, within ±1, and noise on them (Fujimoto, van Hoof, Meger 2018, "TD3"); `width` numbers a row. */
+/** Actions of a deterministic actor, within ±1, and noise on them (Fujimoto, van Hoof, Meger 2018, "TD3"); `width` numbers per row. */
 
 const HALF_LOG_TWO_PI = 0.5 * Math.log(2 * Math.PI)
 

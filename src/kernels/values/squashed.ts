@@ -11,12 +11,12 @@ import { boxMuller, philox4x32, Stream } from '../../base/random.ts'
 const HALF_LOG_TWO_PI = 0.5 * Math.log(2 * Math.PI)
 const LOG_STD_MIN = -20
 const LOG_STD_MAX = 2
-/** An action is taken for one no nearer to its bounds, so that its probability is finite. */
+/** Actions are moved at least this far from their bounds, so that their probability is finite. */
 const UNIT_MAX = 1 - 1e-6
 
 /**
- * Standard normal numbers for rows `first` on of a minibatch, keyed by (seed, step, use): `numRows` × `width`, row 0 on. `use` ≥ 1
- * keeps apart what the numbers are for. `words` (4) is workspace.
+ * Standard normal numbers for rows `first` on of a minibatch, keyed by (seed, step, use): `numRows` × `width`, row 0 on. `use`
+ * ≥ 1 gives different numbers to different uses. `words` (4) is workspace.
  */
 export function drawReplayNormal(
   normal: Float32Array,
@@ -133,7 +133,7 @@ export function stretchActions(
   }
 }
 
-/** What critics are handed: observations from row `from` on beside a, which is 0 … width; row 0 on. */
+/** The inputs of critics: observations from row `from` on, and a beside them; from row 0 on. */
 export function joinActions(
   joined: Float32Array,
   observation: Float32Array,
@@ -171,7 +171,7 @@ function cutLogStd(s: number): number {
   return Math.min(LOG_STD_MAX, Math.max(LOG_STD_MIN, s))
 }
 
-/** log(1 − tanh² u) = 2 (log 2 − u − log(1 + exp(−2u))), which does not lose its digits where tanh u is near ±1. */
+/** log(1 − tanh² u) = 2 (log 2 − u − log(1 + exp(−2u))), which keeps its digits if tanh u is near ±1. */
 function logSlope(u: number): number {
   const size = Math.abs(u)
   return 2 * (Math.LN2 - size - Math.log1p(Math.exp(-2 * size)))

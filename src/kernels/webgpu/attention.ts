@@ -1,7 +1,8 @@
 /**
  * Causal attention as shaders (kernels/transformer/attention.ts), over packed rows whose queries, keys and values lie side by side in one
- * column: row × (heads of q, of k, of v). A row sees the rows of its own sequence up to itself, or those of its window. An invocation has
- * a row of one head, and a workgroup's rows share tiles of the others; no matrix of scores is ever in memory.
+ * column: row × (heads of q, of k, of v). A row sees the rows of its own sequence up to itself, or those in its window.
+ * An invocation computes a row of one head, and the rows of a workgroup share tiles of keys and values, so no matrix of
+ * scores is in memory.
  */
 import type { AttentionShape } from '../transformer/attention.ts'
 import { type DeviceColumn, type Step, step, wholeNumber } from './step.ts'

@@ -1,6 +1,6 @@
 /**
- * A WebGPU device that runs steps (step.ts): gives columns their buffers, compiles shaders once, and counts what crosses between the
- * processor and the device. A refused operation leaves zeros in its result, so after the first failure every read is an error.
+ * A WebGPU device that runs steps (step.ts): gives columns their buffers, compiles shaders once, and counts the bytes
+ * sent between processor and device. A refused operation leaves zeros in its result, so after the first failure every read is an error.
  */
 import { assert } from '../../base/errors.ts'
 import type { DeviceColumn, Step } from './step.ts'
@@ -58,7 +58,7 @@ export class Gpu {
     return { ...this.#transfers }
   }
 
-  /** A room for columns, which are given their buffers where they are first used. */
+  /** A room for columns; a column gets its buffer when it is first used. */
   memory(): DeviceMemory {
     return new DeviceMemory(this, this.#device, this.#transfers)
   }
@@ -212,7 +212,7 @@ export class DeviceMemory {
     this.gpu.check()
   }
 
-  /** Gives the columns' buffers back; what was not flushed is forgotten. */
+  /** Frees the columns' buffers; unflushed steps are dropped. */
   release(): void {
     this.#encoder = undefined
     for (const buffer of [...this.#buffers.values(), ...this.#staging.values()]) buffer.destroy()

@@ -68,7 +68,7 @@ function matrixOf({ numInputs, numOutputs, image, weight }: DeviceLayer) {
   }
 }
 
-/** Something for each of `Activation`, in its order: linear, tanh, relu. Of our kernels, shaders import only types: a page without a device is smaller. */
+/** A value for each `Activation`, in its order: linear, tanh, relu. Shaders import only types from our kernels, so that a page without a device is smaller. */
 type ByActivation<T> = Readonly<Record<(typeof Activation)[keyof typeof Activation] | number, T>>
 
 const ACTIVATE: ByActivation<(value: string) => string> = {

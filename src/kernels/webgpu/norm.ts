@@ -10,7 +10,7 @@ export interface NormedRows {
 
 export interface DeviceNorm {
   readonly width: number
-  /** How many are normalized in a row of the block, like heads. */
+  /** Number of normalized vectors in a row of the block, such as heads. */
   readonly each: number
   readonly epsilon: number
   /** Added to the weights. */

@@ -1,7 +1,7 @@
 /**
  * Matrix products C = A · B as shaders. A workgroup computes a tile of C from tiles of A and B in its shared memory, and each invocation a
- * few rows and columns of it in registers. How an element of A or B is found is text, so the same product is a dense layer, its gradients,
- * and a convolution, whose patches are never unfolded.
+ * few rows and columns of it in registers. The code that reads an element of A or B is a parameter, so the same product
+ * computes a dense layer, its gradients, and a convolution without unfolded patches.
  */
 import { type Bindings, type DeviceColumn, elementwise, type Step, step, wholeNumber } from './step.ts'
 
@@ -35,7 +35,7 @@ export interface Product {
   readonly functions?: string
   readonly bindings: Bindings
   readonly tile?: Tile
-  /** Into how many parts the summed dimension is divided, whose results are stored apart: `part` in `store`. */
+  /** The number of parts of the summed dimension, whose results are stored separately: `part` in `store`. */
   readonly parts?: number
   /** WGSL that stores `sum`, that of column `column` of B over the summed dimension. */
   readonly storeSum?: string
@@ -55,7 +55,7 @@ export function tileFor(columns: number): Tile {
   return columns <= 16 ? TILES.narrow : TILES.square
 }
 
-/** Into how many parts to divide a sum over `depth`, so that a product of few tiles keeps the device busy. */
+/** The number of parts of a sum over `depth` with which a product of few tiles keeps the device busy. */
 export function partsFor(rows: number, columns: number, depth: number): number {
   const tile = tileFor(columns)
   const groups = Math.ceil(rows / tile.rows) * Math.ceil(columns / tile.columns)
@@ -163,7 +163,7 @@ function sideOf(name: string, size: number, each: number) {
       const value = width === 1 ? of(0) : `vec4f(${range(4).map(of).join(', ')})`
       const store = `{ let k = ${k}; let at = ${at}; ${name}[k * ${stride}u + at] = ${value}; }`
       if (pieces === invocations) return `{ let t = index; ${store} }`
-      // Unrolled, a long `element` would make a shader that some compilers need minutes for.
+      // Not unrolled: with a long `element`, some compilers would need minutes for the shader.
       return `for (var t = index; t < ${pieces}u; t += ${invocations}u) ${store}`
     },
   }

@@ -212,8 +212,8 @@ const boxBackward = (
     }`
 
 /**
- * Sums what the workgroups of a minibatch's head left: the loss's metrics into `results`, at the minibatch's row, and the gradient by
- * the log standard deviations into `gradient`. A workgroup each sum.
+ * Adds up the sums of the workgroups of a minibatch's head: the loss's metrics into `results`, at the minibatch's row,
+ * and the gradient by the log standard deviations into `gradient`. One workgroup per sum.
  */
 export function sumPartials(
   head: DeviceHead,

@@ -1,8 +1,8 @@
 /**
  * Work on a WebGPU device, as a plan: columns that get memory on the device, and steps, each a shader of our own over some of them. A plan
  * needs no GPU; `Gpu` (gpu.ts) gives the columns their buffers and runs the steps. Columns have the layout of the arena's, in elements of
- * 4 bytes. Shaders are written for the sizes of their step, so a size is a constant in them; what changes from one minibatch to the next
- * stands in the column `numbers`.
+ * 4 bytes. A shader is written for the sizes of its step, which are constants in it; numbers that change from one
+ * minibatch to the next are in the column `numbers`.
  */
 
 /** A column on the device. */

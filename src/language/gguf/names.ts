@@ -1,4 +1,4 @@
-/** What llama.cpp calls families, settings and tensors, and what `config.json` and this project call them. */
+/** Names of families, settings and tensors in llama.cpp, in `config.json` and in this project. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import type { TransformerConfig } from '../transformer/config.ts'

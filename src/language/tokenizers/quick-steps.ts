@@ -1,5 +1,5 @@
 /**
- * Tells which steps of a `tokenizer.json` are known to be quick: their output is about as long as their input, and
+ * Finds the steps of a `tokenizer.json` that are known to be quick: their output is about as long as their input, and
  * their regular expressions are the published ones below, which take at most quadratic time. Short texts then need no
  * time limit, which would take ten times as long as the text itself.
  */

@@ -1,8 +1,8 @@
 /**
  * Turns conversations into ids. A chat template gives text; this file decides at turn boundaries how to tokenize it.
  * Ids that exist are never tokenized again; new messages are tokenized alone. A message's text is plain text even if it
- * spells a special token, so nobody can open another's turn. Some templates rewrite earlier turns (Qwen3's removes
- * their thinking). Then the existing ids stay as they are, and the conversation goes on with all ids anew.
+ * spells a special token, so no message can open another speaker's turn. Some templates rewrite earlier turns (Qwen3's removes
+ * their thinking). Then the existing ids stay, and the conversation continues with new ids for all of its text.
  *
  * Such new ids are a **segment**: a row of its own, with its own mask. A reply appends what the template adds between
  * the conversation before and after. Supervised examples are cut into segments in the same way. Special tokens that the

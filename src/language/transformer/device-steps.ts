@@ -1,6 +1,6 @@
 /**
  * A transformer's passes over packed rows as steps on a device (kernels/webgpu): those of `Forward` and `PackedTransformer`, for models
- * like Llama, Qwen2, Qwen3 and Mistral, and their adapters. Layers share shaders: where a layer's weights begin stands in a column.
+ * like Llama, Qwen2, Qwen3 and Mistral, and their adapters. Layers share shaders: a column has the place at which each layer's weights begin.
  */
 import { attentionBackward, attentionForward } from '../../kernels/webgpu/attention.ts'
 import {

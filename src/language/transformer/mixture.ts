@@ -1,6 +1,6 @@
 /**
  * Mixtures of experts (Shazeer et al. 2017; Jiang et al. 2024): a router gives each row to a few of a layer's feed-forward layers, whose
- * outputs are added by its probabilities. A shared expert, if there is one, takes every row, by a share of its own.
+ * outputs are added by its probabilities. A shared expert, if there is one, processes every row, with a weight of its own.
  */
 import type { Columns } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'

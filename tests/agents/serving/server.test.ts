@@ -159,7 +159,7 @@ describe('keys', () => {
     await expect(serveModel({ policy, apiKey: 'short' })).rejects.toThrow(
       'apiKey: got 5 characters, expected at least 16',
     )
-    await expect(serveModel({ policy, apiKey, control: true })).rejects.toThrow('expected controlKey too')
+    await expect(serveModel({ policy, apiKey, control: true })).rejects.toThrow('expected controlKey, so')
     const plain = await served({ host: '0.0.0.0', apiKey })
     expect(plain.notes).toEqual([expect.stringContaining('give tls, or put a TLS proxy')])
     expect((await served({ host: '0.0.0.0', apiKey, tls: certificate })).notes).toEqual([])

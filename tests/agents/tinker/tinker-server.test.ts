@@ -445,7 +445,7 @@ describe('a training service', () => {
       ...{ base_model: 'small', is_lora: true, lora_rank: 4, train_attn: true, train_mlp: false, train_unembed: false },
     })
     const again = { model_id: id, path: 'first' }
-    await expect(run('save_weights', { ...again, seq_id: 2 })).rejects.toThrow('which is there')
+    await expect(run('save_weights', { ...again, seq_id: 2 })).rejects.toThrow('which exists')
     await run('save_weights', { ...again, seq_id: 3, overwrite: true })
     await expect(run('save_weights', { ...again, seq_id: 4, path: '../up' })).rejects.toThrow(
       'expected a name of letters',
