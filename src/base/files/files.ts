@@ -144,7 +144,8 @@ export async function writeSynced(
   }
 }
 
-async function writeAll(handle: OpenFile, bytes: Uint8Array): Promise<void> {
+/** Writes all bytes to an open file, after those that were written before. */
+export async function writeAll(handle: OpenFile, bytes: Uint8Array): Promise<void> {
   let done = 0
   while (done < bytes.byteLength) done += await disk.write(handle, bytes, done)
 }

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { show } from '../errors.ts'
+import { bodyPieces } from './body-pieces.ts'
 import { RequestError } from './request-error.ts'
 
 /** The JSON object of a request's body; empty without a body. */
@@ -53,20 +54,8 @@ export class BodyReader {
    */
   async read(request: IncomingMessage, response: ServerResponse, others: BodyTypes = {}): Promise<Body> {
     if (!hasBody(request)) return {}
-    const { 'content-type': type = '', 'content-length': length = 0, expect } = request.headers
-    const { 'content-encoding': encoding = 'identity' } = request.headers
-    if (request.method !== 'POST') throw new RequestError(400, `${request.method} takes no body`)
-    const named = type.split(';')[0]!.trim().toLowerCase()
+    const named = this.#begin(request, response, ['application/json', ...Object.keys(others)])
     const isOther = Object.hasOwn(others, named)
-    if (named !== 'application/json' && !isOther) {
-      const expected = ['application/json', ...Object.keys(others)].join(' or ')
-      throw new RequestError(415, `the body's type is ${show(type)}, expected ${expected}`)
-    }
-    if (encoding.toLowerCase() !== 'identity') {
-      throw new RequestError(415, `the body's encoding is ${show(encoding)}, expected none`)
-    }
-    if (Number(length) > this.#maxBytes) throw this.#tooLong()
-    if (expect !== undefined) response.writeContinue()
     const body: Unfinished = { request, bytes: Buffer.alloc(0), lastLook: this.#looks, isWaiting: false, isCut: false }
     this.#unfinished.add(body)
     try {
@@ -75,6 +64,29 @@ export class BodyReader {
     } finally {
       this.#unfinished.delete(body)
     }
+  }
+
+  /** The body in pieces, of which none is kept. @throws RequestError as `read`. */
+  pieces(request: IncomingMessage, response: ServerResponse, type: string): AsyncIterable<Uint8Array> {
+    if (hasBody(request)) this.#begin(request, response, [type])
+    return bodyPieces(request, this.#maxBytes, () => this.#tooLong())
+  }
+
+  /** Checks what a request tells of its body, lets the client send it, and returns its type. */
+  #begin(request: IncomingMessage, response: ServerResponse, types: readonly string[]): string {
+    const { 'content-type': type = '', 'content-length': length = 0, expect } = request.headers
+    const { 'content-encoding': encoding = 'identity' } = request.headers
+    if (request.method !== 'POST') throw new RequestError(400, `${request.method} takes no body`)
+    const named = type.split(';')[0]!.trim().toLowerCase()
+    if (!types.includes(named)) {
+      throw new RequestError(415, `the body's type is ${show(type)}, expected ${types.join(' or ')}`)
+    }
+    if (encoding.toLowerCase() !== 'identity') {
+      throw new RequestError(415, `the body's encoding is ${show(encoding)}, expected none`)
+    }
+    if (Number(length) > this.#maxBytes) throw this.#tooLong()
+    if (expect !== undefined) response.writeContinue()
+    return named
   }
 
   /** Copies chunks into one buffer: short chunks would each hold many times their bytes. */

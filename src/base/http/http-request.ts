@@ -18,6 +18,11 @@ export interface HttpRequest {
   readonly signal: AbortSignal
   /** Maximum bytes of the response's body; default unlimited. */
   readonly maxBytes?: number
+  /**
+   * Takes the body of an accepted response (status 2xx) chunk by chunk, and the length that its head tells (0 without one); the body of
+   * the result is then empty. An error ends the request with that error.
+   */
+  onChunk?(chunk: Buffer, length: number): void
 }
 
 /** The response's body exceeds the limit. Nothing is kept, and the connection is closed. */
@@ -39,7 +44,7 @@ export interface HttpAnswer {
   readonly body: Buffer
 }
 
-export function isOk({ status }: HttpAnswer): boolean {
+export function isOk({ status }: Pick<HttpAnswer, 'status'>): boolean {
   return status >= 200 && status < 300
 }
 
@@ -58,14 +63,13 @@ class Received {
     this.#ahead = Buffer.allocUnsafeSlow(told > 2 ** 16 && told <= Math.min(AHEAD_BYTES, maxBytes) ? told : 0)
   }
 
-  /** False if the body is too long. */
-  add(chunk: Buffer): boolean {
+  /** @throws LongAnswerError */
+  add(chunk: Buffer): void {
     const at = this.#length
     this.#length += chunk.length
-    if (this.#length > this.#maxBytes) return false
+    if (this.#length > this.#maxBytes) throw new LongAnswerError(this.#maxBytes)
     if (this.#length <= this.#ahead.length) chunk.copy(this.#ahead, at)
     else this.#chunks.push(chunk)
-    return true
   }
 
   whole(): Buffer {
@@ -76,7 +80,7 @@ class Received {
 /** @throws LongAnswerError; the connection's Error, or the signal's reason. */
 export function requestHttp(
   url: string,
-  { method, headers, body, signal, maxBytes = Number.POSITIVE_INFINITY }: HttpRequest,
+  { method, headers, body, signal, maxBytes = Number.POSITIVE_INFINITY, onChunk }: HttpRequest,
 ): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     const fail = (error: Error) => reject(signal.aborted ? signal.reason : error)
@@ -84,15 +88,21 @@ export function requestHttp(
     const isPart = typeof body === 'object' && 'path' in body
     const length = isPart ? { 'content-length': `${body.bytes}` } : {}
     const request = ask(url, { method, headers: { ...headers, ...length }, signal }, (response) => {
-      const body = new Received(Number(response.headers['content-length'] ?? 0), maxBytes)
+      const { statusCode: status = 0, headers: told } = response
+      const length = Number(told['content-length'] ?? 0)
+      const isGiven = onChunk !== undefined && isOk({ status })
+      const body = new Received(isGiven ? 0 : length, maxBytes)
       response.on('data', (chunk: Buffer): void => {
-        if (body.add(chunk)) return
-        reject(new LongAnswerError(maxBytes))
-        request.destroy()
+        try {
+          if (isGiven) onChunk(chunk, length)
+          else body.add(chunk)
+        } catch (error) {
+          reject(error)
+          request.destroy()
+        }
       })
       response.on('error', fail)
       response.on('end', () => {
-        const { statusCode: status = 0, headers: told } = response
         const type = told['content-type'] ?? ''
         const { location = null, etag = null } = told
         resolve({ status, location, type, etag, body: body.whole() })

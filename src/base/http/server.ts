@@ -10,6 +10,7 @@ import {
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { InputError, show } from '../errors.ts'
+import { PIECE_BYTES } from '../pieces.ts'
 import { type Body, BodyReader, type BodyTypes } from './body.ts'
 import { callerCheck } from './caller.ts'
 import { asRequestError, RequestError } from './request-error.ts'
@@ -41,6 +42,8 @@ export interface RequestHead {
 
 export interface RouteRequest extends RequestHead {
   readonly body: Body
+  /** The body, if the route takes it in pieces. A piece is valid until the next one is requested. */
+  readonly pieces?: AsyncIterable<Uint8Array>
   /** Aborts when the client disconnects before it has its response. */
   readonly signal: AbortSignal
 }
@@ -52,19 +55,17 @@ export interface EventStream {
   readonly isNamed?: boolean
 }
 
+/** A document's content, or pieces of it; then its headers name its length. A piece is sent before the next one is requested. */
+type Content = string | Uint8Array | AsyncIterable<Uint8Array>
+
 /** A response that is not JSON, like a page. */
 export class HttpDocument {
   readonly type: string
-  readonly content: string | Uint8Array
+  readonly content: Content
   readonly headers: Readonly<Record<string, string>>
   readonly status: number
 
-  constructor(
-    type: string,
-    content: string | Uint8Array,
-    headers: Readonly<Record<string, string>> = {},
-    status: number = 200,
-  ) {
+  constructor(type: string, content: Content, headers: Readonly<Record<string, string>> = {}, status: number = 200) {
     this.type = type
     this.content = content
     this.headers = headers
@@ -84,6 +85,8 @@ export interface Route {
   readonly isPage?: boolean
   /** Body types that it accepts besides JSON, with their readers. */
   readonly reads?: BodyTypes
+  /** The only type of bodies, if it takes them in pieces. */
+  readonly inPieces?: string
   /** The format of errors; default OpenAI's. */
   readonly errorBody?: (error: RequestError) => object
 }
@@ -151,9 +154,12 @@ export async function listen(
       checkCaller(request, route.isPage ?? false)
       const head: RequestHead = { query, headers: request.headers, params }
       route.admit?.(head)
-      const body = await bodies.read(request, response, route.reads)
-      const answered = await route({ ...head, body, signal: goneAway.signal })
-      if (answered instanceof HttpDocument) sender.sendDocument(response, answered)
+      const given =
+        route.inPieces === undefined
+          ? { body: await bodies.read(request, response, route.reads) }
+          : { body: {}, pieces: bodies.pieces(request, response, route.inPieces) }
+      const answered = await route({ ...head, ...given, signal: goneAway.signal })
+      if (answered instanceof HttpDocument) await sender.sendDocument(response, answered)
       else if (answered !== null && 'events' in answered) {
         await sender.sendEvents(response, answered as EventStream, tell)
       } else sender.send(response, 200, answered)
@@ -276,14 +282,27 @@ class Sender {
     this.#end(response, text)
   }
 
-  sendDocument(response: ServerResponse, { type, content, headers, status }: HttpDocument): void {
+  async sendDocument(response: ServerResponse, { type, content, headers, status }: HttpDocument): Promise<void> {
     response.writeHead(status, { 'content-type': type, ...headers })
-    this.#end(response, content)
+    if (typeof content === 'string' || content instanceof Uint8Array) return this.#end(response, content)
+    this.#count(response, 2 * PIECE_BYTES)
+    for await (const piece of content) {
+      await new Promise<void>((resolve, reject) => {
+        response.write(piece, (error) => (error ? reject(error) : resolve()))
+      })
+    }
+    response.end()
   }
 
   #end(response: ServerResponse, content: string | Uint8Array): void {
     if (response.destroyed) return // The client disconnected meanwhile; nobody else reports it.
-    this.#unsent.set(response, content.length)
+    this.#count(response, content.length)
+    response.end(content)
+  }
+
+  /** Counts the bytes of a response that is about to be sent. */
+  #count(response: ServerResponse, bytes: number): void {
+    this.#unsent.set(response, bytes)
     response.on('close', () => this.#unsent.delete(response))
     let sum = [...this.#unsent.values()].reduce((total, bytes) => total + bytes, 0)
     for (const [oldest, bytes] of this.#unsent) {
@@ -292,7 +311,6 @@ class Sender {
       oldest.destroy()
     }
     response.setTimeout(this.#stallMs)
-    response.end(content)
   }
 
   /** Sends events to the end, each when the client has read those before it. An error on the way is the last event. */

@@ -1,14 +1,16 @@
 /**
- * A store over HTTP: a process serves the blobs of its own store to clients with the key. Blobs are read in ranges (`Range: bytes=0-99`),
- * so neither side holds more than one range in transit, and a broken connection loses at most one range.
+ * A store over HTTP: a process serves the blobs of its own store to clients with the key. Both directions go in pieces between the
+ * connection and the file, so the server holds only two of them for each request. Each side hashes what it has while the rest is on its
+ * way. A client whose connection broke continues where it was (`Range: bytes=100-`).
  */
-
+import { createHash, type Hash } from 'node:crypto'
 import { isOk, requestHttp } from '../../base/http/http-request.ts'
 import { AnswerError, JsonClient, mayPassLater } from '../../base/http/json-client.ts'
 import { checkedSecret, keyCheck } from '../../base/http/keys.ts'
 import { RequestError } from '../../base/http/request-error.ts'
 import { HttpDocument, type Listening, type ListenOptions, listen, type Route } from '../../base/http/server.ts'
-import { BlobError, type BlobRange, checkHash, checkRange, hashOfBlob, readParts, type Store } from './store.ts'
+import type { FolderStore } from './folder-store.ts'
+import { BlobError, type BlobRange, checkHash, checkRange, hashOfBlob, type Store } from './store.ts'
 
 const TYPE = 'application/octet-stream'
 /** Bytes of the longest blob that is put. */
@@ -18,6 +20,9 @@ const ERROR_BYTES = 2 ** 16
 /** Seconds for one request, and how often a failed one is repeated: for minutes in all, since the server may be restarting. */
 const [DEADLINE, RETRIES] = [600, 30]
 
+/** A store whose blobs are written and read in pieces. */
+type PieceStore = Pick<FolderStore, 'putPieces' | 'sizeOf' | 'pieces'>
+
 export interface ServedStore {
   /** The clients' key, at least 16 characters. */
   readonly key: string
@@ -25,25 +30,26 @@ export interface ServedStore {
 }
 
 /** Serves a store to clients with the key. @throws InputError if it cannot listen, or for a short key. */
-export function serveStore(store: Store, { key, listening }: ServedStore): Promise<Listening> {
+export function serveStore(store: PieceStore, { key, listening }: ServedStore): Promise<Listening> {
   const admit = keyCheck([checkedSecret('key of the store', key)], 'expected the key of the store')
-  const put: Route = async ({ body }) => ({
-    hash: await store.put((body.bytes as Uint8Array | undefined) ?? new Uint8Array(0)),
-  })
+  const put: Route = async ({ pieces }) => ({ hash: await store.putPieces(pieces!) })
   const get: Route = async ({ params, headers }) => {
-    const range = rangeOf(headers.range)
-    const bytes = await store.get(params.hash!, range).catch((cause) => {
+    const hash = params.hash!
+    const size = await store.sizeOf(hash).catch((cause) => {
       if (cause instanceof BlobError && cause.isMissing) throw new RequestError(404, cause.message)
       throw cause
     })
-    if (range !== undefined && bytes.length === 0) throw new RequestError(416, 'the range begins after the blob')
-    if (range === undefined) return new HttpDocument(TYPE, bytes)
-    const told = { 'content-range': `bytes ${range.from}-${range.from + bytes.length - 1}/*` }
-    return new HttpDocument(TYPE, bytes, told, 206)
+    const asked = rangeOf(headers.range)
+    const { from, to } = { from: asked?.from ?? 0, to: Math.min(asked?.to ?? size, size) }
+    if (asked !== undefined && from >= size) throw new RequestError(416, 'the range begins after the blob')
+    const told = {
+      'content-length': `${to - from}`,
+      ...(asked !== undefined && { 'content-range': `bytes ${from}-${to - 1}/${size}` }),
+    }
+    return new HttpDocument(TYPE, store.pieces(hash, { from, to }), told, asked === undefined ? 200 : 206)
   }
-  const reads = { [TYPE]: (bytes: Uint8Array) => ({ bytes }) }
   const routes = new Map<string, Route>([
-    ['POST /blobs', Object.assign(put, { admit, reads })],
+    ['POST /blobs', Object.assign(put, { admit, inPieces: TYPE })],
     ['GET /blobs/:hash', Object.assign(get, { admit })],
   ])
   const limits = { requestMs: 1000 * DEADLINE }
@@ -52,11 +58,43 @@ export function serveStore(store: Store, { key, listening }: ServedStore): Promi
 
 function rangeOf(header: string | undefined): BlobRange | undefined {
   if (header === undefined) return undefined
-  const [, from, to] = /^bytes=(\d{1,15})-(\d{1,15})$/.exec(header) ?? []
-  if (from === undefined || to === undefined || Number(to) < Number(from)) {
-    throw new RequestError(416, 'the range is not of the form bytes=0-99')
+  const [, from, to] = /^bytes=(\d{1,15})-(\d{0,15})$/.exec(header) ?? []
+  const until = to === '' ? Number.MAX_SAFE_INTEGER : Number(to) + 1
+  if (from === undefined || until <= Number(from)) {
+    throw new RequestError(416, 'the range is not of the form bytes=0-99 or bytes=100-')
   }
-  return { from: Number(from), to: Number(to) + 1 }
+  return { from: Number(from), to: until }
+}
+
+/** A blob, or a range of it, that is being received. */
+class Received {
+  readonly #digest: Hash | null
+  #bytes = Buffer.alloc(0)
+  /** Bytes that have come. */
+  length = 0
+
+  constructor(isWhole: boolean) {
+    this.#digest = isWhole ? createHash('sha256') : null
+  }
+
+  /** Adds a chunk of an answer of `length` bytes, which begins where the one before it broke off. */
+  add(chunk: Buffer, isFirst: boolean, length: number): void {
+    if (isFirst && this.length + length !== this.#bytes.length) {
+      if (length < 1 || length > BLOB_BYTES)
+        throw new Error(`an answer of ${length} bytes, expected 1 to ${BLOB_BYTES}`)
+      const bytes = Buffer.allocUnsafeSlow(this.length + length) // All of it is written.
+      this.#bytes.copy(bytes, 0, 0, this.length)
+      this.#bytes = bytes
+    }
+    this.length += chunk.copy(this.#bytes, this.length)
+    this.#digest?.update(chunk)
+  }
+
+  /** @throws BlobError if the whole blob has another hash. */
+  end(hash: string): Uint8Array {
+    if (this.#digest !== null && this.#digest.digest('hex') !== hash) throw new BlobError(hash, false)
+    return this.#bytes.subarray(0, this.length)
+  }
 }
 
 /** The client's side. */
@@ -86,28 +124,39 @@ export class HttpStore implements Store {
   async get(hash: string, range?: BlobRange): Promise<Uint8Array> {
     checkHash(hash)
     if (range !== undefined) checkRange(range)
-    return readParts(hash, range, (from, length) => {
-      return this.#client.retry(() => this.#part(hash, from, length), this.#closed.signal)
-    })
+    const received = new Received(range === undefined)
+    if (range === undefined || range.to > range.from) {
+      await this.#client.retry(() => this.#receive(hash, range, received), this.#closed.signal)
+    }
+    return received.end(hash)
   }
 
-  /** `bytes` bytes from `from` on; fewer at the blob's end. */
-  async #part(hash: string, from: number, bytes: number): Promise<Uint8Array> {
+  /** Receives what is left of a blob or a range of it. */
+  async #receive(hash: string, range: BlobRange | undefined, received: Received): Promise<void> {
     const where = `${this.#client.url}/blobs/${hash}`
     const signal = AbortSignal.any([this.#closed.signal, AbortSignal.timeout(1000 * DEADLINE)])
-    const headers = { authorization: `Bearer ${this.#key}`, range: `bytes=${from}-${from + bytes - 1}` }
+    const from = (range?.from ?? 0) + received.length
+    const isAll = range === undefined && from === 0
+    let isFirst = true
     const answer = await requestHttp(where, {
       method: 'GET',
-      headers,
+      headers: {
+        authorization: `Bearer ${this.#key}`,
+        ...(!isAll && { range: `bytes=${from}-${range === undefined ? '' : range.to - 1}` }),
+      },
       signal,
-      maxBytes: Math.max(bytes, ERROR_BYTES),
+      maxBytes: ERROR_BYTES,
+      onChunk: (chunk, length) => {
+        received.add(chunk, isFirst, length)
+        isFirst = false
+      },
     }).catch((cause) => {
       throw new AnswerError(`${where}: ${(cause as Error).message}`, 0, !signal.aborted)
     })
-    if (isOk(answer)) return answer.body
-    if (answer.status === 404) throw new BlobError(hash, true)
-    if (answer.status === 416) return new Uint8Array(0)
-    throw new AnswerError(`${where}: status ${answer.status}`, answer.status, mayPassLater(answer.status))
+    const { status } = answer
+    if (isOk(answer) || status === 416) return // A range may begin after the blob.
+    if (status === 404) throw new BlobError(hash, true)
+    throw new AnswerError(`${where}: status ${status}`, status, mayPassLater(status))
   }
 
   leave(): void {

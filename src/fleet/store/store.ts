@@ -75,6 +75,11 @@ export class BlobError extends InputError {
   }
 }
 
+/** The SHA-256 of bytes, as the name of a blob, at once: while long bytes are hashed, nothing else of the process has a turn. */
+export function nameOfBlob(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}
+
 /** Bytes that are hashed between two turns of the event loop. */
 const HASH_BYTES = 2 ** 20
 

@@ -11,7 +11,7 @@ import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
 import type { Ticket } from '../../fleet/admission.ts'
 import type { Item } from '../../fleet/bus/bus.ts'
-import { BlobError } from '../../fleet/store/store.ts'
+import { BlobError, nameOfBlob } from '../../fleet/store/store.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { World } from '../../world/world.ts'
@@ -251,7 +251,9 @@ class FleetGroups implements MemberRunner {
   }
 
   saved(): SavedCollector['runner'] {
-    const needed = [...this.#weights].filter(([version]) => version >= this.#oldest)
+    // Copies on their way are named by what the store will name them.
+    const copies = [...this.#copies].map(([version, bytes]) => [version, nameOfBlob(bytes)] as const)
+    const needed = [...this.#weights, ...copies].filter(([version]) => version >= this.#oldest)
     const versions = needed.map(([version]) => version)
     this.#savedVersions.set(this.#updates, versions)
     return needed

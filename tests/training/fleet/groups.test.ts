@@ -2,6 +2,7 @@
 // Actors import the modules of what is built, and what they make must be made of the same ones here.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../../dist/src/base/errors.js'
@@ -46,9 +47,12 @@ export const broken = defineTextEnvironment({
 
 const sampling = { temperature: 1.2, topK: 8 }
 
-async function place() {
+/** `delay`: milliseconds before the learner's store begins to keep what is put. */
+async function place(delay = 0) {
   const folder = await temporaryFolder()
   const [bus, store] = [new MemoryBus(), new FolderStore(folder)]
+  const put = store.put.bind(store)
+  if (delay > 0) store.put = (bytes) => sleep(delay).then(() => put(bytes))
   const told: string[] = []
   const collector = (actors: number, acknowledge: 'update' | 'checkpoint' = 'update'): CollectorDefinition =>
     fleetCollector(actors, {
@@ -135,11 +139,13 @@ describe('groups of conversations by a fleet in one process', () => {
       expect(await alone(3)).toEqual(expected)
       expect(expected.staleness).toMatchObject([0, 1, 1, 1].map((age) => ({ mean: age, max: age })))
 
-      const { bus, store, folder, told, collector } = await place()
+      // So slow that weights are still on their way when the state is saved.
+      const { bus, store, folder, told, collector } = await place(500)
       const stop = new AbortController()
       const actors = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
       const first = await trainerOf(text, { collector: collector(2, 'checkpoint') })
       for await (const _ of first.updates()) {
+        if (first.update === 1) await sleep(2000) // All groups of the second update come.
         if (first.update === 2) await first.save(join(folder, 'saved'))
         if (first.update === 3) break // What it learned after the checkpoint is lost.
       }

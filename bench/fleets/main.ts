@@ -1,0 +1,30 @@
+/**
+ * `npm run bench -- fleets`: what a fleet's store carries, by folder and by HTTP, beside what the disk and the loopback can; and how long
+ * weights take to eight processes.
+ *
+ *     REPEATS=9 npm run bench -- fleets
+ */
+import { fork } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { reportRoom } from '../report.ts'
+import type { Served } from './server.ts'
+import { measureStores } from './store.ts'
+
+const REPEATS = Number(process.env.REPEATS ?? 9)
+const KEY = 'a key of the bench, long enough'
+
+const folder = mkdtempSync(join(tmpdir(), 'colonnade-fleets-'))
+const server = fork(fileURLToPath(new URL('./server.js', import.meta.url)), [join(folder, 'served'), KEY])
+try {
+  const served = await new Promise<Served>((resolve, reject) => {
+    server.once('message', (told) => resolve(told as Served))
+    server.once('exit', (code) => reject(new Error(`the server ended with code ${code}`)))
+  })
+  reportRoom('fleets', await measureStores(folder, served, KEY, REPEATS))
+} finally {
+  server.disconnect()
+  rmSync(folder, { recursive: true, force: true })
+}
