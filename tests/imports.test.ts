@@ -29,7 +29,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
     }),
   ),
   examples: ['index'],
-  bench: ['index', 'entries', 'kernels', 'policies', 'telemetry'],
+  bench: ['index', 'entries', 'kernels', 'policies', 'telemetry', 'fleet'],
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {

@@ -1,6 +1,7 @@
 /** The contract of stores, over every carrier. */
 import { createHash, randomBytes } from 'node:crypto'
 import { readdir, utimes, writeFile } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
@@ -130,6 +131,61 @@ describe('HTTP', () => {
     const refused = expect(store.get('0'.repeat(64))).rejects.toThrow(/ECONNREFUSED|fetch failed|refused/)
     store.leave()
     await refused
+  })
+
+  test('a client whose connection breaks continues where it was, and one that breaks off leaves no file', async () => {
+    const folder = await temporaryFolder()
+    const key = 'a key of more than sixteen letters'
+    const served = await serveStore(new FolderStore(folder), { key, listening: { host: '127.0.0.1', port: 0 } })
+    const port = Number(new URL(served.url).port)
+    /** A way to the server that is cut after so many bytes of an answer, or of a request. */
+    let [answered, asked] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+    const heads: string[] = []
+    const way = createServer((client) => {
+      const server = connect(port, '127.0.0.1')
+      const cut = () => {
+        client.destroy()
+        server.destroy()
+      }
+      for (const socket of [client, server]) socket.on('error', cut).on('close', cut)
+      client.on('data', (chunk) => {
+        asked -= chunk.length
+        heads.push(/^range: .*/im.exec(chunk.toString('latin1'))?.[0] ?? '')
+        if (asked > 0) server.write(chunk)
+        else cut()
+      })
+      server.on('data', (chunk) => {
+        answered -= chunk.length
+        if (answered > 0) client.write(chunk)
+        else cut()
+      })
+    })
+    await new Promise<void>((resolve) => way.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(way.address() as AddressInfo).port}`
+    const [direct, cut] = [new HttpStore(served.url, key), new HttpStore(url, key, 1)]
+    const bytes = randomBytes(2 ** 21 + 5)
+    const hash = await direct.put(bytes)
+    for (const [from, to] of [[0, Number.POSITIVE_INFINITY] as const, [7, 2 ** 21] as const]) {
+      const range = Number.isFinite(to) ? { from, to } : undefined
+      heads.length = 0
+      answered = 2 ** 20
+      const getting = cut.get(hash, range)
+      await expect.poll(() => answered).toBeLessThanOrEqual(0)
+      answered = Number.POSITIVE_INFINITY
+      expect(Buffer.compare(await getting, bytes.subarray(from, to))).toBe(0)
+      const [, last] = heads.map((head) => Number(/bytes=(\d+)-/.exec(head)?.[1]))
+      expect(last).toBeGreaterThan(2 ** 19)
+    }
+
+    const names = async () => (await readdir(folder, { recursive: true })).filter((name) => name.length > 2)
+    const before = await names()
+    asked = 2 ** 20
+    await expect(new HttpStore(url, key, 0).put(randomBytes(2 ** 21))).rejects.toThrow()
+    await expect.poll(names).toEqual(before)
+    for (const store of [direct, cut]) await store.close()
+    way.close()
+    served.closeConnections()
+    await served.close()
   })
 
   test('serves only whoever has the key, and no error repeats it', async () => {

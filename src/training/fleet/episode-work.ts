@@ -15,10 +15,10 @@ import {
   messageOf,
   type PartResult,
   type PartTask,
+  readState,
   rowsToBytes,
   schemaOf,
   shareOfMember,
-  stateFromBytes,
   stateToBytes,
 } from './parts.ts'
 
@@ -110,7 +110,8 @@ export class EpisodeWork implements ActorWork {
     if (place.member !== member || place.state !== task.before) {
       place.member = member
       collectFor(cohort, member)
-      await stateFromBytes(cohort, 0, share, await store.get(task.before), true)
+      const write = await readState(cohort, share, await store.get(task.before))
+      write(0, true)
       place.watched.restart() // These are not the observations that its last step left.
     }
     for (let rollout = task.from, before = task.before; rollout < until; rollout++) {

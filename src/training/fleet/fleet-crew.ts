@@ -18,9 +18,9 @@ import {
   messageOf,
   type PartResult,
   type PartTask,
+  readState,
   rowsFromBytes,
   shareOfMember,
-  stateFromBytes,
   stateToBytes,
 } from './parts.ts'
 
@@ -36,6 +36,8 @@ interface Member {
   collected: number
   /** The hash of its lanes' state after these. */
   before: string
+  /** Writes that state to its place, in which a checkpoint may still need the state before an earlier rollout; null once it is there. */
+  write: ((rollout: number) => void) | null
   task: (PartTask & { readonly since: number }) | null
   /** Results of later rollouts, by rollout. */
   readonly held: Map<number, Held[]>
@@ -113,7 +115,7 @@ class FleetCrew implements Crew {
     this.#unsettled.clear()
     for (let member = 0; member < numMembers; member++) {
       const before = await store.put(await stateToBytes(cohort, update, this.#shareOf(member)))
-      this.#members.push({ collected: update, before, task: null, held: new Map(), waited: 0 })
+      this.#members.push({ collected: update, before, write: null, task: null, held: new Map(), waited: 0 })
     }
     // Of these versions a restored learner has the weights, and parts ahead were to be collected with them.
     const { published } = cohort.ahead!
@@ -246,7 +248,7 @@ class FleetCrew implements Crew {
     try {
       const [rows, after] = await Promise.all([store.get(result.rows), store.get(result.after)])
       await rowsFromBytes(cohort, rollout, number, share, rows)
-      await stateFromBytes(cohort, rollout + 1, share, after, false)
+      this.#members[number]!.write = await readState(cohort, share, after)
     } catch (error) {
       if (!(error instanceof BlobError)) throw error
       this.#options.tell(`${error.message}: rollout ${rollout} of member ${number} is collected again`)
@@ -264,8 +266,19 @@ class FleetCrew implements Crew {
     member.before = result.after
     this.#unsettled.set(rollout, [...(this.#unsettled.get(rollout) ?? []), held])
     member.collected++
+    this.#writeStates()
     this.#wake()
     return true
+  }
+
+  /** Writes the states whose place is free: that of a rollout is, when the one that had it before has been learned from. */
+  #writeStates(): void {
+    const numPlaces = this.#parts.cohort.ahead!.beginnings.length
+    for (const member of this.#members) {
+      if (member.write === null || member.collected >= this.#updates + numPlaces) continue
+      member.write(member.collected)
+      member.write = null
+    }
   }
 
   collected(member: number): number {
@@ -288,6 +301,7 @@ class FleetCrew implements Crew {
 
   learned(update: number): void {
     this.#updates = update + 1
+    this.#writeStates()
     this.#times.delete(update)
     if (this.#options.acknowledge === 'update') this.#settle(this.#updates)
   }

@@ -259,8 +259,9 @@ class FleetGroups implements MemberRunner {
     return needed
   }
 
-  restore(saved: SavedCollector['runner'], updates: number): void {
+  restore(saved: SavedCollector['runner'], updates: number, numEnded: number): void {
     this.#updates = updates
+    this.#conversations = numEnded
     this.#weights = new Map(saved)
     this.#pinned = [...this.#weights.keys()]
   }

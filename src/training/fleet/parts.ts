@@ -106,18 +106,21 @@ export function stateToBytes(cohort: EpisodeCohort, rollout: number, { from, to 
   return toBytes(to - from, fields)
 }
 
-/** Writes the state of a member's lanes at the start of a rollout to where it is kept, and with `isCurrent` also into the lanes. */
-export async function stateFromBytes(
+/**
+ * Reads the state of a member's lanes. The result writes it to where the start of a rollout is kept, or with `isCurrent` into the lanes.
+ * @throws InputError if it is not of these columns.
+ */
+export async function readState(
   cohort: EpisodeCohort,
-  rollout: number,
   { from, to }: Share,
   bytes: Uint8Array,
-  isCurrent: boolean,
-): Promise<void> {
-  const kept = beginningOf(cohort, rollout)
-  const targets = stateColumns(cohort, isCurrent ? kept.keys() : kept.values())
-  const fields = await fromBytes('state of the lanes', bytes, targets, to - from)
-  for (const [i, { column, width }] of targets.entries()) column.set(fields[i]!.column, from * width)
+): Promise<(rollout: number, isCurrent?: boolean) => void> {
+  const fields = await fromBytes('state of the lanes', bytes, stateColumns(cohort, cohort.carried), to - from)
+  return (rollout, isCurrent = false) => {
+    const kept = beginningOf(cohort, rollout)
+    const targets = stateColumns(cohort, isCurrent ? kept.keys() : kept.values())
+    for (const [i, { column, width }] of targets.entries()) column.set(fields[i]!.column, from * width)
+  }
 }
 
 /** Bytes before the streams of a part: the lengths of the two, each in 8 bytes. */

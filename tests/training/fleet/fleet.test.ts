@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { timeLimit, wrap } from '../../../dist/src/entries/environments.js'
 import type { StoreAddress } from '../../../dist/src/fleet/address.js'
-import type { Message } from '../../../dist/src/fleet/bus/bus.js'
+import type { Bus, Message } from '../../../dist/src/fleet/bus/bus.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
 import {
@@ -71,6 +71,30 @@ async function place() {
   return { bus, store, folder, told, crew }
 }
 
+function abortable(): { readonly signal: AbortSignal; abort(): void } {
+  const controller = new AbortController()
+  return { signal: controller.signal, abort: () => controller.abort() }
+}
+
+/** The same bus, which refuses some results. */
+async function refusing(bus: Bus, isRefused: (result: Message) => boolean): Promise<Bus> {
+  return {
+    values: (name, options) => bus.values(name, options),
+    queue: async (name, options) => {
+      const queue = await bus.queue(name, options)
+      if (name !== 'results') return queue
+      return Object.assign(Object.create(queue) as typeof queue, {
+        put: async (id: string, value: Message) => {
+          if (isRefused(value)) throw new Error('a bus that takes no such result')
+          return queue.put(id, value)
+        },
+      })
+    },
+    clear: () => bus.clear(),
+    close: () => bus.close(),
+  }
+}
+
 /** The weights and episodes after some updates, and what the last rollout has. */
 async function train(world: WorldOptions, algorithm: AlgorithmDefinition, updates: number, options: object) {
   const trainer = createTrainer(await createWorld(world), algorithm, options)
@@ -111,37 +135,49 @@ describe('a fleet in one process', () => {
     },
   )
 
-  test('a signal ends the wait for actors; what is saved then, and the training itself, go on to the same bits', async () => {
-    const { bus, crew, folder } = await place()
-    const steps = (updates: number) => updates * cart.numLanes * small.numSteps
-    const algorithm = ppo({ ...small, maxStaleness: 1 })
-    const trainerOf = async (threads: number) =>
-      createTrainer(await createWorld(cart), algorithm, { actors: 2, threads, crew: crew('checkpoint') })
-    const trainer = await trainerOf(3)
-    const weights = () => [...(trainer.world.cohort() as { weights: Float32Array }).weights]
-    const actors = [runActor(bus), runActor(bus)]
-    for await (const _ of trainer.updates({ totalSteps: steps(1) }));
-    trainer.close()
-    await Promise.all(actors)
-    await trainer.save(join(folder, 'saved'))
-    const signal = AbortSignal.timeout(300)
-    for await (const _ of trainer.updates({ totalSteps: steps(3), signal }));
-    expect([signal.aborted, trainer.update]).toEqual([true, 1])
-    await trainer.save(join(folder, 'saved')) // The same checkpoint again.
-    const stop = new AbortController()
-    const later = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
-    for await (const _ of trainer.updates({ totalSteps: steps(3) }));
-    trainer.close()
-    const { weights: expected } = await train(cart, algorithm, 3, { actors: 1 })
-    expect(weights()).toEqual(expected)
-    const restored = await trainerOf(4)
-    await restored.restore(join(folder, 'saved'))
-    for await (const _ of restored.updates({ totalSteps: steps(3) }));
-    restored.close()
-    stop.abort()
-    await Promise.all(later)
-    expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
-  })
+  test.each(rowsOf([0, 1]))(
+    'a signal ends the wait for actors with staleness %i; what is saved then, and the training itself, go on to the same bits',
+    async (maxStaleness) => {
+      const { bus, crew, folder } = await place()
+      const steps = (updates: number) => updates * cart.numLanes * small.numSteps
+      const algorithm = ppo({ ...small, maxStaleness })
+      const trainerOf = async (threads: number) =>
+        createTrainer(await createWorld(cart), algorithm, { actors: 2, threads, crew: crew('checkpoint') })
+      const trainer = await trainerOf(3)
+      const weights = () => [...(trainer.world.cohort() as { weights: Float32Array }).weights]
+      const actors = [runActor(bus), runActor(bus)]
+      for await (const _ of trainer.updates({ totalSteps: steps(1) }));
+      trainer.close()
+      await Promise.all(actors)
+      await trainer.save(join(folder, 'saved'))
+      // All permitted parts of one member come, and none of the other.
+      const [{ signal, ...wait }, half] = [abortable(), abortable()]
+      const arrived: unknown[] = []
+      const refused = await refusing(bus, ({ member, rollout }) => {
+        if (member === 0 && arrived.push(rollout) === 1 + maxStaleness) setTimeout(wait.abort, 300)
+        return member === 1
+      })
+      const actor = runActor(refused, { stay: true, signal: half.signal })
+      for await (const _ of trainer.updates({ totalSteps: steps(3), signal }));
+      half.abort()
+      await actor
+      expect([signal.aborted, trainer.update, arrived]).toEqual([true, 1, [1, 2].slice(0, 1 + maxStaleness)])
+      await trainer.save(join(folder, 'saved')) // The same checkpoint again.
+      const stop = new AbortController()
+      const later = [1, 2].map(() => runActor(bus, { stay: true, signal: stop.signal }))
+      for await (const _ of trainer.updates({ totalSteps: steps(3) }));
+      trainer.close()
+      const { weights: expected } = await train(cart, algorithm, 3, { actors: 1 })
+      expect(weights()).toEqual(expected)
+      const restored = await trainerOf(4)
+      await restored.restore(join(folder, 'saved'))
+      for await (const _ of restored.updates({ totalSteps: steps(3) }));
+      restored.close()
+      stop.abort()
+      await Promise.all(later)
+      expect([...(restored.world.cohort() as { weights: Float32Array }).weights]).toEqual(expected)
+    },
+  )
 
   test('the state is told at once and at the end; one that cannot be told ends nothing and is reported once', async () => {
     const { bus, folder, told, crew } = await place()

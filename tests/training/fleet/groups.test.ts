@@ -192,7 +192,7 @@ describe('groups of conversations by a fleet in one process', () => {
     await actor
   })
 
-  test('a learner that goes on from a checkpoint tells its updates, though it ends before the next one', async () => {
+  test('a learner that goes on from a checkpoint tells its updates and conversations, though it ends before the next one', async () => {
     const { bus, folder, collector } = await place()
     const first = await trainerOf({}, { collector: collector(1) })
     const actor = runActor(bus)
@@ -210,7 +210,7 @@ describe('groups of conversations by a fleet in one process', () => {
     stop.abort()
     await cut
     second.close()
-    await expect.poll(told).toMatchObject({ state: 'ended', update: 1 })
+    await expect.poll(told).toMatchObject({ state: 'ended', update: 1, steps: 5 * 4 })
   })
 
   test('another model, other examples, and rows that are not whole groups by the right weights are refused', async () => {

@@ -39,7 +39,8 @@ export interface MemberRunner {
   close?(): Promise<void>
   /** What a resumed training needs: plain JSON. */
   saved?(): SavedCollector['runner']
-  restore?(saved: SavedCollector['runner'], updates: number): void
+  /** Takes up what was saved, after so many updates and ended members. */
+  restore?(saved: SavedCollector['runner'], updates: number, numEnded: number): void
 }
 
 export class MemberCollector implements Collector {
@@ -266,7 +267,7 @@ export class MemberCollector implements Collector {
     this.#groups.restore(saved)
     this.#begun = new Map(admission.groups.map(({ number, versionStart }) => [number, versionStart]))
     this.#next = admission.next
-    this.#runner.restore?.(saved.runner, admission.version)
+    this.#runner.restore?.(saved.runner, admission.version, ticks)
   }
 }
 
