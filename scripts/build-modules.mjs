@@ -34,6 +34,9 @@ const PAGE = Object.values(JSON.parse(readFileSync(join(root, 'package.json'), '
   ({ browser }) => (browser === undefined ? [] : [browser.default.replace('./dist/page/', '').replace(/js$/, 'ts')]),
 )
 
+/** What a thread of a page runs. */
+const PAGE_WORKER = 'training/threads/worker.ts'
+
 const changed = changedSources('modules')
 if (changed.length === 0) process.exit()
 const stamp = begin('modules')
@@ -50,6 +53,7 @@ const bundled = [...reachable(entries)].filter((file) => !apart.has(file))
 await writeBundle(new Set(bundled))
 for (const file of files) if (!bundled.includes(file)) writeModule(file)
 writePage()
+await writePageWorker()
 chmodSync(join(out, 'src/cli/main.js'), 0o755)
 stamp.done()
 
@@ -172,12 +176,34 @@ function writeModule(file) {
 /** Compiles the modules that a page can load, each by itself. */
 function writePage() {
   for (const file of reachable(
-    PAGE.map((path) => join(source, path)),
+    [...PAGE, PAGE_WORKER].map((path) => join(source, path)),
     pageImports,
   )) {
     const { code } = compiled(file, movable(readFileSync(inPage(file), 'utf8'), file, true), false)
     write(join('page', relative(source, file).replace(/\.ts$/, '.js')), code)
   }
+}
+
+/**
+ * Links what a thread of a page runs into one program, and writes it as text in a module, beside the module that starts threads. It gets
+ * the kernels from the page, and loads nothing.
+ */
+async function writePageWorker() {
+  const nowhere = {
+    name: 'nowhere',
+    resolveId: (id) => (/(relaxed|simd)-module\.js$|worker-program\.js$/.test(id) ? '\0nowhere' : null),
+    load: (id) => (id === '\0nowhere' ? "export const text = ''" : null),
+  }
+  const bundle = await rolldown({
+    cwd: root,
+    input: join(out, 'page', PAGE_WORKER.replace(/ts$/, 'js')),
+    platform: 'browser',
+    plugins: [nowhere],
+    external: (id) => !id.startsWith('.') && !id.startsWith('/') && !id.startsWith('\0') && id !== 'bitecs',
+  })
+  const { output } = await bundle.generate({ format: 'iife', minify: true, codeSplitting: false })
+  write('page/base/threads/worker-program.js', `export const text = ${JSON.stringify(output[0].code)}\n`)
+  rmSync(join(out, 'page', PAGE_WORKER.replace(/ts$/, 'js')))
 }
 
 /** A module without its types. */

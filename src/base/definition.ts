@@ -179,6 +179,14 @@ export async function findFactory<F extends { id: string }>(
   return Object.assign(makeFound, found) as unknown as F
 }
 
+/** What Colonnade's own modules export, in a thread of a page, which cannot import them: all of it together. */
+let own: Readonly<Record<string, unknown>> | undefined
+
+/** Takes the exports of Colonnade's own modules, whose addresses begin with `colonnade:`. */
+export function giveOwn(exports: Readonly<Record<string, unknown>>): void {
+  own = exports
+}
+
 /** A module's export by id, or its only one. Imports all user modules. @throws InputError if missing or untrusted. */
 async function findExport<F extends { id: string }>(
   noun: string,
@@ -187,9 +195,9 @@ async function findExport<F extends { id: string }>(
   id?: string,
 ): Promise<F> {
   if (origin !== 'caller') await (await import('./trust.ts')).admitModule(noun, module, origin)
-  let exports: Record<string, unknown>
+  let exports: Readonly<Record<string, unknown>>
   try {
-    exports = (await import(module)) as Record<string, unknown>
+    exports = (module.startsWith('colonnade:') && own) || ((await import(module)) as Record<string, unknown>)
   } catch (cause) {
     const path = module.startsWith('file:') ? decodeURIComponent(new URL(module).pathname) : module
     const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined

@@ -12,3 +12,15 @@ export function sharedBytes(bytes: number): SharedArrayBuffer {
 export function isShared(buffer: ArrayBufferLike): boolean {
   return canShare && buffer instanceof SharedArrayBuffer
 }
+
+/** Whether this thread can sleep until another wakes it: the thread of a page's window cannot. */
+export const canSleep: boolean = canShare && sleeps()
+
+function sleeps(): boolean {
+  try {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 1) // The word is 0, so it returns at once.
+    return true
+  } catch {
+    return false
+  }
+}

@@ -65,12 +65,15 @@ export function createKernels(
 
 /**
  * Loads the compiled module of a build where modules are not files. A page awaits this before `createKernels`; `createWorld` awaits it
- * itself.
+ * itself. Returns the module's bytes where another thread cannot load them: there it is called with them as `given`.
  * @throws InputError for a build that cannot be run here.
  */
-export async function loadKernels(build: KernelBuild | 'best' = 'best'): Promise<void> {
+export async function loadKernels(
+  build: KernelBuild | 'best' = 'best',
+  given?: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const own = kernelBuildOf(build)
-  if (own !== 'plain') await loadModule(own === 'native' ? 'relaxed' : own)
+  return own === 'plain' ? undefined : loadModule(own === 'native' ? 'relaxed' : own, given)
 }
 
 /** The builds that can be run here, from the slowest to the fastest. */

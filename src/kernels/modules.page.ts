@@ -17,12 +17,16 @@ const simd = (): Promise<{ readonly text: string }> => import('./simd-module.js'
 
 const loaded = new Map<WebAssemblyBuild, Uint8Array<ArrayBuffer>>()
 
-export const loadModule: typeof node.loadModule = async (build) => {
-  if (loaded.has(build)) return
-  const { text } = await (build === 'relaxed' ? relaxed() : simd())
+export const loadModule: typeof node.loadModule = async (build, given) => {
+  const bytes = given ?? loaded.get(build) ?? (await unpack((await (build === 'relaxed' ? relaxed() : simd())).text))
+  loaded.set(build, bytes)
+  return bytes
+}
+
+async function unpack(text: string): Promise<Uint8Array<ArrayBuffer>> {
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))
-  loaded.set(build, new Uint8Array(await new Response(stream).arrayBuffer()))
+  return new Uint8Array(await new Response(stream).arrayBuffer())
 }
 
 export const readModule: typeof node.readModule = (build, isShared) => {

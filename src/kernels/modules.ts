@@ -10,8 +10,13 @@ const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/src/kernels
 /** Whether modules can be read here. */
 export const hasModules: boolean = builtin('node:fs') !== undefined
 
-/** Lets modules of a build be read. */
-export async function loadModule(_build: WebAssemblyBuild): Promise<void> {} // A file can be read at any time.
+/** Lets modules of a build be read, or takes one's bytes. Returns the bytes where another thread could not load them. */
+export async function loadModule(
+  _build: WebAssemblyBuild,
+  _given?: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  return undefined // A file can be read at any time.
+}
 
 /** The bytes of a build's module, for a memory that is shared or not. */
 export function readModule(build: WebAssemblyBuild, isShared: boolean): Uint8Array<ArrayBuffer> {

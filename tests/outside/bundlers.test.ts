@@ -10,6 +10,7 @@ import { extname, join, normalize } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import * as colonnade from '../../dist/src/index.js'
+import type { PageReport } from '../../src/index.page.ts'
 import { cached, installPackages } from '../support/cache.ts'
 import { type Browser, openChromium, until } from '../support/chromium.ts'
 import { skipLoudly, start } from '../support/command.ts'
@@ -31,7 +32,7 @@ const KILOBYTES_MAX = 150
 
 /** What every page and Node do. */
 const TRAIN = `
-async function train(colonnade, name, seed, kernels) {
+async function train(colonnade, name, seed, kernels, threads = 1) {
   const { createTrainer, createWorld, languageModel, mlp, ppo, rl, sft, textEnvironmentFactory } = colonnade
   if (name === 'reverse') {
     const environment = textEnvironmentFactory('text/reverse')({ maxLength: 4 })
@@ -45,7 +46,7 @@ async function train(colonnade, name, seed, kernels) {
   const { run, policy, algorithm } = environment.presets[0]
   const options = { environment, policy: mlp(policy.parameters), numLanes: run.numLanes, seed, kernels }
   const world = await createWorld(options)
-  const trainer = createTrainer(world, ppo(algorithm.parameters))
+  const trainer = createTrainer(world, ppo(algorithm.parameters), { threads })
   for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
     if (name === 'cartPole' ? trainer.progress().solvedAtStep !== null : update === 12) break
   }
@@ -66,13 +67,16 @@ const programOf = (lanes: string, words?: string) => `
 import ${lanes} from 'colonnade'
 ${words === undefined ? '' : `import ${words} from 'colonnade/text'`}
 ${TRAIN}
-globalThis.train = async (name, seed) => {
-  const { weights, ...rest } = await train({ ...${lanes}, ...${words ?? '{}'} }, name, seed)
+globalThis.train = async (name, seed, threads) => {
+  const { weights, ...rest } = await train({ ...${lanes}, ...${words ?? '{}'} }, name, seed, undefined, threads)
   const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', weights))
   return { ...rest, isShared: crossOriginIsolated, hash: [...hash].map((byte) => byte.toString(16).padStart(2, '0')).join('') }
 }
 `
-const PROGRAM = programOf(LANES, WORDS)
+const PROGRAM = `${programOf(LANES, WORDS)}
+import { doctor } from 'colonnade'
+globalThis.examine = doctor
+`
 
 interface Trained {
   readonly kernels: string
@@ -167,7 +171,10 @@ async function build(tool: string, ...words: string[]): Promise<string[]> {
   )
 }
 
-/** Opens a page, lets it train what begins so, and compares. Returns the kilobytes that it loaded, compressed. */
+/**
+ * Opens a page, lets it train what begins so, with two threads where it is isolated, and compares. Returns the kilobytes that it loaded,
+ * compressed.
+ */
 async function opens(path: string, { isIsolated = false, only = '' } = {}): Promise<number> {
   const { port } = server!.address() as AddressInfo
   const page = await browser!.newPage()
@@ -175,16 +182,29 @@ async function opens(path: string, { isIsolated = false, only = '' } = {}): Prom
   const wrong: string[] = []
   page.on('request', (request) => asked.add(new URL(request.url()).pathname))
   page.on('pageerror', (error) => wrong.push(String(error)))
+  let started = 0
+  page.on('worker', () => started++)
   await page.goto(`http://127.0.0.1:${port}/${isIsolated ? 'isolated/' : ''}${path}`)
   await until(page, "typeof globalThis.train === 'function'").catch((error: Error) => wrong.push(error.message))
   expect(wrong).toEqual([])
   for (const [of, { kernels, ...other }] of expected) {
     const [name, seed] = of.split(' ')
     if (!of.startsWith(only)) continue
-    const { isShared, ...trained } = await page.evaluate<Trained>(`train('${name}', ${seed})`)
+    const threads = isIsolated && name !== 'reverse' ? 2 : 1
+    const workers = started
+    const { isShared, ...trained } = await page.evaluate<Trained>(`train('${name}', ${seed}, ${threads})`)
+    expect(started - workers).toBe(threads - 1)
     expect(isShared).toBe(isIsolated)
     expect([of, trained]).toEqual([of, { kernels, ...other }])
     if (name === 'cartPole') expect(trained.solved!).toBeGreaterThanOrEqual(475)
+  }
+  if (only === '') {
+    const { threads, why, checks } = await page.evaluate<PageReport>('examine()')
+    const there = Object.fromEntries(checks.map(({ name, isThere }) => [name, isThere]))
+    expect(there).toMatchObject({ crossOriginIsolated: isIsolated, SharedArrayBuffer: isIsolated })
+    expect(there).toMatchObject({ 'WebAssembly relaxed SIMD': true, 'private file system': true })
+    if (isIsolated) expect(threads).toBe(await page.evaluate('navigator.hardwareConcurrency'))
+    else expect([threads, why]).toEqual([1, expect.stringContaining('Cross-Origin-Embedder-Policy: require-corp')])
   }
   expect(wrong).toEqual([])
   await page.close()
@@ -193,6 +213,9 @@ async function opens(path: string, { isIsolated = false, only = '' } = {}): Prom
     .map((each) => join(project, each.replace('/isolated/', '/')))
   return files.reduce((sum, file) => sum + gzipSync(readFileSync(file), { level: 9 }).byteLength / 1000, 0)
 }
+
+/** A page of a bundler that trains CartPole once, with two threads. */
+const OF_THREADS = { isIsolated: true, only: 'cartPole 1' }
 
 /** Writes the page of a bundle. */
 function pageOf(folder: string, script: string): string {
@@ -206,6 +229,7 @@ test('esbuild', async (context) => {
     await build('esbuild', 'main.js', '--bundle', '--format=esm', '--splitting', '--minify', '--outdir=esbuild'),
   ).toEqual([])
   await opens(pageOf('esbuild', 'main.js'))
+  await opens(pageOf('esbuild', 'main.js'), OF_THREADS)
 })
 
 test('a page of esbuild that trains CartPole alone is small', async (context) => {
@@ -223,6 +247,7 @@ test('Vite', async (context) => {
   writeFileSync(join(project, 'index.html'), '<!doctype html><script type="module" src="/main.js"></script>')
   expect(await build('vite', 'build', '--logLevel', 'warn', '--outDir', 'vite', '--base', './')).toEqual([])
   await opens('vite/index.html')
+  await opens('vite/index.html', OF_THREADS)
 })
 
 test('Rollup', async (context) => {
@@ -233,6 +258,7 @@ test('Rollup', async (context) => {
   writeFileSync(join(project, 'rollup.config.mjs'), config)
   expect(await build('rollup', '-c')).toEqual([])
   await opens(pageOf('rollup', 'main.js'))
+  await opens(pageOf('rollup', 'main.js'), OF_THREADS)
 })
 
 test('webpack', async (context) => {
@@ -242,6 +268,7 @@ test('webpack', async (context) => {
   writeFileSync(join(project, 'webpack.config.cjs'), text)
   expect(await build('webpack', '-c', 'webpack.config.cjs')).toEqual([])
   await opens(pageOf('webpack', 'main.js'))
+  await opens(pageOf('webpack', 'main.js'), OF_THREADS)
 })
 
 /** What a page does with a run: begins it, keeps it, and goes on with it once it is opened again. Node runs the whole. */

@@ -8,8 +8,9 @@ import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import { vi } from 'vitest'
 import { textProgram } from '../../src/training/text/learn/thread.ts'
 import { lanesPart } from '../../src/training/threads/lanes-thread.ts'
+import { Aborted, type WorkerOrder, type WorkerProgram } from '../../src/training/threads/orders.ts'
 import { Sharing, SharingWord } from '../../src/training/threads/sharing.ts'
-import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/threads/team.ts'
+import { Team } from '../../src/training/threads/team.ts'
 
 const notify: (array: Int32Array, index: number, count?: number) => number = Atomics.notify
 const { port1, port2 } = new MessageChannel()

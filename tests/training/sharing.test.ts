@@ -3,8 +3,8 @@ import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from 'vitest'
 import { Clock } from '../../src/base/clock.ts'
 import type { PartedWork } from '../../src/base/parted.ts'
+import { Aborted } from '../../src/training/threads/orders.ts'
 import { aborting, Sharing, SharingWord, sharingColumns } from '../../src/training/threads/sharing.ts'
-import { Aborted } from '../../src/training/threads/team.ts'
 
 /** Who did which part, and with which numbers. */
 type Done = [thread: number, part: number, told: number]

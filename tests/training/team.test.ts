@@ -2,7 +2,8 @@
 import { EventEmitter } from 'node:events'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { Aborted, Barrier, CONTROL_WORDS, failureOf, Team, type WorkerOrder } from '../../src/training/threads/team.ts'
+import { Aborted, CONTROL_WORDS, type WorkerOrder } from '../../src/training/threads/orders.ts'
+import { Barrier, failureOf, Team } from '../../src/training/threads/team.ts'
 
 class FakeWorker extends EventEmitter {
   readonly entry: URL
@@ -225,7 +226,7 @@ describe('what is said of what a worker throws', () => {
 
 test('what trains is refused in a thread that has joined a team, and nowhere else', async () => {
   vi.resetModules()
-  const { joinTeam, refuseInWorker } = await import('../../src/training/threads/team.ts')
+  const { joinTeam, refuseInWorker } = await import('../../src/training/threads/orders.ts')
   expect(() => refuseInWorker('createTrainer')).not.toThrow()
   joinTeam()
   expect(() => refuseInWorker('createTrainer')).toThrow(

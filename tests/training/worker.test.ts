@@ -1,9 +1,10 @@
 /** A worker's whole life, in this process. */
 import { Worker } from 'node:worker_threads'
-import { describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { cartPole, createTrainer, createWorld, type EpisodeCohort, mlp, ppo, type World } from '../../src/index.ts'
+import type { LanesOrder, WorkerOrder } from '../../src/training/threads/orders.ts'
 import { SharingWord } from '../../src/training/threads/sharing.ts'
-import type { LanesOrder, WorkerFailure, WorkerOrder } from '../../src/training/threads/team.ts'
+import type { WorkerFailure } from '../../src/training/threads/team.ts'
 import { startTeamsInProcess } from '../support/in-process-team.ts'
 
 let workerData: WorkerOrder
@@ -61,19 +62,25 @@ async function order(): Promise<{ given: WorkerOrder; world: World<EpisodeCohort
 }
 
 describe('a worker', () => {
+  /** Made before a worker imports all modules anew: a trainer imports later what starts threads. */
+  const orders: Awaited<ReturnType<typeof order>>[] = []
+  beforeAll(async () => {
+    while (orders.length < 3) orders.push(await order())
+  })
+
   test('ends quietly when the team does', async () => {
-    const { given } = await order()
+    const { given } = orders.pop()!
     given.control[2] = 1
     await live(given)
     await vi.waitFor(() => expect(given.control[0]).toBe(1), 20_000) // It came to the first meeting.
     await new Promise((resolve) => setTimeout(resolve, 5))
     expect(posted).toEqual([])
-    const { refuseInWorker } = await import('../../src/training/threads/team.ts')
+    const { refuseInWorker } = await import('../../src/training/threads/orders.ts')
     expect(() => refuseInWorker('createTrainer')).toThrow('a module that a worker imports')
   })
 
   test('does its part of what is shared, and says what its work throws', async () => {
-    const { given, world } = await order()
+    const { given, world } = orders.pop()!
     const { reward } = world.cohort().rollout
     reward.fill(-1)
     Atomics.store((given as LanesOrder).sharing!.words, SharingWord.aborted, 0)
@@ -86,7 +93,7 @@ describe('a worker', () => {
   })
 
   test('says what it cannot be made of', async () => {
-    const { given } = await order()
+    const { given } = orders.pop()!
     const cohorts = (given as LanesOrder).cohorts.map((cohort) => ({
       ...cohort,
       environment: { id: 'CartPole-v1', parameters: {} },

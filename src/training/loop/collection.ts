@@ -2,9 +2,9 @@
 import type { Cohort } from '../../world/cohort.ts'
 import { closeRollout, type EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
+import { laneCohorts } from '../threads/orders.ts'
 import { Pace } from '../threads/pace.ts'
 import type { DealtWork, Sharing } from '../threads/sharing.ts'
-import { laneCohorts } from '../threads/team.ts'
 import { collectWatched, WatchedRollouts } from '../watch/watched-rollouts.ts'
 
 /** One thread's side of it. Thread 0 collects; others help. */

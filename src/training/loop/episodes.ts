@@ -10,7 +10,7 @@ import { callsOf, traceBuffer, Work } from '../../base/clock.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkMetricValues } from '../../base/metrics.ts'
 import { alone } from '../../base/parted.ts'
-import { numCores } from '../../base/threads/thread.ts'
+import { numCores } from '../../base/threads/cores.ts'
 import { concludeRollouts, settle } from '../../systems/tick.ts'
 import type { Table } from '../../tables/table.ts'
 import type { Cohort } from '../../world/cohort.ts'
@@ -27,10 +27,10 @@ import type { RecordedCorrection, RecordedRollouts } from '../recorded/recorded-
 import { Actors } from '../threads/actors.ts'
 import { checkPool } from '../threads/check-actors.ts'
 import type { Crew, CrewDefinition } from '../threads/crew.ts'
-import { lanesOrders, type OrderedTraining } from '../threads/lanes-orders.ts'
+import { Aborted, laneCohorts, shareOf } from '../threads/orders.ts'
 import { Pace } from '../threads/pace.ts'
 import { aborting, Sharing, sharingColumns } from '../threads/sharing.ts'
-import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from '../threads/team.ts'
+import type { OrderedTraining, Team } from '../threads/start.ts'
 import { ThreadCrew } from '../threads/thread-crew.ts'
 import {
   type Agent,
@@ -48,6 +48,8 @@ import { Collection } from './collection.ts'
 import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
+
+const teams = () => import('../threads/start.ts')
 
 export interface EpisodeTrainingOptions {
   /** Record every interval of work. */
@@ -142,7 +144,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const threads = (): Crew =>
         new ThreadCrew({
           ...{ ...parts, beats, seconds: stallSeconds, describe },
-          orders: (columns) => lanesOrders(ordered, count - actors, count, columns),
+          orders: async (columns) => (await teams()).lanesOrders(ordered, count - actors, count, columns),
           describeCall: (thread, call) => `worker ${thread} of ${describe(thread)}: ${calls[call]}`,
         })
       this.#actors = new Actors(cohort, actors, crew?.(parts) ?? threads())
@@ -273,6 +275,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const { count, actors } = this.world.threads
       if (count - actors > 1 && this.#team === undefined) {
         const sharing = this.#sharing!
+        const { endWhenDropped, lanesOrders, Team } = await teams()
         sharing.restart()
         this.#team = await Team.start(lanesOrders(this.#ordered, 1, count - actors), shareOf(this.world))
         this.#team.onEnd = aborting(sharing.columns)
@@ -287,7 +290,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           this.#endTeam()
           return undefined
         }
-        endWhenDropped(this, ending)
+        ;(await teams()).endWhenDropped(this, ending)
       }
       team = this.#team
       if (this.#isClosed) this.close() // While the workers were starting.

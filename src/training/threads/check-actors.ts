@@ -1,28 +1,9 @@
-/** What actors need: how many there are, and the trainings that can have some. */
+/** The trainings that can have actors. */
 import type { AlgorithmDefinition, Learner } from '../../algorithms/algorithm.ts'
 import type { GradientPool } from '../../algorithms/shared-gradient.ts'
-import { checkCount, InputError, show } from '../../base/errors.ts'
+import { InputError } from '../../base/errors.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
-
-/** The number of threads and actors, and the staleness. @throws InputError for staleness without an actor. */
-export function threadsFor(
-  algorithms: readonly AlgorithmDefinition[],
-  options: { readonly threads?: number; readonly actors?: number },
-) {
-  const maxStaleness = Math.max(0, ...algorithms.map(({ staleness }) => staleness?.maxStaleness ?? 0))
-  const { actors = maxStaleness > 0 ? 1 : 0 } = options
-  checkCount('actors', actors, 0)
-  const { threads = actors === 0 ? 1 : 1 + actors } = options
-  if (maxStaleness > 0 && threads < 2) {
-    const expected = 'at least 2 threads: one collects while the other learns; or maxStaleness 0'
-    throw new InputError('threads', `${show(threads)}, and a maxStaleness of ${maxStaleness}`, expected)
-  }
-  if (maxStaleness > 0 && actors === 0) {
-    throw new InputError('actors', `0, and a maxStaleness of ${maxStaleness}`, 'at least 1, or maxStaleness 0')
-  }
-  return { threads, actors, maxStaleness }
-}
 
 /** @throws InputError if a world's rollouts cannot be collected ahead. */
 export function checkAhead(world: World, algorithms: Readonly<Record<string, AlgorithmDefinition>>): void {

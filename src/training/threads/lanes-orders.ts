@@ -4,8 +4,8 @@ import { BEAT_WORDS } from '../../base/clock.ts'
 import { recordOf } from '../../base/definition.ts'
 import { sharedBytes } from '../../base/shared.ts'
 import type { World } from '../../world/world.ts'
+import { type ActorColumns, CONTROL_WORDS, type LanesOrder, laneCohorts } from './orders.ts'
 import type { Sharing } from './sharing.ts'
-import { type ActorColumns, CONTROL_WORDS, type LanesOrder, laneCohorts } from './team.ts'
 
 /** The parts of a training that its threads get. */
 export interface OrderedTraining {

@@ -1,7 +1,7 @@
 /** A worker of a trainer of lanes: it helps with rollouts and minibatches, or collects rollouts ahead. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import { revive } from '../../base/definition.ts'
-import { numCores } from '../../base/threads/thread.ts'
+import { numCores } from '../../base/threads/cores.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { PolicyDefinition } from '../../policies/policy.ts'
 import { asEpisodes } from '../../world/cohort.ts'
@@ -9,8 +9,8 @@ import type { EpisodeCohortOptions } from '../../world/episodes/options.ts'
 import type { SystemDefinition, SystemOrder } from '../../world/system.ts'
 import { openWorld } from '../../world/world.ts'
 import { reserveEpisodes } from '../loop/episodes.ts'
+import type { LanesOrder, WorkerProgram } from './orders.ts'
 import { Sharing } from './sharing.ts'
-import type { LanesOrder, WorkerProgram } from './team.ts'
 import { actorProgram } from './thread-crew.ts'
 
 /** The worker's part, built from definitions, whose modules were already admitted in the caller's thread. */

@@ -6,8 +6,8 @@
  */
 import { type Clock, Work } from '../../base/clock.ts'
 import { doParts, type PartedWork, type SharedWork, type ShareWork, toldNumbers } from '../../base/parted.ts'
-import { sharedBytes } from '../../base/shared.ts'
-import { Aborted, type SharingColumns } from './team.ts'
+import { canSleep, sharedBytes } from '../../base/shared.ts'
+import { Aborted, type SharingColumns } from './orders.ts'
 
 /** The words, in cache lines of their own where all threads write. */
 export const SharingWord = {
@@ -171,7 +171,7 @@ export class Sharing {
       if (done === numDone) return this.#settled()
       this.#check()
       const left = until - performance.now()
-      if (left <= 0) return this.#settleLater(numDone)
+      if (left <= 0 || !canSleep) return this.#settleLater(numDone)
       Atomics.wait(words, SharingWord.done, done, left)
     }
   }

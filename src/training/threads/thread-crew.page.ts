@@ -8,3 +8,8 @@ export const ThreadCrew = class {
   }
 } as unknown as typeof node.ThreadCrew
 export type ThreadCrew = node.ThreadCrew
+
+/** No thread of a page gets the order of an actor. */
+export const actorProgram: typeof node.actorProgram = () => {
+  throw new Error('a page has no actors')
+}

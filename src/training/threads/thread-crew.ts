@@ -7,7 +7,8 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
 import { WatchedRollouts } from '../watch/watched-rollouts.ts'
 import { type Crew, type CrewParts, type CrewTimes, collectAhead } from './crew.ts'
-import { type ActorColumns, type LanesOrder, Team, type WorkerProgram } from './team.ts'
+import type { ActorColumns, LanesOrder, WorkerProgram } from './orders.ts'
+import { Team } from './team.ts'
 
 /** Words that all actors read: the newest published version, and the number of permitted rollouts; then the collected ones. */
 const Word = { version: 0, permitted: 1, collected: 2 } as const
@@ -22,7 +23,7 @@ export interface ThreadCrewParts extends CrewParts {
   readonly beats: Int32Array
   /** Seconds without progress after which an awaited actor is given up; 0: never. */
   readonly seconds: number
-  orders(columns: ActorColumns): readonly LanesOrder[]
+  orders(columns: ActorColumns): Promise<readonly LanesOrder[]>
   /** A thread's lanes as text, and with its current call. */
   describe(thread: number): string
   describeCall(thread: number, call: number): string
@@ -50,7 +51,7 @@ export class ThreadCrew implements Crew {
     const { words, times } = this.#columns
     words.fill(update)
     times.fill(0)
-    const orders = this.#parts.orders(this.#columns)
+    const orders = await this.#parts.orders(this.#columns)
     orders[0]!.command[0] = update
     const team = await Team.start(orders, this.#parts.describe)
     team.onEnd = () => {

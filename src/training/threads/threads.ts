@@ -1,4 +1,6 @@
-/** How many threads a training of lanes can use: each needs enough work between meetings (measured threshold). */
+/** How many threads a training of lanes has, and how many it can use: each needs enough work between meetings (measured threshold). */
+import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
+import { checkCount, InputError, show } from '../../base/errors.ts'
 import { group } from '../../base/metrics.ts'
 
 export interface Workload {
@@ -36,4 +38,23 @@ export function chooseThreads(workload: Workload): ThreadChoice {
     [byWork, `${minibatch} for ${group(numParameters)} parameters is too little work for ${byWork + 1}`],
   ]
   return { threads, reason: reasons.find(([bound]) => bound === threads)![1] }
+}
+
+/** The number of threads and actors, and the staleness. @throws InputError for staleness without an actor. */
+export function threadsFor(
+  algorithms: readonly AlgorithmDefinition[],
+  options: { readonly threads?: number; readonly actors?: number },
+) {
+  const maxStaleness = Math.max(0, ...algorithms.map(({ staleness }) => staleness?.maxStaleness ?? 0))
+  const { actors = maxStaleness > 0 ? 1 : 0 } = options
+  checkCount('actors', actors, 0)
+  const { threads = actors === 0 ? 1 : 1 + actors } = options
+  if (maxStaleness > 0 && threads < 2) {
+    const expected = 'at least 2 threads: one collects while the other learns; or maxStaleness 0'
+    throw new InputError('threads', `${show(threads)}, and a maxStaleness of ${maxStaleness}`, expected)
+  }
+  if (maxStaleness > 0 && actors === 0) {
+    throw new InputError('actors', `0, and a maxStaleness of ${maxStaleness}`, 'at least 1, or maxStaleness 0')
+  }
+  return { threads, actors, maxStaleness }
 }

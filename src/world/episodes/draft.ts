@@ -2,6 +2,7 @@
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
 import { checkSeed } from '../../base/random.ts'
+import { canShare } from '../../base/shared.ts'
 import { spaceWidth } from '../../base/space.ts'
 import type { PlannedObjects } from '../../components/arena.ts'
 import { column, saved } from '../../components/column.ts'
@@ -149,6 +150,10 @@ export function madeInThreads({
 /** @throws InputError if the policy cannot leave its thread, or a definition has no module from which a thread could create it. */
 export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, count: number): void {
   if (count === 1) return
+  if (!canShare) {
+    const expected = '1, since this page is not cross-origin isolated: doctor() says what it needs'
+    throw new InputError('threads', String(count), expected)
+  }
   if (model.staysInThread) {
     const expected = "threads: 1, since its device serves only the caller's thread"
     throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)

@@ -13,7 +13,7 @@ import { MICRO_BATCH_ROWS } from '../../../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../../algorithms/tokens/token-thread.ts'
 import { InputError } from '../../../base/errors.ts'
 import { group } from '../../../base/metrics.ts'
-import { numCores } from '../../../base/threads/thread.ts'
+import { numCores, readsMessages } from '../../../base/threads/cores.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../../components/arena.ts'
 import { type Columns, column, listColumns, type Plan, saved } from '../../../components/column.ts'
 import { kernelBuildOf, NUM_SLOTS } from '../../../kernels/bind.ts'
@@ -198,7 +198,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
     // Supervised training needs no conversations.
     numLanes: settings.numLanes || (given.rl === null ? 1 : LANES),
-    threads: settings.threads || Math.min(numCores(), NUM_SLOTS),
+    threads: settings.threads || (readsMessages ? Math.min(numCores(), NUM_SLOTS) : 1),
   }
   const tried = [...sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)]
   const least = tried.at(-1)!

@@ -12,7 +12,8 @@ import { sendColumns } from '../../../components/places.ts'
 import type { DecodingWorkers } from '../../../engines/engine.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { World } from '../../../world/world.ts'
-import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../../threads/team.ts'
+import { Aborted, CONTROL_WORDS, type TextOrder } from '../../threads/orders.ts'
+import { Team } from '../../threads/team.ts'
 
 /** Values of a command's first number. */
 export const TextCommand = {

@@ -14,7 +14,7 @@ import { createKernels } from '../../../kernels/bind.ts'
 import { TransformerDecoder } from '../../../language/transformer/decoder.ts'
 import { lora } from '../../../language/transformer/lora.ts'
 import { transformer } from '../../../language/transformer/model.ts'
-import type { TextOrder, WorkerProgram } from '../../threads/team.ts'
+import type { TextOrder, WorkerProgram } from '../../threads/orders.ts'
 import { TextCommand } from './team.ts'
 
 /** A worker's program. It shares weights and cache, and knows the model but not the environment. */
