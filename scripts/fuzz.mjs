@@ -78,7 +78,7 @@ async function readers(folder) {
   const { loadLora, saveLora } = await import(built('language/transformer/lora-folder.js'))
   const { loadTransformer } = await import(built('language/transformer/folder.js'))
   const { loadTokenizer } = await import(built('language/tokenizers/load-tokenizer.js'))
-  const { readArrowFiles } = await import(built('tables/arrow.js'))
+  const { readArrowFiles } = await import(built('tables/read-arrow.js'))
   const { tableFromArrays, tableToIPC } = await import('apache-arrow')
   const limits = { timeoutMs: options.timeoutMs }
   const at = (name) => join(folder, name)

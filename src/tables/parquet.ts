@@ -6,7 +6,8 @@ import type * as Arrow from 'apache-arrow'
 import type { SchemaElement } from 'hyparquet'
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { writeWhole } from '../base/files/files.ts'
-import { arrowPlain, toArrow } from './arrow.ts'
+import { toArrow } from './arrow.ts'
+import { arrowPlain } from './read-arrow.ts'
 import type { Table } from './table.ts'
 
 /** Options of a Parquet file. */

@@ -248,7 +248,7 @@ test('Vite', async (context) => {
   expect(await build('vite', 'build', '--logLevel', 'warn', '--outDir', 'vite', '--base', './')).toEqual([])
   await opens('vite/index.html')
   await opens('vite/index.html', OF_THREADS)
-})
+}, 300_000)
 
 test('Rollup', async (context) => {
   if (why !== '') skipLoudly(context, why)
@@ -259,7 +259,7 @@ test('Rollup', async (context) => {
   expect(await build('rollup', '-c')).toEqual([])
   await opens(pageOf('rollup', 'main.js'))
   await opens(pageOf('rollup', 'main.js'), OF_THREADS)
-})
+}, 300_000)
 
 test('webpack', async (context) => {
   if (why !== '') skipLoudly(context, why)
@@ -269,7 +269,7 @@ test('webpack', async (context) => {
   expect(await build('webpack', '-c', 'webpack.config.cjs')).toEqual([])
   await opens(pageOf('webpack', 'main.js'))
   await opens(pageOf('webpack', 'main.js'), OF_THREADS)
-})
+}, 300_000)
 
 /** What a page does with a run: begins it, keeps it, and goes on with it once it is opened again. Node runs the whole. */
 const KEEPER = `

@@ -27,7 +27,8 @@ import {
 } from 'apache-arrow'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { arrowRows, readArrow, writeArrow } from '../../src/tables/arrow.ts'
+import { writeArrow } from '../../src/tables/arrow.ts'
+import { arrowRows, readArrow } from '../../src/tables/read-arrow.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 type Read = (task: object) => Promise<{ value: Uint8Array; moved: ArrayBuffer[] }>

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { box, discrete } from '../../src/base/space.ts'
 import type { FinalObservations, RolloutColumns } from '../../src/components/rollout.ts'
-import { arrowRows, toArrow } from '../../src/tables/arrow.ts'
+import { toArrow } from '../../src/tables/arrow.ts'
+import { arrowRows } from '../../src/tables/read-arrow.ts'
 import { type RolloutOrigin, type Table, tableOfRollout } from '../../src/tables/table.ts'
 
 test('a table of every kind of column is as Arrow what it is', async () => {

@@ -42,7 +42,7 @@ import {
   ticTacToe,
   toArrow,
 } from '../../src/index.ts'
-import { fromArrow } from '../../src/tables/arrow.ts'
+import { fromArrow } from '../../src/tables/read-arrow.ts'
 import type { Field } from '../../src/tables/table.ts'
 import { LogprobSums } from '../../src/training/recorded/logprob-sums.ts'
 import { RecordedRollouts } from '../../src/training/recorded/recorded-rollouts.ts'

@@ -21,7 +21,7 @@ import {
   toArrow,
   writeArrow,
 } from '../../src/index.ts'
-import { fromArrow } from '../../src/tables/arrow.ts'
+import { fromArrow } from '../../src/tables/read-arrow.ts'
 import type { Field } from '../../src/tables/table.ts'
 import { RecordedRollouts } from '../../src/training/recorded/recorded-rollouts.ts'
 import { gradientOf, networkOf } from '../support/on-policy-twin.ts'

@@ -124,7 +124,7 @@ async function* readJson({ path, from, to }: Slice) {
 }
 
 async function* readArrowRows({ path, from, to, limits }: Slice) {
-  const { arrowRows, readArrowFiles } = await import('../../tables/arrow.ts')
+  const { arrowRows, readArrowFiles } = await import('../../tables/read-arrow.ts')
   const table = await readArrowFiles([path], limits)
   const rows = await arrowRows(table)
   for (let i = from; i < Math.min(to, table.numRows); i++) {

@@ -6,8 +6,8 @@ import { checkCount, checkGiven, InputError, show, unknownWord } from '../../bas
 import { disk, readJsonObject } from '../../base/files/files.ts'
 import { extname, join } from '../../base/files/path.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
-import { arrowPlain, readArrow } from '../arrow.ts'
 import { readJsonLines } from '../json-lines.ts'
+import { arrowPlain, readArrow } from '../read-arrow.ts'
 import type { Table } from '../table.ts'
 import { LAYOUT_OF_EPISODES, UNKNOWN_LOGPROB } from './episode-rows.ts'
 

@@ -3,7 +3,7 @@ import { lstat, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listFolder, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
-import { type ArrowTable, arrowPlain, readArrow } from '../../tables/arrow.ts'
+import { type ArrowTable, arrowPlain, readArrow } from '../../tables/read-arrow.ts'
 import '../../base/files/packages.ts' // Finds the program's packages from here, for the SQL thread.
 import { WorkerPool } from '../../base/threads/workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'

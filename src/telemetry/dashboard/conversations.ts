@@ -1,6 +1,6 @@
 /** The conversations of a run for the page: one group at a time, side by side, with the text and values of each token. */
 import { readToolCalls } from '../../environments/tools/tool-calls.ts'
-import type { ArrowTable } from '../../tables/arrow.ts'
+import type { ArrowTable } from '../../tables/read-arrow.ts'
 
 /** Maximum shown conversations of a group, and shown tokens of a conversation. */
 const [MEMBERS_MAX, TOKENS_MAX] = [32, 2000]

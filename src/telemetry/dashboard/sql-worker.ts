@@ -5,7 +5,7 @@
 import { InputError } from '../../base/errors.ts'
 import { findPackage, NotInstalled } from '../../base/files/packages.ts'
 import { serve } from '../../base/threads/serve.ts'
-import { type ArrowTable, arrowStreams, readArrow } from '../../tables/arrow.ts'
+import { type ArrowTable, arrowStreams, readArrow } from '../../tables/read-arrow.ts'
 import { type ArrowPage, inPage } from './arrow-rows.ts'
 import type { SqlTask } from './sql-task.ts'
 

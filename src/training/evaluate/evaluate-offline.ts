@@ -3,8 +3,8 @@ import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
 import { BLOCK_ROWS, type Evaluated } from '../../policies/policy.ts'
-import type { ArrowTable } from '../../tables/arrow.ts'
 import { isOfEpisodes, UNKNOWN_LOGPROB } from '../../tables/episodes/episode-rows.ts'
+import type { ArrowTable } from '../../tables/read-arrow.ts'
 import type { Table } from '../../tables/table.ts'
 import { createWorld } from '../../world/world.ts'
 import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
@@ -71,7 +71,7 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
   if (!(typeof gamma === 'number' && gamma >= 0 && gamma <= 1)) {
     throw new InputError('gamma', show(gamma), 'a number from 0 to 1')
   }
-  const { fromArrow } = await import('../../tables/arrow.ts')
+  const { fromArrow } = await import('../../tables/read-arrow.ts')
   const table = 'fields' in given ? given : fromArrow(given)
   if (!isOfEpisodes(table) || table.numRows === 0) {
     const got = table.numRows === 0 ? 'no row' : 'rollouts'

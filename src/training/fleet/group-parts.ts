@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import { fingerprint } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
-import { arrowStreams } from '../../tables/arrow.ts'
+import { arrowStreams } from '../../tables/read-arrow.ts'
 import type { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { Trajectory } from '../../tables/trajectories/trajectory.ts'
 import { type TextOrigin, trajectoriesIn, trajectoryTable } from '../../tables/trajectories/trajectory-table.ts'

@@ -6,8 +6,8 @@ import { spaceToJson } from '../../base/space.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
 import { createKernels } from '../../kernels/bind.ts'
 import { BLOCK_ROWS } from '../../policies/policy.ts'
-import type { ArrowTable } from '../../tables/arrow.ts'
 import { isOfEpisodes, rolloutsOfEpisodes, UNKNOWN_LOGPROB } from '../../tables/episodes/episode-rows.ts'
+import type { ArrowTable } from '../../tables/read-arrow.ts'
 import type { Field, Table } from '../../tables/table.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { checkRecordedRows, tellOnce } from './recorded-checks.ts'
@@ -263,7 +263,7 @@ export async function rolloutsFor(
     const got = `system ${working.definition.id}, which works on rollouts of lanes`
     throw new InputError('trainer.learn(table)', got, 'a cohort without that system')
   }
-  const { fromArrow } = await import('../../tables/arrow.ts')
+  const { fromArrow } = await import('../../tables/read-arrow.ts')
   const own = 'fields' in table ? table : fromArrow(table)
   refuseUnknownLogprob(own, algorithm, correction)
   const rollouts = new RecordedRollouts(own, cohort, algorithm.keepsRows)
