@@ -1,13 +1,16 @@
-/** The contract of gradients that several processes compute. See `slots.ts` for their order. */
+/** The contract of gradients that several processes compute. See `slot-shares.ts` for their order. */
+import { InputError } from '../base/errors.ts'
 import type { Column } from '../components/column.ts'
 
 /** Numbers of shares of a gradient. Each has equally many consecutive slots, which the order of the sum keeps together. */
 export const shareCounts = [1, 2, 4, 8, 16] as const
 
-/** Columns by name. `version` differs whenever their values do. */
+export type NamedColumns = Readonly<Record<string, Column>>
+
+/** `version` differs whenever the columns' values do. */
 export interface SharedInput {
   readonly version: string
-  readonly columns: Readonly<Record<string, Column>>
+  readonly columns: NamedColumns
 }
 
 /** A gradient that several processes can compute, a share each. */
@@ -20,15 +23,15 @@ export interface SharedGradient {
   /** Computes a share here. */
   compute(share: number): void | Promise<void>
   /** The columns that `compute` writes. */
-  results(share: number): Readonly<Record<string, Column>>
+  results(share: number): NamedColumns
 }
 
 /** The part of a learner by which a process computes shares of another one's gradients. */
 export interface GradientHelp {
-  /** The other process's inputs are written here. */
-  readonly inputs: Readonly<Record<string, Readonly<Record<string, Column>>>>
+  /** Takes one of the other process's inputs. @throws InputError for columns that are not as here. */
+  take(input: string, columns: NamedColumns): void
   /** Computes one of `shareCount` shares, from the inputs and the numbers of a `SharedGradient`. Returns its results. */
-  compute(numbers: readonly number[], share: number, shareCount: number): Promise<Readonly<Record<string, Column>>>
+  compute(numbers: readonly number[], share: number, shareCount: number): Promise<NamedColumns>
 }
 
 /** Processes that compute gradients together. The result has the same bits as one process's. */
@@ -37,4 +40,13 @@ export interface GradientPool {
   readonly shareCount: number
   /** Settles when the results of all shares are in their columns. */
   compute(gradient: SharedGradient): Promise<void>
+}
+
+/** Writes columns into others. @throws InputError if they are not of the same names, types and lengths. */
+export function fillColumns(subject: string, given: NamedColumns, into: NamedColumns): void {
+  const describe = ([name, column]: readonly [string, Column]) =>
+    `${name}: ${column.length} of ${column.constructor.name}`
+  const [got, expected] = [given, into].map((each) => Object.entries(each).map(describe).sort().join(', '))
+  if (got !== expected) throw new InputError(subject, got!, expected!)
+  for (const [name, column] of Object.entries(into)) column.set(given[name]!)
 }

@@ -20,6 +20,7 @@ import {
   powersAfter,
 } from './optimizers/optimizer.ts'
 import { type Schedule, schedules } from './schedule.ts'
+import { numShares, shareSize, slotsOfShare } from './slot-shares.ts'
 
 export function descentSettings(
   learningRate: number,
@@ -198,21 +199,14 @@ export class Slots {
     return Math.min(NUM_SLOTS, this.#numBlocks)
   }
 
-  /** Slots of a share, if the slots in use are divided into at most `shareCount` shares: a power of two, so that each is summed alone. */
-  #shareSize(shareCount: number): number {
-    return Math.max(1, 2 ** Math.ceil(Math.log2(this.#numSlots)) / shareCount)
-  }
-
   /** Number of shares that have slots. */
   numShares(shareCount: number): number {
-    return Math.ceil(this.#numSlots / this.#shareSize(shareCount))
+    return numShares(this.#numSlots, shareCount)
   }
 
   /** Computes a share of the gradient in one thread: the sums of its slots, in the first of them. */
   async differentiateShare(share: number, shareCount: number): Promise<void> {
-    const size = this.#shareSize(shareCount)
-    const first = share * size
-    const end = Math.min(this.#numSlots, first + size)
+    const { first, end } = slotsOfShare(share, this.#numSlots, shareCount)
     for (let slot = first; slot < end; slot++) await this.#differentiateSlot(slot)
     const numParameters = this.#numParameters
     const { numSums } = this.#parts
@@ -223,7 +217,7 @@ export class Slots {
 
   /** The gradient of a share and the sums of its metrics. */
   resultsOf(share: number, shareCount: number): Readonly<Record<'gradient' | 'sums', Column>> {
-    const first = share * this.#shareSize(shareCount)
+    const { first } = slotsOfShare(share, this.#numSlots, shareCount)
     const { numSums } = this.#parts
     return { gradient: this.#slotGradients[first]!, sums: this.#sums.subarray(first * numSums, (first + 1) * numSums) }
   }
@@ -239,7 +233,7 @@ export class Slots {
     const { from, to, optimizer } = descents[descent]!
     // Of a share, the first slot has the sums. To the kernel, a share is one slot.
     const numSlots = this.numShares(shareCount)
-    const stride = this.#shareSize(shareCount)
+    const stride = shareSize(this.#numSlots, shareCount)
     const numParts = this.#descents[descent]!.length
     const { told: summed } = this.#sum
     summed[0] = descent

@@ -147,38 +147,8 @@ describe.skipIf(reason !== null)('a fleet of processes', () => {
     expect(alone.code, alone.text).toBe(0)
     const address = `${nats.address}/helped`
     const fleet = [`fleet=${address}`, 'actors=1', `store=${join(folder, 'store')}`, 'learners=4', 'actorSeconds=2']
-    const actor = start('actor', address)
-    const help = () => start('actor', address, 'role=learn')
-    const helpers = [help(), help()]
-    let learner = start('train', 'CartPole-v1', ...settings, ...fleet, 'out=helped')
-    const kills = { helpers: 0, learner: 0 }
-    const shown: { host: string; failures: number; lastError: string }[] = []
-    for (let code: number | null | undefined; code !== 0; ) {
-      code = await Promise.race([learner.ended, sleep(1000 + 1500 * draw()).then(() => undefined)])
-      if (code === 0) break
-      expect(code, learner.text()).toBeUndefined()
-      const state = await run('fleet', address, '--json')
-      if (state.code === 0) shown.push(...JSON.parse(state.text).helpers) // Before the learner has begun there is none.
-      if (draw() < 0.7 && kills.helpers < 6) {
-        const i = Math.floor(draw() * helpers.length)
-        helpers[i]!.child.kill('SIGKILL')
-        helpers[i] = help()
-        kills.helpers++
-      } else if (
-        kills.learner < 2 &&
-        (await readdir(join(folder, 'helped')).catch(() => [] as string[])).includes('config.json')
-      ) {
-        learner.child.kill('SIGKILL')
-        await learner.ended
-        learner = start('resume', 'helped', '--quiet')
-        kills.learner++
-      }
-    }
-    expect(shown.length).toBeGreaterThan(0)
-    expect(shown.every(({ host, failures, lastError }) => host !== '' && failures === 0 && lastError === '')).toBe(true)
-    for (const each of [actor, ...helpers]) expect(await each.ended, each.text()).toBe(0)
-    expect(helpers.map(({ text }) => Number(/(\d+) shares/.exec(text())?.[1]))).not.toContain(0)
-    expect(kills.helpers).toBeGreaterThan(1)
+    const kills = await programs.help(address, 'helped', ['CartPole-v1', ...settings, ...fleet], draw)
+    console.warn(`killed: ${JSON.stringify(kills)}`)
     expect(await recorded('helped')).toEqual(await recorded('one'))
     const checkpoints = await readdir(join(folder, 'one/checkpoints'))
     for (const name of ['one', 'helped']) expect(await readdir(join(folder, name, 'checkpoints'))).toEqual(checkpoints)

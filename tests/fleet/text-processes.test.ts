@@ -24,6 +24,18 @@ describe.skipIf(reason !== null)('a language model with a fleet of processes', (
     return Promise.all(whole.map(async (file) => [file, await readFile(join(folder, name, file), 'base64')]))
   }
 
+  test('helpers that are killed during gradients change no bit, and a learner that is killed finds them again', async () => {
+    const settings = [...trained.filter((word) => !word.startsWith('rl.groupsPerUpdate')), 'rl.groupsPerUpdate=16']
+    settings.push('rl.updates=60', 'rl.updateEpochs=2', 'threads=1')
+    const alone = await programs.run('train', 'text/reverse', ...settings, 'out=one')
+    expect(alone.code, alone.text).toBe(0)
+    const address = `${nats.address}/helped`
+    const fleet = [`fleet=${address}`, `store=${join(folder, 'store')}`, 'learners=4', 'actorSeconds=2']
+    const kills = await programs.help(address, 'helped', ['text/reverse', ...settings, ...fleet], seeded(7))
+    expect(await recorded('helped')).toEqual(await recorded('one'))
+    console.warn(`killed: ${JSON.stringify(kills)}`)
+  }, 600_000)
+
   beforeAll(async () => {
     nats = await startNats()
     folder = await temporaryFolder()

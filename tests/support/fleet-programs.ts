@@ -93,6 +93,44 @@ export class Programs {
     return kills
   }
 
+  /**
+   * Trains by these words with a fleet of one actor and two helpers of its gradients, and kills helpers (at most 6) and the learner (2) by −9
+   * at random until it has ended. Returns what `colonnade fleet` showed of helpers.
+   */
+  async help(address: string, out: string, train: readonly string[], draw: () => number) {
+    const actor = this.start('actor', address)
+    const join = () => this.start('actor', address, 'role=learn')
+    const helpers = [join(), join()]
+    let learner = this.start('train', ...train, `out=${out}`)
+    const kills = { helpers: 0, learner: 0 }
+    const shown: { host: string; failures: number; lastError: string }[] = []
+    for (let code: number | null | undefined; code !== 0; ) {
+      code = await Promise.race([learner.ended, sleep(1000 + 1500 * draw()).then(() => undefined)])
+      if (code === 0) break
+      expect(code, learner.text()).toBeUndefined()
+      const state = await this.run('fleet', address, '--json')
+      if (state.code === 0) shown.push(...JSON.parse(state.text).helpers) // Before the learner has begun there is none.
+      const files = await readdir(`${this.#folder}/${out}`).catch(() => [] as string[])
+      if (draw() < 0.7 && kills.helpers < 6) {
+        const i = Math.floor(draw() * helpers.length)
+        helpers[i]!.child.kill('SIGKILL')
+        helpers[i] = join()
+        kills.helpers++
+      } else if (kills.learner < 2 && files.includes('config.json')) {
+        learner.child.kill('SIGKILL')
+        await learner.ended
+        learner = this.start('resume', out, '--quiet')
+        kills.learner++
+      }
+    }
+    for (const each of [actor, ...helpers]) expect(await each.ended, each.text()).toBe(0)
+    expect(shown.length).toBeGreaterThan(0)
+    expect(shown.every(({ host, failures, lastError }) => host !== '' && failures === 0 && lastError === '')).toBe(true)
+    expect(helpers.map(({ text }) => Number(/(\d+) shares/.exec(text())?.[1]))).not.toContain(0)
+    expect(kills.helpers).toBeGreaterThan(1)
+    return kills
+  }
+
   end(): void {
     for (const { child } of this.#alive) child.kill('SIGKILL')
   }

@@ -30,7 +30,7 @@ import {
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
-import type { GradientHelp, SharedGradient } from '../shared-gradient.ts'
+import { fillColumns, type GradientHelp, type NamedColumns, type SharedGradient } from '../shared-gradient.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
 import type { OnDevice } from './on-device.ts'
@@ -310,6 +310,8 @@ class OnPolicyLearner implements Learner {
   /** The loss sums of the current pass and their number of rows. */
   readonly #pass: { readonly sums: Float64Array; numRows: number }
   readonly help: GradientHelp
+  /** What a gradient depends on besides numbers, for other processes. */
+  readonly #inputs: Readonly<Record<'rollout' | 'order' | 'weights', NamedColumns>>
   /** Number of optimizer steps so far, which names the weights. */
   #numSteps = 0
 
@@ -354,11 +356,14 @@ class OnPolicyLearner implements Learner {
       context,
     )
     const rollout = Object.entries(context.rollout).filter(([, each]) => (each as Column).length > 0)
+    this.#inputs = {
+      rollout: Object.fromEntries(rollout),
+      order: { order: this.#columns.order },
+      weights: { weights: context.weights },
+    }
     this.help = {
-      inputs: {
-        rollout: Object.fromEntries(rollout),
-        order: { order: this.#columns.order },
-        weights: { weights: context.weights },
+      take: (input, columns) => {
+        fillColumns(`${input} of the learner`, columns, this.#inputs[input as 'rollout'] ?? {})
       },
       compute: async ([update, numUpdates, first, count], share, shareCount) => {
         this.#begin(update!, numUpdates!)
@@ -373,12 +378,12 @@ class OnPolicyLearner implements Learner {
   /** The current minibatch's gradient, for other processes. */
   #shared(update: number, numUpdates: number, epoch: number, shareCount: number): SharedGradient {
     const { first, count } = this.#minibatch
-    const { rollout, order, weights } = this.help.inputs as Record<string, Record<string, Column>>
+    const { rollout, order, weights } = this.#inputs
     return {
       inputs: {
-        rollout: { version: `${update}`, columns: rollout! },
-        order: { version: `${update} ${epoch}`, columns: order! },
-        weights: { version: `${update} ${this.#numSteps}`, columns: weights! },
+        rollout: { version: `${update}`, columns: rollout },
+        order: { version: `${update} ${epoch}`, columns: order },
+        weights: { version: `${update} ${this.#numSteps}`, columns: weights },
       },
       numbers: [update, numUpdates, first, count],
       numShares: this.#slots.numShares(shareCount),

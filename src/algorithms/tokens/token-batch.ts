@@ -41,6 +41,9 @@ export interface TokenBatch {
   readonly candidates: TokenCandidates | null
 }
 
+/** What a learner reads of a batch. */
+export type PackedBatch = Pick<TokenBatch, 'parts' | 'spans' | 'token' | 'candidates'>
+
 /**
  * Packs sequences into micro-batches of at most `maxRows` rows by first-fit decreasing: the longest first, each into the first
  * micro-batch with room. The result is deterministic. `minibatches` lists the sequences of each minibatch, every sequence once; default:

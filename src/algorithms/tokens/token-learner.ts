@@ -20,9 +20,13 @@ import { numStages } from '../../language/transformer/stages.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
 import type { OptimizerSettings } from '../optimizers/optimizer.ts'
 import { tensorsPlan } from '../optimizers/tensors.ts'
+import type { GradientPool, SharedGradient } from '../shared-gradient.ts'
+import { numShares, type SlotRange, shareSize, slotsOfShare } from '../slot-shares.ts'
 import { TrainedArray } from '../trained-array.ts'
-import type { TokenBatch } from './token-batch.ts'
+import type { PackedBatch, TokenBatch } from './token-batch.ts'
+import { copyResults, emptyResults, type PartResults, sentColumns } from './token-shares.ts'
 import {
+  type DifferentiateWork,
   SUMS,
   type TokenLossColumns,
   type TokensSaid,
@@ -127,6 +131,8 @@ export class TokenLearner {
   readonly #kernels: Kernels
   readonly #thread: TokenThread
   readonly #others: OtherThreads | null
+  /** Number of gradients that other processes were asked for. */
+  #numShared = 0
 
   /** `clock` measures this thread. */
   constructor(
@@ -174,11 +180,59 @@ export class TokenLearner {
     temperature: number,
     step = 0,
   ): Together<TokenLossSums> {
-    const { taken, sums, logprob, entropy } = update
-    const sent = { ...loss, advantages: null } // A function cannot be sent; it has already been applied.
-    yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss: sent, totals, given, update })
+    const work = workOf(batch, loss, totals, given, update, temperature, step)
+    yield* this.#share(work)
     this.#sumSlots(batch)
-    return { ...wholeSums(sums, batch.parts.length - 1), logprob, entropy }
+    return saidOf(work)
+  }
+
+  /** The same gradient, computed with other processes, a share each. `run` runs what this process's threads do together. */
+  async differentiateWith(
+    pool: GradientPool,
+    run: (steps: Together<void>) => Promise<void>,
+    ...given: Parameters<TokenLearner['differentiate']>
+  ): Promise<TokenLossSums> {
+    const work = workOf(...given)
+    const taken = new Map<number, PartResults>()
+    await pool.compute(this.#shared(work, pool.shareCount, run, taken))
+    for (const [share, results] of taken) copyResults(work, this.#partsOf(work, share, pool.shareCount), results, true)
+    this.#sumSlots(work.batch, pool.shareCount)
+    return saidOf(work)
+  }
+
+  #partsOf({ batch }: DifferentiateWork, share: number, shareCount: number): number[] {
+    return this.#thread.partsOf(batch, slotsOfShare(share, this.#thread.slotsOf(batch), shareCount))
+  }
+
+  /** `taken` receives the columns for the results of other processes. */
+  #shared(
+    work: DifferentiateWork,
+    shareCount: number,
+    run: (steps: Together<void>) => Promise<void>,
+    taken: Map<number, PartResults>,
+  ): SharedGradient {
+    const numSlots = this.#thread.slotsOf(work.batch)
+    const { weights, gradient } = this.trained
+    const version = `${this.#numShared++}`
+    const inputs = { ...sentColumns(work), weights: { weights } }
+    return {
+      inputs: Object.fromEntries(Object.entries(inputs).map(([name, columns]) => [name, { version, columns }])),
+      numbers: [],
+      numShares: numShares(numSlots, shareCount),
+      compute: async (share) => {
+        taken.delete(share)
+        const slots = slotsOfShare(share, numSlots, shareCount)
+        await run(this.#share({ ...work, slots }))
+        sumRange(this.#kernels, this.columns.gradient, gradient.length, slots)
+      },
+      results: (share) => {
+        const { first } = slotsOfShare(share, numSlots, shareCount)
+        const results = emptyResults(work, this.#partsOf(work, share, shareCount))
+        taken.set(share, results)
+        const from = first * gradient.length
+        return { gradient: this.columns.gradient.subarray(from, from + gradient.length), ...results }
+      },
+    }
   }
 
   /** Runs the work with the other threads, if there are any and the batch has work for them. */
@@ -235,12 +289,13 @@ export class TokenLearner {
   }
 
   /** No micro-batch is taken, and none has passed a stage. */
-  #begin({ taken }: { readonly taken: Int32Array }): void {
-    taken[0] = 0
+  #begin({ taken, slots }: Pick<TokenWork, 'taken' | 'slots'>): void {
+    taken[0] = slots?.first ?? 0
     this.columns.passed.fill(0)
   }
 
-  #sumSlots(batch: TokenBatch): void {
+  /** Sums all slots; of a share, the first one has its sum. */
+  #sumSlots(batch: PackedBatch, shareCount: number = NUM_SLOTS): void {
     const numSlots = this.#thread.slotsOf(batch)
     const { gradient: slots } = this.columns
     const { gradient } = this.trained
@@ -248,8 +303,33 @@ export class TokenLearner {
     const rest = Math.min(slots.length - gradient.length, gradient.length)
     if (numSlots === 0) gradient.fill(0)
     else if (rest > 0 && rest < gradient.length) this.#kernels.sumSlots(slots, 2, gradient.length, 0, rest)
-    else this.#kernels.sumSlots(slots, numSlots, gradient.length, 0, gradient.length)
+    else {
+      const stride = shareSize(numSlots, shareCount) * gradient.length
+      this.#kernels.sumSlots(slots, numShares(numSlots, shareCount), stride, 0, gradient.length)
+    }
   }
+}
+
+function workOf(
+  batch: TokenBatch,
+  loss: LossDescriptor,
+  totals: LossTotals,
+  given: TokenLossColumns,
+  update: TokenUpdateColumns,
+  temperature: number,
+  step = 0,
+): DifferentiateWork {
+  const sent = { ...loss, advantages: null } // A function cannot be sent; it has already been applied.
+  return { kind: 'differentiate', batch, temperature, taken: update.taken, step, loss: sent, totals, given, update }
+}
+
+function saidOf({ batch, update: { sums, logprob, entropy } }: DifferentiateWork): TokenLossSums {
+  return { ...wholeSums(sums, batch.parts.length - 1), logprob, entropy }
+}
+
+/** Sums consecutive slots of `length` elements, in the first of them. */
+export function sumRange(kernels: Kernels, gradient: Float32Array, length: number, { first, end }: SlotRange): void {
+  kernels.sumSlots(gradient.subarray(first * length), end - first, length, 0, length)
 }
 
 /** The sums of a batch, from those of its micro-batches. */

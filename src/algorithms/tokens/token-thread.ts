@@ -29,8 +29,9 @@ import {
   preparedLossPlan,
 } from '../losses/losses.ts'
 import type { ComparedRows } from '../losses/preference-run.ts'
+import type { SlotRange } from '../slot-shares.ts'
 import { ThreadTurns } from './gradient-turns.ts'
-import type { TokenBatch } from './token-batch.ts'
+import type { PackedBatch } from './token-batch.ts'
 
 /** Inputs of a loss per token, besides the batch. */
 export interface TokenLossColumns {
@@ -100,9 +101,11 @@ export type TokenUpdateColumns = Columns<ReturnType<typeof tokenUpdatePlan>>
 
 /** The shared work of all threads. It is sent as a message; its columns lie in shared memory. */
 export type TokenWork = {
-  readonly batch: TokenBatch
+  readonly batch: PackedBatch
   readonly temperature: number
   readonly taken: Int32Array
+  /** The gradient slots to fill; default all. */
+  readonly slots?: SlotRange
 } & (
   | { readonly kind: 'evaluate'; readonly whose: 'policy' | 'reference'; readonly said: TokensSaid }
   | {
@@ -116,7 +119,9 @@ export type TokenWork = {
     }
 )
 
-type DifferentiateWork = TokenWork & { readonly kind: 'differentiate' }
+export type DifferentiateWork = TokenWork & { readonly kind: 'differentiate' }
+
+type GradientWork = Pick<TokenWork, 'batch' | 'temperature' | 'taken' | 'slots'>
 
 /** Number of sums of a micro-batch. */
 export const SUMS = PolicySum.length + TokenSum.length
@@ -178,14 +183,29 @@ export class TokenThread {
   }
 
   /** Number of gradient slots that a batch uses. */
-  slotsOf({ parts }: TokenBatch): number {
+  slotsOf({ parts }: PackedBatch): number {
     return Math.min(this.#slots.length, parts.length - 1)
+  }
+
+  /** The micro-batches of slots. */
+  partsOf({ parts }: PackedBatch, { first, end }: SlotRange): number[] {
+    const list: number[] = []
+    for (let part = 0; part + 1 < parts.length; part++) {
+      const slot = part % this.#slots.length
+      if (slot >= first && slot < end) list.push(part)
+    }
+    return list
   }
 
   /** Does the work that no other thread has taken. */
   run(work: TokenWork): void {
     if (work.kind === 'evaluate') this.#evaluate(work, work.whose === 'policy' ? this.#policy : this.#reference!)
-    else this.differentiate(work, partLossOf(work, this.#kernels, this.#policySums, this.#valueSums), work.step)
+    else for (const _ of this.steps(work));
+  }
+
+  /** Does the work that no other thread has taken, a micro-batch at each step. */
+  steps(work: DifferentiateWork): Generator<void, void> {
+    return this.#differentiate(work, partLossOf(work, this.#kernels, this.#policySums, this.#valueSums), work.step)
   }
 
   #evaluate(
@@ -204,8 +224,13 @@ export class TokenThread {
     }
   }
 
+  /** The work of `steps` with any loss. */
+  differentiate(work: GradientWork, lossOf: PartLoss, step: number): void {
+    for (const _ of this.#differentiate(work, lossOf, step));
+  }
+
   /** Takes gradient slots one by one and fills each with the gradients of its micro-batches; or takes those for the only slot. */
-  differentiate(work: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>, lossOf: PartLoss, step: number): void {
+  *#differentiate(work: GradientWork, lossOf: PartLoss, step: number): Generator<void, void> {
     const { batch, taken } = work
     const { parts } = batch
     this.#partLoss = lossOf
@@ -213,20 +238,18 @@ export class TokenThread {
       this.#differentiateInTurns(work, this.#turns, step)
       return
     }
-    for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
+    const { end } = work.slots ?? { end: this.slotsOf(batch) }
+    for (let slot = take(taken); slot < end; slot = take(taken)) {
       const { column, views } = this.#slots[slot]!
       this.#clear(column, null)
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
         this.#differentiatePart(work, part, views, step)
+        yield
       }
     }
   }
 
-  #differentiateInTurns(
-    work: Pick<TokenWork, 'batch' | 'temperature' | 'taken'>,
-    turns: ThreadTurns,
-    step: number,
-  ): void {
+  #differentiateInTurns(work: GradientWork, turns: ThreadTurns, step: number): void {
     const { batch, taken } = work
     try {
       for (let part = take(taken); part + 1 < batch.parts.length; part = take(taken)) {
@@ -246,7 +269,7 @@ export class TokenThread {
   }
 
   #differentiatePart(
-    { batch, temperature }: Pick<TokenWork, 'batch' | 'temperature'>,
+    { batch, temperature }: GradientWork,
     part: number,
     views: ParameterViews,
     step: number,

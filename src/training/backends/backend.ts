@@ -13,6 +13,7 @@
 
 import { differentiateLoss, type LossDescriptor, type LossTotals, readsScores } from '../../algorithms/losses/losses.ts'
 import type { OptimizerSettings } from '../../algorithms/optimizers/optimizer.ts'
+import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import type { TokenBatch } from '../../algorithms/tokens/token-batch.ts'
 import type { BatchLoss, OtherThreads, Together, TokenLossSums } from '../../algorithms/tokens/token-learner.ts'
 import type { TokenLossColumns, TokensSaid, TokenUpdateColumns } from '../../algorithms/tokens/token-thread.ts'
@@ -126,6 +127,8 @@ export interface BackendContext extends Omit<BackendShape, 'adapter' | 'threads'
   readonly sampledWhileLearning: boolean
   /** Null without other threads. */
   readonly team: BackendTeam | null
+  /** The processes that compute gradients with this one; only for a backend whose gradients have shares. */
+  readonly pool?: GradientPool | undefined
 }
 
 /** A backend's definition, for the option `backend` of `createTrainer`. */

@@ -25,7 +25,7 @@ export const localBackend: BackendDefinition = {
       : tokenLearnerPlan(model, rows, context, { optimizer }, hasReference, adapter, weightBits, threads, sequences),
 }
 
-function onThreads({ model, weights, columns, kernels, adapter, team, clock }: BackendContext): BackendWork {
+function onThreads({ model, weights, columns, kernels, adapter, team, clock, pool }: BackendContext): BackendWork {
   const learner = new TokenLearner(model, weights, columns as TokenLearnerColumns, kernels, adapter, team, clock)
   const run: NonNullable<typeof team>['run'] = async (steps) => (team === null ? alone(steps) : team.run(steps))
   /** The number of micro-batches that threads have taken. */
@@ -33,8 +33,10 @@ function onThreads({ model, weights, columns, kernels, adapter, team, clock }: B
   return {
     ...arrayWork('local', learner.trained),
     forward: (batch, whose, temperature, said) => run(learner.evaluate(batch, temperature, whose, said, counts)),
-    forwardBackward: (batch, { loss, totals, given, update }, { temperature, step }) =>
-      run(learner.differentiate(batch, loss, totals, given, update, temperature, step)),
+    forwardBackward: (batch, { loss, totals, given, update }, { temperature, step }) => {
+      const work = [batch, loss, totals, given, update, temperature, step] as const
+      return pool === undefined ? run(learner.differentiate(...work)) : learner.differentiateWith(pool, run, ...work)
+    },
     backward: (batch, derivatives, { temperature, step }) =>
       learner.backward(batch, derivatives, counts, temperature, step),
     takeUpColumns() {},

@@ -61,6 +61,15 @@ export interface ConversationDescription extends DescriptionOfAll {
   readonly cohort: Omit<ConversationCohortOptions, 'environment' | 'policy' | 'engine'>
   /** The source of its rows. */
   readonly source: string
+  /** What helpers of the learner need; null if it computes gradients alone. */
+  readonly gradients: {
+    /** One of `shareCounts`. */
+    readonly shareCount: number
+    /** Slots of the gradient. */
+    readonly numSlots: number
+    /** Maximum rows of a micro-batch. */
+    readonly rows: number
+  } | null
 }
 
 export type Description = EpisodeDescription | ConversationDescription
@@ -90,7 +99,7 @@ export async function describeEpisodes(
 export async function describeConversations(
   world: World,
   cohort: ConversationCohort,
-  rest: Pick<ConversationDescription, 'session' | 'store' | 'seconds'> & { readonly numLanes: number },
+  rest: Pick<ConversationDescription, 'session' | 'store' | 'seconds' | 'gradients'> & { readonly numLanes: number },
 ): Promise<ConversationDescription> {
   const draft = world.draft(cohort.name) as ConversationDraft
   const { environment: _, policy: __, engine, ...options } = draft.options

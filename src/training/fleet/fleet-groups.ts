@@ -8,7 +8,7 @@
  */
 
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
-import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
+import { type TokenLearnerColumns, trainedOf } from '../../algorithms/tokens/token-learner.ts'
 import type { Ticket } from '../../fleet/admission.ts'
 import type { Item } from '../../fleet/bus/bus.ts'
 import { BlobError, nameOfBlob } from '../../fleet/store/store.ts'
@@ -17,8 +17,9 @@ import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { World } from '../../world/world.ts'
 import type { CollectorDefinition, SavedCollector } from '../loop/collector.ts'
 import { type EndedMember, MemberCollector, type MemberRunner } from '../text/collect/member-collector.ts'
-import { describeConversations } from './description.ts'
+import { type ConversationDescription, describeConversations } from './description.ts'
 import { FleetLearner, type FleetOptions } from './fleet-learner.ts'
+import type { FleetPool } from './fleet-pool.ts'
 import { type GroupResult, type GroupTask, groupsFromBytes } from './group-parts.ts'
 
 /** A result with its item of the queue. */
@@ -76,7 +77,7 @@ class FleetGroups implements MemberRunner {
       hold: (item) => this.#hold(item),
       describe: (common) => {
         const numLanes = this.#groupsPerTask * cohort.groupSize
-        return describeConversations(world, cohort, { ...common, numLanes })
+        return describeConversations(world, cohort, { ...common, numLanes, gradients: this.#gradients })
       },
       accept: (item) => this.#take(this.#hold(item)),
       live: () => [...this.#weights.values(), ...this.#results.map(({ result }) => result.rows)],
@@ -84,6 +85,18 @@ class FleetGroups implements MemberRunner {
       isAwaiting: () => this.#asked.size > 0,
       failed: () => this.#failed(),
     })
+  }
+
+  get pool(): FleetPool | undefined {
+    return this.#learner.pool
+  }
+
+  /** What helpers need to know of the learner's gradients. */
+  get #gradients(): ConversationDescription['gradients'] {
+    if (this.pool === undefined) return null
+    const { gradient, packed } = this.#cohort.learner as TokenLearnerColumns
+    const numSlots = Math.floor(gradient.length / this.#trained.length)
+    return { shareCount: this.pool.shareCount, numSlots, rows: packed[0]!.target.length }
   }
 
   async start(signal?: AbortSignal): Promise<void> {

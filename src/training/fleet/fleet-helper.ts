@@ -4,15 +4,10 @@
  */
 
 import { hostname } from 'node:os'
-import type { GradientHelp } from '../../algorithms/shared-gradient.ts'
-import { InputError, thrownText } from '../../base/errors.ts'
-import { alone } from '../../base/parted.ts'
+import { thrownText } from '../../base/errors.ts'
 import type { Bus, Values } from '../../fleet/bus/bus.ts'
 import { BlobError } from '../../fleet/store/store.ts'
-import { openWorld, type World } from '../../world/world.ts'
-import { agentsPlan, createAgents, draftOf } from '../loop/agents.ts'
 import type { JoinedRun } from './description.ts'
-import { episodeOptions } from './episode-work.ts'
 import { FleetMember, type MemberOptions } from './fleet-member.ts'
 import {
   columnsFromBytes,
@@ -22,6 +17,7 @@ import {
   HELPER,
   type HelperReport,
 } from './fleet-pool.ts'
+import { type GradientWork, openGradientWork } from './gradient-work.ts'
 
 const REPORT_MS = 1000
 /** Failed tasks in a row after which the helper ends with the error. */
@@ -51,9 +47,7 @@ export async function runHelper(bus: Bus, options: MemberOptions = {}): Promise<
 
 class FleetHelper {
   readonly #member: FleetMember
-  #world: World | null = null
-  #help: GradientHelp | null = null
-  #shareCount = 1
+  #work: GradientWork | null = null
   /** Hashes of the inputs in the columns. */
   #loaded: Record<string, string> = {}
   #report: Omit<HelperReport, 'host' | 'shares' | 'failures'> = { session: '', task: '', results: {}, error: null }
@@ -70,7 +64,7 @@ class FleetHelper {
     try {
       await this.#member.follow((run) => this.#assist(run))
     } finally {
-      this.#world?.close()
+      this.#work?.close()
     }
     return { helper: name, ...this.#sum, end: this.#member.end }
   }
@@ -114,46 +108,30 @@ class FleetHelper {
   }
 
   async #join(joined: JoinedRun): Promise<void> {
-    this.#world?.close()
-    const { description, kernels } = joined
-    if (description.kind !== 'episodes' || description.gradients === null) {
-      throw new InputError(
-        'role',
-        'learn, in a run whose learner computes gradients alone',
-        'a run with learners=2 or more',
-      )
-    }
-    const { seed, session, gradients, cohort } = description
-    const algorithm = await joined.algorithm(gradients.algorithm)
-    const world = await openWorld({ cohorts: [episodeOptions(joined)], seed, kernels })
-    this.#world = world
-    const draft = draftOf(world, cohort.name)
-    world.reserve(draft, { numSteps: cohort.numSteps, learner: agentsPlan(world, draft, algorithm) })
-    this.#help = createAgents(world, cohort.name, algorithm, alone)[0]!.learners[0]!.help!
-    this.#shareCount = gradients.shareCount
+    this.#work?.close()
+    this.#work = null
+    this.#work = await openGradientWork(joined)
+    const { shareCount, description } = this.#work
     this.#loaded = {}
-    this.#report = { session, task: '', results: {}, error: null }
-    this.#member.options.tell?.(
-      `helps to learn by ${algorithm.id}: up to ${this.#shareCount - 1} of ${this.#shareCount} shares`,
-    )
+    this.#report = { session: joined.description.session, task: '', results: {}, error: null }
+    this.#member.options.tell?.(`helps to learn by ${description}: up to ${shareCount - 1} of ${shareCount} shares`)
   }
 
   /** Computes shares of a task and reports their results. Returns its error, or null. */
   async #compute(task: GradientTask, shares: readonly number[]): Promise<unknown> {
     const { store, options } = this.#member
     const { id, inputs, numbers } = task
-    const help = this.#help!
+    const { help, shareCount } = this.#work!
     const results: Record<string, string> = {}
     try {
-      for (const [name, columns] of Object.entries(help.inputs)) {
-        const hash = inputs[name]!
+      for (const [name, hash] of Object.entries(inputs)) {
         if (this.#loaded[name] === hash) continue
         delete this.#loaded[name]
-        columnsFromBytes(`${name} of the learner`, await store!.get(hash), columns)
+        help.take(name, columnsFromBytes(`${name} of the learner`, await store!.get(hash)))
         this.#loaded[name] = hash
       }
       for (const share of shares) {
-        const made = await help.compute(numbers, share, this.#shareCount)
+        const made = await help.compute(numbers, share, shareCount)
         results[share] = await store!.put(columnsToBytes(made))
         this.#sum.shares++
       }

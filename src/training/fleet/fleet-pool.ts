@@ -7,8 +7,12 @@
  * helper, and if its helper fails or falls silent.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { GradientPool, SharedGradient } from '../../algorithms/shared-gradient.ts'
-import { InputError } from '../../base/errors.ts'
+import {
+  fillColumns,
+  type GradientPool,
+  type NamedColumns,
+  type SharedGradient,
+} from '../../algorithms/shared-gradient.ts'
 import { decodeSafetensors, encodeSafetensors, tensorOf, tensorValues } from '../../base/files/safetensors.ts'
 import type { Column } from '../../components/column.ts'
 import type { Message, Values } from '../../fleet/bus/bus.ts'
@@ -43,23 +47,13 @@ export interface HelperReport {
   readonly failures: number
 }
 
-type NamedColumns = Readonly<Record<string, Column>>
-
 export function columnsToBytes(columns: NamedColumns): Uint8Array {
   return Buffer.concat(encodeSafetensors(Object.entries(columns).map(([name, column]) => tensorOf(name, column))))
 }
 
-/** Writes columns from bytes. @throws InputError if they are not of the same names, types and lengths. */
-export function columnsFromBytes(subject: string, bytes: Uint8Array, into: NamedColumns): void {
+export function columnsFromBytes(subject: string, bytes: Uint8Array): NamedColumns {
   const { tensors } = decodeSafetensors(subject, bytes)
-  const describe = ([name, column]: readonly [
-    string,
-    { readonly constructor: { name: string }; readonly length: number },
-  ]) => `${name}: ${column.length} of ${column.constructor.name}`
-  const values = Object.fromEntries([...tensors].map(([name, tensor]) => [name, tensorValues(tensor)]))
-  const [got, expected] = [values, into].map((each) => Object.entries(each).map(describe).sort().join(', '))
-  if (got !== expected) throw new InputError(subject, got!, expected!)
-  for (const [name, column] of Object.entries(into)) column.set(values[name] as Column)
+  return Object.fromEntries([...tensors].map(([name, tensor]) => [name, tensorValues(tensor) as Column]))
 }
 
 export class FleetPool implements GradientPool {
@@ -113,7 +107,7 @@ export class FleetPool implements GradientPool {
 
   #isAlive(helper: string): boolean {
     const known = this.#helpers.get(helper)
-    return known !== undefined && performance.now() - known.heard < this.#milliseconds
+    return this.#opened !== null && known !== undefined && performance.now() - known.heard < this.#milliseconds
   }
 
   async compute(gradient: SharedGradient): Promise<void> {
@@ -163,7 +157,7 @@ export class FleetPool implements GradientPool {
     void asked.finally(() => {
       this.#isAsking = false
     })
-    while (this.#opened !== null && this.#alive().length > 0) {
+    while (this.#alive().length > 0) {
       const answer = await Promise.race([asked, this.#news()])
       if (answer instanceof Error) throw answer
       if (answer === true) return true
@@ -174,7 +168,7 @@ export class FleetPool implements GradientPool {
 
   /** Waits for a share's results, and writes them into their columns; false if the learner must compute it. */
   async #take(id: string, share: number, helper: string, gradient: SharedGradient): Promise<boolean> {
-    while (this.#opened !== null && this.#isAlive(helper)) {
+    while (this.#isAlive(helper)) {
       const { task, results, error } = this.#helpers.get(helper)!.report
       if (task === id && error !== null) {
         this.#tell(`${helper}: ${error}: its share is computed here`)
@@ -191,7 +185,8 @@ export class FleetPool implements GradientPool {
   async #takeFrom(hash: string, share: number, helper: string, gradient: SharedGradient): Promise<boolean> {
     const { store } = this.#opened!
     try {
-      columnsFromBytes(`share ${share} by ${helper}`, await store.get(hash), gradient.results(share))
+      const subject = `share ${share} by ${helper}`
+      fillColumns(subject, columnsFromBytes(subject, await store.get(hash)), gradient.results(share))
     } catch (error) {
       if (!(error instanceof BlobError)) throw error
       this.#tell(`${error.message}: share ${share} of the gradient is computed again`)

@@ -1,13 +1,14 @@
 /** An actor's work for a run of conversations: it generates whole groups with an engine of its own. */
 import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
 import { InputError } from '../../base/errors.ts'
+import type { Plan } from '../../components/column.ts'
 import { deliverWeights } from '../../engines/engine.ts'
 import type { TextEnvironmentDefinition } from '../../environments/text.ts'
 import type { Message } from '../../fleet/bus/bus.ts'
 import type { LanguageModelDefinition } from '../../language/language-model.ts'
 import { tick } from '../../systems/tick.ts'
-import type { ConversationCohort } from '../../world/conversations/cohort.ts'
-import { createWorld, type World } from '../../world/world.ts'
+import type { ConversationCohort, ConversationDraft } from '../../world/conversations/cohort.ts'
+import { openWorld, type World } from '../../world/world.ts'
 import { type ActorWork, turns, type WorkTools } from './actor-work.ts'
 import type { ConversationDescription, JoinedRun } from './description.ts'
 import { type GroupResult, type GroupTask, groupsToBytes, schemaOfConversations } from './group-parts.ts'
@@ -18,6 +19,31 @@ interface Place {
   readonly cohort: ConversationCohort
   /** The hash of its weights. */
   weights: string
+}
+
+/**
+ * The learner's model and examples in a world of so many lanes, with the columns of `learner`.
+ * @throws InputError if the model, its frozen weights or the examples are not as the learner's.
+ */
+export async function openConversationWorld(
+  { environment, policy, kernels, description }: JoinedRun,
+  numLanes: number,
+  learner: (draft: ConversationDraft) => Plan = () => ({}),
+): Promise<World> {
+  const { cohort: given, seed, schema } = description as ConversationDescription
+  const options = {
+    ...{ ...given, numLanes },
+    environment: environment as unknown as TextEnvironmentDefinition,
+    policy: policy as LanguageModelDefinition,
+  }
+  const world = await openWorld({ cohorts: [options], seed, kernels })
+  const draft = world.draft() as ConversationDraft
+  world.reserve(draft, { learner: learner(draft) })
+  const own = schemaOfConversations(world.cohort() as ConversationCohort)
+  if (own === schema) return world
+  world.close()
+  const expected = `${schema}, as the learner's: the same model, frozen weights and examples`
+  throw new InputError('model of the actor', own, expected)
 }
 
 export class GroupWork implements ActorWork {
@@ -39,19 +65,9 @@ export class GroupWork implements ActorWork {
   }
 
   async #open(): Promise<Place> {
-    const { environment, policy, kernels, description } = this.#joined
-    const { cohort: options, seed, source, schema } = description as ConversationDescription
-    const world = await createWorld({
-      ...{ ...options, seed, kernels },
-      environment: environment as unknown as TextEnvironmentDefinition,
-      policy: policy as LanguageModelDefinition,
-    })
-    const cohort = world.cohort()
-    const own = schemaOfConversations(cohort)
-    if (own !== schema) {
-      const expected = `${schema}, as the learner's: the same model, frozen weights and examples`
-      throw new InputError('model of the actor', own, expected)
-    }
+    const { cohort: options, source } = this.#joined.description as ConversationDescription
+    const world = await openConversationWorld(this.#joined, options.numLanes)
+    const cohort = world.cohort() as ConversationCohort
     cohort.source = source
     return { world, cohort, weights: '' }
   }

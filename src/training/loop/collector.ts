@@ -4,6 +4,7 @@
  * the training rows. It also limits their age: a synchronous collector takes no group that other weights contributed
  * to; others continue conversations while weights change.
  */
+import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Delivery, SavedAdmission } from '../../fleet/admission.ts'
@@ -46,6 +47,8 @@ export interface SavedCollector {
 }
 
 export interface Collector {
+  /** The processes that compute gradients with the learner; undefined: it computes them alone. */
+  readonly pool?: GradientPool | undefined
   readonly progress: CollectorProgress
   /** In the middle of a tick: there is no state to continue from. */
   readonly isMidway: boolean

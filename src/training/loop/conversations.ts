@@ -6,8 +6,9 @@
  * Caches of keys and values are not in checkpoints: prefill recreates them bit for bit.
  */
 import { comparisonOf } from '../../algorithms/losses/losses.ts'
+import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
-import { trainedOf } from '../../algorithms/tokens/token-learner.ts'
+import { type TokenLearnerColumns, trainedOf } from '../../algorithms/tokens/token-learner.ts'
 import { traceBuffer, Work } from '../../base/clock.ts'
 import { type DefinitionRecord, fingerprint, withoutModule } from '../../base/definition.ts'
 import { InputError } from '../../base/errors.ts'
@@ -149,17 +150,19 @@ export class ConversationTraining implements Training<TextMetrics> {
     const team = world.threads.count === 1 ? null : new TextTeam(world, cohort, this.traces)
     this.#team = team
     if (team !== null) endWhenDropped(this, team)
+    const { sft, rl } = phases
+    cohort.released = 0
+    this.#collector = rl === undefined ? null : collector(world, cohort, rl)
+    const pool = this.#collector?.pool
+    if (pool !== undefined) checkShares(cohort, backend, pool)
     const parts = {
       world,
       cohort,
-      backend: backend.create({ ...backendContext(world, cohort, phases, team), sampledWhileLearning }),
+      backend: backend.create({ ...backendContext(world, cohort, phases, team), sampledWhileLearning, pool }),
       columns: cohort.learner as TextLearnerColumns,
     }
     this.#parts = parts
     parts.backend.start()
-    const { sft, rl } = phases
-    cohort.released = 0
-    this.#collector = rl === undefined ? null : collector(world, cohort, rl)
     this.#sft = sft === undefined ? null : new SftPhase(parts, sft)
     this.#rl = rl === undefined ? null : new RlPhase(parts, rl, this.#collector!, () => this.#sft?.done ?? 0)
     const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))
@@ -403,6 +406,27 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
     if (settings[key] === sampling[key]) continue
     const expected = `${sampling[key]}, as ${name} samples, or a correction of the loss`
     throw new InputError(`rl.${key}`, String(settings[key]), expected)
+  }
+}
+
+/** @throws InputError if several processes cannot compute a model's gradients. */
+function checkShares(
+  { name, model, weights, quantized, adapter, learner }: ConversationCohort,
+  backend: BackendDefinition,
+  { shareCount }: GradientPool,
+): void {
+  const { length } = trainedOf(quantized ?? weights, adapter)
+  const refused = [
+    [backend.id !== localBackend.id, `backend ${backend.id}`, 'backend local'],
+    [model.device !== 'none', `languageModel.device ${model.device}`, 'device none'],
+    [
+      ((learner as Partial<TokenLearnerColumns>).gradient?.length ?? 0) < 2 * length,
+      `${length} trained weights in ${name}, whose gradient has one slot`,
+      'at most 16,777,216 (for example an adapter)',
+    ],
+  ] as const
+  for (const [isSo, got, expected] of refused) {
+    if (isSo) throw new InputError('learners', `${shareCount}, and ${got}`, `1, or ${expected}`)
   }
 }
 

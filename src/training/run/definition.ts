@@ -1,6 +1,5 @@
 /** The definitions and settings of both kinds of run. */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
-import { shareCounts } from '../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
 import type { SftDefinition } from '../../algorithms/tokens/sft.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues, text } from '../../base/settings.ts'
@@ -65,11 +64,6 @@ export const episodeRunSettings = {
     { min: 1, max: 63 },
   ),
   ...fleetRunSettings,
-  learners: choice(
-    '1',
-    shareCounts.map(String),
-    'number of shares of each gradient; this process and helpers in the fleet (colonnade actor … role=learn) compute them',
-  ),
 } satisfies Settings
 
 export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>

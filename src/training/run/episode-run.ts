@@ -141,9 +141,7 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
 }
 
 /** Settings that may change on resuming, since the run so far does not depend on them. */
-const RESUMED = [
-  ...[...SHARED_RESUMED, ...FLEET_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts', 'learners'],
-] as const
+const RESUMED = [...[...SHARED_RESUMED, ...FLEET_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts']] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
   const path = join(folder, 'config.json')
@@ -247,12 +245,11 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
 
 /** @throws InputError for settings of a fleet that do not fit. */
 function fleetOfEpisodes({ settings, recorded }: EpisodeRunDefinition) {
-  const { fleet, learners } = settings
-  if (fleet === '' && learners !== '1') throw new InputError('learners', learners, '1 without a fleet')
+  const { fleet } = settings
   if (fleet !== '' && recorded !== null) {
     throw new InputError('fleet', show(fleet), "'' beside from, which trains on recorded rollouts")
   }
-  return fleetOf(settings, { learners: Number(learners) })
+  return fleetOf(settings, {})
 }
 
 /** Threads of a world, with its actors. */

@@ -1,4 +1,5 @@
 /** The settings of runs whose actors are on other machines. */
+import { shareCounts } from '../../algorithms/shared-gradient.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { writeWhole } from '../../base/files/files.ts'
 import { join } from '../../base/files/path.ts'
@@ -20,6 +21,11 @@ export const fleetRunSettings = {
     'checkpoint',
     acknowledgements,
     'when a rollout is removed from the fleet; checkpoint: after a checkpoint contains its update; update: after its update',
+  ),
+  learners: choice(
+    '1',
+    shareCounts.map(String),
+    'number of shares of each gradient; this process and helpers in the fleet (colonnade actor … role=learn) compute them',
   ),
   actorSeconds: integer(
     20,
@@ -44,10 +50,11 @@ interface RunFleet {
 
 /** The fleet that collects, whose state the run's folder shows in `fleet.json`. @throws InputError for a store without one. */
 export async function fleetOf(
-  { fleet, store, acknowledge, actorSeconds }: SettingValues<typeof fleetRunSettings>,
-  more: Pick<JoinFleetOptions, 'learners' | 'actors'>,
+  { fleet, store, acknowledge, learners, actorSeconds }: SettingValues<typeof fleetRunSettings>,
+  more: Pick<JoinFleetOptions, 'actors'>,
 ): Promise<RunFleet> {
   if (fleet === '' && store !== '') throw new InputError('store', show(store), "none, since fleet is ''")
+  if (fleet === '' && learners !== '1') throw new InputError('learners', learners, '1 without a fleet')
   if (fleet === '') return { joined: undefined, hooks: {} }
   const fleets = await import('../fleet/join-fleet.ts')
   const stop = new AbortController()
@@ -55,6 +62,7 @@ export async function fleetOf(
   const joined = fleets.joinFleet({
     ...{ address: fleet, store, seconds: actorSeconds, acknowledge: acknowledge as Acknowledgement },
     ...more,
+    learners: Number(learners),
     onStop: () => stop.abort(),
     onStatus: async (status) => {
       if (folder !== null)

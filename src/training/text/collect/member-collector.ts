@@ -3,6 +3,7 @@
  * over the cohort's engine, or the actors of a fleet. When a member of a group ends, what the model saw and said goes to the cohort's log,
  * from which the same trainer learns.
  */
+import type { GradientPool } from '../../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
 import { Work } from '../../../base/clock.ts'
 import { InputError } from '../../../base/errors.ts'
@@ -24,6 +25,8 @@ export interface EndedMember {
 /** Runs the members of groups. */
 export interface MemberRunner {
   readonly maxMembers: number
+  /** See `Collector`. */
+  readonly pool?: GradientPool | undefined
   /** Called before members run. Rejects soon after the signal is aborted. */
   start?(signal: AbortSignal | undefined): Promise<void>
   /**
@@ -78,6 +81,10 @@ export class MemberCollector implements Collector {
     this.#groups = new LoggedGroups(cohort, rl, policy)
     this.#admission = this.#groups.admission
     cohort.released = 0
+  }
+
+  get pool(): GradientPool | undefined {
+    return this.#runner.pool
   }
 
   get progress(): CollectorProgress {
