@@ -295,7 +295,7 @@ describe('a fleet in one process', () => {
     const collecting = trainer.updates({ totalSteps: 1 }).next()
     const refused = expect(collecting).rejects.toThrow('closed during an update')
     const actor = runActor(bus)
-    await expect.poll(() => asked).toBeGreaterThan(0)
+    await expect.poll(() => asked, { timeout: 20_000 }).toBeGreaterThan(0)
     await (await bus.values('run', { isOwner: false })).put('order', { order: 'drain' })
     expect(await actor).toMatchObject({ rollouts: 0, end: 'drain' })
     trainer.close()
