@@ -61,7 +61,7 @@ describe('the clock', () => {
 
   test('a trainer that keeps no trace says so', async () => {
     const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 })
-    expect(() => createTrainer(world, ppo()).trace()).toThrow('expected profile: true')
+    expect(() => createTrainer(world, ppo()).trace()).toThrow('expected the option profile: true')
   })
 })
 

@@ -65,21 +65,18 @@ afterAll(async () => {
   await dashboard?.close()
 })
 
-/** The page with these runs shown, and this part opened, filled and in sight; without one, its top. */
-async function look(page: Page, runs: RegExp, part?: string, filled = 'true'): Promise<void> {
+/** The page with the runs that pass a filter, and this part opened, filled and in sight; without one, its top. */
+async function look(page: Page, runs: string, part?: string, filled = 'true'): Promise<void> {
   await page.goto(dashboard!.url)
   await until(
     page,
-    "document.querySelectorAll('nav li').length === 8 && document.querySelectorAll('.chart').length > 3",
+    "document.querySelector('#runs').innerText.includes('8 of 8 runs') && document.querySelectorAll('.chart').length > 3",
   )
-  await page.evaluate("[...document.querySelectorAll('nav button')].at(-1).click()") // None.
-  for (let i = 0; i < 8; i++) {
-    // A click makes the list anew.
-    await page.evaluate(`{
-      const item = document.querySelectorAll('nav li')[${i}]
-      if (${runs}.test(item.innerText)) item.querySelector('input').click()
-    }`)
-  }
+  await page.evaluate(`{
+    const input = document.querySelector('#runs input')
+    input.value = ${JSON.stringify(runs)}
+    input.dispatchEvent(new Event('input'))
+  }`)
   if (part !== undefined) {
     await page.evaluate(`document.querySelector('${part} summary')?.click()`)
     await until(page, filled)
@@ -114,32 +111,32 @@ test('makes a picture of each view', async (context) => {
   if (why !== '') skipLoudly(context, why)
   const page = await browser!.newPage({ viewport: WIDE })
   const shoot = (name: string) => page.screenshot({ path: join(DOCS, name) })
-  await look(page, /lr-/)
+  await look(page, 'run~lr-')
   await shoot('dashboard.png')
-  await look(page, /lr-.*seed-1/, 'main > div:has(table)')
+  await look(page, 'run~lr-', '#compare', "document.querySelector('#compare table') !== null")
   await shoot('page/compare.png')
-  await look(page, /breakout/, '#replay', "document.querySelector('#replay img')?.naturalWidth > 0")
+  await look(page, 'run=breakout', '#replay', "document.querySelector('#replay img')?.naturalWidth > 0")
   await shoot('page/replay.png')
-  await look(page, /lr-0.0025.*seed-1/, '#files', "document.querySelector('#files table') !== null")
+  await look(page, 'run=lr-0.0025/seed-1', '#files', "document.querySelector('#files table') !== null")
   await choose(page, '#files input', QUERY)
   await until(page, "document.querySelector('#files').innerText.includes('1 to 2 of 2 rows')")
   await shoot('page/files.png')
   const conversations = ['#conversations', "document.querySelector('.conversation') !== null"] as const
-  await look(page, /weekday/, ...conversations)
+  await look(page, 'run=weekday', ...conversations)
   await findGroup(page)
   await shoot('page/conversations.png')
   await page.emulateMedia({ colorScheme: 'dark' })
-  await look(page, /weekday/, ...conversations)
+  await look(page, 'run=weekday', ...conversations)
   await findGroup(page)
   await choose(page, '#conversations select', 'log-probability')
   await shoot('page/conversations-dark.png')
-  await look(page, /lr-/)
+  await look(page, 'run~lr-')
   await shoot('page/dark.png')
   await page.emulateMedia({ colorScheme: 'light' })
   await page.setViewportSize(PHONE)
-  await look(page, /lr-/, '.charts')
+  await look(page, 'run~lr-', '.charts')
   await shoot('page/phone.png')
-  await look(page, /weekday/, ...conversations)
+  await look(page, 'run=weekday', ...conversations)
   await findGroup(page)
   await shoot('page/conversations-phone.png')
 }, 300_000)

@@ -76,19 +76,26 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   expect(words).toContain(HOSTILE)
   expect(await page.evaluate("document.querySelectorAll('img').length")).toBe(0)
   expect(words).toContain('ppo.learningRate')
-  expect(words).toContain('50 updates, at 98')
+  // Two seeds are a row, with the mean and the deviation of their last returns.
+  const row = (name: string) =>
+    `[...document.querySelectorAll('table.runs tbody tr')].find((each) => each.innerText.includes(${JSON.stringify(name)}))`
+  await until(page, `/50\\s+73\\.5 ± 34\\.65/.test(${row('run-1 (2 runs)')}?.innerText)`)
 
+  await page.evaluate("document.querySelector('#times summary').click()")
+  await until(page, "document.querySelector('#times table') !== null")
   const colors = await page.evaluate<string[]>(
-    "[...document.querySelectorAll('.legend .swatch')].map((swatch) => swatch.style.backgroundColor)",
+    "[...document.querySelectorAll('#times .legend .swatch')].map((swatch) => swatch.style.backgroundColor)",
   )
   expect([colors.length, new Set(colors).size]).toEqual([workNames.length, workNames.length])
 
   await appendFile(join(folder, 'run-2', 'metrics.jsonl'), metricLines({ update: 50, episodeReturn: 777 }))
-  await until(page, "document.body.innerText.includes('51 updates, at 777')")
+  await until(page, `/50\\.5 ± .*413 ± /.test(${row('run-1 (2 runs)')}?.innerText)`)
 
   await page.focus('.chart canvas')
   await page.keyboard.press('End')
-  await until(page, "/^50: run-1 and 1 more seeds /.test(document.querySelector('.chart p').textContent)")
+  const spoken = (i: number) => `document.querySelectorAll('.chart p')[${i}].textContent`
+  await until(page, `/^50: run-1 \\(2 runs\\) /.test(${spoken(0)})`)
+  expect(await page.evaluate(spoken(1))).toMatch(/^50: /) // Charts share the cursor.
 
   await page.evaluate("document.querySelector('#files summary').click()")
   await until(page, "document.querySelector('#files').innerText.includes('1 to 50 of 120 rows')")
@@ -144,6 +151,42 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   await writeFile(join(folder, HOSTILE, 'replay.gif'), GIF)
   await until(page, "document.querySelector('#replay img')?.naturalWidth === 1")
 
+  // Zoomed by keyboard, on a log scale, sorted, filtered and grouped: the address restores it.
+  await page.focus('.chart canvas')
+  await page.keyboard.press('+')
+  await page.evaluate("[...document.querySelectorAll('header input')].at(-1).click()")
+  await page.evaluate('document.querySelector(\'[data-focus="sort episodeReturn"]\').click()')
+  await page.focus('#runs input[type=search]')
+  for (const key of 'learningRate') await page.keyboard.press(key)
+  expect(await page.evaluate("document.querySelectorAll('table.runs tbody tr').length")).toBe(0)
+  for (const _ of 'learningRate') await page.keyboard.press('Backspace')
+  for (const key of 'run-') await page.keyboard.press(key)
+  expect(await page.evaluate("document.querySelectorAll('table.runs tbody tr').length")).toBe(1)
+  const address = await page.evaluate<string>('location.href')
+  expect(Object.fromEntries(new URLSearchParams(new URL(address).hash.slice(1)))).toEqual({
+    ...{ filter: 'run-', sort: '-episodeReturn', log: 'true', range: '13.25 37.75' },
+  })
+  const again = await browser!.newPage()
+  await again.goto(address)
+  await until(again, "document.querySelectorAll('table.runs tbody tr').length === 1")
+  expect(await again.evaluate("document.querySelector('thead th[aria-sort=descending]').innerText")).toContain(
+    'episodeReturn',
+  )
+  await until(again, "document.querySelectorAll('.chart p').length > 1")
+  expect(await again.evaluate('location.href')).toBe(address)
+  await again.close()
+
+  // What is saved of a chart is the two seeds' mean and band.
+  const download = page.waitForEvent('download')
+  await page.evaluate(
+    "{ const select = document.querySelector('.chart select'); select.value = 'CSV'; select.dispatchEvent(new Event('change')) }",
+  )
+  const csv = await readFile(await (await download).path(), 'utf8')
+  expect(csv.split('\n')[0]).toBe('series,x,y,low,high')
+  expect(csv.split('\n').length).toBeGreaterThan(50)
+  await page.evaluate("location.hash = ''") // All as at the beginning.
+  await until(page, "document.querySelectorAll('table.runs tbody tr').length === 3")
+
   await page.evaluate(await readFile(axe, 'utf8'))
   const faults = await page.evaluate(
     'axe.run().then(({ violations }) => violations.map(({ id, impact }) => [id, impact]))',
@@ -151,4 +194,4 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   expect(faults).toEqual([])
   expect([...asked]).toEqual([dashboard!.url])
   expect(wrong).toEqual([])
-}, 60_000)
+}, 120_000)

@@ -10,6 +10,7 @@ const PACKAGES = ['playwright-core@1.65.1', 'axe-core@4.14.1']
 export interface Page {
   on(event: string, listener: (what: { url(): string; message(): string; dismiss(): Promise<void> }) => void): void
   goto(url: string): Promise<unknown>
+  waitForEvent(event: 'download'): Promise<{ path(): Promise<string> }>
   evaluate<T>(script: string): Promise<T>
   keyboard: { press(key: string): Promise<void>; down(key: string): Promise<void>; up(key: string): Promise<void> }
   mouse: { move(x: number, y: number): Promise<void>; down(): Promise<void>; up(): Promise<void> }

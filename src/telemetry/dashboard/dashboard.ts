@@ -49,8 +49,13 @@ const MODULES = [
   ...[
     'main',
     'chart',
+    'charts',
+    'compare',
     'series',
     'elements',
+    'rows',
+    'runs-table',
+    'view',
     'tables',
     'run-view',
     'files',
@@ -61,6 +66,7 @@ const MODULES = [
     'replay',
   ].map((name) => `page/${name}`),
   '../curves',
+  '../explained',
   '../fleet-record',
 ]
 const HEADERS = {
@@ -98,10 +104,11 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ...modules,
     [
       'GET /api/runs',
-      async () => {
+      async ({ query }) => {
         const isTold = follower.numListeners > 0
         if (!isTold) await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
-        return { folder, runs: runs.shown }
+        const wanted = query.getAll('run')
+        return { folder, ids: runs.ids, runs: runs.shown(wanted.length === 0 ? null : new Set(wanted)) }
       },
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],

@@ -49,16 +49,25 @@ button, select { background: var(--raised); border: 1px solid var(--line); borde
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 label { display: inline-flex; gap: .4rem; align-items: center; }
 .quiet { color: var(--quiet); }
-.columns { display: grid; grid-template-columns: minmax(13rem, 18rem) minmax(0, 1fr); }
-nav { border-right: 1px solid var(--line); padding: .8rem; max-height: calc(100vh - 3.2rem); overflow: auto; position: sticky; top: 3.2rem; }
-nav ul { list-style: none; margin: .5rem 0 0; padding: 0; }
-nav li { padding: .3rem 0; border-bottom: 1px solid var(--grid); overflow-wrap: anywhere; }
-nav li .quiet { display: block; font-size: .8rem; padding-left: 1.6rem; }
+.runs th button.plain, .runs td button.plain { padding: 0 .15rem; }
+button.plain { background: none; border: 0; font-weight: inherit; cursor: pointer; }
+.scroll.runs { max-height: 19rem; overflow: auto; border: 1px solid var(--line); border-radius: .4rem; }
+table.runs { width: 100%; white-space: nowrap; }
+table.runs thead th { position: sticky; top: 0; background: var(--raised); z-index: 1; }
+table.runs tbody th { font-weight: 500; }
+table.runs th.inner { padding-left: 2.6rem; }
+table.runs tr.quiet th, table.runs tr.quiet td { color: var(--quiet); }
+table.runs .swatch { display: inline-block; margin: 0 .4rem; vertical-align: -.05rem; }
+input[type="search"], input[list] { background: var(--ground); border: 1px solid var(--line); border-radius: .3rem; padding: .2rem .5rem; width: 17rem; max-width: 100%; }
 .swatch { width: .8rem; height: .8rem; border-radius: 50%; flex: none; }
 main { padding: .4rem 1rem 3rem; min-width: 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); gap: .8rem; }
 .chart { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }
-.chart canvas { display: block; width: 100%; height: 13rem; touch-action: pan-y; }
+.chart canvas { display: block; width: 100%; height: 14rem; touch-action: pan-y; }
+.chart .head { display: flex; justify-content: space-between; gap: .6rem; align-items: baseline; }
+.chart .head select { font-size: .75rem; padding: 0 .2rem; border: 0; background: none; color: var(--quiet); }
+.chart .legend { margin: .1rem 0 0; max-height: 6.4em; overflow: auto; }
+.chart .legend > span { display: inline-flex; gap: .35rem; align-items: center; overflow-wrap: anywhere; }
 .chart p { margin: 0; min-height: 1.4em; font-size: .8rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; width: max-content; }
@@ -66,6 +75,14 @@ th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(-
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .phases { display: flex; height: 1.1rem; min-width: 16rem; border-radius: .2rem; overflow: hidden; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .8rem; margin: .4rem 0; }
+.share { white-space: nowrap; display: flex; gap: .5rem; align-items: center; min-width: 14rem; }
+.bar { height: .7rem; border-radius: .15rem; min-width: 1px; }
+.parallel { width: 100%; max-width: 72rem; font-size: 11px; }
+.parallel text { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 3px; }
+.parallel .name { font-weight: 600; }
+.parallel .axis { stroke: var(--quiet); }
+.parallel .way { fill: none; stroke-width: 1.5; opacity: .75; }
+.parallel .way:hover { stroke-width: 4; opacity: 1; }
 .note { border-left: 3px solid #b36b00; padding-left: .6rem; margin: .4rem 0; overflow-wrap: anywhere; }
 details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
 .group { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: .8rem; align-items: start; }
@@ -79,12 +96,5 @@ details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
 .call { border: 1px dashed var(--accent); border-radius: .2rem; padding: 0 .2rem; }
 .call b { font: 600 .75rem system-ui, sans-serif; color: var(--accent); margin-right: .4rem; }
 .replay { max-width: 100%; min-width: min(16rem, 100%); image-rendering: pixelated; border: 1px solid var(--line); }
-@media (max-width: 76rem) {
-  header { position: static; }
-  nav { top: 0; max-height: 100vh; }
-}
-@media (max-width: 44rem) {
-  .columns { grid-template-columns: minmax(0, 1fr); }
-  nav { position: static; max-height: 16rem; border-right: 0; border-bottom: 1px solid var(--line); }
-}
+@media (max-width: 76rem) { header { position: static; } }
 `

@@ -62,6 +62,11 @@ class FollowedRun {
   #summaryNote = ''
   #replayNote = ''
   #configTime = -1
+  #described: {
+    readonly config: object
+    readonly told: Pick<ShownRun, 'kind' | 'environment' | 'algorithm' | 'settings' | 'group'>
+    readonly note: string
+  } | null = null
   #status: ShownRun['status'] = 'stopped'
   #replayTime: number | null = null
   #fleetTime: number | null = null
@@ -144,7 +149,9 @@ class FollowedRun {
     }
   }
 
-  get #shown(): ShownRun {
+  /** What config.json says of the run; kept, since it hardly changes. */
+  get #description() {
+    if (this.#described?.config === this.#config) return this.#described
     const { colonnade, settings, ...parts } = this.#config as Record<string, Record<string, unknown> | null>
     const part = (name: string) => (parts[name] ?? {}) as { id?: unknown; parameters?: Record<string, unknown> }
     const { loss } = part('rl').parameters ?? {}
@@ -152,15 +159,27 @@ class FollowedRun {
     const { seed: _, ...others } = flat
     const version = wordOf(colonnade)
     const isNewer = typeof colonnade === 'string' && version.localeCompare(VERSION, 'en', { numeric: true }) > 0
+    this.#described = {
+      config: this.#config,
+      told: {
+        kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
+        environment: wordOf(part('environment').id ?? 'unknown'),
+        algorithm: wordOf(part('algorithm').id ?? loss ?? 'sft'),
+        settings: Object.fromEntries(Object.entries(flat).map(([key, value]) => [key, shortened(value)])),
+        group: fingerprint(others),
+      },
+      note: isNewer ? `written by version ${version}; this page has version ${VERSION}` : '',
+    }
+    return this.#described
+  }
+
+  get #shown(): ShownRun {
+    const { told, note } = this.#description
     const { damaged, lines, isCut, isSkimmed, names, last } = this.#metrics
     return {
       ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime, fleetTime: this.#fleetTime },
-      kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
-      environment: wordOf(part('environment').id ?? 'unknown'),
-      algorithm: wordOf(part('algorithm').id ?? loss ?? 'sft'),
+      ...told,
       status: this.#status,
-      settings: Object.fromEntries(Object.entries(flat).map(([key, value]) => [key, shortened(value)])),
-      group: fingerprint(others),
       ...{ lines, isSkimmed, names, last },
       notes: [
         this.#configNote,
@@ -169,7 +188,7 @@ class FollowedRun {
         this.#replayNote,
         isCut ? `metrics.jsonl has more than the ${names.length} metrics that are shown` : '',
         damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines were skipped`,
-        isNewer ? `written by version ${version}; this page has version ${VERSION}` : '',
+        note,
       ].filter(Boolean),
     }
   }
@@ -232,8 +251,13 @@ export class Runs {
     return relative(this.folder, path) || basename(path)
   }
 
-  get shown(): ShownRun[] {
-    return [...this.#runs.values()].map((run) => run.shown)
+  get ids(): string[] {
+    return [...this.#runs.keys()]
+  }
+
+  /** The runs with these ids; null: all. */
+  shown(ids: ReadonlySet<string> | null = null): ShownRun[] {
+    return [...this.#runs.values()].filter(({ id }) => ids === null || ids.has(id)).map((run) => run.shown)
   }
 
   /** The folder of a run; undefined for an unknown run. */

@@ -1,5 +1,6 @@
 /** How a sweep compares its settings: by an objective at the same length of training, within bounds of metrics. */
 import { InputError, show, unknownWord } from '../../base/errors.ts'
+import { explainedShare } from '../../telemetry/explained.ts'
 import { figureIn } from '../../telemetry/metrics-lines.ts'
 import { fractionOf, isRange, isSeveral, type Values } from './sampled-settings.ts'
 
@@ -81,9 +82,8 @@ const ENOUGH = 8
 const PARTS = 4
 
 /**
- * How much of the variance of the ranks each key explains alone: the adjusted correlation ratio (ε², Kelley 1935) over
- * the values of a list or the quarters of a range, 0 to 1; about 0 for a key that does not matter. Null of fewer than 8
- * settings. `ranked`: the settings, the best first.
+ * How much of the variance of the ranks each key explains alone (`explainedShare`), over the values of a list or the quarters of a
+ * range. Null of fewer than 8 settings. `ranked`: the settings, the best first.
  */
 export function importanceOf(
   values: ReadonlyMap<string, Values>,
@@ -91,8 +91,6 @@ export function importanceOf(
 ): Record<string, number> | null {
   const n = ranked.length
   if (n < ENOUGH) return null
-  const middle = (n - 1) / 2
-  const whole = ranked.reduce((sum, _, i) => sum + (i - middle) ** 2, 0)
   const shares = [...values]
     .filter(([, each]) => isSeveral(each))
     .map(([key, each]) => {
@@ -102,12 +100,7 @@ export function importanceOf(
         const part = isRange(each) ? Math.min(Math.floor(PARTS * at), PARTS - 1) : each.indexOf(setting[key]!)
         groups.set(part, [...(groups.get(part) ?? []), i])
       }
-      const between = [...groups.values()].reduce((sum, ranks) => {
-        const mean = ranks.reduce((total, value) => total + value, 0) / ranks.length
-        return sum + ranks.length * (mean - middle) ** 2
-      }, 0)
-      const within = (whole - between) / Math.max(1, n - groups.size)
-      return [key, Math.max(0, 1 - within / (whole / (n - 1)))] as const
+      return [key, groups.size === n ? 0 : explainedShare(groups.values())] as const
     })
   return Object.fromEntries(shares.toSorted(([, a], [, b]) => b - a))
 }

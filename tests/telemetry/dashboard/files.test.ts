@@ -176,9 +176,9 @@ describe('a long metrics file', () => {
     const folder = await temporaryFolder()
     for (const name of ['a', 'b']) await writeRun(join(folder, name), { metrics: text.join('') })
     const runs = await Runs.open(folder)
-    expect([await runs.count(), runs.shown]).toEqual([2, []])
+    expect([await runs.count(), runs.shown()]).toEqual([2, []])
     const told: unknown[] = []
-    await runs.read((id) => told.push([id, runs.shown.map(({ isSkimmed }) => isSkimmed)]))
+    await runs.read((id) => told.push([id, runs.shown().map(({ isSkimmed }) => isSkimmed)]))
     expect(told).toEqual([
       ['a', []],
       ['b', [true]],
@@ -206,7 +206,7 @@ describe('runs below a folder', () => {
       return [...ids].sort()
     }
     expect(await changed()).toEqual(['a', 'b/run-10', 'b/run-9'])
-    const { shown } = runs
+    const shown = runs.shown()
     expect(shown.map(({ id, status, lines }) => [id, status, lines])).toEqual([
       ...[
         ['a', 'running', 0],
@@ -235,7 +235,7 @@ describe('runs below a folder', () => {
     await writeFile(join(folder, 'b', 'run-9', 'config.json'), '{"colonnade":')
     await rm(join(folder, 'a'), { recursive: true })
     expect(await changed()).toEqual(['a', 'b/run-10', 'b/run-9'])
-    expect(runs.shown.map(({ id, notes }) => [id, notes])).toEqual([
+    expect(runs.shown().map(({ id, notes }) => [id, notes])).toEqual([
       ...[
         ['b/run-9', ['config.json cannot be read (no JSON object)']],
         ['b/run-10', []],
@@ -250,7 +250,7 @@ describe('runs below a folder', () => {
     await writeRun(join(folder, 'stacked'), { wrappers })
     const runs = await Runs.open(folder)
     await runs.read()
-    const [bare, stacked] = runs.shown
+    const [bare, stacked] = runs.shown()
     expect(stacked!.settings).toEqual({ ...bare!.settings, wrappers: 'frameStack', 'frameStack.frames': 4 })
     expect(stacked!.group).not.toBe(bare!.group)
   })
@@ -264,7 +264,7 @@ describe('runs below a folder', () => {
     const changed = async () => {
       const ids: string[] = []
       await runs.read((id) => ids.push(id))
-      return [ids, runs.shown[0]!.status, runs.shown[0]!.replayTime !== null, runs.shown[0]!.notes]
+      return [ids, runs.shown()[0]!.status, runs.shown()[0]!.replayTime !== null, runs.shown()[0]!.notes]
     }
     expect(await changed()).toEqual([['one'], 'running', false, []])
     expect(await changed()).toEqual([[], 'running', false, []])
@@ -283,7 +283,7 @@ describe('runs below a folder', () => {
       await writeRun(join(folder, name))
     const runs = await Runs.open(folder)
     await runs.read()
-    expect([await runs.count(), runs.shown.map(({ id }) => id)]).toEqual([2, ['a/b/c', 'mine']])
+    expect([await runs.count(), runs.shown().map(({ id }) => id)]).toEqual([2, ['a/b/c', 'mine']])
   })
 
   test('are told of with what of their files cannot be read or shown', async () => {
@@ -301,7 +301,7 @@ describe('runs below a folder', () => {
     const runs = await Runs.open(folder)
     await runs.read()
     const unread = 'config.json cannot be read (a folder)'
-    expect(runs.shown.map(({ id, notes, replayTime }) => [id, notes, replayTime])).toEqual([
+    expect(runs.shown().map(({ id, notes, replayTime }) => [id, notes, replayTime])).toEqual([
       [
         'damaged',
         [unread, 'metrics.jsonl cannot be read (a folder)', 'replay.gif cannot be read (not a plain file)'],
@@ -310,11 +310,11 @@ describe('runs below a folder', () => {
       ['deep', [expect.stringMatching(/^config\.json cannot be shown \(.*call stack/)], null],
       ['kept', [unread], null],
     ])
-    expect(runs.shown[1]).toMatchObject({ settings: {}, lines: 1 })
+    expect(runs.shown()[1]).toMatchObject({ settings: {}, lines: 1 })
     await rm(join(damaged, 'metrics.jsonl'), { recursive: true })
     await writeFile(join(damaged, 'metrics.jsonl'), metricLines({ loss: 1 }))
     await runs.read()
-    expect(runs.shown[0]).toMatchObject({ lines: 1, notes: [unread, expect.stringMatching(/^replay/)] })
+    expect(runs.shown()[0]).toMatchObject({ lines: 1, notes: [unread, expect.stringMatching(/^replay/)] })
   })
 
   test('are told of by the kind that they are, in words that are not too long', async () => {
@@ -336,7 +336,7 @@ describe('runs below a folder', () => {
     await writeFile(join(folder, '3', 'metrics.jsonl'), metricLines(many))
     const runs = await Runs.open(folder)
     await runs.read()
-    const [first, second, third, fourth] = runs.shown
+    const [first, second, third, fourth] = runs.shown()
     const cut = `${long.slice(1)}…`
     expect(first).toMatchObject({ kind: 'episodes', environment: cut, algorithm: long.slice(1), notes: [] })
     expect(first!.settings).toMatchObject({ a: cut, b: long.slice(1), c: 1 })
@@ -359,7 +359,7 @@ describe('runs below a folder', () => {
     await writeRun(join(folder, 'one'), { status: said })
     const runs = await Runs.open(folder)
     await runs.read()
-    expect(runs.shown[0]!.status).toBe(status)
+    expect(runs.shown()[0]!.status).toBe(status)
   })
 
   test('of a look that is broken off are not told of', async () => {
@@ -368,20 +368,20 @@ describe('runs below a folder', () => {
     const runs = await Runs.open(folder)
     const told: string[] = []
     await runs.read((id) => told.push(id), AbortSignal.abort())
-    expect([told, runs.shown]).toEqual([[], []])
+    expect([told, runs.shown()]).toEqual([[], []])
     await runs.read((id) => told.push(id))
-    expect([told, runs.shown[0]!.lines]).toEqual([['one', 'one'], 1])
+    expect([told, runs.shown()[0]!.lines]).toEqual([['one', 'one'], 1])
   })
 
   test('may be one, which the folder is, or none', async () => {
     const folder = await temporaryFolder()
     const none = await Runs.open(folder)
     await none.read()
-    expect(none.shown).toEqual([])
+    expect(none.shown()).toEqual([])
     await writeRun(join(folder, 'mine'))
     const one = await Runs.open(join(folder, 'mine'))
     await one.read()
-    expect(one.shown.map(({ id }) => id)).toEqual(['mine'])
+    expect(one.shown().map(({ id }) => id)).toEqual(['mine'])
     await expect(Runs.open(join(folder, 'nowhere'))).rejects.toThrow(
       /nowhere: got no such folder, expected a folder with runs, like runs$/,
     )

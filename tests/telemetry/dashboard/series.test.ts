@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { smooth, together, valueAt } from '../../../src/telemetry/curves.ts'
 import { shortNumber } from '../../../src/telemetry/dashboard/page/elements.ts'
-import { columns, moved, ticks } from '../../../src/telemetry/dashboard/page/series.ts'
-import { differences } from '../../../src/telemetry/dashboard/page/tables.ts'
-import type { ShownRun } from '../../../src/telemetry/dashboard/runs.ts'
+import { columns, csvOf, logTicks, moved, onLog, ticks } from '../../../src/telemetry/dashboard/page/series.ts'
 
 describe('curves of the page', () => {
   test('are smoothed without being drawn to 0 at their beginning', () => {
@@ -49,15 +47,40 @@ describe('curves of the page', () => {
   })
 })
 
+describe('a log scale', () => {
+  const plain = { name: 'a', color: 'red', raw: null, band: null }
+
+  test('has logarithms, and leaves out what has none', () => {
+    const series = { ...plain, x: [1, 2, 3, 4], y: [10, 0, 1000, -3], raw: [100, 1, -1, 1] }
+    expect(onLog(series)).toEqual({ ...plain, x: [1, 3], y: [1, 3], raw: [2, 3] })
+    const band = { low: [1, 0, 10, 1], high: [100, 5, 10, 1] }
+    expect(onLog({ ...plain, x: [1, 2, 3, 4], y: [10, 2, 10, 1], band })).toEqual({
+      ...{ ...plain, x: [1, 3, 4], y: [1, 1, 0] },
+      band: { low: [0, 1, 0], high: [2, 1, 0] },
+    })
+  })
+
+  test('is marked at powers of ten, with 2 and 5 between few of them', () => {
+    const values = (least: number, most: number) =>
+      logTicks(Math.log10(least), Math.log10(most)).map((tick) => Number((10 ** tick).toPrecision(9)))
+    expect(values(0.4, 30)).toEqual([0.5, 1, 2, 5, 10, 20])
+    expect(values(0.5, 20_000)).toEqual([1, 10, 100, 1000, 10_000])
+    expect(values(1e-20, 1)).toHaveLength(7)
+  })
+})
+
+test('series are CSV with quoted names', () => {
+  const band = { low: [1, 2], high: [3, 4] }
+  const series = [
+    { name: 'a, "b"', color: 'red', x: [1, 2], y: [2, 3], raw: null, band },
+    { name: 'c', color: 'red', x: [5], y: [0.1], raw: [0.3], band: null },
+  ]
+  expect(csvOf(series).split('\n')).toEqual([
+    ...['series,x,y,low,high', '"a, ""b""",1,2,1,3', '"a, ""b""",2,3,2,4', 'c,5,0.1,,', ''],
+  ])
+})
+
 test('numbers are short', () => {
   const numbers = [0, 12.34567, -0.000012, 614_400, 2.5e12, Number.POSITIVE_INFINITY]
   expect(numbers.map(shortNumber)).toEqual(['0', '12.35', '-1.20e-5', '614.4k', '2.50e+12', 'Infinity'])
-})
-
-test('settings that differ are those in which the runs are not all alike', () => {
-  const run = (settings: object) => ({ settings }) as unknown as ShownRun
-  expect(differences([run({ seed: 1, gamma: 0.9, new: true }), run({ seed: 2, gamma: 0.9 })])).toEqual([
-    { key: 'new', values: ['true', '–'] },
-    { key: 'seed', values: ['1', '2'] },
-  ])
 })

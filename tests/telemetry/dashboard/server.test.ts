@@ -38,7 +38,7 @@ describe('the page', () => {
     const modules = readdirSync(new URL('../../../src/telemetry/dashboard/page', import.meta.url)).map((name) =>
       name.replace('.ts', '.js'),
     )
-    modules.push('curves.js', 'fleet-record.js') // Which are not of the page alone.
+    modules.push('curves.js', 'explained.js', 'fleet-record.js') // Which are not of the page alone.
     expect(modules).toContain('main.js')
     for (const name of [...modules, 'page.css', 'icon.svg']) {
       const file = await fetch(`${page.url}/${name}`)
@@ -54,6 +54,8 @@ describe('the page', () => {
   test('is told of runs, and of curves of no more points than it can draw', async () => {
     const { runs } = await ask('/api/runs')
     expect(runs.map(({ id }: { id: string }) => id)).toEqual([HOSTILE, 'first'])
+    const some = await ask('/api/runs?run=first&run=unknown')
+    expect([some.ids, some.runs]).toEqual([[HOSTILE, 'first'], [runs[1]]])
     expect(runs[0].names).toContain(HOSTILE)
     const query = new URLSearchParams({ metric: 'loss', over: 'steps' })
     for (const id of ['first', '../..', HOSTILE]) query.append('run', id)

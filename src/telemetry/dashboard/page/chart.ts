@@ -1,13 +1,67 @@
 /**
  * A chart on a canvas: lines, bands, and a cursor for mouse and keyboard. Drag to zoom in. When zoomed, drag with Shift or press Shift
- * and the arrow keys to pan; double-click or press Escape to show all.
+ * and the arrow keys to pan; double-click or press Escape to show all. Linked charts share the visible range and the cursor.
  */
-import { type Points, valueAt } from '../../curves.ts'
-import { element, shortNumber } from './elements.ts'
-import { columns, moved, type Range, type Series, ticks } from './series.ts'
+import { drawCurves, type Points, valueAt } from '../../curves.ts'
+import { colored, element, save, shortNumber } from './elements.ts'
+import { columns, csvOf, logTicks, moved, onLog, type Range, type Series, ticks } from './series.ts'
 
 /** Margins of the field, in pixels. */
-const EDGE = { left: 52, right: 8, top: 8, bottom: 22 }
+const EDGE = { left: 52, right: 8, top: 8, bottom: 36 }
+/** Series that the legend names. */
+const MAX_NAMED = 8
+
+/** What charts share: the visible range of x (null: all), the place of the cursor, the title of x, and whether y is on a log scale. */
+export class Linked {
+  readonly #charts = new Set<Chart>()
+  readonly #onRange: () => void
+  #range: Range | null = null
+  #cursor: number | null = null
+  #isLog = false
+  xTitle = ''
+
+  /** `onRange` is called when someone has zoomed or panned. */
+  constructor(onRange: () => void = () => {}) {
+    this.#onRange = onRange
+  }
+
+  add(chart: Chart): void {
+    this.#charts.add(chart)
+  }
+
+  get range(): Range | null {
+    return this.#range
+  }
+
+  set range(range: Range | null) {
+    this.#range = range
+    this.#onRange()
+    this.#draw()
+  }
+
+  get cursor(): number | null {
+    return this.#cursor
+  }
+
+  set cursor(cursor: number | null) {
+    if (cursor === this.#cursor) return
+    this.#cursor = cursor
+    this.#draw()
+  }
+
+  get isLog(): boolean {
+    return this.#isLog
+  }
+
+  set isLog(isLog: boolean) {
+    this.#isLog = isLog
+    this.#draw()
+  }
+
+  #draw(): void {
+    for (const chart of this.#charts) chart.draw()
+  }
+}
 
 /** Drawn curves, reused in frames in which only they or the cursor move. */
 interface Layer {
@@ -23,19 +77,27 @@ interface Layer {
 
 export class Chart {
   readonly figure: HTMLElement
+  /** Whether it is in sight; otherwise it is not drawn. */
+  isInSight = true
+  readonly #title: string
+  readonly #linked: Linked
   readonly #canvas: HTMLCanvasElement
   readonly #said: HTMLElement
+  readonly #legend: HTMLElement
+  /** The series as given, and as drawn: on a log scale, logarithms. */
+  #given: readonly Series[] = []
   #series: readonly Series[] = []
-  /** The visible range of x; null: all. */
-  #range: Range | null = null
+  #isLog = false
   /** While panning: the start position, and the ranges of x and y at the start. */
   #pan: { readonly clientX: number; readonly range: Range; readonly heights: Range } | null = null
   #layer: Layer | null = null
-  #cursor: number | null = null
   #dragFrom: number | null = null
   #isDue = false
 
-  constructor(title: string) {
+  constructor(title: string, linked = new Linked()) {
+    this.#title = title
+    this.#linked = linked
+    linked.add(this)
     this.#canvas = element('canvas', {
       ...{ tabindex: '0', role: 'img', 'aria-label': `${title}: arrow keys read values` },
       pointerdown: (event) => this.#onDown(event as PointerEvent),
@@ -44,30 +106,54 @@ export class Chart {
       pointerleave: () => this.#point(null),
       dblclick: () => this.#show(null),
       keydown: (event) => this.#onKey(event as KeyboardEvent),
-      blur: () => this.#point(null),
+      // Only the chart that has the focus speaks; the cursor moves in all.
+      focus: () => this.#said.setAttribute('aria-live', 'polite'),
+      blur: () => {
+        this.#said.removeAttribute('aria-live')
+        this.#point(null)
+      },
     })
-    this.#said = element('p', { class: 'quiet', 'aria-live': 'polite' })
-    this.figure = element('section', { class: 'chart' }, element('h3', {}, title), this.#canvas, this.#said)
+    this.#said = element('p', { class: 'quiet' })
+    this.#legend = element('div', { class: 'legend' })
+    const saving = element(
+      'select',
+      { 'aria-label': `save ${title} as`, change: ({ target }) => this.#save(target as HTMLSelectElement) },
+      ...['save', 'SVG', 'PNG', 'CSV'].map((words) => element('option', {}, words)),
+    )
+    const head = element('div', { class: 'head' }, element('h3', {}, title), saving)
+    this.figure = element('section', { class: 'chart' }, head, this.#canvas, this.#said, this.#legend)
     new ResizeObserver(() => this.draw()).observe(this.#canvas)
   }
 
   set series(series: readonly Series[]) {
-    this.#series = series
+    this.#given = series
+    this.#place()
+    const named = series.slice(0, MAX_NAMED).map(({ name, color }) => {
+      return element('span', {}, colored(element('span', { class: 'swatch' }), color), name)
+    })
+    const numOthers = series.length - named.length
+    this.#legend.replaceChildren(...named, numOthers === 0 ? '' : `and ${numOthers} more`)
     this.draw()
+  }
+
+  #place(): void {
+    this.#isLog = this.#linked.isLog
+    this.#series = this.#isLog ? this.#given.map(onLog) : this.#given
   }
 
   /** Schedules a draw at the browser's next paint. */
   draw(): void {
-    if (this.#isDue) return
+    if (this.#isDue || !this.isInSight) return
     this.#isDue = true
     requestAnimationFrame(() => {
       this.#isDue = false
       this.#paint()
+      this.#say()
     })
   }
 
   #domain(): Range {
-    return this.#range ?? this.#all()
+    return this.#linked.range ?? this.#all()
   }
 
   #all(): Range {
@@ -84,11 +170,12 @@ export class Chart {
   #heights([from, to]: Range): Range {
     if (this.#pan !== null) return this.#pan.heights
     let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
-    for (const { x, y, band } of this.#series) {
+    for (const { x, y, raw, band } of this.#series) {
       for (let i = 0; i < x.length; i++) {
         if (x[i]! < from || x[i]! > to) continue
-        least = Math.min(least, band?.low[i] ?? y[i]!)
-        most = Math.max(most, band?.high[i] ?? y[i]!)
+        const [low, high] = band === null ? [raw?.[i] ?? y[i]!, y[i]!] : [band.low[i]!, band.high[i]!]
+        least = Math.min(least, low, high)
+        most = Math.max(most, low, high)
       }
     }
     if (least > most) return [0, 1]
@@ -99,6 +186,7 @@ export class Chart {
   #paint(): void {
     const { clientWidth: width, clientHeight: height } = this.#canvas
     if (width === 0) return
+    if (this.#isLog !== this.#linked.isLog) this.#place()
     const ratio = window.devicePixelRatio || 1
     this.#canvas.width = Math.round(width * ratio)
     this.#canvas.height = Math.round(height * ratio)
@@ -117,18 +205,20 @@ export class Chart {
     pen.strokeStyle = grid!
     pen.textBaseline = 'middle'
     pen.textAlign = 'right'
-    for (const tick of ticks(heights[0], heights[1], 5)) {
+    for (const tick of this.#isLog ? logTicks(...heights) : ticks(heights[0], heights[1], 5)) {
       pen.beginPath()
       pen.moveTo(EDGE.left, placeY(tick))
       pen.lineTo(width - EDGE.right, placeY(tick))
       pen.stroke()
-      pen.fillText(shortNumber(tick), EDGE.left - 6, placeY(tick))
+      pen.fillText(shortNumber(this.#isLog ? 10 ** tick : tick), EDGE.left - 6, placeY(tick))
     }
     for (const tick of ticks(domain[0], domain[1], width / 90)) {
       const at = placeX(tick)
       pen.textAlign = at > width - EDGE.right - 20 ? 'right' : 'center' // Keeps the label within the canvas.
-      pen.fillText(shortNumber(tick), Math.min(at, width - 2), height - EDGE.bottom / 2)
+      pen.fillText(shortNumber(tick), Math.min(at, width - 2), height - EDGE.bottom + 11)
     }
+    pen.textAlign = 'right'
+    pen.fillText(this.#linked.xTitle, width - EDGE.right, height - 7)
     pen.save()
     pen.beginPath()
     pen.rect(EDGE.left, 0, width - EDGE.left - EDGE.right, height - EDGE.bottom + 2)
@@ -137,17 +227,18 @@ export class Chart {
     const layer = this.#drawn(domain, heights, field, ratio)
     const offset = (layer.range[0] - domain[0]) / layer.xPerPixel
     pen.drawImage(layer.canvas, EDGE.left + offset / ratio, 0, layer.canvas.width / ratio, field.height)
-    if (this.#cursor !== null) {
+    const { cursor } = this.#linked
+    if (cursor !== null) {
       pen.strokeStyle = ink!
       pen.lineWidth = 1
       pen.beginPath()
-      pen.moveTo(placeX(this.#cursor), 0)
-      pen.lineTo(placeX(this.#cursor), height)
+      pen.moveTo(placeX(cursor), 0)
+      pen.lineTo(placeX(cursor), height)
       pen.stroke()
       if (this.#dragFrom !== null) {
         pen.globalAlpha = 0.12
         pen.fillStyle = ink!
-        pen.fillRect(placeX(this.#dragFrom), 0, placeX(this.#cursor) - placeX(this.#dragFrom), height)
+        pen.fillRect(placeX(this.#dragFrom), 0, placeX(cursor) - placeX(this.#dragFrom), height)
       }
     }
     pen.restore()
@@ -168,7 +259,7 @@ export class Chart {
       last.range[0] <= domain[0] &&
       last.range[1] >= domain[1]
     if (isThere) return last
-    const beside = this.#range === null ? 0 : span
+    const beside = this.#linked.range === null ? 0 : span
     const range: Range = [domain[0] - beside, domain[1] + beside]
     const canvas = element('canvas')
     canvas.width = Math.round((range[1] - range[0]) / xPerPixel)
@@ -195,8 +286,9 @@ export class Chart {
   #onDown(event: PointerEvent): void {
     if (event.pointerType === 'touch') return // Touch scrolls the page.
     const { clientX, shiftKey } = event
+    const { range } = this.#linked
     if (!shiftKey) this.#dragFrom = this.#xAt(event)
-    else if (this.#range !== null) this.#pan = { clientX, range: this.#range, heights: this.#heights(this.#range) }
+    else if (range !== null) this.#pan = { clientX, range, heights: this.#heights(range) }
     this.#canvas.setPointerCapture(event.pointerId)
   }
 
@@ -226,8 +318,9 @@ export class Chart {
   #onKey(event: KeyboardEvent): void {
     const [from, to] = this.#domain()
     const step = (to - from) / 50
-    if (event.shiftKey && this.#range !== null && /^Arrow(Left|Right)$/.test(event.key)) {
-      this.#show(moved(this.#range, (event.key === 'ArrowLeft' ? -5 : 5) * step, this.#all()))
+    const { range, cursor } = this.#linked
+    if (event.shiftKey && range !== null && /^Arrow(Left|Right)$/.test(event.key)) {
+      this.#show(moved(range, (event.key === 'ArrowLeft' ? -5 : 5) * step, this.#all()))
       event.preventDefault()
       return
     }
@@ -240,28 +333,60 @@ export class Chart {
     if (event.key === 'Escape') this.#show(null)
     else if (event.key === '+') this.#show([from + (to - from) / 4, to - (to - from) / 4])
     else if (Object.hasOwn(moves, event.key)) {
-      this.#point(Math.min(to, Math.max(from, (this.#cursor ?? (from + to) / 2) + moves[event.key]!)))
+      this.#point(Math.min(to, Math.max(from, (cursor ?? (from + to) / 2) + moves[event.key]!)))
     } else return
     event.preventDefault()
   }
 
   #show(range: Range | null): void {
-    this.#range = range
-    this.draw()
+    this.#linked.range = range
   }
 
   #point(x: number | null): void {
-    this.#cursor = x
     if (x === null) {
       this.#dragFrom = null
       this.#pan = null
     }
-    const values = this.#series.flatMap((series) => {
-      const value = x === null ? Number.NaN : valueAt(series, x)
+    const isSame = x === this.#linked.cursor
+    this.#linked.cursor = x
+    if (isSame) this.draw()
+  }
+
+  /** Says the values at the cursor, wherever it was put, and what is left out. */
+  #say(): void {
+    const { cursor } = this.#linked
+    const values = this.#given.flatMap((series) => {
+      const value = cursor === null ? Number.NaN : valueAt(series, cursor)
       return Number.isNaN(value) ? [] : [`${series.name} ${shortNumber(value)}`]
     })
-    this.#said.textContent = x === null ? '' : `${shortNumber(x)}: ${values.slice(0, 6).join(', ')}`
-    this.draw()
+    const omitted = this.#isLog && this.#given.some(({ y }) => y.some((value) => value <= 0))
+    const words = cursor === null ? [] : [`${shortNumber(cursor)}: ${values.slice(0, MAX_NAMED).join(', ')}`]
+    if (omitted) words.push('values of 0 and less are not drawn')
+    const text = words.join('; ')
+    if (this.#said.textContent !== text) this.#said.textContent = text
+  }
+
+  #save(choice: HTMLSelectElement): void {
+    const { value } = choice
+    choice.selectedIndex = 0
+    const name = `${this.#title.replaceAll(/[^\w.-]+/g, '-')}.${value.toLowerCase()}`
+    if (value === 'CSV') save(name, new Blob([csvOf(this.#given)], { type: 'text/csv' }))
+    if (value === 'SVG') {
+      const curves = this.#given.map(({ name, x, y, band }) => {
+        return { name, points: x.map((at, i) => ({ x: at, y: y[i]! })), ...(band !== null && { band }) }
+      })
+      const picture = drawCurves(curves, { x: this.#linked.xTitle, y: this.#title })
+      save(name, new Blob([picture], { type: 'image/svg+xml' }))
+    }
+    if (value === 'PNG') {
+      const canvas = element('canvas')
+      Object.assign(canvas, { width: this.#canvas.width, height: this.#canvas.height })
+      const pen = canvas.getContext('2d')!
+      pen.fillStyle = getComputedStyle(document.body).backgroundColor
+      pen.fillRect(0, 0, canvas.width, canvas.height)
+      pen.drawImage(this.#canvas, 0, 0)
+      canvas.toBlob((picture) => picture !== null && save(name, picture))
+    }
   }
 }
 

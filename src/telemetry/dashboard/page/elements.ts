@@ -32,3 +32,10 @@ export function shortNumber(value: number): string {
   if (size >= 1e5) return `${Number((value / 1000).toPrecision(4))}k`
   return String(Number(value.toPrecision(4)))
 }
+
+/** Saves a file from the page under this name. */
+export function save(name: string, content: Blob): void {
+  const href = URL.createObjectURL(content)
+  element('a', { href, download: name }).click()
+  setTimeout(() => URL.revokeObjectURL(href), 10_000)
+}

@@ -1,47 +1,29 @@
 /** The page: it requests runs and curves from its server, and requests them again when the server reports changes. */
-import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
-import { Chart } from './chart.ts'
+import { Charts } from './charts.ts'
+import { CompareView } from './compare.ts'
 import { ConversationsView } from './conversations.ts'
 import { DiagnosisView } from './diagnosis.ts'
-import { colored, element, shortNumber } from './elements.ts'
+import { element } from './elements.ts'
 import { FilesView } from './files.ts'
 import { FleetView } from './fleet.ts'
 import { ReplayView } from './replay.ts'
-import type { Series } from './series.ts'
-import { newestTable, phasesOf, settingsTable } from './tables.ts'
+import type { Row } from './rows.ts'
+import { RunsTable } from './runs-table.ts'
+import { phasesOf } from './tables.ts'
+import { AXES, linkOf, PLAIN, type View, viewOf } from './view.ts'
 
 /** Distinguishable colors, also with color blindness, in light and dark mode. */
 const COLORS = [
   ...['#2f7fb8', '#d55e00', '#12936b', '#b8579a', '#6a5acd'],
   ...['#8e6c2f', '#3aa0a8', '#7d7d7d', '#c0392b', '#b58900'],
 ]
-/** Metrics shown first, including names within them; others are below. */
-const FIRST = [
-  ...[
-    'evaluation/mean',
-    'episodeReturn',
-    'reward',
-    'episodeLength',
-    'completionLength',
-    'loss',
-    'policyLoss',
-    'valueLoss',
-    'entropy',
-  ],
-  ...['approxKl', 'kl', 'referenceKl', 'clipFraction', 'clipRatio', 'gradNorm', 'learningRate', 'drops', 'staleness'],
-  ...[
-    'rolloutAge',
-    'rolloutAgeSeconds',
-    'lanesIdleSeconds',
-    'actorWaitSeconds',
-    'learnerWaitSeconds',
-    'stepsPerSecond',
-  ],
-]
-/** The choices for the x axis. */
-const AXES: Readonly<Record<string, string>> = { line: 'updates', steps: 'environment steps', seconds: 'seconds' }
+/** Runs that are shown without being chosen: the last ones. */
 const MAX_SHOWN = 50
+/** Runs whose times are shown. */
+const MAX_TIMED = 12
+/** Changed runs that are requested by name; with more, all are. */
+const MAX_NAMED = 100
 
 const kept = {
   read: (key: string): string | null => {
@@ -60,65 +42,35 @@ const kept = {
   },
 }
 
-const state = {
-  runs: [] as readonly ShownRun[],
-  hidden: new Set<string>(),
-  axis: 'line',
-  weight: Number(kept.read('smoothing') ?? 0.6),
-  hasBands: true,
-}
+const view: View = { ...PLAIN }
+let runs: readonly ShownRun[] = []
+let hasRuns = false
 /** Each run's color index, by its position in the list at its first appearance; this browser stores it. */
 const colorPlaces = new Map<string, number>(JSON.parse(kept.read('colors') ?? '[]') as [string, number][])
 
 function colorOf(id: string): string {
-  if (!colorPlaces.has(id)) {
-    colorPlaces.set(id, colorPlaces.size)
-    kept.write('colors', JSON.stringify([...colorPlaces].slice(-1000)))
-  }
-  return COLORS[colorPlaces.get(id)! % COLORS.length]!
+  const known = colorPlaces.get(id)
+  if (known !== undefined) return COLORS[known % COLORS.length]!
+  colorPlaces.set(id, colorPlaces.size)
+  kept.write('colors', JSON.stringify([...colorPlaces].slice(-1000)))
+  return colorOf(id)
 }
 
-/** The color of a run; in a band of seeds, the first seed's color. */
-function drawnColor(id: string): string {
-  const { group } = state.runs.find((run) => run.id === id)!
-  const band = state.hasBands ? visible().filter((run) => run.group === group) : []
-  return colorOf(band.some((run) => run.id === id) ? band[0]!.id : id)
-}
-
-/** A metric's chart, and whether it is visible. */
-interface Shown {
-  readonly chart: Chart
-  isInSight: boolean
-  /** Curves of the requested runs. */
-  readonly curves: Map<string, Points>
-  /** Runs whose curve has changed since. */
-  readonly stale: Set<string>
-}
-
-const charts = new Map<string, Shown>()
-const sight = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    const found = [...charts].find(([, { chart }]) => chart.figure === target)
-    if (found === undefined) continue
-    found[1].isInSight = isIntersecting
-    if (isIntersecting) void fetchCurves(...found).catch(say)
-  }
-})
-
-const list = element('ul')
 const notes = element('div', { 'aria-live': 'polite' })
-const first = element('div', { class: 'charts' })
-const others = element('div', { class: 'charts' })
-const tables = element('div')
-const fleet = new FleetView(ask)
-const diagnosis = new DiagnosisView(ask)
-const conversations = new ConversationsView(ask)
-const replay = new ReplayView(ask)
-const files = new FilesView(ask)
+const times = element(
+  'details',
+  { id: 'times', toggle: () => showTimes() },
+  element('summary', {}, 'Where the time goes'),
+)
+const timed = element('div')
+times.append(timed)
 const place = element('span', { class: 'quiet' })
 const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
-
-const visible = (): ShownRun[] => state.runs.filter(({ id }) => !state.hidden.has(id))
+const table = new RunsTable({ view, colorOf, change: showAgain })
+const charts = new Charts({ view, ask, colorOf, say, onRange: keepLink })
+const compare = new CompareView()
+const [fleet, diagnosis, conversations] = [new FleetView(ask), new DiagnosisView(ask), new ConversationsView(ask)]
+const [replay, files] = [new ReplayView(ask), new FilesView(ask)]
 
 /** Requests JSON from the server. @throws Error with its message. */
 async function ask(path: string): Promise<Record<string, unknown>> {
@@ -128,166 +80,90 @@ async function ask(path: string): Promise<Record<string, unknown>> {
   return answer
 }
 
-async function fetchRuns(): Promise<void> {
-  const { runs, folder } = await ask('api/runs')
-  state.runs = runs as ShownRun[]
-  if (state.runs.length > MAX_SHOWN && charts.size === 0) {
-    for (const { id } of state.runs.slice(0, -MAX_SHOWN)) state.hidden.add(id)
-  }
-  place.textContent = String(folder)
-  showRuns()
-  showCharts()
-  showTables()
-  showParts()
-}
-
-/** Updates the runs available to the parts below the tables. */
-function showParts(): void {
-  const runs = visible()
-  fleet.show(runs.filter(({ fleetTime }) => fleetTime !== null).map(({ id }) => id))
-  diagnosis.show(runs.map(({ id }) => id))
-  conversations.show(runs.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
-  replay.runs = runs
-  files.show(runs.map(({ id }) => id))
-}
-
-/** Requests missing and changed curves. */
-async function fetchCurves(name: string, shown: Shown): Promise<void> {
-  const { curves, stale } = shown
-  const wanted = visible().filter(({ id, names }) => names.includes(name) && (stale.has(id) || !curves.has(id)))
-  if (wanted.length === 0) {
-    drawCurves(shown)
-    return
-  }
-  const query = new URLSearchParams({ metric: name, over: state.axis })
-  for (const { id } of wanted) {
-    query.append('run', id)
-    stale.delete(id)
-  }
-  const { axis } = state
-  const answer = await ask(`api/curves?${query}`).catch((error) => {
-    for (const { id } of wanted) stale.add(id)
-    throw error
-  })
-  if (axis !== state.axis) return // The axis has changed: another request is on its way.
-  for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
-  drawCurves(shown)
-}
-
-function drawCurves(shown: Shown): void {
-  const groups = new Map<string, ShownRun[]>()
-  for (const run of visible()) {
-    if (!shown.curves.has(run.id)) continue
-    const key = state.hasBands ? run.group : run.id
-    groups.set(key, [...(groups.get(key) ?? []), run])
-  }
-  shown.chart.series = [...groups.values()].map((runs): Series => {
-    const [one, ...more] = runs
-    const color = colorOf(one!.id)
-    const curves = runs.map(({ id }) => {
-      const { x, y } = shown.curves.get(id)!
-      return { x, y: smooth(y, state.weight) }
-    })
-    if (more.length === 0) {
-      return {
-        ...{ name: one!.id, color, ...curves[0]! },
-        raw: state.weight > 0 ? shown.curves.get(one!.id)!.y : null,
-        band: null,
-      }
-    }
-    const { x, y, low, high } = together(curves)
-    return { ...{ name: `${one!.id} and ${more.length} more seeds`, color, x, y }, raw: null, band: { low, high } }
-  })
-}
-
-function redraw(): void {
-  for (const shown of charts.values()) drawCurves(shown)
-}
-
-/** Requests the curves of visible charts; others follow when they become visible. */
-function refresh(): void {
-  for (const [name, shown] of charts) {
-    if (shown.isInSight) void fetchCurves(name, shown).catch(say)
-  }
-}
-
-function showRuns(): void {
-  const items = state.runs.map(({ id, environment, algorithm, status, lines, isSkimmed, last }) => {
-    const box = element('input', {
-      type: 'checkbox',
-      change: (event) => {
-        if ((event.target as HTMLInputElement).checked) state.hidden.delete(id)
-        else state.hidden.add(id)
-        showAgain()
-      },
-    })
-    box.checked = !state.hidden.has(id)
-    const swatch = colored(element('span', { class: 'swatch' }), drawnColor(id))
-    const worth = last.episodeReturn ?? last.reward
-    const words = [
-      `${environment} by ${algorithm}`,
-      status,
-      `${lines} updates${isSkimmed ? ', still being read' : ''}`,
-      worth === undefined ? '' : `at ${shortNumber(worth)}`,
-    ]
-    return element(
-      'li',
-      {},
-      element('label', {}, box, swatch, id),
-      element('span', { class: 'quiet' }, words.filter(Boolean).join(', ')),
-    )
-  })
-  const hasFocus = list.contains(document.activeElement)
-  const place = hasFocus ? [...list.querySelectorAll('input')].indexOf(document.activeElement as HTMLInputElement) : -1
-  list.replaceChildren(...items)
-  list.querySelectorAll('input')[place]?.focus()
-  const told = state.runs.flatMap(({ id, notes: some }) => some.map((note) => `${id}: ${note}`))
-  const none = 'There is no run in this folder yet. Start one: colonnade train CartPole-v1'
-  notes.replaceChildren(
-    ...(state.runs.length === 0 ? [none] : told).map((words) => element('p', { class: 'note' }, words)),
-  )
-}
-
-const rank = (name: string) => FIRST.findIndex((first) => name === first || name.split('/')[0] === first)
-const isFirst = (name: string) => rank(name) !== -1
-
-function showCharts(): void {
-  const names = [...new Set(visible().flatMap((run) => run.names))].filter(
-    (name) => !/^(line|phaseSeconds\/.*)$/.test(name),
-  )
-  for (const name of names) {
-    if (charts.has(name)) continue
-    const shown: Shown = { chart: new Chart(name), isInSight: false, curves: new Map(), stale: new Set() }
-    charts.set(name, shown)
-    sight.observe(shown.chart.figure)
-  }
-  const figures = (some: readonly string[]) => some.map((name) => charts.get(name)!.chart.figure)
-  const wanted = names.filter(isFirst).sort((a, b) => rank(a) - rank(b))
-  for (const [parent, children] of [
-    [first, figures(wanted)],
-    [others, figures(names.filter((name) => !isFirst(name)))],
-  ] as const) {
-    const isSame =
-      parent.children.length === children.length && children.every((child, i) => parent.children[i] === child)
-    if (!isSame) parent.replaceChildren(...children)
-  }
-}
-
-function showTables(): void {
-  const runs = visible()
-  if (runs.length === 0) {
-    tables.replaceChildren()
-    return
-  }
-  tables.replaceChildren(
-    ...[element('h2', {}, 'Settings that differ'), settingsTable(runs)],
-    ...[element('h2', {}, 'Where the time goes'), phasesOf(runs)],
-    ...[element('h2', {}, 'Newest figures'), newestTable(runs)],
-  )
-}
-
 function say(error: unknown): void {
   live.textContent = `cannot be reached: ${(error as Error).message}`
+}
+
+/** The address restores what is shown. */
+function keepLink(): void {
+  const link = linkOf(
+    view,
+    runs.map(({ id }) => id),
+  )
+  if (location.hash.slice(1) !== link) history.replaceState(null, '', link === '' ? location.pathname : `#${link}`)
+}
+
+function takeLink(): void {
+  const link = location.hash.slice(1)
+  const ids = runs.map(({ id }) => id)
+  const before = view.over
+  Object.assign(view, viewOf(link, ids))
+  const names = new URLSearchParams(link)
+  if (!names.has('show') && !names.has('hide') && runs.length > MAX_SHOWN)
+    view.hidden = new Set(ids.slice(0, -MAX_SHOWN))
+  if (view.over !== before) charts.changeAxis()
+  charts.range = view.range
+  showControls()
+}
+
+/** Requests the runs that have changed; all, if none or many are named. */
+async function fetchRuns(ids: ReadonlySet<string>): Promise<void> {
+  const isPart = hasRuns && ids.size > 0 && ids.size <= MAX_NAMED
+  const query = isPart ? `?${new URLSearchParams([...ids].map((id) => ['run', id]))}` : ''
+  const answer = await ask(`api/runs${query}`)
+  const found = answer.runs as ShownRun[]
+  const order = answer.ids as string[]
+  const known = new Map([...(isPart ? runs : []), ...found].map((run) => [run.id, run]))
+  if (isPart && order.some((id) => !known.has(id))) return fetchRuns(new Set())
+  runs = order.flatMap((id) => known.get(id) ?? [])
+  place.textContent = String(answer.folder)
+  if (!hasRuns) {
+    hasRuns = true
+    takeLink()
+  }
+  showAgain()
+}
+
+/** Draws everything anew, after a change of the view or of runs. */
+function showAgain(): void {
+  table.show(runs)
+  const rows = table.rows
+    .map((row): Row => ({ ...row, runs: row.runs.filter(({ id }) => !view.hidden.has(id)) }))
+    .filter((row) => row.runs.length > 0)
+  const shown = rows.flatMap((row) => row.runs)
+  const ids = shown.map(({ id }) => id)
+  charts.show(rows)
+  charts.redraw()
+  compare.show(shown)
+  showTimes()
+  fleet.show(shown.filter(({ fleetTime }) => fleetTime !== null).map(({ id }) => id))
+  diagnosis.show(ids)
+  conversations.show(shown.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
+  replay.runs = shown
+  files.show(ids)
+  showNotes()
+  keepLink()
+}
+
+function showTimes(): void {
+  if (!times.open) return
+  const shown = table.rows.flatMap((row) => row.runs).filter(({ id }) => !view.hidden.has(id))
+  const more = shown.length - MAX_TIMED
+  timed.replaceChildren(
+    phasesOf(shown.slice(0, MAX_TIMED)),
+    more > 0 ? element('p', { class: 'quiet' }, `The first ${MAX_TIMED} of ${shown.length} shown runs.`) : '',
+  )
+}
+
+function showNotes(): void {
+  const numRead = runs.filter(({ isSkimmed }) => !isSkimmed).length
+  const reading =
+    numRead < runs.length ? [`reading: ${numRead} of ${runs.length} runs are read whole, the others in samples`] : []
+  const told = runs.flatMap(({ id, notes: some }) => some.map((note) => `${id}: ${note}`))
+  const none = 'There is no run in this folder yet. Start one: colonnade train CartPole-v1'
+  const words = runs.length === 0 ? [none] : [...reading, ...told]
+  if (notes.textContent === words.join('')) return
+  notes.replaceChildren(...words.map((each) => element('p', { class: 'note' }, each)))
 }
 
 function listen(): void {
@@ -302,9 +178,8 @@ function listen(): void {
         const ids: Set<string> = changed
         changed = null
         const begun = performance.now()
-        for (const { stale } of charts.values()) for (const id of ids) stale.add(id)
-        await fetchRuns()
-        refresh()
+        charts.changed(ids)
+        await fetchRuns(ids)
         for (const part of [fleet, diagnosis, conversations, files]) part.changed(ids)
         // Waits as long as the request took, so that a reading server is not overloaded.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
@@ -317,9 +192,10 @@ function listen(): void {
   }
   source.addEventListener('changed', (event) => {
     live.textContent = 'live'
-    const { runs } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
-    // The first message of a connection names no runs: everything may have been missed.
-    changed = new Set([...(changed ?? []), ...(runs.length === 0 ? state.runs.map(({ id }) => id) : runs)])
+    const { runs: ids } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
+    // The first message of a connection names no runs: everything may have been missed, and all are requested.
+    if (ids.length === 0) charts.changed(runs.map(({ id }) => id))
+    changed = ids.length === 0 || changed?.size === 0 ? new Set() : new Set([...(changed ?? []), ...ids])
     void update()
   })
   source.addEventListener('error', () => {
@@ -327,104 +203,83 @@ function listen(): void {
   })
 }
 
-function controls(): HTMLElement {
-  const axis = element(
-    'select',
-    {
-      change: (event) => {
-        state.axis = (event.target as HTMLSelectElement).value
-        for (const { curves } of charts.values()) curves.clear()
-        refresh()
-      },
+const axis = element(
+  'select',
+  {
+    change: () => {
+      view.over = axis.value
+      view.range = null
+      charts.changeAxis()
+      charts.range = null
+      showAgain()
     },
-    ...Object.entries(AXES).map(([value, words]) => element('option', { value }, words)),
-  )
-  const smoothing = element('input', {
-    ...{ type: 'range', min: '0', max: '0.99', step: '0.01', value: String(state.weight) },
-    input: (event) => {
-      state.weight = Number((event.target as HTMLInputElement).value)
-      kept.write('smoothing', String(state.weight))
-      redraw()
-    },
-  })
-  const bands = element('input', {
-    type: 'checkbox',
-    checked: true,
-    change: (event) => {
-      state.hasBands = (event.target as HTMLInputElement).checked
-      showRuns()
-      redraw()
-    },
-  })
+  },
+  ...Object.entries(AXES).map(([value, words]) => element('option', { value }, words)),
+)
+const smoothing = element('input', {
+  ...{ type: 'range', min: '0', max: '0.99', step: '0.01' },
+  input: () => {
+    view.smoothing = Number(smoothing.value)
+    charts.redraw()
+    keepLink()
+  },
+})
+const isLog = element('input', {
+  type: 'checkbox',
+  change: () => {
+    view.isLog = isLog.checked
+    charts.redraw()
+    keepLink()
+  },
+})
+
+function showControls(): void {
+  axis.value = view.over
+  smoothing.value = String(view.smoothing)
+  isLog.checked = view.isLog
+}
+
+function themeChoice(): HTMLElement {
   const themes = ['as the system', 'light', 'dark']
   const applyTheme = (theme: string): void => {
     if (theme === themes[0]) document.documentElement.removeAttribute('data-theme')
     else document.documentElement.setAttribute('data-theme', theme)
-    redraw()
+    charts.redraw()
   }
   const theme = element(
     'select',
     {
-      change: (event) => {
-        const { value } = event.target as HTMLSelectElement
-        kept.write('theme', value)
-        applyTheme(value)
+      change: () => {
+        kept.write('theme', theme.value)
+        applyTheme(theme.value)
       },
     },
     ...themes.map((words) => element('option', {}, words)),
   )
   theme.value = kept.read('theme') ?? themes[0]!
   applyTheme(theme.value)
-  return element(
+  return element('label', {}, 'colors', theme)
+}
+
+showControls()
+document.body.append(
+  element(
     'header',
     {},
     ...[element('h1', {}, 'Colonnade'), place, live],
     ...[element('label', {}, 'over', axis), element('label', {}, 'smoothing', smoothing)],
-    ...[element('label', {}, bands, 'seeds as bands'), element('label', {}, 'colors', theme)],
-  )
-}
-
-function showAll(isShown: boolean): void {
-  state.hidden = new Set(isShown ? [] : state.runs.map(({ id }) => id))
-  showAgain()
-}
-
-/** Redraws after a change of the chosen runs. */
-function showAgain(): void {
-  showRuns()
-  showCharts()
-  showTables()
-  showParts()
-  refresh()
-}
-
-document.body.append(
-  controls(),
+    ...[element('label', {}, isLog, 'log scale'), themeChoice()],
+  ),
   element(
-    'div',
-    { class: 'columns' },
-    element(
-      'nav',
-      { 'aria-label': 'runs' },
-      element('button', { type: 'button', click: () => showAll(true) }, 'all'),
-      ' ',
-      element('button', { type: 'button', click: () => showAll(false) }, 'none'),
-      list,
-    ),
-    element(
-      'main',
-      {},
-      notes,
-      element('h2', {}, 'Curves'),
-      first,
-      tables,
-      element('details', {}, element('summary', {}, 'All other metrics'), others),
-      fleet.root,
-      diagnosis.root,
-      conversations.root,
-      replay.root,
-      files.root,
-    ),
+    'main',
+    {},
+    ...[notes, table.root, compare.root, element('h2', {}, 'Curves'), charts.first],
+    ...[element('details', {}, element('summary', {}, 'All other metrics'), charts.others)],
+    ...[times, fleet.root, diagnosis.root, conversations.root, replay.root, files.root],
   ),
 )
+window.addEventListener('hashchange', () => {
+  takeLink()
+  showAgain()
+})
 listen()

@@ -49,3 +49,39 @@ export function ticks(least: number, most: number, count: number): number[] {
   const first = Math.ceil(least / step)
   return Array.from({ length: Math.floor(most / step) - first + 1 }, (_, i) => (first + i) * step)
 }
+
+/** A series for a log scale: logarithms of its values to base 10. Points of which one is not above 0 are left out. */
+export function onLog({ x, y, raw, band, ...others }: Series): Series {
+  const places = [...x.keys()].filter((i) => y[i]! > 0 && (band === null || band.low[i]! > 0))
+  const logs = (values: readonly number[]) => places.map((i) => Math.log10(Math.max(values[i]!, Number.MIN_VALUE)))
+  return {
+    ...others,
+    x: places.map((i) => x[i]!),
+    y: logs(y),
+    raw: raw === null ? null : places.map((i) => Math.log10(raw[i]! > 0 ? raw[i]! : y[i]!)),
+    band: band === null ? null : { low: logs(band.low), high: logs(band.high) },
+  }
+}
+
+/** Marks of a log scale between two logarithms: powers of ten, with 2 and 5 times those where they are few. */
+export function logTicks(least: number, most: number): number[] {
+  const digits = most - least > 3 ? [1] : [1, 2, 5]
+  const step = Math.max(1, Math.ceil((most - least) / 8))
+  const found: number[] = []
+  for (let power = Math.floor(least); power <= most; power += step) {
+    for (const digit of digits) {
+      const tick = power + Math.log10(digit)
+      if (tick >= least && tick <= most) found.push(tick)
+    }
+  }
+  return found
+}
+
+/** The points of series as CSV: a line for each, with the band's edges where there is one. */
+export function csvOf(series: readonly Series[]): string {
+  const cell = (text: string) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+  const lines = series.flatMap(({ name, x, y, band }) =>
+    x.map((at, i) => [cell(name), at, y[i], band?.low[i] ?? '', band?.high[i] ?? ''].join(',')),
+  )
+  return `${['series,x,y,low,high', ...lines].join('\n')}\n`
+}

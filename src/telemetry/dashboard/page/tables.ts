@@ -1,4 +1,4 @@
-/** Tables of runs: different settings, latest metrics, and where the time goes. */
+/** Tables, and where the time of runs goes. */
 import type { ShownRun } from '../runs.ts'
 import { colored, element, shortNumber } from './elements.ts'
 
@@ -8,15 +8,6 @@ const WORK = [
   ...['#44bb99', '#ffaabb', '#b39ddb', '#ee7733', '#225522', '#6a5acd', '#a5d8c5', '#8d6e63', '#7a9a01', '#f5e663'],
 ]
 const PHASE = 'phaseSeconds/'
-
-/** The settings that differ between runs. */
-export function differences(runs: readonly ShownRun[]): { readonly key: string; readonly values: readonly string[] }[] {
-  const keys = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort()
-  return keys.flatMap((key) => {
-    const values = runs.map(({ settings }) => (settings[key] === undefined ? '–' : String(settings[key])))
-    return new Set(values).size > 1 ? [{ key, values }] : []
-  })
-}
 
 export function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
   const cell = (value: string | number | Node, i: number) => {
@@ -34,22 +25,6 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
       element('tbody', {}, ...rows.map((row) => element('tr', {}, ...row.map(cell)))),
     ),
   )
-}
-
-export function settingsTable(runs: readonly ShownRun[]): HTMLElement {
-  const rows = differences(runs).map(({ key, values }) => [key, ...values])
-  if (runs.length < 2) return element('p', { class: 'quiet' }, 'Show two runs or more to compare their settings.')
-  if (rows.length === 0) return element('p', { class: 'quiet' }, 'These runs have the same settings.')
-  return table(['setting', ...runs.map(({ id }) => id)], rows)
-}
-
-/** The numbers of each run's last line. */
-export function newestTable(runs: readonly ShownRun[]): HTMLElement {
-  const names = [...new Set(runs.flatMap(({ last }) => Object.keys(last)))].filter(
-    (name) => name !== 'line' && !name.startsWith(PHASE),
-  )
-  const rows = names.map((name) => [name, ...runs.map(({ last }) => last[name] ?? '–')])
-  return table(['figure', ...runs.map(({ id }) => id)], [['status', ...runs.map(({ status }) => status)], ...rows])
 }
 
 /** How each run's last update spent its time: bars, and seconds. */

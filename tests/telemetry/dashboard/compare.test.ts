@@ -1,0 +1,176 @@
+/** The page's table of runs and its link, without a browser. */
+import { describe, expect, test } from 'vitest'
+import {
+  cellOf,
+  columnsOf,
+  differentSettings,
+  explainedBy,
+  passes,
+  rowsOf,
+} from '../../../src/telemetry/dashboard/page/rows.ts'
+import { linkOf, PLAIN, type View, viewOf } from '../../../src/telemetry/dashboard/page/view.ts'
+import type { ShownRun } from '../../../src/telemetry/dashboard/runs.ts'
+import { explainedShare } from '../../../src/telemetry/explained.ts'
+
+/** A run of a sweep: its group is all but the seed. */
+function run(
+  id: string,
+  settings: Record<string, unknown>,
+  last: Record<string, number>,
+  others: Partial<ShownRun> = {},
+) {
+  const { seed: _, ...group } = settings
+  return {
+    ...{ id, folder: id, kind: 'episodes', environment: 'CartPole-v1', algorithm: 'ppo', status: 'complete', settings },
+    ...{ group: JSON.stringify(group), lines: 10, isSkimmed: false, names: Object.keys(last), last },
+    ...{ replayTime: null, fleetTime: null, notes: [] },
+    ...others,
+  } as ShownRun
+}
+
+const sweep = [0.1, 0.01].flatMap((rate) =>
+  [1, 2, 3].map((seed) =>
+    run(
+      `rate-${rate}/seed-${seed}`,
+      { 'ppo.learningRate': rate, seed },
+      { episodeReturn: 10 * seed + (rate === 0.1 ? 0 : 100) },
+    ),
+  ),
+)
+const other = run(
+  'other',
+  { 'ppo.learningRate': 0.1, seed: 1 },
+  { reward: 1 },
+  { environment: 'text', group: 'other', status: 'running', lines: 3 },
+)
+const all = [...sweep, other]
+const view = (some: Partial<View> = {}): View => ({ ...PLAIN, ...some })
+const names = (some: Partial<View>) => rowsOf(all, view(some)).map(({ name, runs }) => `${name} ${runs.length}`)
+
+describe('rows', () => {
+  test('fold seeds, runs or the values of a setting', () => {
+    expect(names({})).toEqual(['rate-0.1 3', 'rate-0.01 3', 'other 1'])
+    expect(names({ groupBy: 'runs' })).toHaveLength(7)
+    expect(names({ groupBy: 'ppo.learningRate' })).toEqual([
+      ...[
+        'ppo.learningRate 0.1, CartPole-v1 3',
+        'ppo.learningRate 0.01, CartPole-v1 3',
+        'ppo.learningRate 0.1, text 1',
+      ],
+    ])
+    expect(names({ groupBy: 'environment' })).toEqual(['environment CartPole-v1 6', 'environment text 1'])
+    expect(names({ groupBy: 'ppo.learningRate', filter: 'rate' })[0]).toBe('ppo.learningRate 0.1 3')
+  })
+
+  test('are sorted by means, without a value last, pinned first', () => {
+    expect(names({ sort: 'episodeReturn' })).toEqual(['rate-0.1 3', 'rate-0.01 3', 'other 1'])
+    expect(names({ sort: '-episodeReturn' })).toEqual(['rate-0.01 3', 'rate-0.1 3', 'other 1'])
+    expect([names({ sort: 'run' })[0], names({ sort: '-run' })[2]]).toEqual(['other 1', 'other 1'])
+    expect(names({ sort: 'status' })[2]).toBe('other 1')
+    expect(names({ pinned: new Set(['other']) })[0]).toBe('other 1')
+  })
+
+  test.each([
+    ['cartpole seed-2', 2],
+    ['ppo.learningRate<=0.01', 3],
+    ['ppo.learningRate!=0.01 status=complete', 3],
+    ['episodeReturn>20', 4],
+    ['episodeReturn>=20 episodeReturn<110', 2],
+    ['run~seed-1', 2],
+    ['environment=text', 1],
+    ['updates<10', 1],
+    ['nothing>1', 0],
+    ['=', 0],
+    ['', 7],
+  ])('pass the filter "%s": %i', (filter, count) => {
+    expect(all.filter((each) => passes(each, filter))).toHaveLength(count)
+  })
+
+  test('have what is the same, or mean and deviation, or how many words', () => {
+    expect(cellOf(sweep, 'environment')).toEqual({ value: 'CartPole-v1' })
+    expect(cellOf(sweep.slice(0, 3), 'episodeReturn')).toEqual({ mean: 20, std: 10, count: 3 })
+    expect(cellOf(all, 'status')).toEqual({ several: 2 })
+    expect(cellOf(sweep, 'reward')).toBeNull()
+  })
+
+  test('show what differs, the seed aside, within an environment', () => {
+    expect(differentSettings(sweep)).toEqual(['ppo.learningRate'])
+    expect(differentSettings([sweep[0]!, other])).toEqual([])
+    expect(columnsOf(sweep, PLAIN)).toEqual(['status', 'updates', 'episodeReturn', 'ppo.learningRate'])
+    expect(columnsOf(all, PLAIN)[0]).toBe('environment')
+    expect(columnsOf(all, { columns: ['seed'] })).toEqual(['seed'])
+  })
+})
+
+describe('what settings explain', () => {
+  test('is 1 − the variance within groups by the whole', () => {
+    // By hand: squares within 2 + 2, of 4 − 2 degrees; as a whole 26, of 3.
+    expect(
+      explainedShare([
+        [1, 3],
+        [6, 8],
+      ]),
+    ).toBeCloseTo(1 - 2 / (29 / 3), 12)
+    expect(
+      explainedShare([
+        [1, 2],
+        [1, 2],
+      ]),
+    ).toBe(0)
+    expect(explainedShare([[1], [2]])).toBeNaN()
+    expect(explainedShare([[3, 3], [3]])).toBeNaN()
+  })
+
+  test('finds the setting that matters, and the value with the best mean', () => {
+    const [found, ...more] = explainedBy(sweep, 'episodeReturn')
+    expect(more).toEqual([])
+    expect(found).toMatchObject({ setting: 'ppo.learningRate', best: '0.01', mean: 120, count: 3 })
+    // Squares: within 200 + 200, of 6 − 2 degrees; as a whole 15,400, of 5.
+    expect(found!.share).toBeCloseTo(1 - 100 / 3080, 12)
+    expect(explainedBy(sweep.slice(2, 4), 'episodeReturn')).toEqual([])
+  })
+
+  test('puts numbers with many values into four ranges', () => {
+    const random = Array.from({ length: 12 }, (_, i) =>
+      run(`${i}`, { gamma: i / 100, seed: 1 }, { reward: i < 3 ? 5 + i : i % 3 }),
+    )
+    expect(explainedBy(random, 'reward')).toEqual([
+      {
+        setting: 'gamma',
+        share: expect.closeTo(1 - 1 / (explainedTotal(random) / 11), 12),
+        best: '0 to 0.02',
+        mean: 6,
+        count: 3,
+      },
+    ])
+  })
+})
+
+function explainedTotal(runs: readonly ShownRun[]): number {
+  const values = runs.map(({ last }) => last.reward!)
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+  return values.reduce((sum, value) => sum + (value - mean) ** 2, 0)
+}
+
+describe('a link', () => {
+  const ids = all.map(({ id }) => id)
+
+  test('restores all of the view', () => {
+    const whole = view({
+      ...{ over: 'seconds', smoothing: 0.25, isLog: true, groupBy: 'ppo.learningRate', filter: 'a b>1', sort: '-x/y' },
+      ...{ columns: ['status', 'x/y'], hidden: new Set(['other']), pinned: new Set([ids[1]!]), range: [1.5, 30] },
+    })
+    expect(viewOf(linkOf(whole, ids), ids)).toEqual(whole)
+    expect(linkOf(PLAIN, ids)).toBe('')
+    for (const hidden of [ids.slice(1), ids]) {
+      const link = linkOf(view({ hidden: new Set(hidden) }), ids)
+      expect(link).not.toContain('hide')
+      expect(viewOf(link, ids).hidden).toEqual(new Set(hidden))
+    }
+  })
+
+  test('with nonsense is as without', () => {
+    expect(viewOf('over=height&smoothing=7&log=maybe&range=4+2', ids)).toEqual(PLAIN)
+    expect(viewOf('range=1&over=constructor&smoothing=NaN', ids)).toEqual(PLAIN)
+  })
+})
